@@ -15,7 +15,7 @@ from collector.evaluate.plan import Job
 from evaluators.results import Evaluation
 
 EXAMPLES = 5
-"""How many of the missing evaluations are named."""
+"""The number of missing evaluations that the report names."""
 
 _SQL = {
     name: statement
@@ -27,7 +27,7 @@ _SQL = {
 
 @dataclass(frozen=True, slots=True)
 class MissingEvaluation:
-    """An evaluation that became due by a record of the turns log, and is not in the evaluations log."""
+    """An evaluation that a record of the turns log made due, but that is not in the evaluations log."""
 
     evaluation_id: str
     partition: int
@@ -38,8 +38,8 @@ class MissingEvaluation:
 class Balance:
     """The outcomes of the evaluations of one monitor and evaluator.
 
-    `replaced` were superseded by a later revision before they were made. `not_compared` became due before the first
-    evaluation that was made as it is configured now.
+    `replaced` counts those that a later revision superseded before they were made. `not_compared` counts those that
+    became due before the first evaluation by the present configuration.
     """
 
     monitor: str
@@ -48,19 +48,19 @@ class Balance:
     outcomes: dict[str, int] = field(default_factory=dict[str, int])
     replaced: int = 0
     retried: int = 0
-    """Failed ones in whose place another one is due: the two count as one, with its outcome."""
+    """Failed evaluations that are made again. The two count as one, with the outcome of the second."""
     in_flight: int = 0
     not_compared: int = 0
     missing: int = 0
     examples: list[MissingEvaluation] = field(default_factory=list[MissingEvaluation])
     others: int = 0
-    """Evaluations in the log that are not among the due ones: made as it was configured before, or by a replay."""
+    """Evaluations in the log that are not due: an earlier configuration or a replay made them."""
     repeated: int = 0
-    """How many evaluations are in the log more than once."""
+    """The number of evaluations that are in the log more than once."""
 
 
 class EvaluationAudit:
-    """Collects what is due and what is done; `balances` compares them, once."""
+    """Collects the evaluations that are due and those that are done; `balances` compares them, once."""
 
     def __init__(self) -> None:
         self._database = sqlite3.connect("")  # a temporary file, deleted when it is closed
@@ -73,7 +73,7 @@ class EvaluationAudit:
         self._database.close()
 
     def add_due(self, partition: int, jobs: Iterable[Job]) -> None:
-        """Evaluations that a partition of the turns log makes due."""
+        """Add evaluations that a partition of the turns log makes due."""
         for job in jobs:
             self._database.execute(
                 _SQL["add_due"],
@@ -88,11 +88,11 @@ class EvaluationAudit:
                 )
 
     def forget(self, partition: int) -> None:
-        """Evaluations that a partition has made due so far are not compared."""
+        """Leave out the evaluations that a partition has made due so far."""
         self._database.execute("DELETE FROM due WHERE partition = ?", [partition])
 
     def add_done(self, evaluation: Evaluation) -> None:
-        """An evaluation of the evaluations log."""
+        """Add an evaluation of the evaluations log."""
         self._database.execute(
             "INSERT INTO done VALUES (?, ?, ?, ?, ?, ?, 1) ON CONFLICT (id) DO UPDATE SET number = number + 1",
             [evaluation.evaluation_id, evaluation.monitor, evaluation.evaluator, evaluation.outcome,
@@ -105,7 +105,7 @@ class EvaluationAudit:
             return rows.fetchone() is not None
 
     def balances(self, done_below: Mapping[int, int]) -> list[Balance]:
-        """Compare. `done_below` has for each partition the offset below which everything that was due is done."""
+        """Compare. `done_below` has an offset for each partition; everything that became due before it is done."""
         self._database.executescript(_SQL["compare"])
         balances: dict[tuple[str, str], Balance] = {}
 

@@ -1,6 +1,6 @@
 """Failed evaluations: the remedy of each type, and reports of evaluators all of whose evaluations fail.
 
-No such report comes of a judge that cannot be reached: evaluations wait for it, and the judge's own line tells.
+A judge that cannot be reached causes no such report: evaluations wait for it, and the log has a line about the judge.
 """
 
 import logging
@@ -12,7 +12,7 @@ from evaluators.results import Failure, Outcome, Score
 logger = logging.getLogger(__name__)
 
 REPORT_AT = 3
-"""Failures in a row after which an evaluator is reported: every judge gives an unusable answer now and then."""
+"""Failures in a row after which an evaluator is reported: any judge gives an unusable answer now and then."""
 
 
 def remedy_of(type: str, message: str, judge: str = "<name>") -> str:
@@ -38,7 +38,7 @@ def remedy_of(type: str, message: str, judge: str = "<name>") -> str:
 
 
 class FailingEvaluators:
-    """Counts the failures in a row of each evaluator. `judges` has the key of each one's judge under `judges`."""
+    """Counts the failures in a row of each evaluator. `judges` maps an evaluator's name to the key of its judge."""
 
     def __init__(self, judges: Mapping[str, str]) -> None:
         self._judges = judges

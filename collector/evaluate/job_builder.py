@@ -1,4 +1,4 @@
-"""The one place that builds jobs: of turns, closed windows, requests, commands, and jobs of another log. Pure."""
+"""The one place that builds jobs: for turns, closed windows, requests, commands, and jobs of another log. Pure."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
@@ -16,6 +16,7 @@ from evaluators.identity import subject_id_of
 from evaluators.results import Retry, Sampling
 
 _NO_ATTRIBUTES: Mapping[str, Json] = {}
+_FIRST_REVISION = "1"
 
 
 class Trigger(NamedTuple):
@@ -31,11 +32,11 @@ class Trigger(NamedTuple):
 
 
 NO_TRIGGER = Trigger(ReplayPoint(0), 0, 0.0, 0)
-"""The trigger of what no record of a log makes due."""
+"""The trigger of jobs that no log record made due: those of commands."""
 
 
 class StratifiedTurn(NamedTuple):
-    """A turn as one monitor sees it: the key of its conversation, and how much more often its stratum is judged."""
+    """A turn as one monitor sees it. `key` is that of its conversation; `boost` multiplies the rate of its stratum."""
 
     turn: RecordedTurn
     key: str
@@ -45,7 +46,7 @@ class StratifiedTurn(NamedTuple):
 
 
 class ClosedConversation(NamedTuple):
-    """A closed window with what the jobs of all its evaluators share."""
+    """A closed window, and what the jobs of its evaluators have in common."""
 
     result: WindowResult
     case: Callable[[], Conversation]
@@ -56,27 +57,27 @@ class ClosedConversation(NamedTuple):
 def turn_job(
     monitor: Monitor,
     assignment: Assignment,
-    sampled: StratifiedTurn,
+    stratified: StratifiedTurn,
     *,
     chance: float,
     upstream: float | None,
     fallback: bool,
 ) -> Job:
-    """The job of a turn that was drawn with `chance`, of those that samplers before us let through (`upstream`)."""
-    turn = sampled.turn
+    """The job of a turn that was drawn with probability `chance` here, and `upstream` by earlier samplers."""
+    turn = stratified.turn
     return _job(
         monitor,
         assignment,
-        (turn.turn_id, "1"),
+        (turn.turn_id, _FIRST_REVISION),
         lambda: turn.turn,
-        sampled.trigger,
-        _sampling(chance, sampled.stratum, upstream, has_id=turn.conversation_id is not None),
+        stratified.trigger,
+        _sampling(chance, stratified.stratum, upstream, has_id=turn.conversation_id is not None),
         fallback=fallback,
     )
 
 
 def closed_conversation(monitor: Monitor, result: WindowResult, offset: int, triggered_at: float) -> ClosedConversation:
-    """A window of a monitor that closed by the record at `offset`."""
+    """A window of a monitor that the record at `offset` closed."""
     attributes: dict[str, Json] = {"closed_by": result.closed_by, "turns": len(result.turns)}
     if result.missing_messages:
         attributes |= {"gaps": result.missing_messages, "incomplete": True}
@@ -121,8 +122,8 @@ def requested_job(
         lambda: case,
         trigger,
         past.sampling,
-        # A backfill has the id that the turn would have led to by the definition of now, so that it is made once even
-        # where the command was given another configuration than the service.
+        # The id of a backfill follows from the definition that the service has, not from the command's: so it is made
+        # once even if their configurations differ.
         evaluation_id=None if isinstance(request, BackfillRequest) else request.evaluation_id,
         fallback=fallback and request.happened_at is None,
         supersedes=request.supersedes,
@@ -141,7 +142,7 @@ def command_job(
     sampling: Sampling | None = None,
     attributes: Mapping[str, Json] = _NO_ATTRIBUTES,
 ) -> Job:
-    """The job of a command, which has its case at hand: no record of a log makes it due."""
+    """The job of a command. The command has the case itself, so no record of a log makes the job due."""
     return _job(
         monitor,
         assignment,
@@ -189,7 +190,7 @@ def _job(
     attributes: Mapping[str, Json] = _NO_ATTRIBUTES,
     earlier: tuple[tuple[str, bool], ...] = (),
 ) -> Job:
-    """A job, with the id that follows from its subject unless it is given one. `fallback` counts where there is one."""
+    """A job. Its id follows from its subject unless one is given. Without a fallback judge `fallback` has no effect."""
     fallback = fallback and assignment.fallback is not None
     if evaluation_id is None:
         evaluation_id = assignment.evaluation_id(subject[0], subject[1], fallback=fallback)
@@ -216,7 +217,7 @@ def _job(
 def superseded_ids(
     plan: Plan, past: Iterable[Plan], monitor: Monitor, assignment: Assignment, result: WindowResult
 ) -> Sequence[str]:
-    """The ids of what was judged of a window's earlier revisions, by this plan and by `past` ones."""
+    """The ids of the evaluations of a window's earlier revisions, by this plan and by `past` ones."""
     key = result.conversation_id
     ids = [
         _revision_id(assignment, key, revision)
@@ -229,7 +230,7 @@ def superseded_ids(
 def _ids_by_past_definitions(
     past: Iterable[Plan], monitor: Monitor, assignment: Assignment, result: WindowResult
 ) -> Iterable[str]:
-    """The ids of earlier revisions as earlier plans have them, where those judge by another definition."""
+    """The ids of earlier revisions under earlier plans that judge by another definition."""
     names: dict[str, None] = {}
     for plan in past:
         use = plan.assignment_of(monitor.name, assignment.evaluator.name)
@@ -277,5 +278,5 @@ def _unpacker(
 
 
 def _declared_attributes(turns: Iterable[Turn], declared: tuple[str, ...]) -> dict[str, Json]:
-    """The declared attributes of a conversation: for each, the value in the latest turn that has it."""
+    """The declared attributes of a conversation, each with its value in the latest turn that has it."""
     return {name: turn.attributes[name] for turn in turns for name in declared if name in turn.attributes}

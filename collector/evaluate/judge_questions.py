@@ -1,7 +1,8 @@
-"""The questions of an evaluation, put together again from its subject: what the judge was shown. No judge is asked.
+"""The questions that an evaluation asked its judge, built again from its subject. No judge is asked.
 
-They are not stored: the definition and the subject give them again. An evaluator that asks further questions by the
-judge's answers shows only its first ones; a judge that read a run reads the same again, as the record says what.
+Questions are not stored, since the definition and the subject determine them. If an evaluator asks further questions
+after the judge's first answers, only its first questions are shown. A judge that read an agent's run reads the same
+steps again, because the evaluation's record names them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,7 +24,7 @@ from evaluators.judges.wrapper import JudgeWrapper
 
 @dataclass(frozen=True, slots=True)
 class JudgeQuestion:
-    """A question: the fixed part, with the steps that a judge wrote of criteria, and the message with the material."""
+    """A question: the fixed part with the steps that a judge derived from criteria, and the message with the case."""
 
     instructions: str
     message: str
@@ -33,10 +34,10 @@ class JudgeQuestion:
 async def judge_questions(
     assignment: Assignment, case: RedactedCase, written: AnswerStore | None, reading: Json = None
 ) -> Sequence[JudgeQuestion]:
-    """The first questions of an evaluation, () where its case cannot be redacted.
+    """The first questions of an evaluation; () if its case cannot be redacted.
 
-    `written` has the steps that judges wrote of criteria. Steps that are not there show as the question for them.
-    `reading` are the steps and searches of a run that the judge read.
+    `written` has the steps that judges derived from criteria. Where steps are missing, the question that asks for them
+    is shown. `reading` are the steps and searches of an agent's run that the judge read.
     """
     recorder = _Recorder(assignment.judge, looks_of(reading))
     try:
@@ -53,7 +54,7 @@ def _question(prompt: Prompt) -> JudgeQuestion:
 
 
 class _Recorder(JudgeWrapper):
-    """Notes what it is asked in place of the judge, and answers nothing but what it read."""
+    """Stands in for the judge: notes each question, and answers only which steps of a run it read."""
 
     def __init__(self, judge: Judge, looks: Iterator[Look]) -> None:
         super().__init__(judge)

@@ -5,12 +5,12 @@ In one process, at any time and for each monitor and evaluator,
     matched + resumed + retried + backfilled =
         scored + skipped + failed + sampled_out + duplicate + superseded + reassigned + removed + in flight
 
-`matched` becomes due when a turn comes, or a conversation closes, `retried` when a failed one is to be made again,
-`backfilled` when a subject of the past is to be judged.
-`scored`, `skipped` and `failed` are recorded, with the record's reason; the others leave no record. `reassigned` was
-in flight when its partition was given up; it is `resumed` by the partition's next owner, and ends there. So is what was
-in flight in a process that died. `duplicate` is of a subject whose evaluation exists or is in flight. `removed` was due
-by a configuration before this one, which has its evaluator no more.
+An evaluation is `matched` when a turn comes or a conversation closes, `retried` when a failed one is to be made again,
+and `backfilled` when a past subject is to be judged. `scored`, `skipped` and `failed` leave a record, which has the
+reason; the other outcomes leave none. An evaluation is `reassigned` if it was in flight when its partition went to
+another process. The partition's next owner counts it as `resumed`, and it ends there; so do evaluations that were in
+flight in a process that died. It is a `duplicate` if an evaluation of the same subject exists or is in flight. It is
+`removed` if the configuration no longer has its evaluator.
 """
 
 from typing import Literal, get_args
@@ -30,7 +30,7 @@ _DUE = get_args(Due)
 
 
 class OutcomeCounter:
-    """Counts into the metrics of a process. Without one, as during a replay, it counts nothing."""
+    """Counts nothing, as during a replay; `PrometheusOutcomes` counts into the metrics of a process."""
 
     _telemetry: Telemetry | None = None
 
@@ -39,7 +39,7 @@ class OutcomeCounter:
             self._telemetry.counter(metric, *labels).inc(number)
 
     def count_turn(self, monitor: str, outcome: TurnOutcome, number: int = 1) -> None:
-        """Count what a monitor did with a turn, or several; "" for no monitor."""
+        """Count what a monitor did with `number` turns; "" for no monitor."""
         if outcome == "unmatched":
             self._count(series.UNMATCHED_TURNS, number=number)
         else:
@@ -59,11 +59,11 @@ class OutcomeCounter:
         self._count(series.EVALUATIONS_STARTED, monitor, evaluator)
 
     def count_reference(self, outcome: ReferenceOutcome) -> None:
-        """Count a reference: when it comes, again, or meets the first evaluation that waits for it."""
+        """Count a reference when it comes, comes again, or completes the first evaluation that waits for it."""
         self._count(series.REFERENCES, outcome)
 
     def count_missing(self, monitor: str, evaluator: str) -> None:
-        """Count an evaluation that no reference came for."""
+        """Count an evaluation whose reference did not come in time."""
         self._count(series.REFERENCES_MISSING, monitor, evaluator)
 
     def count_ignored_upstream(self, monitor: str) -> None:
@@ -75,7 +75,7 @@ class OutcomeCounter:
         self._count(series.CONVERSATIONS, monitor, number=number)
 
     def count_closed(self, monitor: str, by: str, missing: int) -> None:
-        """Count a window that closed: by what, and how many of the user's messages it lacks."""
+        """Count a window that closed, by its cause (`by`), and the user's messages that it lacks (`missing`)."""
         self._count(series.CONVERSATIONS_CLOSED, monitor, by)
         if missing:
             self._count(series.INCOMPLETE_CONVERSATIONS, monitor)
@@ -91,9 +91,9 @@ class PrometheusOutcomes(OutcomeCounter):
             for assignment in monitor.assignments:
                 telemetry.reserve("evaluator", assignment.evaluator.name)
         for monitor in plan.monitors:
-            for outcome in ("sampled", "sampled_out"):  # at 0: Prometheus does not see the first one otherwise
+            for outcome in ("sampled", "sampled_out"):  # at 0: no increase is seen in a series that begins at 1
                 telemetry.counter(series.TURNS, monitor.name, outcome)
-            for assignment in monitor.assignments:  # one that never runs shows that nothing matched
+            for assignment in monitor.assignments:  # a series that stays 0 shows that nothing matched
                 telemetry.counter(series.EVALUATIONS_STARTED, monitor.name, assignment.evaluator.name)
                 telemetry.counter(series.EVALUATIONS_DUE, monitor.name, assignment.evaluator.name, "matched")
                 telemetry.counter(series.EVALUATIONS_ENDED, monitor.name, assignment.evaluator.name, "scored", "")

@@ -57,25 +57,26 @@ from evaluators.results import Evaluation, Score
 class PlanInForce:
     """The plan and the rates in force.
 
-    `former` are the plans that were in force for earlier records, each up to an offset; `past` are those that were in
-    force before the first record. `rates` are what budgets and plans leave.
+    `former` are the plans that were in force for earlier records, each up to an offset. `past` are the plans that were
+    in force before the first record. `rates` are the sampling rates after budgets and `sample: auto` reduced them.
     """
 
     def __init__(self, newest: Plan, former: Iterable[tuple[int, Plan]], past: Iterable[Plan], rates: Rates) -> None:
         self.plan = Plan(())
         self.past = list(past)
-        """The plans that were in force before."""
+        """The plans that were in force before the present one."""
         self.turn_demands: Sequence[tuple[Monitor, Assignment, float]] = ()
-        """The evaluators of turns that a turn asks if its key alone decides, each with its unreduced probability."""
+        """The demand that a turn adds if its key alone samples it out: each evaluator of turns, with its probability
+        before any reduction."""
         self._newest = newest
         self._former = deque(former)
         self.rates = rates
         self._reducible: set[str] = set()
-        self._planned: set[str] = set()
+        self._auto_rated: set[str] = set()
         self._chances: Sequence[tuple[str, float]] | None = None
 
     def advance(self, offset: int) -> bool:
-        """Apply the plan that counts at an offset; whether it is another one than before."""
+        """Put the plan of an offset in force; whether that changed the plan."""
         while self._former and self._former[0][0] <= offset:
             self._former.popleft()
         plan = self._former[0][1] if self._former else self._newest
@@ -84,9 +85,9 @@ class PlanInForce:
         if self.plan.monitors:
             self.past.append(self.plan)
         self.plan = plan
-        self._planned = {monitor.name for monitor in plan.monitors if monitor.standard_error is not None}
+        self._auto_rated = {monitor.name for monitor in plan.monitors if monitor.standard_error is not None}
         limited = {monitor.name for monitor in plan.monitors if monitor.budget.limited or plan.budget.limited}
-        self._reducible = limited | self._planned
+        self._reducible = limited | self._auto_rated
         self.turn_demands = [
             (monitor, assignment, monitor.probability(assignment, 1.0, 1.0))
             for monitor in plan.monitors
@@ -96,13 +97,13 @@ class PlanInForce:
         return True
 
     def set_rates(self, rates: Rates) -> None:
-        """From the next record on these rates count."""
+        """Sample the next records at these rates."""
         self.rates = rates
         self._chances = self._chances_by_salt()
 
     def reduction(self, monitor: str) -> RateReduction:
-        """The reduction of a monitor's rates; none if neither a budget nor a plan sets them any more."""
-        if monitor in self._planned and monitor not in self.rates.by_monitor:
+        """The reduction of a monitor's rates; none if neither a budget nor `sample: auto` sets them any more."""
+        if monitor in self._auto_rated and monitor not in self.rates.by_monitor:
             return UNPLANNED
         return self.rates.of(monitor) if monitor in self._reducible else UNREDUCED
 
@@ -123,8 +124,8 @@ class PlanInForce:
         return list(chances.items())
 
     def sampled_out(self, record_key: bytes | None) -> str | None:
-        """The conversation's key, if it alone shows that no evaluator of any monitor selects it; else None."""
-        # Before the record is parsed: at low rates this is most of the traffic, and it costs one hash instead.
+        """The conversation's key if the key alone shows that no evaluator of any monitor selects it; else None."""
+        # Asked before the record is parsed: at low rates most records end here, at the price of one hash.
         if self._chances is None or record_key is None:
             return None
         key = record_key.decode(errors="replace")
@@ -135,8 +136,7 @@ class PlanInForce:
 
 
 _PASSED_OVER = 0.2
-"""The cost of reading a record, or a turn that its key shows to be sampled out, relative to reading a turn that is
-judged."""
+"""The cost of reading a record, or a turn that is sampled out by its key. Reading a turn that is judged costs 1."""
 _NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -145,9 +145,9 @@ class StateLimits:
     """Limits of the state of a partition, for each monitor.
 
     At most `conversations` windows are in memory, in about `bytes`; beyond that the oldest are evicted. A conversation
-    that needs a record more than `snapshot_records` records or `snapshot_seconds` back is snapshotted; so are those
-    that make a restart of the process read more than `snapshot_turns` turns one by one. When a job is pending whose
-    record lies more than `pending_records` back, the partition waits for it.
+    is written as a snapshot if a restart would read more than `snapshot_records` records, `snapshot_seconds` seconds or
+    `snapshot_turns` turns for it. The partition waits for a pending job whose record lies more than `pending_records`
+    records back.
     """
 
     conversations: int = 100_000
@@ -161,10 +161,10 @@ class StateLimits:
 class PartitionState:
     """The state of one partition, from the replay point `start` on.
 
-    `control_records` are those of earlier owners; each is applied again at its offset. `former` are the plans that were
-    in force for earlier records, each up to an offset, `past` those that were before `start`: what they have judged is
-    superseded by later revisions. `is_over` says of a job whether a replay makes it again that was over before. Replace
-    `outcomes` to count what is applied from then on.
+    Earlier owners of the partition wrote `control_records`; each is applied again at its offset. `former` are the plans
+    that were in force for earlier records, each up to an offset. `past` are the plans from before `start`: later
+    revisions supersede their evaluations. `is_over(job)` says that a job had ended before the restart, so that only the
+    replay makes it again. Replace `outcomes` to count anew from then on.
     """
 
     def __init__(
@@ -183,18 +183,18 @@ class PartitionState:
             lambda: self.outcomes,
         )
         self.on_bad_record: Callable[[StoredRecord, BadInput], None] = lambda _record, _error: None
-        self.on_demand: Callable[[Monitor, Assignment, float], None] | None = None
+        self.report_demand: Callable[[Monitor, Assignment, float], None] | None = None
         self.time = start.time
         self.next_offset = start.offset
         self.work = 0.0
-        """The cost of applying records so far, in turns that are judged; snapshots count nothing."""
+        """The cost of applying the records so far; a turn that is judged costs 1, a snapshot nothing."""
         self._in_force = PlanInForce(plan, former, past, start.rates)
         self.windows = PartitionConversations(self._in_force.uses_fallback)
         self.conversations = self.windows.by_monitor
         self._timestamp = start.time
         self._control_records = deque(sorted(control_records, key=lambda control: control.offset))
         self._choose_plan(start.offset)
-        self._apply_controls_up_to(start.offset)  # of earlier owners: those of this one come after
+        self._apply_controls_up_to(start.offset)
 
     @property
     def rates(self) -> Rates:
@@ -207,7 +207,7 @@ class PartitionState:
         return ReplayPoint(self.next_offset, self.time, self._in_force.rates)
 
     def apply_control(self, control: ControlRecord) -> list[Job]:
-        """Apply a control record; returns the jobs that become due by it."""
+        """Apply a control record; returns the jobs that it makes due."""
         if control.rates is not None:
             self._in_force.set_rates(control.rates)
         if control.snapshot_validity:
@@ -216,14 +216,15 @@ class PartitionState:
         for name, conversation_ids in (control.evictions or {}).items():
             if name in self.conversations:
                 monitor = next(monitor for monitor in self._in_force.plan.monitors if monitor.name == name)
+                newest = max(0, self.next_offset - 1)
                 for conversation_id in conversation_ids:
                     for result in self.conversations[name].evict(conversation_id):
-                        jobs += self._conversation_jobs(monitor, result, max(0, self.next_offset - 1))
+                        jobs += self._conversation_jobs(monitor, result, newest)
         return jobs
 
     async def apply(self, record: StoredRecord) -> list[Job]:
-        """Apply the next record; returns the jobs that become due by it."""
-        if record.timestamp < self.time:  # so that in a replay those before it that are younger are not read again
+        """Apply the next record; returns the jobs that it makes due."""
+        if record.timestamp < self.time:  # times only rise: a replay that seeks by time then misses no record
             record = replace(record, timestamp=self.time)
         self._choose_plan(record.offset)
         jobs = self._apply_controls_up_to(record.offset)
@@ -247,12 +248,12 @@ class PartitionState:
             jobs += self._take_over(record)
         elif is_reference(record):
             jobs += self._apply_reference(record)
-        elif record.headers != CONTROL_HEADERS:
+        elif record.headers != CONTROL_HEADERS:  # a sender's own headers do not matter
             jobs += await self._apply_turn(record)
         return jobs + self._apply_controls_up_to(self.next_offset)
 
     def _choose_plan(self, offset: int) -> None:
-        """Apply the plan that counts at an offset."""
+        """Put the plan of an offset in force."""
         if self._in_force.advance(offset):
             self.windows.watch(_window_settings(self._in_force.plan))
 
@@ -264,13 +265,14 @@ class PartitionState:
         return jobs
 
     def _trigger(self, record: StoredRecord) -> Trigger:
-        """The record as what makes evaluations due, before it changes the time."""
+        """What a record's evaluations refer to as their cause. To be asked before the record moves the time."""
         point = ReplayPoint(record.offset, self.time, self._in_force.rates)
         return Trigger(point, record.offset, self._timestamp, len(record.value))
 
     async def _apply_shared(self, record: StoredRecord) -> list[Job]:
-        """Apply the turns of a record that several share."""
-        # One record all the same: controls, snapshots and what is done are at offsets, and so between records.
+        """Apply a record that holds several turns."""
+        # Its turns are applied as one record: controls, snapshots and commits have offsets, so they lie between
+        # records.
         jobs: list[Job] = []
         trigger, sampled_out = self._trigger(record), 0
 
@@ -316,14 +318,14 @@ class PartitionState:
         return jobs
 
     def _is_sampled_out(self, record_key: bytes | None) -> bool:
-        """Whether the key alone shows that no evaluator of any monitor selects the conversation. To be counted."""
+        """Whether the key alone samples the conversation out for every monitor. The caller counts it."""
         key = self._in_force.sampled_out(record_key)
         if key is None:
             return False
         self.windows.observe_by_all(key, self.time)
-        if self.on_demand is not None:
+        if self.report_demand is not None:
             for monitor, assignment, units in self._in_force.turn_demands:
-                self.on_demand(monitor, assignment, units)
+                self.report_demand(monitor, assignment, units)
         return True
 
     def _count_sampled_out(self, number: int) -> None:
@@ -368,13 +370,13 @@ class PartitionState:
         yield from self._due_now(completed)
 
     def _due_now(self, jobs: Iterable[Job]) -> Iterator[Job]:
-        """Evaluations become due, some after a wait."""
+        """Count jobs as due."""
         for job in jobs:
             self._count_due(job.monitor, job.assignment)
             yield job
 
     def _due(self, job: Job) -> Iterator[Job]:
-        """The jobs that become due by a job: it, or the ones that it crowds out while it waits for a reference."""
+        """The job, if it is due at once. If it waits for a reference, the jobs that it crowds out of the wait."""
         if job.monitor.reference_wait is not None and self.references.awaits(job, case := job.case()):
             return self._due_now(self.references.admit(job, case))
         return self._due_now((job,))
@@ -382,7 +384,7 @@ class PartitionState:
     async def _process_turn(
         self, monitor: Monitor, turn: RecordedTurn, happened_at: float, trigger: Trigger
     ) -> list[Job]:
-        """The jobs that a turn leads to for a monitor that it matches."""
+        """The jobs that a turn makes due for a monitor that matches it."""
         key = conversation_key(turn)
         if monitor.name in self.conversations:
             self.windows.observe(monitor.name, key, self.time)
@@ -409,18 +411,18 @@ class PartitionState:
         return jobs
 
     def _turn_job(self, monitor: Monitor, assignment: Assignment, stratified: StratifiedTurn) -> Job | None:
-        """The job of a turn; None if it is not in the sample."""
+        """The job of a turn; None if the turn is not in the sample."""
         plan, reduction = self._in_force.plan, self._in_force.reduction(monitor.name)
         chance = monitor.probability(assignment, reduction.factor, stratified.boost)
-        if self.on_demand is not None:
-            self.on_demand(monitor, assignment, monitor.probability(assignment, 1.0, stratified.boost))
+        if self.report_demand is not None:
+            self.report_demand(monitor, assignment, monitor.probability(assignment, 1.0, stratified.boost))
         if plan.draw(assignment, stratified.key) >= chance:
             return None
         upstream = plan.trust.upstream(stratified.turn)
         return turn_job(monitor, assignment, stratified, chance=chance, upstream=upstream, fallback=reduction.fallback)
 
     def _requested_jobs(self, record: StoredRecord) -> Iterator[Job]:
-        """The job of a request for an evaluation of a past subject."""
+        """The job that a request makes: the evaluation of a past subject."""
         try:
             request = parse_request(record.value)
             past = request if isinstance(request, BackfillRequest) else request.failed
@@ -445,7 +447,7 @@ class PartitionState:
         yield requested_job(monitor, assignment, request, self._trigger(record), fallback=fallback)
 
     def _take_over(self, record: StoredRecord) -> Iterator[Job]:
-        """Continue a state that was copied from another log; the jobs that were due there."""
+        """Continue a state that was copied from another log; returns the jobs that were due there."""
         replay_point = self._trigger(record).replay_point
         try:
             if record.headers == START_HEADERS:
@@ -461,7 +463,7 @@ class PartitionState:
             self.on_bad_record(record, error)
 
     def _transferred_jobs(self, due: TransferredJob, replay_point: ReplayPoint) -> Iterator[Job]:
-        """The job; nothing yet if it waits for a reference, from now on."""
+        """The job; nothing if it has to wait for a reference: the wait begins now."""
         monitor, assignment = _assignment_of(self._in_force.plan, due)
         job = transferred_job(monitor, assignment, due, replay_point)
         if due.retry is None and due.happened_at is None and self.references.awaits(job, due.case):
@@ -473,7 +475,10 @@ class PartitionState:
     def _add_to_window(
         self, monitor: Monitor, stratified: StratifiedTurn, happened_at: float
     ) -> tuple[AddOutcome | Literal["sampled_out"], Sequence[WindowResult]]:
-        """Add a turn to its conversation if that is in the sample; what became of it, and the windows it closed."""
+        """Add a turn to its conversation if the conversation is in the sample.
+
+        Returns what became of the turn, and the windows that it closed.
+        """
         sessions = self.conversations.get(monitor.name)
         if sessions is None:
             return "sampled_out", ()
@@ -481,12 +486,12 @@ class PartitionState:
         if not _selects_conversation(plan, monitor, stratified.key, factor):
             return "sampled_out", ()
         incoming = _incoming(plan, monitor, stratified, happened_at, factor)
-        # It came when the log took it: a turn of a backlog is followed by the others of its conversation.
+        # By the log's time, not the turn's own: in a backlog the conversation's next turns are right behind this one.
         came_at = max(self.time, self._timestamp)
         return sessions.add(stratified.key, incoming, stratified.trigger.replay_point, came_at)
 
     def _conversation_jobs(self, monitor: Monitor, result: WindowResult, offset: int) -> Iterator[Job]:
-        """The jobs of a window that closed by the record at `offset`."""
+        """The jobs of a window that the record at `offset` closed."""
         self.outcomes.count_closed(monitor.name, result.closed_by, result.missing_messages)
         plan, revision = self._in_force.plan, result.closed_revision
         closed = closed_conversation(monitor, result, offset, self._timestamp)
@@ -497,8 +502,9 @@ class PartitionState:
             ids = superseded_ids(plan, self._in_force.past, monitor, assignment, result)
             supersedes = (*ids, *self.windows.retries.made_from(ids))
             chance = monitor.probability(assignment, revision.rate, revision.boost)
-            if self.on_demand is not None:
-                self.on_demand(monitor, assignment, monitor.probability(assignment, 1.0, revision.boost) / chance)
+            # Only conversations in the sample have windows, so each one stands for 1 / chance of them.
+            if self.report_demand is not None:
+                self.report_demand(monitor, assignment, monitor.probability(assignment, 1.0, revision.boost) / chance)
             yield from self._due(conversation_job(monitor, assignment, closed, chance=chance, supersedes=supersedes))
 
     def _apply_snapshot(self, record: StoredRecord) -> None:
@@ -517,7 +523,7 @@ def _assignment_of(plan: Plan, past: Evaluation | BackfillRequest | TransferredJ
     """The monitor and the evaluator of a past evaluation.
 
     Raises:
-        BadInput: the configuration has them no longer.
+        BadInput: the configuration no longer has them.
     """
     use = plan.assignment_of(past.monitor, past.evaluator)
     if use is not None and use[1].evaluator.scope == past.scope:
@@ -526,7 +532,7 @@ def _assignment_of(plan: Plan, past: Evaluation | BackfillRequest | TransferredJ
 
 
 def _selects_conversation(plan: Plan, monitor: Monitor, key: str, factor: float) -> bool:
-    """Whether an evaluator of a monitor may select a conversation, however strongly its turns are boosted."""
+    """Whether any evaluator of a monitor selects a conversation if its turns get the strongest boost."""
     strongest = monitor.strata.strongest
     for assignment in monitor.of_scope("conversation"):
         if plan.selects(monitor, assignment, key, factor, strongest):
@@ -537,7 +543,7 @@ def _selects_conversation(plan: Plan, monitor: Monitor, key: str, factor: float)
 def _incoming(
     plan: Plan, monitor: Monitor, stratified: StratifiedTurn, happened_at: float, factor: float
 ) -> IncomingTurn:
-    """A turn as its conversation's window takes it."""
+    """A turn in the form that its conversation's window takes."""
     turn = stratified.turn
     return IncomingTurn(
         turn.turn_id,

@@ -22,19 +22,19 @@ from evaluators.judge import Judge
 from evaluators.results import Evaluation, Retry, Sampling
 
 _KEYED = "\x1fkeyed"
-"""Behind the salt in stored rates: the draws were made with the key."""
+"""Follows the salt in stored rates if the draws were made with the key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """An evaluator with the judge that answers it, and that judge's name in the configuration ("": it asks nobody).
+    """An evaluator, its judge, and the judge's name in the configuration ("" for an evaluator without a judge).
 
-    `fallback` is a cheaper judge that takes over near the end of a budget. `rate` and `salt` are the evaluator's own
-    where it does not share its monitor's draw. `expected_usd` is what an evaluation probably costs, before any was
-    made. `pack` names the evaluators that it asks together with, itself among them; () if it asks alone. `deferred`
-    says that its evaluations may wait for hours, for the price of batches. `monitor` tells its evaluations from those
-    of an earlier monitor with the same evaluator; "" is the first one. `sharers` are all such monitors that ask for
-    the same verdict, this one among them; () if there is no other.
+    `fallback` is a cheaper judge that takes over near the end of a budget. `rate` and `salt` are set if the evaluator
+    does not share its monitor's draw. `expected_usd` is the expected cost of an evaluation before the first is made.
+    `pack` names all evaluators that share its question, including itself; () if it asks alone. `deferred` says that its
+    evaluations may wait for hours, for the price of batches. `monitor` tells its evaluations from those of an earlier
+    monitor with the same evaluator; "" is the first monitor. `sharers` are all monitors that share its verdict,
+    including its own; () if there is no other.
     """
 
     evaluator: Evaluator[Any]
@@ -55,12 +55,12 @@ class Assignment:
 
     @property
     def definition(self) -> Hashable:
-        """The identity of its verdicts: the evaluator's name, its version, and the judge's model."""
+        """The identity of its verdicts: the name and version of the evaluator, and the model of the judge."""
         return (self.evaluator.name, self.version, self.judge.model)
 
     @property
     def asks_judge(self) -> bool:
-        """Whether a judge is asked, and be it by audits alone: budgets are about these."""
+        """Whether a judge is asked, even if only by audits. Budgets limit these evaluators."""
         return self.evaluator.needs_judge or bool(self.judge_name)
 
     def judge_of(self, *, fallback: bool) -> Judge:
@@ -68,7 +68,7 @@ class Assignment:
         return self.fallback if fallback and self.fallback is not None else self.judge
 
     def version_by(self, *, fallback: bool) -> str:
-        """The version with the judge to ask."""
+        """The evaluator's version with the judge to ask."""
         return self.fallback_version if fallback and self.fallback_version is not None else self.version
 
     def evaluation_id(
@@ -76,8 +76,8 @@ class Assignment:
     ) -> str:
         """The identity of this evaluator's evaluation of a subject: 32 hex digits, the same on every replay.
 
-        `revision` stands for the turns of a conversation. Each monitor has an evaluation of its own, which may repeat
-        another one's verdict; `monitor` asks for that of another one.
+        `revision` stands for the turns of a conversation. Each monitor has its own evaluation, even if monitors share
+        the verdict; `monitor` asks for the id that another monitor's evaluation has.
         """
         model = self.judge_of(fallback=fallback).model
         monitor = self.monitor if monitor is None else monitor
@@ -98,19 +98,20 @@ class Monitor:
     match: Mapping[str, frozenset[str]]
     rate: float = 1.0
     standard_error: float | None = None
-    """The target for a day's mean; rates are planned for it. None: `rate` counts."""
+    """The standard error that a day's mean should have (`sample: auto`). None if `rate` is fixed."""
     window_settings: SessionWindowSettings = field(default_factory=SessionWindowSettings)
     end_rule: EndRule = field(default_factory=EndRule)
     strata: Strata = field(default_factory=Strata)
     budget: Budget = field(default_factory=Budget)
     reference_wait: float | None = None
-    """Seconds that an evaluation waits for what its subject lacks and a reference may bring; None: it does not."""
+    """Seconds that an evaluation waits for a reference with the fields that its subject lacks; None if it does not
+    wait."""
     attributes: tuple[str, ...] = ()
-    """Names of the application's own attributes, which its evaluations have, too."""
+    """Names of the application's own attributes; evaluations carry them."""
     agent_runs: bool = False
-    """Whether it watches the runs of agents inside turns instead of turns."""
+    """Whether it watches the runs of agents inside turns, instead of turns."""
     skip_unseen: bool = False
-    """Whether turns with pictures or the like that a judge is not shown are skipped by it."""
+    """Whether it skips turns with pictures or other media that the judge is not shown."""
 
     def of_scope(self, scope: Scope) -> tuple[Assignment, ...]:
         """The assignments whose evaluators judge turns, or conversations."""
@@ -133,12 +134,12 @@ class Monitor:
     def probability(self, assignment: Assignment, factor: float, boost: float) -> float:
         """The probability with which an evaluator's subjects are judged while a budget leaves `factor` of the rates.
 
-        It is the rate, times the factor, times the boost, and at most 1.
+        The probability is rate × factor × boost, at most 1.
         """
         rate = self.rate
         if assignment.rate is not None:
             rate = assignment.rate
-            factor = factor if assignment.asks_judge else 1.0  # what costs nothing is not reduced by a budget
+            factor = factor if assignment.asks_judge else 1.0  # a budget does not reduce evaluations that cost nothing
         return min(1.0, rate * factor * boost)
 
     @property
@@ -148,14 +149,15 @@ class Monitor:
 
     @property
     def reads_content(self) -> bool:
-        """Whether more than a turn's key is needed to know that this monitor does not select it."""
+        """Whether this monitor's sampling depends on more than the turn's key."""
         return bool(self.match or self.strata.boosts or self.agent_runs)
 
 
 def distinguish_users(monitors: Iterable[Monitor]) -> tuple[Monitor, ...]:
     """Distinguish the monitors that use one evaluator and judge, in the ids of their evaluations.
 
-    A verdict is shared where both monitors show the judge the same: pictures or none, a reference waited for or not.
+    Monitors share a verdict only if both show the judge the same: with or without pictures, and after the same wait for
+    references.
     """
     monitors = tuple(monitors)
     users: dict[Hashable, list[Monitor]] = defaultdict(list)
@@ -184,7 +186,7 @@ def distinguish_users(monitors: Iterable[Monitor]) -> tuple[Monitor, ...]:
 class Plan:
     """All monitors, in the order of the configuration, and the salt of the sampling draw.
 
-    `key` is secret: it makes the draws unpredictable for who chooses ids. Earlier releases drew without.
+    `key` is secret, so that a sender who chooses ids cannot predict the draws. Earlier releases drew without a key.
     """
 
     monitors: tuple[Monitor, ...]
@@ -197,7 +199,7 @@ class Plan:
     """The application's own attributes of turns, and the keys under which ready-made turns may have them."""
 
     def assignment_of(self, monitor: str, evaluator: str) -> tuple[Monitor, Assignment] | None:
-        """A monitor's use of an evaluator, by their names; None if it has none."""
+        """The monitor and its assignment of an evaluator, by their names; None if the monitor does not use it."""
         for candidate in self.monitors:
             if candidate.name == monitor:
                 for assignment in candidate.assignments:
@@ -206,7 +208,7 @@ class Plan:
         return None
 
     def successor_of(self, job: "Job") -> "Job | None":
-        """A job that became due by another plan, as it is made by this one; None if this has its evaluator no more."""
+        """The job that this plan makes of another plan's job; None if this plan no longer has the evaluator."""
         use = self.assignment_of(job.monitor.name, job.assignment.evaluator.name)
         if use is None or use[1].evaluator.scope != job.assignment.evaluator.scope:
             return None
@@ -233,7 +235,7 @@ class Plan:
 
     @property
     def judge_names(self) -> frozenset[str]:
-        """The names of the judges in use; "" where an evaluator has none."""
+        """The names of the judges in use; "" for evaluators without a judge."""
         assignments = [assignment for monitor in self.monitors for assignment in monitor.assignments]
         return frozenset(
             name
@@ -243,7 +245,7 @@ class Plan:
 
     @property
     def sample_rates(self) -> SampleRates:
-        """The rates and the salt that this plan draws with, and whether with its key."""
+        """The rates and the salt that this plan draws with, and whether it draws with its key."""
         rates: dict[str, float | str] = {"": self.salt + (_KEYED if self.key else "")}
         for monitor in self.monitors:
             rates[monitor.name] = monitor.rate
@@ -252,7 +254,7 @@ class Plan:
         return rates
 
     def drawing_with(self, rates: SampleRates) -> "Plan":
-        """The same plan with the rates of another configuration, as far as that had its monitors and evaluators."""
+        """The same plan with the rates of another configuration, where that has the same monitors and evaluators."""
 
         def assignment(monitor: Monitor, each: Assignment) -> Assignment:
             own = rates.get(f"{monitor.name}/{each.evaluator.name}", None if monitor.name in rates else each.rate)
@@ -274,7 +276,7 @@ class Plan:
         return keyed_salt(self.key, assignment.salt or self.salt)
 
     def draw(self, assignment: Assignment, key: str) -> float:
-        """The draw of a conversation for an evaluator: below its chance, it is judged."""
+        """The draw of a conversation for an evaluator, which judges it if the draw is below the probability."""
         return draw(self.salt_of(assignment), key)
 
     def selects(self, monitor: Monitor, assignment: Assignment, key: str, factor: float, boost: float) -> bool:
@@ -286,14 +288,15 @@ class Plan:
 class Job:
     """One evaluation to be made: one evaluator, one subject.
 
-    `replay_point` is that of the oldest record it was made from: the low watermark may not pass it before the
-    evaluation is in the ledger. `trigger_offset` is the offset of the record that triggered it, `triggered_at` the time
-    (s since the epoch) at which the log took that. `size` is about how many bytes its case takes while it waits.
-    `supersedes` are evaluations of fewer turns of the same conversation, and a failed one of which this is the `retry`.
-    If `skip` is set, the evaluation is not made, for this reason. `happened_at` is there for a backfill: when its
-    subject ended. It is paid for apart from budgets, and not shed. `subject` is what is judged, by its id and revision:
-    the evaluation's id is made of them, but for a retry's. `earlier` are the revisions before, each with whether the
-    fallback judge was in use.
+    `replay_point` belongs to the oldest record that the job was made from: the low watermark may not pass it before the
+    evaluation is in the ledger. `trigger_offset` is the offset of the record that triggered the job, `triggered_at` the
+    time (s since the epoch) at which the log received that record. `size` is roughly the bytes of memory that its case
+    takes while it waits. `supersedes` are the ids of evaluations of fewer turns of the same conversation, and of the
+    failed evaluation that this one is the `retry` of. `skip` is the reason why the evaluation is not made, if there is
+    one. `happened_at` is set for a backfill, as the time when its subject ended; budgets do not pay backfills, and
+    overload does not shed them. `subject` is the id and revision of what is judged; the evaluation's id follows from
+    them, except for a retry. `earlier` are the revisions before this one, each with whether the fallback judge was in
+    use.
     """
 
     evaluation_id: str
@@ -316,21 +319,21 @@ class Job:
 
     @property
     def deferred(self) -> bool:
-        """Whether it waits for batches. An evaluation that a command has requested does not: its caller waits for
+        """Whether it waits for batches. An evaluation that a command requested does not, because the command waits for
         it.
         """
         return self.assignment.deferred and self.retry is None and self.happened_at is None and self.skip is None
 
     @property
     def verdict_ids(self) -> tuple[str, ...]:
-        """The ids of the evaluations with the same verdict, its own among them, in the monitors' order; () if alone."""
+        """The ids of all evaluations with the same verdict, in the monitors' order; () if it is the only one."""
         if self.skip is not None:
             return ()
         return tuple(map(self._sharing, self.assignment.sharers))
 
     @property
     def first_id(self) -> str:
-        """The id that its evaluation has where its monitor is the first one, or the only one, to use the evaluator."""
+        """The id that its evaluation would have if its monitor were the first to use the evaluator."""
         return self._sharing("")
 
     def _sharing(self, monitor: str) -> str:
@@ -346,19 +349,19 @@ class Job:
 
     @property
     def pack(self) -> tuple[Hashable, ...] | None:
-        """The key that the jobs of one pack share: the same subject, at the same record. None: it asks alone."""
+        """The key that the jobs of one pack share: same subject, same record. None if the job asks alone."""
         if not self.assignment.pack or self.skip is not None:
             return None
         return (self.monitor.name, self.assignment.pack, self.subject, self.trigger_offset, self.fallback)
 
     @property
     def judge_name(self) -> str:
-        """The name of the judge; "" where the evaluator has none."""
+        """The name of the judge; "" for an evaluator without a judge."""
         return self.assignment.fallback_name if self.fallback else self.assignment.judge_name
 
 
 FALLBACK_ATTRIBUTE = "fallback_judge"
-"""The attribute that names the judge where it was a budget's fallback."""
+"""The attribute that names the judge if it was a budget's fallback."""
 
 
 def evaluation_of(job: Job, case: Turn | Conversation, result: Result) -> Evaluation:

@@ -1,6 +1,6 @@
 """The evaluate stage: it opens a processor for each partition of the turns log.
 
-A processor has the partition's state and its jobs, and commits what is done of them.
+A processor holds the partition's state and jobs, and commits the progress of the jobs.
 """
 
 import asyncio
@@ -43,14 +43,14 @@ from collector.logs.log import Committed, Log, StoredRecord
 from collector.records.shared_records import is_shared
 
 EVICTION_SHARE, MAX_EVICTIONS = 0.01, 500
-"""Share of the open conversations that are evicted together, to save control records; and at most how many."""
+"""The share of open conversations that are evicted together, to save control records, and the most that are."""
 
 _OFFSET = attrgetter("offset")
 
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """The rates in force `now`, and the rates that earlier records were drawn with, each up to an offset."""
+    """The rates in force `now`, and the rates with which earlier records were drawn, each up to an offset."""
 
     now: SampleRates
     former: tuple[tuple[int, SampleRates], ...] = ()
@@ -58,10 +58,10 @@ class Drawing:
 
 @dataclass(frozen=True, slots=True)
 class PartitionStart:
-    """From where a partition is continued.
+    """The point from which a partition is continued.
 
-    `resumed` is what was committed when records below `delivered` had been delivered; a replay skips what was done by
-    then.
+    `resumed` is the state that was committed when records below `delivered` had been delivered; a replay skips the jobs
+    that were done by then.
     """
 
     partition: int
@@ -76,9 +76,9 @@ class PartitionStart:
 
 
 class _Position(NamedTuple):
-    """Everything that records below `done_below` led to is done; a restart reads from `low` on.
+    """Every job of records below `done_below` is done; a restart reads from `low` on.
 
-    `pending` are the offsets of the oldest records that led to an evaluation that is not done, by evaluator.
+    `pending` has for each evaluator the offset of the oldest record with an evaluation that is not done.
     """
 
     done_below: int
@@ -89,8 +89,7 @@ class _Position(NamedTuple):
 @dataclass(eq=False, repr=False)
 class PartitionProcessor:
     """Delivers records to the state, and the evaluations that become due to the jobs. Neither knows the other.
-
-    Without `snapshots` none are written.
+    Snapshots are written only if there is a `snapshots` writer.
     """
 
     state: PartitionState
@@ -113,7 +112,7 @@ class PartitionProcessor:
 
     @property
     def in_flight(self) -> int:
-        """How many evaluations are due and have not ended."""
+        """The number of evaluations that are due and have not ended."""
         return len(self.jobs) + len(self._waiting)
 
     @property
@@ -128,12 +127,12 @@ class PartitionProcessor:
         return due_at
 
     def _position(self) -> _Position:
-        """The end of the finished records, and the oldest record that a window, a retained offset, a wait or a pending
-        job needs.
+        """The end of the finished records, and the oldest record that is still needed: by a window, a retained offset,
+        a wait or a pending job.
         """
         # Not the delivered offset: open windows and pending jobs are only in memory, and a restart rebuilds them from
-        # their records. What waits for a reference is as much in flight as a job: else a replay from its record on
-        # would take parts of conversations for whole ones.
+        # their records. An evaluation that waits for a reference is in flight like a job; otherwise a replay from its
+        # record on would take parts of conversations for whole ones.
         state, references = self.state, self.state.references
         points = [sessions.low_watermark for sessions in state.conversations.values()]
         pending, low_of_jobs = dict(self.jobs.oldest_triggers), self.jobs.low_watermark
@@ -155,7 +154,7 @@ class PartitionProcessor:
 
     @property
     def metadata(self) -> str:
-        """The state that a restart needs beside the two offsets."""
+        """The state that a restart needs in addition to the two offsets."""
         done, low, pending = self._position()
         drawing, configurations = self.start.drawing if pending else None, self._configurations
         former = tuple(rates for rates in drawing.former if rates[0] > low.offset) if drawing else ()
@@ -175,14 +174,14 @@ class PartitionProcessor:
         jobs: dict[str, Job] = {}  # by the id under which each became due
         for record in records:
             for job in await self.state.apply(record):
-                # It may have been done by another definition of its evaluator.
+                # Another definition of its evaluator may have done it.
                 if not self.start.was_over(job) and not self.jobs.is_known(job):
                     for replaced in [jobs.pop(name) for name in job.supersedes if name in jobs]:
                         self._count(replaced, "resumed")
                         self._count(replaced, "superseded")
                     jobs[job.evaluation_id] = job
             self._retain(record.offset)
-            if is_shared(record):  # by very many turns
+            if is_shared(record):  # very many turns may do so
                 await asyncio.sleep(0)
         if self.snapshots is not None:
             self.snapshots.note_work()
@@ -210,15 +209,15 @@ class PartitionProcessor:
             for monitor, conversation_id in await self.snapshots.write(position.done_below):
                 await self._close_early({monitor: [conversation_id]})
                 position = self._position()
-        if records:  # by the log's time: turns of a backlog carry times that pass much faster
+        if records:  # by the log's time, since the times of turns in a backlog pass much faster
             await self._ledger.checkpoint(self.state.next_offset, position.low.offset, records[-1].timestamp)
 
     def _end_replay(self) -> None:
-        """From now on what the state applies is counted, and is demand."""
+        """From now on count what the state applies, and report it as demand."""
         self._is_replay = False
         self.state.outcomes = self.outcomes
         if self.budget is not None:
-            self.state.on_demand = partial(self.budget.add_demand, self._partition)
+            self.state.report_demand = partial(self.budget.add_demand, self._partition)
 
     async def _process(self, record: StoredRecord) -> None:
         await self.jobs.wait_for_oldest(record.offset, self.limits.pending_records)
@@ -231,9 +230,9 @@ class PartitionProcessor:
             await self._close_early(candidates)
 
     async def _validate_snapshots(self, records: Sequence[StoredRecord]) -> None:
-        """Decide which of the next records, all of them snapshots, are still valid."""
-        # Decided for the whole batch before its first record is applied, and written down: a replay that begins behind
-        # the last change of a conversation could not tell that its snapshot is outdated.
+        """Decide which of the next records, which are all snapshots, are still valid."""
+        # The whole batch is decided before its first record is applied, and the decision is written to the log: a
+        # replay that begins after the last change of a conversation could not tell that its snapshot is outdated.
         validity = self.state.windows.validate_snapshots(records)
         if validity:
             await self._apply_control(ControlRecord(offset=records[0].offset, snapshot_validity=validity))
@@ -246,9 +245,9 @@ class PartitionProcessor:
         await self._submit(self.state.apply_control(control))
 
     async def _set_rates(self, budget: BudgetController, now: float, offset: int) -> None:
-        """Set the rates from an offset on, from the past alone."""
+        """Decide the rates from an offset on, from earlier traffic alone."""
         rates, saved = budget.decide_rates(self._partition, now)
-        await self._ledger.retain_from_end()  # before the append: the end afterwards would already come after it
+        await self._ledger.retain_from_end()  # before the append, since the append moves the end
         await self._apply_control(ControlRecord(offset=offset, rates=rates, budget=saved))
 
     def _retain(self, offset: int) -> None:
@@ -257,7 +256,7 @@ class PartitionProcessor:
             self._retained.retain(released, offset)
 
     async def _submit(self, jobs: Collection[Job], *, resumed: bool = False) -> None:
-        """Hand jobs over, as the newest plan makes them; waits while a judge's bulkhead is full."""
+        """Start jobs, in the form that the newest plan gives them; waits while a judge's bulkhead is full."""
         waiting = self._waiting = deque()
         for job in jobs:
             waiting.append((job, job if self._configurations is None else self._configurations.by_newest(job)))
@@ -271,9 +270,10 @@ class PartitionProcessor:
                 self._count(waiting.popleft()[0], "reassigned")
 
     def _is_over(self, job: Job, made: Job | None) -> bool:
-        """Whether a job has ended, and counted as such: any plan has made it, or the newest has its evaluator no more.
+        """Whether a job has ended: it was made by any plan, or the newest plan no longer has its evaluator. Counts the
+        end.
 
-        `made` is the job as the newest plan makes it.
+        `made` is the job in the form that the newest plan gives it.
         """
         others: Sequence[Job] = ()
         if self._configurations is not None:
@@ -290,7 +290,7 @@ class PartitionProcessor:
         self._retain(self.state.next_offset - 1)
 
     def _eviction_candidates(self) -> dict[str, list[str]]:
-        """The oldest conversations of monitors that are beyond the limits."""
+        """The oldest conversations of monitors with more of them than the limits allow."""
         return {
             name: sessions.oldest(min(MAX_EVICTIONS, max(1, int(len(sessions) * EVICTION_SHARE))))
             for name, sessions in self.state.conversations.items()
@@ -299,7 +299,7 @@ class PartitionProcessor:
 
 
 def _next_pack(waiting: deque[tuple[Job, Job | None]]) -> Sequence[tuple[Job, Job | None]]:
-    """Take the first job, and those that are one pack with it: each as it became due, and as it is made now."""
+    """Take the first job and the others of its pack. Each comes as it became due, and in the newest plan's form."""
     first = waiting.popleft()
     made = first[1]
     if made is None or not made.assignment.pack or (pack := made.pack) is None:
@@ -318,7 +318,7 @@ GROUP = "evaluate"
 
 @dataclass(frozen=True, slots=True)
 class StageTiming:
-    """The `clock` of budgets (s since the epoch), and the seconds that running jobs have when a processor closes."""
+    """The `clock` of budgets (s since the epoch), and the seconds that running jobs get when a processor closes."""
 
     clock: Callable[[], float] = time.time
     grace: Callable[[], float] = lambda: 0.0
@@ -334,10 +334,10 @@ class StageReports:
 
 @dataclass(frozen=True, slots=True)
 class StageDefinitions:
-    """The configurations that are known and noted.
+    """The configurations that the service has had.
 
-    With a `history`, each partition knows from which offset on which configuration counts; without, the one of now
-    counts for all. `notes` of sample rates are for audits of the past.
+    With a `history`, each partition knows which configuration applies from which offset on; without it, the present one
+    applies everywhere. `notes` keep sample rates for later audits.
     """
 
     history: PlanHistory | None = None
@@ -347,9 +347,9 @@ class StageDefinitions:
 class EvaluateStage:
     """Opens the processors of the turns log's partitions.
 
-    A job that waits or runs when its partition is revoked is made again by the next owner. `grace` gives the seconds
-    that running jobs have to finish when a processor closes. `turns` is the log that the stage consumes; snapshots
-    of long conversations are written to it. Budgets are those of the `dispatcher`.
+    If a partition is revoked, its next owner makes the waiting and running jobs again. `grace` gives the seconds that
+    running jobs get to finish when a processor closes. `turns` is the log that the stage consumes; snapshots of long
+    conversations are written to it. The `dispatcher` has the budgets.
     """
 
     def __init__(
@@ -381,14 +381,14 @@ class EvaluateStage:
         self._processors: dict[int, PartitionProcessor] = {}
         self.number = UNNUMBERED
         """The number of the plan; set before the first partition opens."""
-        # Not what the process has by now: while it takes another one, a partition may still open by this plan, and a
-        # switch that says otherwise would let every replay make what was never due.
+        # Set once, and not read from the process: while the process takes another plan, a partition may still open with
+        # this one. A switch with the other number would let every replay make evaluations that were never due.
         self.handing_over = False
-        """Whether the processors close for another configuration: what is in flight may finish before, as at a stop."""
+        """Whether the processors close for another configuration. As at a stop, jobs in flight may finish first."""
 
     @property
     def open_conversations(self) -> int:
-        """How many conversations are open in this process, over all monitors and partitions."""
+        """The number of open conversations in this process, over all monitors and partitions."""
         return sum(
             sessions.open
             for processor in self._processors.values()
@@ -397,17 +397,17 @@ class EvaluateStage:
 
     @property
     def awaiting_reference(self) -> int:
-        """How many evaluations wait in this process for a reference."""
+        """The number of evaluations that wait in this process for a reference."""
         return sum(len(processor.state.references) for processor in self._processors.values())
 
     @property
     def in_flight(self) -> int:
-        """How many evaluations are due in this process and have not ended."""
+        """The number of evaluations that are due in this process and have not ended."""
         return sum(processor.in_flight for processor in self._processors.values())
 
     @property
     def running(self) -> int:
-        """How many of these have a slot at their judge."""
+        """The number of evaluations in flight that have a slot at their judge."""
         return sum(processor.jobs.running for processor in self._processors.values())
 
     @asynccontextmanager
@@ -429,7 +429,7 @@ class EvaluateStage:
         await ledger.read_back(metadata.ledger_offset)
         if self._turns is not None and self._turns.shared:
             await ledger.claim(partial(self._turns.confirm, GROUP, newly=True), metadata.replay_point.offset)
-        if self._turns is not None:  # not before the claim: until then a former owner may have gone on
+        if self._turns is not None:  # only after the claim: before it, a former owner may still write
             ledger.previous_end = await end_offset(self._turns, partition)
         if self._budget is not None:
             now, costs = self._clock(), ledger.costs
@@ -485,7 +485,7 @@ class EvaluateStage:
     async def _opened_deferred(
         self, partition: int, journal: LoggedJournal | None, ledger: Ledger
     ) -> AsyncGenerator[DeferredEvaluations | None]:
-        """The maker of evaluations that wait for batches, with the batches that former owners have left."""
+        """Open the maker of evaluations that wait for batches, with the batches that former owners left."""
         if journal is None or self._deferral is None:
             yield None
             return
@@ -506,10 +506,10 @@ class EvaluateStage:
         partition: int,
         unnumbered: Sequence[tuple[int, Plan]],
     ) -> Configurations:
-        """The configurations of a partition; the last switch is to ours, and is written if it is new.
+        """The configurations of a partition. The last switch is to ours, and is written if it is new.
 
-        Ours counts from where no earlier owner has been. It may be an older one: a process that has not taken the
-        newest yet, or cannot, continues with what it has.
+        Ours applies from the offset that no earlier owner has reached. It may be an older configuration: a process that
+        has not taken the newest one, or cannot, continues with its own.
         """
         start = metadata.replay_point.offset, metadata.configuration
         controls = ledger.control_records

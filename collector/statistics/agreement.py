@@ -1,8 +1,8 @@
 """Measures of agreement between a judge's scores and people's, with their intervals. Plain functions over pairs.
 
-Each function names the source of its formula. Labels that were drawn with a probability count as often as what they
-stand for, so that a measure is that of the traffic, not of what was labelled; a plain pair counts once. Intervals draw
-whole conversations: their labels are not independent.
+Each function names the source of its formula. A label that was drawn with a probability counts 1 / probability times,
+so a measure describes the traffic and not the labelled part; a plain pair counts once. Intervals resample whole
+conversations, because labels of one conversation are not independent.
 """
 
 import math
@@ -20,11 +20,11 @@ from collector.statistics.intervals import share_interval
 from evaluators.evaluator import Evaluator
 
 ScorePair = tuple[float, float] | LabelledScore
-"""A judge's score and a person's, both on 0..1, and what they stand for."""
+"""A judge's score and a person's, both on 0..1; a `LabelledScore` also has its weight."""
 
 
 FEWEST = 10
-"""Labels below which no measure is given, and labelled conversations below which none has an interval."""
+"""The fewest labels for a measure, and the fewest labelled conversations for its interval."""
 
 
 def _weight(pair: ScorePair) -> float:
@@ -66,7 +66,7 @@ def _summed(weighted: Iterable[tuple[float, float]]) -> dict[float, float]:
 
 
 def kendall(pairs: Sequence[ScorePair]) -> float:
-    """Kendall's tau-b (1945); NaN if one side is constant. Of two labels, the product of their weights counts."""
+    """Kendall's tau-b (1945); NaN if one side is constant. Two labels weigh the product of their weights."""
     cells = defaultdict[tuple[float, float], float](float)
     for pair in pairs:
         cells[pair[0], pair[1]] += _weight(pair)
@@ -91,7 +91,7 @@ _FLAT = 1e-12
 
 
 class _WeightsByValue:
-    """Weights by value, with the sum of those of larger ones in O(log n) (Fenwick 1994)."""
+    """Weights by value. The sum of the weights of larger values takes O(log n) (Fenwick 1994)."""
 
     def __init__(self, values: Iterable[float]) -> None:
         self._places = {value: place for place, value in enumerate(sorted(values, reverse=True), 1)}
@@ -112,10 +112,10 @@ class _WeightsByValue:
 
 
 def weighted_kappa(pairs: Sequence[ScorePair]) -> float:
-    """Cohen's kappa (1968) with quadratic weights, on the scores as they are; NaN without any spread.
+    """Cohen's kappa (1968) with quadratic weights, on the unrounded scores; NaN without any spread.
 
-    Of evenly spaced levels it is the kappa of these levels, however many. By chance the square of the difference is the
-    sum of both variances and of the square of the means' difference.
+    For evenly spaced levels it equals the kappa of the levels. The mean squared difference by chance is the sum of both
+    variances and the squared difference of the means.
     """
     judges, people, weights = _columns(pairs)
     means = _mean(judges, weights), _mean(people, weights)
@@ -153,7 +153,7 @@ def krippendorff(pairs: Sequence[ScorePair]) -> float:
 
 
 def equal_verdicts(pairs: Sequence[ScorePair], threshold: float, bar: float = 0.5) -> float:
-    """The share of answers of which judge and people say the same, good or bad."""
+    """The share of answers on which judge and people agree, good or bad."""
     return _share(pairs, lambda pair: (pair[0] >= threshold) == (pair[1] >= bar))
 
 
@@ -190,9 +190,8 @@ def interval(
 ) -> tuple[float, float] | None:
     """The percentile bootstrap's 95 % interval (Efron and Tibshirani 1993) of a measure; it draws conversations.
 
-    None of fewer than `FEWEST` conversations, and if the measure has no value in most resamples; those without one (one
-    side constant) are omitted. None, too, where all resamples are alike: that nothing differed is no proof that nothing
-    does.
+    None with fewer than `FEWEST` conversations, or if the measure has no value in most resamples. Resamples without a
+    value (one side constant) are left out. None also if all resamples are equal, since that proves nothing.
     """
     chance, conversations = Random(seed), by_conversation(pairs)
     if len(conversations) < FEWEST:
@@ -209,7 +208,7 @@ def interval(
 def share_bounds(pairs: Sequence[ScorePair], share: float) -> tuple[float, float] | None:
     """The 95 % interval of a share of pairs at their effective number of conversations (Kish 1965; Wilson 1927).
 
-    None of fewer than `FEWEST` conversations.
+    None with fewer than `FEWEST` conversations.
     """
     weights = [math.fsum(map(_weight, conversation)) for conversation in by_conversation(pairs)]
     if len(weights) < FEWEST:
@@ -222,33 +221,33 @@ Measure = Callable[[Sequence[ScorePair]], float]
 
 _MIDDLE = 0.5
 ENOUGH = 200
-"""Labels from which the intervals have their nominal coverage."""
+"""The fewest labels with which the intervals have their nominal coverage."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScoreScale:
-    """The scale of an evaluator's scores: those on the good side of `threshold`, in 0..1, pass."""
+    """The scale of an evaluator's scores. Scores on the good side of `threshold`, in 0..1, pass."""
 
     threshold: float = 0.5
     lower_is_better: bool = False
 
     @classmethod
     def of(cls, evaluator: Evaluator[Any]) -> "ScoreScale":
-        """An evaluator's; the middle is its threshold where it has none."""
+        """The scale of an evaluator; without a threshold of its own, the middle of 0..1 is taken."""
         threshold = 0.5 if evaluator.threshold is None else evaluator.threshold
         return cls(threshold, lower_is_better=evaluator.direction == "lower_is_better")
 
     def upward(self, pairs: Sequence[ScorePair]) -> Sequence[ScorePair]:
-        """The pairs on a scale on which higher is better."""
+        """The pairs, turned so that higher is better."""
         return [_turned(pair) for pair in pairs] if self.lower_is_better else pairs
 
     @property
     def bar(self) -> float:
-        """The threshold on that scale."""
+        """The threshold on the turned scale."""
         return 1.0 - self.threshold if self.lower_is_better else self.threshold
 
     def threshold_for(self, pairs: Sequence[ScorePair], target: float) -> float | None:
-        """The most lenient threshold at which what people call bad fails with at least the share `target`."""
+        """The most lenient threshold at which at least the share `target` of the answers that people call bad fails."""
         threshold = threshold_for(self.upward(pairs), target)
         return round(1.0 - threshold, 12) if threshold is not None and self.lower_is_better else threshold
 
@@ -290,9 +289,9 @@ class Agreement:
 
 
 def agreement(segment: str, pairs: Sequence[ScorePair], scale: ScoreScale, *, samples: int = 1000) -> Agreement:
-    """All measures of one segment; `samples` is how often the bootstrap draws for the intervals.
+    """All measures of one segment; `samples` is the number of bootstrap resamples for the intervals.
 
-    A share of 0 or 1, which all resamples have, has Wilson's interval.
+    A share of 0 or 1 is the same in all resamples, so it gets Wilson's interval.
     """
     upward = scale.upward(pairs)
     good, bad = ([pair for pair in upward if (pair[1] >= _MIDDLE) is verdict] for verdict in (True, False))

@@ -1,28 +1,29 @@
-"""The mean by an expensive judge, from a cheap one on everything and the other on a random part: sums, on a stream.
+"""The mean by an expensive judge, which scores a random part of what a cheap judge scores: sums, on a stream.
 
-With w = 1 / sampling probability, x the cheap score, and y the expensive one of a subject drawn for an audit
-with probability p, each conversation has five totals,
+Let k = 1 / sampling probability, x the cheap score, and y the expensive score of a subject that is drawn for an audit
+with probability p. Each conversation has five totals,
 
-    a = Σ w/p,  ay = Σ w/p · y,  ax = Σ w/p · x  over its audited scores,    w = Σ w,  wx = Σ w · x  over all of them.
+    a = Σ k/p,  ay = Σ k/p · y,  ax = Σ k/p · x  over its audited scores,   w = Σ k,  wx = Σ k · x  over all its scores.
 
-Of these the sums A, AY, AX, W, WX over conversations, and those of all fifteen products of two totals, are counters: no
-term is negative, replicas add up, and a window's growth is exact. With R_y = AY / A, R_x = AX / A, X = WX / W,
+The sums of these over conversations (A, AY, AX, W, WX), and the sums of all fifteen products of two totals, are
+counters: no term is negative, replicas add up, and the growth in a window is exact. With R_y = AY / A, R_x = AX / A,
+X = WX / W,
 
     mean = R_y - λ (R_x - X) + Σ a ((ay - λ ax) - (R_y - λ R_x) a) / A²
     u = ((ay - R_y a) / A) - λ ((ax - R_x a) / A - (wx - X w) / W)  for each conversation
     error = √ (max(Σ u² · m / (m - 2), c) + v / m),  m = A² / Σ a²,  v = `VARIANCE_FLOOR`
 
-λ is what makes Σ u² smallest, so the cheap score never makes the mean less sure than the audits alone, up to 1 / m. It
+λ makes Σ u² smallest, so with the cheap score the mean is never less sure than by the audits alone, up to 1 / m. This
 is the power-tuned prediction-powered mean (PPI++, Angelopoulos, Duchi and Zrnic 2023) with weights and clusters, which
 is the regression estimator of two-phase sampling (Särndal, Swensson and Wretman 1992, ch. 9) with Hájek's ratios and
-Taylor's variance; that the audited are among all scores is in u, as both parts are of the same conversation. The sum at
-the end of `mean` takes away the ratio's own bias (Tin 1965), which is as large as 1 / m. m is the effective number of
-audited conversations (Kish). Few audits of judges that mostly agree may see no disagreement, and u is 0: c is then what
-`UNSEEN` disagreements in m audits come to, c = UNSEEN · s / m², with s the variance of the expensive score as a share
-of the largest that its mean allows.
+Taylor's variance. u accounts for the overlap of audited and all scores, since it has both parts of a conversation. The
+sum at the end of `mean` removes the ratio's own bias (Tin 1965), which is of order 1 / m. m is the effective number of
+audited conversations (Kish). If two judges mostly agree, a few audits may see no disagreement, so that u is 0. Then c
+stands for `UNSEEN` disagreements in m audits: c = UNSEEN · s / m², with s the variance of the expensive score as a
+share of the largest that its mean allows.
 
-How much the cheap score is worth: the audits alone (λ = 0) would need `gain` times as many to be as sure. In theory it
-is 1 / (1 - ρ² (1 - n/N)), with ρ the correlation of both scores and n/N the audited share.
+`gain` is the worth of the cheap score: without it (λ = 0), `gain` times as many audits would be needed for the same
+error. In theory it is 1 / (1 - ρ² (1 - n/N)), with ρ the correlation of both scores and n/N the audited share.
 """
 
 import math
@@ -40,19 +41,19 @@ TOTALS = ("a", "ay", "ax", "w", "wx")
 """The totals of a conversation, in their order."""
 PRODUCTS = tuple(combinations_with_replacement(range(len(TOTALS)), 2))
 SUM_NAMES = (*TOTALS, *(f"{TOTALS[one]}_{TOTALS[other]}" for one, other in PRODUCTS))
-"""The names of all sums: those of the totals, then those of products of two, like `a_ay`."""
+"""The names of all sums: first of the totals, then of the products of two totals, like `a_ay`."""
 PEOPLE_WINDOW = 7 * 86_400.0
-"""Seconds within which labels were given by which people correct a mean: the one of the same time."""
+"""The length (s) of the window of labels that correct a mean; they correct the mean of the same window."""
 _FLAT = 1e-12
-"""Variance of the cheap mean below which it tells nothing."""
+"""Below this variance, the cheap mean tells nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class CorrectedMean:
     """A mean by the expensive judge with its standard error.
 
-    `power` is λ, `audits` the effective number of audited conversations, and `gain` how many times as many of them the
-    expensive judge alone would need for this error.
+    `power` is the λ of the module's formula, `audits` the effective number of audited conversations. Without the cheap
+    judge, `gain` times as many would be needed for this error.
     """
 
     mean: float
@@ -68,34 +69,34 @@ class CorrectedMean:
 
     @property
     def worth(self) -> float:
-        """How many audits alone would be as sure: the effective number of expensive verdicts."""
+        """The number of audits that would give the same error without the cheap judge."""
         return self.audits * self.gain
 
 
 def audit_name(evaluator: str) -> str:
-    """The name of an evaluator's series by its audits, where evaluators are named: `helpful:audit`."""
+    """The name of an evaluator's series by audits, as in `helpful:audit`."""
     return f"{evaluator}:audit"
 
 
 def scored_name(name: str) -> str:
-    """The evaluator that a series by audits is of; the name itself where it is no such series."""
+    """The evaluator in the name of a series by audits: `helpful` for `helpful:audit`; any other name unchanged."""
     return name.removesuffix(audit_name(""))
 
 
 def people_name(evaluator: str) -> str:
-    """The name of an evaluator's series by people's labels: `helpful:people`, also where it is audited."""
+    """The name of an evaluator's series by people's labels, as in `helpful:people`, with or without audits."""
     return f"{scored_name(evaluator)}:people"
 
 
 def audited_weight(sampling: Sampling, audit: AuditScore) -> Weight:
-    """The weight of an audit: that of its evaluation, times 1 / the probability of its draw."""
+    """The weight of an audit: the weight of its evaluation, divided by the probability of the audit's draw."""
     weight = Weight.of(sampling)
     return Weight(weight.full / audit.probability, weight.own / audit.probability)
 
 
 @dataclass(frozen=True, slots=True)
 class AuditedSums:
-    """The twenty sums of some conversations, or their growth, in the order of `SUM_NAMES`."""
+    """The twenty sums over conversations, or their growth, in the order of `SUM_NAMES`."""
 
     values: tuple[float, ...] = (0.0,) * len(SUM_NAMES)
 
@@ -148,16 +149,16 @@ class AuditedSums:
 
 
 def sums_of_scores(sums: Sums) -> AuditedSums:
-    """The sums of scores that nobody audits."""
+    """The sums of scores without audits."""
     known = {"w": sums.w, "wx": sums.wy, "w_w": sums.w2, "w_wx": sums.w2y, "wx_wx": sums.w2y2}
     return AuditedSums(tuple(known.get(name, 0.0) for name in SUM_NAMES))
 
 
 def corrected_by_people(labels: AuditedSums, by_audits: CorrectedMean) -> CorrectedMean | None:
-    """The mean by audits, corrected by people who labelled a random part of what was audited.
+    """The mean by audits, corrected by labels that people gave to a random part of the audited subjects.
 
-    λ is that of a mean without an error: what is common to the mean by audits and to its labelled part then cancels
-    out of Var(R_y - λ R_x) + λ² error². None with too few labels.
+    λ is computed as if the mean by audits had no error. Then the covariance of that mean with its labelled part cancels
+    in Var(R_y - λ R_x) + λ² error². None with too few labels.
     """
     of_audits = sums_of_scores(Sums(1.0, by_audits.mean, 1.0, by_audits.mean, by_audits.mean**2))
     people = (labels + of_audits).corrected()
@@ -169,7 +170,7 @@ def corrected_by_people(labels: AuditedSums, by_audits: CorrectedMean) -> Correc
 
 
 Residual = tuple[str, float, str]
-"""A total less so many times another one: `("ay", mean, "a")`."""
+"""A total minus a factor times another total: `("ay", mean, "a")` is ay - mean · a."""
 
 
 def _product(sums: Mapping[str, float], one: Residual, other: Residual) -> float:
@@ -187,7 +188,7 @@ def _sum_of(sums: Mapping[str, float], one: str, other: str) -> float:
 
 
 def product_name(one: str, other: str) -> str:
-    """The name of the sum of products of two totals, in whatever order they are named."""
+    """The name of the sum of products of two totals, given in any order."""
     return "_".join(sorted((one, other), key=TOTALS.index))
 
 

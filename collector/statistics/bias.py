@@ -1,15 +1,16 @@
-"""The biases of a judge: the effect of length and attributes on its scores where people, or audits, score alike.
+"""The biases of a judge: the effect of length and attributes on its scores among answers that people score equally.
 
-A noisy judge errs upward on bad answers and downward on good ones. So its score less that of people differs with all
-that goes with good answers; between answers of the same score by people it does not. Two weighted least-squares fits
-of the judge's scores on all columns name what both show. One holds people's scores fixed by the fifth they belong to;
-the other takes a share of their variance as their own error and subtracts it (Fuller 1987, Measurement Error Models):
-else a category with more good answers is named where people err.
+A noisy judge errs upward on bad answers and downward on good ones. So the difference between its score and people's
+varies with everything that goes with good answers, although it does not among answers that people score equally. Two
+weighted least-squares fits of the judge's scores on all columns are made, and a bias is named only if both show it. One
+fit holds people's scores fixed by their fifth. The other takes a share of the variance of people's scores as error and
+subtracts it (Fuller 1987, Measurement Error Models); otherwise people's errors would accuse a category with more good
+answers.
 
 Errors are cluster-robust, conversations as clusters (Liang and Zeger 1986, with G / (G - K) for K columns and the
-mean). They are tested by Student's t with as many degrees of freedom as the smaller side has conversations, less one;
-of a length half of all. A column is named at an error rate of 2 % over all of them (Holm 1979), if it also has an
-effect without the others. `tests/unit/statistics/test_bias.py` measures it.
+mean). They are tested by Student's t. Its degrees of freedom are the conversations on the smaller side of a column
+minus one; for the length, half of all conversations. A column is named at an error rate of 2 % over all columns (Holm
+1979), if it also has an effect without the others. `tests/unit/statistics/test_bias.py` measures it.
 """
 
 from collections import Counter
@@ -23,15 +24,16 @@ from collector.statistics.conversations import by_conversation
 from collector.statistics.intervals import Z
 
 ERROR_RATE = 0.02
-"""The chance that anything is named where nothing biases a judge."""
+"""The chance that a bias is named although the judge has none."""
 FEWEST = 20
-"""Conversations on either side of a column that is looked at."""
+"""The fewest conversations on either side of a column that is tested."""
 _MOST = 20
-"""Columns: the most frequent values."""
+"""The most columns: those of the most frequent values."""
 PEOPLE_NOISE, AUDIT_NOISE = 0.2, 0.4
-"""The share of the variance of a reference's scores that may be its errors: 5, and 10, of 100 wrong verdicts."""
+"""The share of the variance of a reference's scores that may be error: as of 5 (people) and 10 (audits) wrong verdicts
+of 100."""
 _KNOWN = 0.8
-"""The share of lengths that are known at least; the others count as the mean one."""
+"""The least share of lengths that must be known; unknown lengths count as the mean."""
 _FLAT = 1e-9
 
 Label = tuple[str, str]
@@ -39,9 +41,9 @@ Label = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class JudgedPair:
-    """A judge's score and the one it is compared with, of people or an audit; what they stand for, and what was judged.
+    """A judge's score, the reference score by people or an audit, their weight, and the labels of the judged answer.
 
-    `tokens` is how much the judge read; None where that is not known.
+    `tokens` is the length of what the judge read; None if unknown.
     """
 
     judge: float
@@ -54,7 +56,7 @@ class JudgedPair:
 
 @dataclass(frozen=True, slots=True)
 class BiasTerm:
-    """A named bias: how much higher the judge's scores are by it, and the standard error of that."""
+    """A named bias: by how much it raises the judge's scores, and the standard error of that."""
 
     cause: str
     size: float
@@ -63,13 +65,13 @@ class BiasTerm:
 
 @dataclass(frozen=True, slots=True)
 class BiasReport:
-    """The biases that are named, the surest first, of as many causes as were looked at."""
+    """The biases that are named, surest first, and the number of causes that were tested."""
 
     named: tuple[BiasTerm, ...]
     looked_at: tuple[str, ...]
 
     def sentences(self, whom: str) -> list[str]:
-        """The biases in words, beside the scores of `whom`; none where nothing was looked at."""
+        """The biases in words, compared with the scores of `whom`; none if nothing was tested."""
         sentences = [
             f"Biased: at the same score by {whom}, the judge scores {abs(bias.size):.3f} ± {Z * bias.error:.3f} "
             f"{'higher' if bias.size > 0 else 'lower'} for {bias.cause}."
@@ -97,7 +99,7 @@ def biases(pairs: Sequence[JudgedPair], noise: float = PEOPLE_NOISE) -> BiasRepo
     for place, (chance, bias, column) in enumerate(terms):
         if chance > ERROR_RATE / (len(terms) - place):
             break
-        # of causes that go together, one may only make up for what another takes too much
+        # if two causes are correlated, one may only compensate for an overestimate of the other
         [(alone, own, _)] = _terms(pairs, [column], noise)
         if alone < ERROR_RATE and own.size * bias.size > 0.0:
             named.append(bias)
@@ -107,9 +109,9 @@ def biases(pairs: Sequence[JudgedPair], noise: float = PEOPLE_NOISE) -> BiasRepo
 def _terms(
     pairs: Sequence[JudgedPair], columns: Sequence["Column"], noise: float
 ) -> list[tuple[float, BiasTerm, "Column"]]:
-    """Each column with its effect and the chance of it without a bias, the larger one of both fits.
+    """Each column with its effect and its p-value, the larger one of both fits.
 
-    The first fit holds people's score fixed by the fifth it belongs to, and the score itself.
+    The first fit holds people's score fixed by its fifth and by the score itself.
     """
     people = [pair.reference for pair in pairs]
     ends = sorted({sorted(people)[len(people) * part // 5] for part in range(1, 5)})
@@ -140,7 +142,9 @@ def _length(pairs: Sequence[JudgedPair]) -> list[Column]:
 
 
 def _values(pairs: Sequence[JudgedPair]) -> list[Column]:
-    """A column for each value with enough conversations with and without it, but one value of each attribute."""
+    """A column for each value with enough conversations with and without it; one value of each attribute has no
+    column.
+    """
     frequent = Counter(label for pair in pairs for label in pair.labels)
     bases = {name: value for (name, value), _ in reversed(frequent.most_common())}
     chosen = [label for label, _ in frequent.most_common() if bases[label[0]] != label[1]]
@@ -161,9 +165,9 @@ def _freedom(pairs: Sequence[JudgedPair], values: Sequence[float]) -> float:
 def _fit(
     pairs: Sequence[JudgedPair], fixed: Sequence[Sequence[float]], columns: Sequence["Column"], noise: float
 ) -> list[tuple[float, float]]:
-    """The size and the standard error of each column beside those that are `fixed`; (0, 0) of one that others make up.
+    """The effect and standard error of each column, given the `fixed` ones; (0, 0) if other columns determine it.
 
-    `noise` is the share of the variance of the first of `fixed` that is error.
+    `noise` is the share of error in the variance of the first `fixed` column.
     """
     total = sum(pair.weight for pair in pairs)
     table = [[pair.judge for pair in pairs], *fixed, *(values for _, values in columns)]
@@ -190,7 +194,7 @@ def _fit(
 
 
 def _inverse(matrix: Sequence[Sequence[float]]) -> list[list[float]]:
-    """The inverse of a symmetric matrix by Gauss and Jordan; rows and columns that others make up are 0."""
+    """The inverse of a symmetric matrix by Gauss and Jordan; rows and columns that depend on others are 0."""
     size = len(matrix)
     rows = [[*row, *(float(i == j) for j in range(size))] for i, row in enumerate(matrix)]
     pivots: list[int] = []
@@ -207,7 +211,7 @@ def _inverse(matrix: Sequence[Sequence[float]]) -> list[list[float]]:
 
 
 def as_normal(t: float, freedom: float) -> float:
-    """Student's t of so many degrees of freedom as a normal deviate of the same probability, nearly."""
+    """The normal deviate with nearly the same probability as Student's t with `freedom` degrees of freedom."""
     if freedom < 1.0:
         return 0.0
     return t * (1.0 - 1.0 / (4.0 * freedom)) / sqrt(1.0 + t * t / (2.0 * freedom))

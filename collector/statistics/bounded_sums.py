@@ -1,20 +1,20 @@
 """Sums over scores in which no conversation weighs more than the others allow, for the mean and for the drop detector.
 
-A weight may be anything: a sampler before us left out 99 of 100 traces, a budget has lowered a rate, a sender lies, or
-one conversation has ten thousand turns. One conversation that outweighs all others is the mean of its window, and its
-standard error says so only afterwards. So what a conversation may weigh is bounded by what the last 1,000 of its series
-weighed, before the score was known:
+A weight may be anything: an earlier sampler left out 99 of 100 traces, a budget has lowered a rate, a sender lies, or
+one conversation has ten thousand turns. One conversation that outweighs all others decides the mean of its window, and
+the standard error shows that only afterwards. So the weight of a conversation is bounded by the weights of the last
+1,000 in its series, before its score is known:
 
-- In the sums for the mean an hour of a conversation counts for at most 20 times their mean weight, which is 2 % of all
-  their weight. The excess is left out of the sums, and added up as `clipped`: a clipped weight is a bias, at most
-  clipped / (W + clipped) of the mean of what was clipped. If one conversation in twenty is heavy, the bound grows
-  with them until nothing is clipped.
-- In the sums for the drop detector, weights are shares of a scale: the weight of a conversation below which 95 % of all
-  weight lies. So no conversation's sum is above 1, whatever the sampling rates and however long it lasts, which the
-  detector's guarantee needs; and bets are as large as the weights that occur allow. The excess is left out here, too.
+- In the sums for the mean, an hour of a conversation counts for at most 20 times their mean weight, which is 2 % of
+  their total weight. The excess is left out of the sums, and added up as `clipped`. A clipped weight is a bias, at most
+  clipped / (W + clipped) of the clipped scores' mean. If one conversation in twenty is heavy, the bound grows until
+  nothing is clipped.
+- In the sums for the drop detector, weights are shares of a scale: the conversation weight below which 95 % of all
+  weight lies. So the sum of a conversation is at most 1, whatever the sampling rates and however long it lasts, as the
+  detector's guarantee requires; and bets are as large as the weights allow. The excess is left out here, too.
 
-Until 20 conversations are known, a score counts for at most 20 times the weight that is our own sampling's, and the
-scale is four times the largest weight so far. Weights are bounded for each process: a restart begins again.
+Until 20 conversations are known, a score counts for at most 20 times the weight that our own sampling gives it, and the
+scale is four times the largest weight so far. Each process bounds weights for itself; a restart begins again.
 
 Five weighted sums give means, errors and drops, and are updated on a stream. With w = 1 / sampling probability, and for
 each conversation a = sum of w and b = sum of w * score of its scored turns, the sums are W = sum a, WY = sum b,
@@ -23,20 +23,20 @@ W2 = sum a², W2Y = sum a*b, W2Y2 = sum b². Then WY / W is the unbiased mean, a
     sqrt(W2Y2 - 2 * mean * W2Y + mean² * W2) / W
 
 its standard error (Hájek's estimator, Taylor variance, conversations as clusters: turns of one conversation are not
-independent). On a stream a conversation's turns come one by one, so each adds what the squares grow by:
+independent). On a stream a conversation's turns come one by one, so each adds the growth of the squares:
 
     a² -> (a + w)²:           w * (2a + w)
     a*b -> (a + w)(b + w*y):  w*y * (a + w) + w * b
     b² -> (b + w*y)²:         w*y * (2b + w*y)
 
-None of it is negative, so these are counters, exact over any window that holds whole conversations. Why not one counter
-of squared scores: it would take turns of a conversation for independent, and understate the error. The sums of replicas
-add up, because one conversation is scored by one partition's owner.
+No growth is negative, so these are counters, exact over any window that holds whole conversations. One counter of
+squared scores would not do: it would treat turns of a conversation as independent, and understate the error. The sums
+of replicas add up, because one conversation is scored by one partition's owner.
 
-A window that begins within a conversation also gets the products with its earlier turns, and the more of them there
-are, the more the error is overstated. So before each product a and b fade with time, as
-`collector.statistics.conversations` says, for how long a conversation lasts, too. A restart begins new conversations. A
-conversation judged again because late turns reopened it counts as one more score of the same conversation.
+A window that begins within a conversation also gets products with its earlier turns, which overstates the error. So a
+and b fade with time before each product; `collector.statistics.conversations` says how, and how long a conversation
+lasts. A restart begins new conversations. A conversation judged again because late turns reopened it counts as one more
+score of the same conversation.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ from collector.statistics.conversations import FADE_WEEK, PAUSE, Conversations, 
 from evaluators.results import Sampling
 
 VARIANCE_FLOOR = 1e-4
-"""Variance added to that of the scores: a few equal scores have no variance, and are no proof."""
+"""The variance that is added to that of the scores, because a few equal scores do not prove that all are equal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """The five sums over some scores, or what scores add to them; of scores in [0, 1] and weights none is negative."""
+    """The five sums over scores in [0, 1], or their growth. None is negative."""
 
     w: float = 0.0
     wy: float = 0.0
@@ -85,25 +85,27 @@ class Sums:
 
     @property
     def residual_squares(self) -> float:
-        """The weighted squares by which conversations differ from the mean: their root over W is its error."""
+        """The weighted squared differences of conversations from the mean; their root divided by W is the error."""
         mean = self.mean
         return max(0.0, self.w2y2 - 2.0 * mean * self.w2y + mean * mean * self.w2)
 
     @property
     def squares(self) -> float:
-        """The same with the floor: conversations differ from the mean by 0.01 at least. 0 without scores."""
+        """`residual_squares` with the floor, as if conversations differed from the mean by at least 0.01; 0 without
+        scores.
+        """
         return self.residual_squares + VARIANCE_FLOOR * self.w2 if self.w else 0.0
 
     @property
     def stderr(self) -> float:
-        """The mean's standard error by these scores alone, with the floor.
+        """The standard error of the mean by these scores alone, with the floor.
 
-        That of a window is `collector.statistics.mean_error`'s.
+        For a window, use `collector.statistics.mean_error`.
         """
         return math.sqrt(self.squares) / self.w
 
     def variance(self, conversations: int) -> float:
-        """The variance of the mean of so many conversations, two or more, without the floor.
+        """The variance of the mean of `conversations` (two or more), without the floor.
 
         Residuals from a mean of the same conversations are too small: n / (n - 1) corrects it (Bessel).
         """
@@ -117,13 +119,13 @@ class Sums:
 
 @dataclass(slots=True)
 class FadingTotals:
-    """The sums w and wy of a conversation, as far as they have not faded."""
+    """The faded sums w and wy of a conversation."""
 
     w: float = 0.0
     wy: float = 0.0
 
     def add(self, weight: float, score: float, left: float = 1.0) -> Sums:
-        """Add a score after the share `left` was left of what was before; returns what the five sums grow by."""
+        """Add a score, after the earlier sums have faded to the share `left`; returns the growth of the five sums."""
         w, wy, more = self.w * left, self.wy * left, weight * score
         self.w, self.wy = w + weight, wy + more
         return Sums(
@@ -136,7 +138,7 @@ class FadingTotals:
 
 
 class Clusters:
-    """The sums of scores whose conversations count for `memory` seconds from the first score, and do not fade."""
+    """The sums of scores. A conversation counts for `memory` seconds from its first score, and does not fade."""
 
     def __init__(self, *, capacity: int = 100_000, memory: float = 3600.0) -> None:
         self._totals = Conversations(FadingTotals, capacity=capacity, pause=memory, longest=memory)
@@ -151,39 +153,42 @@ class Clusters:
 
 HOUR = 3600.0
 LARGEST = 20.0
-"""Times the mean weight of a conversation that one may have in an hour. Why not less: conversations differ in length,
-and honest samplers in what they keep; with 20 heavy ones in a thousand the mean is still that of them all."""
+"""The most weight of a conversation in an hour, as a multiple of the mean weight. It is not lower because conversations
+differ in length, and honest samplers in what they keep; with 20 heavy ones in a thousand, the mean is still that of
+all."""
 _HISTORY = 1000
 _ENOUGH = 20
-"""Conversations after which their weights are known."""
+"""The number of conversations after which the weights are known."""
 _COVERED = 0.95
-"""Share of the weight that is below the detector's scale. Why not all: one forged weight would make every bet tiny."""
+"""The share of the weight that is below the detector's scale. Not all of it: one forged weight would make every bet
+tiny."""
 _SCORES = 4.0
-"""Scores of a conversation that the scale allows for until it is known."""
+"""The scores per conversation that the scale allows for until weights are known."""
 _STEPS = 8
-"""Bins of the weights' distribution for each doubling: the scale is at most 9 % too large."""
+"""The bins of the distribution of weights for each doubling; with 8, the scale is at most 9 % too large."""
 
 
 @dataclass(frozen=True, slots=True)
 class Weight:
-    """The weight of a score, 1 / its probability, and `own`: the part of it that our own sampling accounts for."""
+    """The weight of a score, 1 / its probability; `own` is the part that our own sampling accounts for."""
 
     full: float
     own: float
 
     @classmethod
     def of(cls, sampling: Sampling) -> Weight:
-        """The weight of what was sampled so."""
+        """The weight of a subject with this sampling."""
         upstream = 1.0 if sampling.upstream == "unknown" else sampling.upstream
         return cls(1.0 / sampling.probability, upstream / sampling.probability)
 
 
 @dataclass(frozen=True, slots=True)
 class BoundedIncrements:
-    """A score's additions to the sums of the mean and of the detector, and the part of its weight that is in neither.
+    """The growth of the sums of the mean and of the detector by one score, and the part of its weight that is in
+    neither.
 
-    `mean` is for windows of up to a day, `week` for one of seven days. `before` are the detector's sums of weights, and
-    of weights times scores, of the conversation before this score.
+    `mean` is for windows of up to a day, `week` for a window of seven days. `before` are the conversation's earlier
+    sums in the detector: of weights, and of weights times scores.
     """
 
     mean: Sums
@@ -195,7 +200,8 @@ class BoundedIncrements:
 
 @dataclass(slots=True)
 class _Conversation:
-    """A conversation's sums: `w` over all its scores, fading ones for the mean, and `shares` of the detector's scale.
+    """The sums of a conversation: `w` over all its scores, fading sums for the mean, and `shares` of the detector's
+    scale.
 
     `hour` is the weight since `hour_start` (s).
     """
@@ -221,7 +227,7 @@ class WeightHistory:
     """The weights of the last conversations of a series."""
 
     largest: float = 0.0
-    """The largest weight of a score so far."""
+    """The largest weight that any score has had."""
     _recent: deque[_Conversation] = field(default_factory=deque[_Conversation])
     _bins: dict[int, _Bin] = field(default_factory=dict[int, _Bin])
     _weight: float = 0.0
@@ -238,7 +244,7 @@ class WeightHistory:
 
     @property
     def scale(self) -> float:
-        """The weight of a conversation below which most of the weight lies, that of a single heaviest one aside."""
+        """The conversation weight below which most of the weight lies, without the single heaviest conversation."""
         beyond, rest = 0.0, (1.0 - _COVERED) * self._weight
         for place, number in enumerate(sorted(self._bins, reverse=True)):
             bin_ = self._bins[number]
@@ -250,7 +256,7 @@ class WeightHistory:
         return 1.0
 
     def begin(self, conversation: _Conversation) -> None:
-        """A conversation has its first score."""
+        """Note a conversation that has its first score."""
         self._recent.append(conversation)
         self._bins.setdefault(0, _Bin()).conversations += 1
         if len(self._recent) > _HISTORY:
@@ -259,7 +265,7 @@ class WeightHistory:
             self._take_out(oldest)
 
     def grow(self, conversation: _Conversation, weight: float) -> None:
-        """A conversation weighs more than before."""
+        """Note that a conversation weighs `weight` more than before."""
         self.largest = max(self.largest, weight)
         if not conversation.in_history:
             conversation.w += weight
@@ -267,22 +273,22 @@ class WeightHistory:
         self._take_out(conversation)
         conversation.w += weight
         conversation.bin = _bin_of(conversation.w)
-        of = self._bins.setdefault(conversation.bin, _Bin())
-        of.conversations += 1
-        of.weight += conversation.w
+        new = self._bins.setdefault(conversation.bin, _Bin())
+        new.conversations += 1
+        new.weight += conversation.w
         self._weight += conversation.w
 
     def _take_out(self, conversation: _Conversation) -> None:
-        of = self._bins[conversation.bin]
-        of.conversations -= 1
-        of.weight -= conversation.w
+        old = self._bins[conversation.bin]
+        old.conversations -= 1
+        old.weight -= conversation.w
         self._weight -= conversation.w
-        if not of.conversations:
+        if not old.conversations:
             del self._bins[conversation.bin]
 
 
 class BoundedSums:
-    """The sums of the scores of recent conversations, by series: `capacity` and `pause` as in `Conversations`."""
+    """The sums of the scores of recent conversations, by series. See `Conversations` for `capacity` and `pause`."""
 
     def __init__(self, *, capacity: int = 100_000, pause: float = PAUSE) -> None:
         self._conversations = Conversations(_Conversation, capacity=capacity, pause=pause)

@@ -283,7 +283,7 @@ async def evaluated(turns: Sequence[StoredRecord], changes: Sequence[int], plan:
     def demand(monitor: Monitor, each: Assignment, units: float) -> None:
         demands[monitor.name, each.evaluator.name] = demands.get((monitor.name, each.evaluator.name), 0.0) + units
 
-    state.on_demand = demand
+    state.report_demand = demand
     state.on_bad_record = _refuse
     for record in turns:
         jobs += await state.apply(record)

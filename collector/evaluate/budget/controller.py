@@ -33,17 +33,17 @@ from evaluators.results import Evaluation
 
 ALL_MONITORS = ""
 """The name of the budget of all monitors."""
-_LEARNING_RATE = 0.05  # weight of an evaluation's cost in the mean of its kind
+_LEARNING_RATE = 0.05  # the weight of an evaluation's cost in the mean of its kind
 _SHARE_RATE = (
-    0.02  # weight of an evaluation in the share that a monitor pays for; it is 0 or 1, so it needs more of them
+    0.02  # the weight of an evaluation in the share that a monitor pays for; small, since each value is 0 or 1
 )
 
 
 @dataclass(frozen=True, slots=True)
 class BudgetUsage:
-    """The part of a budget that this process has, in US dollars, and what it spent of it in the last `period` seconds.
+    """The part of a budget that this process has, and what it spent in the last `period` seconds, in US dollars.
 
-    `monitor` is "" for the budget of all.
+    `monitor` is "" for the budget of all monitors together.
     """
 
     monitor: str
@@ -63,9 +63,9 @@ class PartitionBudget:
         self.demands: dict[tuple[str, str], Demand] = {}
         self.decided_at = now
         self.began = False
-        """Whether it has a rate that was decided; the first is of its first record."""
+        """Whether a rate has been decided; the first decision comes with the first record."""
         self.started = False
-        """Whether its traffic is known: without it a rate holds for a moment, or until little is spent."""
+        """Whether the traffic is known. Until then a rate holds only for seconds, or until little is spent."""
         self._read_since, self._read_until = math.inf, 0.0
         self._catch_up = CATCH_UP
 
@@ -79,14 +79,14 @@ class PartitionBudget:
         yield from self.windows.get(ALL_MONITORS, ())
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON."""
+        """The state as JSON."""
         return {
             "windows": {name: [window.to_json() for window in windows] for name, windows in self.windows.items()},
             "demands": [[*names, demand.per_second] for names, demand in self.demands.items()],
         }
 
     def restore(self, saved: Mapping[str, Any]) -> None:
-        """Continue from what `to_json` gave; budgets that it does not contain start empty."""
+        """Continue from the result of `to_json`; budgets that it does not contain start empty."""
         for name, saved_windows in saved["windows"].items():
             by_period = {saved_window["period"]: saved_window for saved_window in saved_windows}
             for window in self.windows.get(name, ()):
@@ -106,19 +106,19 @@ class PartitionBudget:
         return any(demand.units for demand in self.demands.values())
 
     def read(self, time: float) -> None:
-        """A record is read that the log took at `time` (s)."""
+        """Note a record that the log received at `time` (s)."""
         self._read_since, self._read_until = min(self._read_since, time), time
 
     def span(self, now: float) -> float:
-        """Seconds since the last decision. If a backlog is read, the seconds in which its records came, within limits.
+        """Seconds since the last decision; in a backlog the seconds in which its records came, within limits.
 
-        By the clock alone, the turns of a stop of 20 seconds would look like a rush of three times the traffic.
+        By the clock alone, the backlog of a stop of 20 seconds would look like a rush of three times the traffic.
         """
         elapsed = now - self.decided_at
         return elapsed + min(max(0.0, self._read_until - self._read_since - elapsed), self._catch_up)
 
     def end_step(self, now: float, *, known: bool) -> None:
-        """A rate is decided: estimate the traffic. `known` if that needs none."""
+        """Estimate the traffic, since a rate is decided now. `known` says that it was estimated already."""
         span = self.span(now)
         for demand in self.demands.values():
             if self.started:
@@ -131,7 +131,7 @@ class PartitionBudget:
         self.decided_at, self.began = now, True
 
     def is_first_spent(self, plan: Plan, expected_usd: Callable[[Assignment, bool], float]) -> bool:
-        """Whether what came costs as much as may be spent before the traffic is known."""
+        """Whether the subjects so far cost as much as may be spent before the traffic is known."""
         usd = sum(
             self.demands[name].units * expected_usd(assignment, False)
             for monitor in plan.monitors
@@ -143,7 +143,7 @@ class PartitionBudget:
 
 
 class BudgetController:
-    """Decides the rates of a process. `partitions` is the number that the log has, in all processes."""
+    """Decides the rates of a process. `partitions` is the number of the log's partitions, over all processes."""
 
     def __init__(self, plan: Plan, partitions: int) -> None:
         self._plan = plan
@@ -163,11 +163,11 @@ class BudgetController:
 
     @property
     def budgets(self) -> Mapping[str, Budget]:
-        """The budgets of all processes together, by monitor; that of all monitors under ""."""
+        """The budgets of all processes together, by monitor; "" is the budget of all monitors."""
         return self._budgets
 
     def factor(self, name: str) -> float:
-        """The lowest factor on a monitor's rates, or on any's, at the last decision; 1 before, as the first one is."""
+        """The lowest factor on the rates of a monitor, or of all for "", at the last decision; 1 before the first."""
         return min(
             (share.factor for monitor, share in self._last.by_monitor.items() if name in (ALL_MONITORS, monitor)),
             default=1.0,
@@ -175,7 +175,7 @@ class BudgetController:
 
     @property
     def limited(self) -> bool:
-        """Whether there is any budget, or any rate is planned."""
+        """Whether any monitor has a budget or `sample: auto`."""
         return bool(self._budgets) or bool(self._planner.monitors)
 
     def add_partition(
@@ -202,17 +202,17 @@ class BudgetController:
         self._by_partition[partition] = partition_budget
 
     def saved(self, partition: int) -> Mapping[str, Any]:
-        """A partition's budget as it is saved."""
+        """The state of a partition's budget, to be saved."""
         plain = self._by_partition[partition].to_json()
         return plain | {"planned": self._planner.saved(partition)} if self._planner.monitors else plain
 
     def remove_partition(self, partition: int) -> None:
-        """A partition is revoked."""
+        """Forget a partition that was revoked."""
         self._by_partition.pop(partition, None)
         self._planner.remove_partition(partition)
 
     def initial_rates(self) -> Rates:
-        """The rates before anything is known."""
+        """The rates before anything is known of the traffic."""
         planned = self._planner.monitors
         names = [
             monitor.name for monitor in self._plan.monitors if self._limited(monitor.name) or monitor.name in planned
@@ -223,13 +223,13 @@ class BudgetController:
         return monitor in self._budgets or ALL_MONITORS in self._budgets
 
     def add_demand(self, partition: int, monitor: Monitor, assignment: Assignment, units: float) -> None:
-        """A subject came that would be judged with probability `units` if there were no budget."""
+        """Add a subject that would be judged with probability `units` if there were no budget."""
         self._planner.arrived(partition, monitor, assignment, units)
         if assignment.asks_judge and self._limited(monitor.name):
             self._by_partition[partition].demand(monitor.name, assignment.evaluator.name).add(units)
 
     def is_decision_due(self, partition: int, now: float, time: float | None = None) -> bool:
-        """Whether it is time to decide on a partition's rates, before a record that the log took at `time`."""
+        """Whether a partition's rates are to be decided before a record that the log received at `time`."""
         partition_budget = self._by_partition[partition]
         partition_budget.read(now if time is None else time)
         elapsed = now - partition_budget.decided_at
@@ -252,7 +252,7 @@ class BudgetController:
         )
 
     def _fallback_is_due(self, now: float) -> bool:
-        """Whether a fallback judge would take over by what is spent, and has not yet."""
+        """Whether so much is spent that a fallback judge should take over, but has not yet."""
         return any(
             not self._last.of(monitor.name).fallback
             and any(assignment.fallback is not None for assignment in monitor.assignments)
@@ -265,9 +265,9 @@ class BudgetController:
         )
 
     def decide_rates(self, partition: int, now: float) -> tuple[Rates, Mapping[str, Any]]:
-        """The rates of the next minutes, and the partition's budget to be saved with them."""
+        """The rates of the next minutes, and the partition's budget, which is saved with them."""
         partition_budget = self._by_partition[partition]
-        # Of unknown traffic, what comes to the partition that is decided on stands for that of the others.
+        # Where traffic is unknown, the other partitions are taken to get as much as this one.
         known = 1 + sum(budget.started for budget in self._by_partition.values())
         others = 1.0 if partition_budget.started or not self._budgets else len(self._by_partition) / known
         partition_budget.end_step(now, known=not self._budgets)
@@ -284,7 +284,7 @@ class BudgetController:
         return self._with_planned(now), self.saved(partition)
 
     def _with_planned(self, now: float) -> Rates:
-        """The rates that budgets leave, or lower ones that are planned."""
+        """For each monitor, the lower one of the rate that budgets allow and the rate of `sample: auto`."""
         rates = dict(self._last.by_monitor)
         for name in self._planner.monitors:
             reduction = self._last.of(name)
@@ -292,7 +292,9 @@ class BudgetController:
         return Rates(rates)
 
     def learn(self, partition: int, job: Job, evaluation: Evaluation) -> None:
-        """An evaluation was made: planned rates follow from what they are like, and who pays for shared verdicts."""
+        """Learn from an evaluation: the scores' spread for `sample: auto`, and which monitor pays for shared
+        verdicts.
+        """
         self._planner.learn(partition, job, evaluation)
         if job.assignment.sharers and evaluation.outcome != "skipped":
             key = job.monitor.name, job.assignment.evaluator.name
@@ -318,7 +320,7 @@ class BudgetController:
     def _demand_usd(self, monitor: Monitor, fallback: bool) -> float:
         """US dollars per second that judging without a budget would cost.
 
-        Of a verdict that several monitors ask for, each counts the share that it has paid for lately: one pays for all.
+        Where monitors share verdicts, one of them pays for all. Each counts the share that it has paid for lately.
         """
         return sum(
             (partition_budget.demand(monitor.name, assignment.evaluator.name).per_second or 0.0)
@@ -330,13 +332,13 @@ class BudgetController:
         )
 
     def expected_usd(self, assignment: Assignment, fallback: bool) -> float:
-        """US dollars that an evaluation will probably cost."""
+        """The US dollars that an evaluation is expected to cost."""
         return self._costs.get(_kind(assignment, fallback=fallback), assignment.expected_usd)
 
     def used_fraction(self, name: str, now: float, *, with_reserved: bool = True) -> float:
         """The largest fraction of a hard cap that is spent or reserved.
 
-        A deferred evaluation is reserved in the budget of a day alone, and frees nothing soon.
+        Deferred evaluations are not counted here: they are reserved in the budget of a day only, and free nothing soon.
         """
         budget = self._budgets[name]
         deferred = sum(usd for monitor, usd in self._deferred_usd.items() if name in (ALL_MONITORS, monitor))
@@ -378,7 +380,7 @@ class BudgetController:
         return any(self.used_fraction(name, now) >= 1.0 for name in (monitor, ALL_MONITORS) if name in self._budgets)
 
     def spend_beside(self, monitor: str, usd: float, now: float) -> None:
-        """A cost beside the evaluations of the traffic, which all partitions bear."""
+        """Add a cost that is not for an evaluation of the traffic; all partitions share it."""
         for partition_budget in self._by_partition.values():
             for window in partition_budget.windows_of(monitor):
                 window.spend(usd / len(self._by_partition), now)
@@ -394,7 +396,7 @@ class BudgetController:
         self._call_back()
 
     def release_deferred(self, job: Job) -> None:
-        """An evaluation that was deferred has ended, or goes to another process."""
+        """Free the reservation of a deferred evaluation that has ended, or goes to another process."""
         if (entry := self._deferred.pop(job.evaluation_id, None)) is not None:
             monitor, usd = entry
             self._deferred_usd[monitor] -= usd
@@ -402,7 +404,7 @@ class BudgetController:
             self._deferred_usd.clear()  # so that no rounding adds up
 
     def may_be_freed(self, job: Job, now: float) -> bool:
-        """Whether reservations alone keep a job from being paid: what they cost in the end may be less."""
+        """Whether only reservations keep a job from being paid; they may cost less in the end."""
         names = [name for name in (job.monitor.name, ALL_MONITORS) if name in self._budgets]
         return all(self.used_fraction(name, now, with_reserved=False) < 1.0 for name in names)
 
@@ -411,7 +413,7 @@ class BudgetController:
         self._on_settled.append(callback)
 
     def settle(self, job: Job, partition: int, usd: float | None, now: float) -> None:
-        """An evaluation has ended; `usd` is its cost, None if it was not made."""
+        """Replace the reservation of an evaluation that has ended by its cost `usd`; None if it was not made."""
         self._reserved.pop(job.evaluation_id, None)
         self._spend(job, partition, usd, now)
         self._call_back()
@@ -422,7 +424,7 @@ class BudgetController:
             callback()
 
     def _spend(self, job: Job, partition: int, usd: float | None, now: float) -> None:
-        if not usd:  # what was not answered says nothing of the price either
+        if not usd:  # an evaluation without an answer says nothing about the price
             return
         kind = _kind(job.assignment, fallback=job.fallback)
         mean = self._costs.get(kind)
@@ -462,7 +464,7 @@ class BudgetReservation:
         return self.budget.reserve(self.job, self.clock())
 
     def may_be_freed(self) -> bool:
-        """Whether it was refused for other reservations alone: it may be granted when they are settled."""
+        """Whether only other reservations prevent it; it may be granted when they are settled."""
         return self.budget.may_be_freed(self.job, self.clock())
 
     def settle(self, usd: float | None) -> None:
@@ -472,15 +474,15 @@ class BudgetReservation:
     def for_canary(self) -> "BudgetReservation":
         """The reservation of the job's canary run, which costs as much again.
 
-        A canary leaves no record. So what canaries cost since the last saved budget, a minute at most, is not known
-        after a crash.
+        A canary run leaves no record. So a crash forgets what canary runs have cost since the budget was last saved,
+        at most a minute before.
         """
         return replace(self, job=replace(self.job, evaluation_id=f"canary of {self.job.evaluation_id}"))
 
 
 @dataclass(frozen=True, slots=True)
 class FixedReservation:
-    """A reservation that is always granted, as where there is no budget, or never."""
+    """A reservation that is always granted, as without a budget, or never."""
 
     granted: bool
 
@@ -499,18 +501,18 @@ class FixedReservation:
         """Nothing was reserved."""
 
     def for_canary(self) -> "FixedReservation":
-        """The same."""
+        """The same reservation."""
         return self
 
 
 UNLIMITED = FixedReservation(granted=True)
-"""That of an evaluation which no budget pays."""
+"""The reservation of an evaluation that no budget limits."""
 
 
 class DeferredReservation:
-    """The reservation of an evaluation that waits for hours: granted once, however often it runs until it has ended.
+    """The reservation of an evaluation that waits for hours. It is granted once, however often the evaluation runs.
 
-    With `granted` it was granted before, by this process or another. Call `release` at the end.
+    `granted` says that this process or another one granted it before. Call `release` at the end.
     """
 
     def __init__(self, reservation: BudgetReservation, *, granted: bool) -> None:
@@ -531,12 +533,12 @@ class DeferredReservation:
         return self._reservation.may_be_freed()
 
     def settle(self, usd: float | None) -> None:
-        """It costs so much; None if it has not ended."""
+        """Replace the reservation by the real cost; None if the evaluation has not ended."""
         if usd is not None:
             self._reservation.settle(usd)
 
     def for_canary(self) -> FixedReservation:
-        """None: a canary run would wait for hours, and leaves no record that outlives a restart."""
+        """A reservation that is never granted: a canary run would wait for hours, and no record of it would remain."""
         return FixedReservation(granted=False)
 
     def release(self) -> None:

@@ -1,4 +1,4 @@
-"""The division of what partitions have spent among another number of partitions."""
+"""Divides the budgets that partitions saved among another number of partitions."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,7 +7,7 @@ from collector.evaluate.planned_rates.rate_planner import divided
 
 
 def divide(saved: Sequence[Mapping[str, Any]], partitions: int) -> Mapping[str, Any]:
-    """An equal part of saved budgets, for each of `partitions`: each has an equal part of every limit, too."""
+    """An equal part of the saved budgets for each of `partitions`, as each has an equal part of the limits."""
     windows: dict[str, dict[float, dict[str, Any]]] = {}
     demands: dict[tuple[str, str], float] = {}
     for state in saved:

@@ -14,12 +14,12 @@ class RateReduction(NamedTuple):
 
 UNREDUCED = RateReduction()
 UNPLANNED = RateReduction(0.1)
-"""That of a monitor whose rate is planned, before the first plan."""
+"""The reduction of a monitor with `sample: auto` before its first rate is decided."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """The reductions of monitors with a budget or a planned rate; no other is reduced. Immutable, so it is shared."""
+    """The reductions of monitors with a budget or `sample: auto`; no other is reduced. Immutable, so it is shared."""
 
     by_monitor: Mapping[str, RateReduction] = field(default_factory=dict[str, RateReduction])
 
@@ -28,14 +28,14 @@ class Rates:
         return self.by_monitor.get(monitor, UNREDUCED)
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON: the factor, negative where the fallback judges are used."""
+        """The rates as JSON: for each monitor its factor, negative if its fallback judges are used."""
         return {name: -share.factor if share.fallback else share.factor for name, share in self.by_monitor.items()}
 
     @classmethod
     def from_json(cls, plain: Mapping[str, Any]) -> "Rates":
-        """Read what `to_json` gave."""
+        """Read the result of `to_json`."""
         return cls({name: RateReduction(abs(value), value < 0) for name, value in plain.items()})
 
 
 FULL_RATES = Rates()
-"""The rates as they are configured."""
+"""The configured rates, without reductions."""

@@ -1,15 +1,15 @@
 """Budgets that do not bias means: the sampling rate of the next minute follows from the past alone.
 
-A rate that depended on the items it is applied to would choose among them. One that is set before they come is known
-for each of them, so weights of 1 / probability give unbiased means, whatever it was. The rate is what the budget
-allows, divided by what judging all of the traffic would cost, as the recent past has it:
+A rate that depended on the items it is applied to would choose among them. A rate that is set before the items come is
+a known probability for each of them, so weights of 1 / probability give unbiased means. The rate is what the budget
+allows, divided by what judging all of the recent traffic would have cost:
 
     factor = (limit / period + credit / horizon) / demand
 
-`credit` is what was allowed and not spent, below 0 where more was spent; it is repaid over the horizon. Near the hard
-cap less is allowed: what the last period leaves. The hard cap itself is the emergency brake: what it refuses is
-counted, and does bias means. A rate holds for a minute, or until more has come than chance explains: that, too, is the
-past. No clock, no I/O: time is given.
+`credit` is the amount that was allowed and not spent, below 0 if more was spent; it is repaid over the horizon. Near
+the hard cap less is allowed: what the last period leaves. The hard cap itself is the emergency brake: evaluations that
+it refuses are counted, and do bias means. A rate holds for a minute, or until more traffic has come than chance
+explains. No clock and no I/O: callers give the time.
 """
 
 import math
@@ -21,19 +21,19 @@ HOUR, DAY = 3600.0, 86400.0
 PERIODS = {HOUR: "hour", DAY: "day"}
 """The names of budgets' periods."""
 STEP = 60.0
-"""Seconds for which a rate holds."""
+"""Seconds for which a rate holds once traffic is known."""
 FIRST_STEP, FIRST_SPAN = 10.0, 60.0
-"""While nothing is known of the traffic all is judged: for so many seconds from its first decision, or until what comes
-costs as much as may be spent in a span (s)."""
+"""While the traffic is unknown, everything is judged: for `FIRST_STEP` seconds after the first decision, or until the
+cost reaches what may be spent in `FIRST_SPAN` seconds."""
 FIRST_FACTOR = 0.1
-"""The rate before the first decision, where logs of earlier versions have records."""
+"""The factor before the first decision, in logs that earlier versions wrote."""
 FLOOR = 0.002
 """The lowest factor: 1 / probability is the weight of what is judged, and few heavy ones make a mean worthless."""
 EARLY = 10.0
-"""Seconds after which a rate may be decided again if traffic has jumped."""
+"""Seconds after which a rate may be decided again if the traffic has jumped."""
 CATCH_UP = 600.0
-"""Seconds of a backlog, at most, whose turns are taken for the traffic of their time: they are paid from what was saved
-meanwhile. More of it counts as a jump, so that reading days of it does not reach the hard cap."""
+"""The most seconds of a backlog whose turns count as traffic of their own time; the money saved meanwhile pays them. A
+longer backlog counts as a jump, so that reading days of it does not reach the hard cap."""
 _JUMP = 3.0  # standard deviations
 _DECAY = 0.8  # of the estimate of the traffic, per minute
 _HORIZON = {HOUR: HOUR, DAY: 6 * HOUR}

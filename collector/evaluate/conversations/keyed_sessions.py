@@ -1,24 +1,24 @@
 """Session windows by conversation id: a state machine driven by records and their times. No clock, no I/O.
 
 A window opens with its first turn. It closes when a turn says so, after `idle_gap` without a turn, or at a limit of
-age, turns or bytes. A window that closed idle or by a turn's word waits for late turns: a turn less than `idle_gap` +
-`allowed_lateness` before or after one of its turns belongs to it and reopens it, and its next result is revision n+1.
-It is removed when `allowed_lateness` more has passed, so that turns which are late by up to that find the same windows
-as if they had come in order. Two windows of one id that a late turn connects are merged.
+age, turns or bytes. A window that closed after a gap or by an end marker waits for late turns: a turn less than
+`idle_gap` + `allowed_lateness` before or after one of its turns belongs to it and reopens it, and its next result is
+revision n+1. It is removed `allowed_lateness` later, so turns that are at most so late find the same windows as if they
+had come in order. A late turn that connects two windows of one id merges them.
 
-A turn that no window reaches opens one, however old it is: a sender that was cut off for a day delivers whole
-conversations then, and each is judged. The age of a window is how far apart its turns are, and how long it has waited
-since the last one came: a backlog is no long conversation.
+A turn that belongs to no window opens one, however old it is: a sender that was cut off for a day delivers whole
+conversations afterwards, and each is judged. The age of a window is the span of its turns plus the wait since the last
+one came, so a backlog does not look like a long conversation.
 
-A turn that comes twice defers the removal, as a turn does, and changes nothing else. A replay that begins before it,
-and behind what it repeats, takes it for a new one. The state that such a replay builds for a conversation means
-nothing, and must be gone when the conversation is: else it would take part in the next one of the same id.
+A turn that comes twice defers the removal, as any turn does, and changes nothing else. A replay that begins between the
+two takes the second for a new turn. The state that such a replay builds for the conversation is wrong, and must be gone
+when the conversation is removed; otherwise it would enter the next conversation with the same id.
 
 A window that closed at a limit is purged: its texts are released at once, only the ids of its turns remain to recognize
 duplicates, and later turns open a new window. The order of arrival decides which turns come before a limit.
 
-Eviction and snapshots always take all windows of a conversation id. They depend on each other (a purged window sends
-later turns to the next one), so no replay that begins between them could rebuild one alone.
+Eviction and snapshots always take all windows of a conversation id. The windows depend on each other (a purged window
+sends later turns to the next one), so a replay that begins between them could not rebuild one alone.
 """
 
 import heapq
@@ -38,7 +38,7 @@ from collector.evaluate.conversations.session_window import (
 from collector.evaluate.recovery.replay_point import ReplayPoint
 
 _STALE_TIMERS = 1000
-"""Timers of removed windows that stay in the heap before it is rebuilt, so that removal is cheap."""
+"""The timers of removed windows that the heap may hold before it is rebuilt, so that removal is cheap."""
 
 AddOutcome = Literal["new", "duplicate"]
 """Whether the turn was known to a window of its conversation."""
@@ -48,34 +48,34 @@ class KeyedSessions:
     """The session windows of one partition, as one monitor sees them.
 
     Feed it in log order: `advance` to a record's time first, then `add` the record's turn. Both give the same results
-    on a replay, because the only time they know is the records'. `fallback` says whether fallback judges are in use.
+    on a replay, because they use the times of records alone. `fallback` says whether fallback judges are in use.
     """
 
     def __init__(self, settings: SessionWindowSettings, *, fallback: Callable[[], bool] = lambda: False) -> None:
         self._settings = settings
         self._reach = settings.idle_gap + settings.allowed_lateness
         self._fallback = fallback
-        # By conversation id, in the order of replay points, so that the first is the low watermark. A new or restored
-        # conversation has the newest replay point: insertion order is sorted order, and no heap is needed.
+        # By conversation id, in the order of replay points, so that the first one is the low watermark. A new or
+        # restored conversation has the newest replay point: insertion order is sorted order, and no heap is needed.
         self._conversations: OrderedDict[str, ConversationWindows] = OrderedDict()
-        # By age for eviction: a snapshot gives a conversation a newer replay point, but does not make it younger.
+        # By age, for eviction: a snapshot gives a conversation a newer replay point, but does not make it younger.
         self._by_age: dict[str, None] = {}
         self._timers: list[tuple[float, int, SessionWindow]] = []
         self._number = count()
         self._released: list[ReplayPoint] = []
         self._window_count = 0
         self.open = 0
-        """How many windows are open."""
+        """The number of open windows."""
         self.size = 0
-        """Bytes of all windows, roughly."""
+        """The approximate bytes of all windows."""
         self.turns = 0
-        """Turns of all windows."""
+        """The number of turns in all windows."""
 
     def __len__(self) -> int:
         return self._window_count
 
     def reconfigure(self, settings: SessionWindowSettings) -> None:
-        """From now on these settings count, for open windows too."""
+        """Use these settings from now on, also for windows that are open."""
         if settings == self._settings:
             return
         self._settings = settings
@@ -86,7 +86,7 @@ class KeyedSessions:
                 self._set_timer(window)
 
     def abandon(self) -> list[ReplayPoint]:
-        """Remove all windows without closing them; returns the replay points that are not needed any more."""
+        """Remove all windows without closing them; returns the replay points that are no longer needed."""
         points = [conversation.replay_point for conversation in self._conversations.values()]
         self._conversations.clear()
         self._by_age.clear()
@@ -95,7 +95,9 @@ class KeyedSessions:
     def add(
         self, conversation_id: str, incoming: IncomingTurn, replay_point: ReplayPoint, time: float
     ) -> tuple[AddOutcome, list[WindowResult]]:
-        """Add the turn of the record at `replay_point`, which came at `time`; returns what closed by it, too."""
+        """Add the turn of the record at `replay_point`, which came at `time`; also returns the windows that it
+        closed.
+        """
         conversation = self._conversations.get(conversation_id)
         windows = conversation.windows if conversation else []
         for window in windows:
@@ -160,7 +162,9 @@ class KeyedSessions:
         return [self._close(conversation, window, "explicit")] if window.ends_conversation else []
 
     def advance(self, time: float, offset: int) -> Iterator[WindowResult]:
-        """Let time pass before the record at `offset`: close windows that are due, remove those that waited enough."""
+        """Let time pass before the record at `offset`: close windows that are due, and remove those past their
+        lateness.
+        """
         while self._timers and self._timers[0][0] <= time:
             at, _, window = heapq.heappop(self._timers)
             if window.removed or window.timer_at != at:
@@ -204,7 +208,7 @@ class KeyedSessions:
         self.size -= window.size
         self.turns -= len(window.turns)
         window.removed = True
-        window.turns = {}  # its timer may still refer to it
+        window.turns = {}  # a timer may still refer to it
         if len(self._timers) > 2 * self._window_count + _STALE_TIMERS:
             self._timers = [entry for entry in self._timers if not entry[2].removed and entry[2].timer_at == entry[0]]
             heapq.heapify(self._timers)
@@ -239,9 +243,9 @@ class KeyedSessions:
         return closed
 
     def needing_snapshot(self, offset: int, time: float, number: int) -> list[tuple[str, ConversationWindows]]:
-        """At most `number` conversations that need records before `offset` or from before `time`, to be snapshotted.
+        """At most `number` conversations that should be snapshotted: they need records before `offset` or `time`.
 
-        Without those whose snapshots are under way; of as many as these may be, the oldest are looked at.
+        Leaves out conversations whose snapshots are under way, and looks only at the oldest conversations.
         """
         candidates = islice(self._conversations.items(), 2 * number)
         needing = takewhile(lambda item: item[1].replay_point.lies_before(offset, time), candidates)
@@ -257,14 +261,14 @@ class KeyedSessions:
         )
 
     def add_retry(self, conversation_id: str, failed: str, new: str, offset: int) -> None:
-        """The record at `offset` has an evaluation of the conversation made again."""
+        """Note that the record at `offset` asks for an evaluation of the conversation to be made again."""
         conversation = self._conversations.get(conversation_id)
         if conversation is not None:
             conversation.retries = {**conversation.retries, failed: new}
-            conversation.last_change = offset  # a snapshot from before does not know of it
+            conversation.last_change = offset  # an earlier snapshot does not know of it
 
     def discard(self, conversation_id: str) -> None:
-        """A snapshot of the conversation was read and is not valid."""
+        """Drop a snapshot of the conversation that was read but is not valid."""
         conversation = self._conversations.get(conversation_id)
         if conversation is not None:
             conversation.snapshot_pending = False
@@ -276,10 +280,11 @@ class KeyedSessions:
         replay_point: ReplayPoint,
         retries: Mapping[str, str] = NO_RETRIES,
     ) -> None:
-        """`restore` for an unchanged conversation: its windows are those of the snapshot.
+        """Like `restore`, for a conversation that has not changed since: it keeps its windows, which equal the
+        snapshot's.
 
-        A replay from `replay_point` on does not know of turns that were ignored since then, so `last_ignored_at` is set
-        to that in the snapshot.
+        A replay from `replay_point` on does not know of turns that were ignored since then, so `last_ignored_at` is
+        taken from the snapshot.
         """
         conversation = self._conversations[conversation_id]
         self._conversations.move_to_end(conversation_id)
@@ -298,7 +303,7 @@ class KeyedSessions:
         replay_point: ReplayPoint,
         retries: Mapping[str, str] = NO_RETRIES,
     ) -> None:
-        """Replace a conversation by its snapshot in the record at `replay_point`: no earlier record is needed any more.
+        """Replace a conversation by its snapshot in the record at `replay_point`. It then needs no earlier record.
 
         Only for a valid snapshot: one whose conversation was unchanged when this record was first read.
         """
@@ -316,7 +321,7 @@ class KeyedSessions:
 
     @property
     def due_at(self) -> float | None:
-        """When time alone may next change something (s since the epoch)."""
+        """The next time at which a window closes or is removed without a turn (s since the epoch)."""
         return self._timers[0][0] if self._timers else None
 
     @property

@@ -1,7 +1,7 @@
 """Packed turns: a turn without its history, compressed, while its session window is open.
 
-Histories repeat from turn to turn, so storing them would cost the square of a conversation's length. They add one fact
-to the turns themselves, that other turns were never received; it is stored as hashes.
+Histories repeat from turn to turn, so storing them would cost the square of a conversation's length. A history tells
+one fact that the turns do not: which turns were never received. That fact is stored as hashes.
 """
 
 import hashlib
@@ -16,24 +16,24 @@ from collector.records.json import turn_from_json
 from collector.records.recorded_turn import RecordedTurn
 from evaluators.cases import Turn
 
-_LEVEL = 1  # leaves a third of prose, in 9 µs for 1.3 kB; zlib's lowest takes 19
+_LEVEL = 1  # packs prose to a third, in 9 µs for 1.3 kB; zlib's lowest level takes 19 µs
 _COMMON = (
     b'"role":"user","content":"attributes":{"usage":{"input_tokens":,"output_tokens":"retrieval_context":["tools_called"'
     b':[{"id":"call_","name":"","arguments":{},"result":"system_prompt":"{"turn_id":"","conversation_id":null,"trace_id":"'
     b'","span_id":"","parent_span_id":"","response_id":"chatcmpl-","service":"","dialect":"openinference","dialect":'
     b'"otel_genai","model":"gpt-4.1-mini","user_id":"","started_at":"2026-","ended_at":"2026-","input":"","actual_output":"'
 )
-"""Text that records of turns have in common: the compressor's dictionary.
+"""Text that most records of turns contain: the compressor's dictionary.
 
-Snapshots in the log are compressed with it: it must not change.
+It must not change, because snapshots in the log are compressed with it.
 """
 
 
 class PackedTurn(NamedTuple):
     """A turn of an open conversation.
 
-    `happened_at` (s since the epoch) decides to which window it belongs; `started_at` orders turns within a window.
-    `user_hash` is the hash of the user's message, None where there is none. `data` is the compressed record.
+    `happened_at` (s since the epoch) decides to which window the turn belongs; `started_at` orders turns within a
+    window. `user_hash` is the hash of the user's message, None if there is no message. `data` is the compressed record.
     """
 
     started_at: float
@@ -42,23 +42,23 @@ class PackedTurn(NamedTuple):
     data: bytes
 
     def unpack(self, turn_id: str, conversation_id: str) -> Turn:
-        """The turn, without its history. A turn that named no conversation names its own now."""
+        """The turn, without its history. A turn that named no conversation gets `conversation_id`."""
         return replace(turn_from_json(_unpacked(self.data)), turn_id=turn_id, conversation_id=conversation_id)
 
 
-@cache  # made once, and used by one thread: it takes longer to make than to pack
+@cache  # made once, because that takes longer than packing a turn; used by one thread only
 def _packer() -> ZstdCompressor:
     return ZstdCompressor(_LEVEL, dict_data=ZstdCompressionDict(_COMMON, DICT_TYPE_RAWCONTENT))
 
 
 def _packed(data: bytes) -> bytes:
-    return memoryview(_packer().compress(data)).tobytes()  # a copy: its result keeps a buffer as large as `data`
+    return memoryview(_packer().compress(data)).tobytes()  # a copy, as the result holds a buffer as large as `data`
 
 
 def _unpacked(packed: bytes) -> bytes:
     if packed.startswith(FRAME_HEADER):
         return ZstdDecompressor(dict_data=ZstdCompressionDict(_COMMON, DICT_TYPE_RAWCONTENT)).decompress(packed)
-    unpacker = zlib.decompressobj(-zlib.MAX_WBITS, _COMMON)  # of a snapshot by an earlier version
+    unpacker = zlib.decompressobj(-zlib.MAX_WBITS, _COMMON)  # an earlier version wrote the snapshot
     return unpacker.decompress(packed) + unpacker.flush()
 
 
@@ -69,12 +69,12 @@ class IncomingTurn(NamedTuple):
     packed: PackedTurn
     prior_user_hashes: frozenset[int]
     ends_conversation: bool = False
-    """Whether it says that the conversation is over."""
+    """Whether the turn says that the conversation is over."""
     rate: float = 1.0
     boost: float = 1.0
     stratum: str = "all"
     upstream: float | None = None
-    """The probability with which it came through samplers before us; None if unknown."""
+    """The probability with which earlier samplers let the turn through; None if unknown."""
 
 
 def pack(turn: RecordedTurn, happened_at: float) -> PackedTurn:
@@ -90,7 +90,7 @@ def prior_user_hashes(turn: RecordedTurn) -> frozenset[int]:
 
 
 def user_message_hash(text: str) -> int:
-    """60 bits that identify a user's message, without spaces at its ends."""
+    """A hash of 60 bits of a user's message; spaces at its ends do not count."""
     return int.from_bytes(hashlib.blake2b(text.strip().encode(errors="replace"), digest_size=8).digest(), "big") >> 4
 
 

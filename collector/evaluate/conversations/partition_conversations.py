@@ -1,9 +1,9 @@
 """The conversations of a partition as its monitors see them: windows, snapshots, and their number. No clock, no I/O.
 
-The number counts conversations whether sampled or not: the weights of judged ones add up to it. Of a conversation that
-is not judged only the time of its last turn is stored. Like a judged one that is evaluated again when late turns reopen
-it, it counts once each time it becomes idle. Other limits than idleness are ignored: they are rare, and the number is
-needed to a few percent.
+The number counts all conversations, sampled or not, since the weights of the judged ones should add up to it. For a
+conversation that is not judged, only the time of its last turn is stored. It counts once each time it becomes idle, as
+a judged conversation is evaluated again when late turns reopen it. Other limits than idleness are ignored: they are
+rare, and the number is needed only to a few percent.
 """
 
 from collections import OrderedDict
@@ -18,11 +18,13 @@ from collector.evaluate.recovery.replay_point import ReplayPoint
 from collector.logs.log import StoredRecord
 
 MAX_CONVERSATIONS = 200_000
-"""Open conversations of one partition; beyond that the oldest are counted at once."""
+"""The most open conversations that are counted in a partition; beyond that the oldest count as idle at once."""
 
 
 class Population:
-    """The conversations that a monitor sees in one partition; `idle` is the gap (s) after which one is over."""
+    """The conversations that a monitor sees in one partition; `idle` is the gap (s) after which a conversation is
+    over.
+    """
 
     def __init__(self, idle: float, *, most: int = MAX_CONVERSATIONS) -> None:
         self._idle = idle
@@ -30,18 +32,18 @@ class Population:
         self._seen: dict[str, float] = {}  # in the order of their newest turn
         self._beyond = 0
         self._not_before = 0.0
-        """Until then none becomes idle: turns only defer it."""
+        """No conversation becomes idle before this time; turns only defer it."""
 
     def __len__(self) -> int:
         return len(self._seen)
 
     def reconfigure(self, idle: float) -> None:
-        """From now on this gap (s) counts."""
+        """Use this gap (s) from now on."""
         self._idle = idle
         self._not_before = 0.0
 
     def observe(self, conversation: str, time: float) -> None:
-        """A turn of a conversation came at `time` (s), which never falls."""
+        """Note a turn of a conversation that came at `time` (s), which never falls."""
         self._seen.pop(conversation, None)
         self._seen[conversation] = time
         if len(self._seen) > self._most:
@@ -49,7 +51,7 @@ class Population:
             self._beyond += 1
 
     def take_idle(self, time: float) -> int:
-        """The number that became idle since the last call."""
+        """The number of conversations that became idle since the last call."""
         if time < self._not_before and not self._beyond:
             return 0
         count, self._beyond = self._beyond, 0
@@ -68,7 +70,7 @@ _RETRIES = 10_000
 
 
 class RetriedEvaluations:
-    """The ids of the newest 10,000 evaluations that were made again, by those of the failed ones."""
+    """The ids of the newest 10,000 evaluations that replace failed ones, by the id of the failed one."""
 
     def __init__(self) -> None:
         self._newest: OrderedDict[str, str] = OrderedDict()
@@ -77,23 +79,23 @@ class RetriedEvaluations:
         return failed in self._newest
 
     def add(self, failed: str, new: str) -> None:
-        """An evaluation is made again."""
+        """Note that `new` replaces `failed`."""
         self._newest[failed] = new
         if len(self._newest) > _RETRIES:
             self._newest.popitem(last=False)
 
     def add_unknown(self, retries: Mapping[str, str]) -> None:
-        """Add those that are not known yet."""
+        """Add the retries that are not known yet."""
         for failed, new in retries.items():
             if failed not in self._newest:
                 self.add(failed, new)
 
     def restart(self, retries: Mapping[str, str]) -> None:
-        """Begin again with these."""
+        """Begin again with these retries."""
         self._newest = OrderedDict(retries)
 
     def made_from(self, evaluation_ids: Iterable[str]) -> Iterator[str]:
-        """The evaluations that supersede others, and those that supersede these."""
+        """The evaluations that replace the given ones, and those that replace them in turn."""
         for failed in evaluation_ids:
             new = self._newest.get(failed)
             while new is not None:
@@ -106,7 +108,9 @@ class RetriedEvaluations:
 
 
 class PartitionConversations:
-    """The windows of each monitor that judges conversations; `uses_fallback` says it of a monitor's judges."""
+    """The windows of each monitor that judges conversations. `uses_fallback(monitor)` says whether fallback judges are
+    in use.
+    """
 
     def __init__(self, uses_fallback: Callable[[str], bool]) -> None:
         self.by_monitor: dict[str, KeyedSessions] = {}
@@ -114,11 +118,13 @@ class PartitionConversations:
         self.retries = RetriedEvaluations()
         self._uses_fallback = uses_fallback
         self._populations: dict[str, Population] = {}
-        self.released: list[ReplayPoint] = []  # by monitors that a later plan does not have
+        self.released: list[ReplayPoint] = []  # of monitors that a later plan does not have
         self._snapshot_validity: dict[int, bool] = {}
 
     def watch(self, settings_by_monitor: Mapping[str, SessionWindowSettings]) -> None:
-        """From the next record on these monitors count. Open windows stay, but those of monitors that are left out."""
+        """Watch these monitors from the next record on. Open windows stay, except those of monitors that are left
+        out.
+        """
         for name in sorted(self.by_monitor.keys() - settings_by_monitor.keys()):
             self.released += self.by_monitor.pop(name).abandon()
             del self._populations[name]
@@ -134,7 +140,7 @@ class PartitionConversations:
                 self._populations[name] = Population(settings.idle_gap)
 
     def restart(self, settings_by_monitor: Mapping[str, SessionWindowSettings], retries: Mapping[str, str]) -> None:
-        """Begin again without windows: what was before is history."""
+        """Begin again without windows."""
         self.by_monitor.clear()
         for name, settings in settings_by_monitor.items():
             self.by_monitor[name] = self._sessions(name, settings)
@@ -154,28 +160,28 @@ class PartitionConversations:
         return released
 
     def observe(self, monitor: str, key: str, time: float) -> None:
-        """A turn of a conversation came that a monitor watches, one of `by_monitor`."""
+        """Note a turn of a conversation that a monitor watches, one of `by_monitor`."""
         self._populations[monitor].observe(key, time)
 
     def observe_by_all(self, key: str, time: float) -> None:
-        """A turn came that all monitors watch."""
+        """Note a turn that all monitors watch."""
         for population in self._populations.values():
             population.observe(key, time)
 
     def take_idle(self, time: float) -> Iterator[tuple[str, int]]:
-        """How many conversations became idle since the last call, by monitor, where there are any."""
+        """The numbers of conversations that became idle since the last call, by monitor, without zeros."""
         for monitor, population in self._populations.items():
             if idle := population.take_idle(time):
                 yield monitor, idle
 
     def decide_validity(self, validity: Mapping[int, bool]) -> None:
-        """Whether the snapshots at these offsets are valid."""
+        """Note whether the snapshots at these offsets are valid."""
         self._snapshot_validity.update(validity)
 
     def validate_snapshots(self, records: Iterable[StoredRecord]) -> dict[int, bool]:
-        """The valid ones of the next records, all of them snapshots, by offset: their conversations are unchanged.
+        """Whether each of the next records, all snapshots, is valid, by offset: its conversation is unchanged.
 
-        Without those whose validity was decided before, to the same effect.
+        Leaves out records whose validity was decided before with the same result.
         """
         validity: dict[int, bool] = {}
         for record in records:
@@ -192,7 +198,7 @@ class PartitionConversations:
         }
 
     def apply_snapshot(self, record: StoredRecord, replay_point: ReplayPoint) -> None:
-        """Apply a snapshot by what was decided about it.
+        """Apply a snapshot as it was decided.
 
         Raises:
             BadInput: it is not a snapshot that this version can read.
@@ -207,11 +213,13 @@ class PartitionConversations:
         elif sessions.is_unchanged(outline.conversation_id, outline.first, outline.since):
             sessions.confirm_snapshot(outline.conversation_id, outline.last_ignored_at, replay_point, outline.retries)
             self.retries.add_unknown(outline.retries)
-        else:  # a replay that began behind its first record
+        else:  # the replay began after the conversation's first record
             self.restore(parse_snapshot(record.value), replay_point)
 
     def restore(self, snapshot: ConversationSnapshot, replay_point: ReplayPoint) -> None:
-        """Replace a conversation by its snapshot. The requests of its retries may come before what a replay reads."""
+        """Replace a conversation by its snapshot. The snapshot has its retries, because a replay may begin after their
+        requests.
+        """
         sessions = self.by_monitor.get(snapshot.monitor)
         if sessions is not None:
             sessions.restore(snapshot.conversation_id, snapshot.windows, replay_point, snapshot.retries)

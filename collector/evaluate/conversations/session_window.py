@@ -12,7 +12,7 @@ from evaluators.identity import turns_digest
 
 NO_RETRIES: Mapping[str, str] = {}
 TURN_BYTES = 400
-"""Memory of a turn beside its packed text: ids, numbers, a dictionary entry."""
+"""The bytes of memory that a turn takes besides its packed text: ids, numbers, a dictionary entry."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +28,7 @@ class SessionWindowSettings:
 
 @dataclass(frozen=True, slots=True)
 class EndRule:
-    """By what a turn says that its conversation is over: an attribute's value, or the name of a tool or an event."""
+    """The mark of a conversation's last turn: an attribute's value, or the name of a tool or an event."""
 
     attributes: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
     tools: frozenset[str] = frozenset()
@@ -46,9 +46,9 @@ class EndRule:
 
 
 class ClosedRevision(NamedTuple):
-    """One closing of a window: a digest of its turns' ids, and the chance with which it was to be judged.
+    """One closing of a window: a digest of its turns' ids, and the probability with which it was to be judged.
 
-    The chance is `rate` times `boost`; for evaluators that a budget does not reduce it is `boost` alone.
+    The probability is `rate` times `boost`; for evaluators that a budget does not reduce, it is `boost` alone.
     """
 
     digest: str
@@ -61,9 +61,9 @@ class ClosedRevision(NamedTuple):
 class WindowResult:
     """A closed window, with its turns in the order of their start.
 
-    `supersedes` are all earlier revisions with a part of these turns, since which of them were judged is not known
-    here. `replay_point` is that of its conversation. `missing_messages` is the number of user messages that histories
-    mention and no turn contains.
+    `supersedes` are all earlier revisions with a part of these turns; some of them may not have been judged.
+    `replay_point` belongs to its conversation. `missing_messages` is the number of user messages that histories mention
+    but no turn contains.
     """
 
     conversation_id: str
@@ -83,9 +83,9 @@ class SessionWindow:
     """A session window: open, closed and waiting for late turns, or purged of its texts.
 
     Times are seconds since the epoch. `touched_at` is when the last turn came, never before its own time;
-    `last_ignored_at` is when the last turn came that was a duplicate. It defers the window's removal: to a replay that
-    begins between that turn and the one it repeats, it is a new turn.
-    `missing_user_hashes` are hashes of user messages seen in histories but not yet received as turns.
+    `last_ignored_at` is when the last duplicate turn came. A duplicate defers the window's removal, because a replay
+    that begins between a turn and its duplicate takes the duplicate for a new turn. `missing_user_hashes` are hashes of
+    user messages seen in histories but not yet received as turns.
     """
 
     conversation_id: str
@@ -112,7 +112,7 @@ class SessionWindow:
     timer_at: float = 0.0
 
     def add(self, incoming: IncomingTurn) -> None:
-        """Add a turn that is new to it."""
+        """Add a turn that the window does not have."""
         key = (incoming.packed.started_at, incoming.turn_id)
         if not self.turns:
             self.first_at = self.last_at = incoming.packed.happened_at
@@ -148,13 +148,13 @@ class SessionWindow:
         # Not the largest rate of one turn times the largest boost of another: no turn was drawn with that chance, so
         # 1 / chance would be too small a weight, and means would be biased.
         if boost == self.boost == 1.0 and rate <= self.rate and stratum == self.stratum:
-            return  # as nearly all do
+            return  # nearly all turns do
         chance = max(self.rate * self.boost, rate * boost)
         self.boost, self.stratum = max((self.boost, self.stratum), (boost, stratum))
         self.rate = chance / self.boost
 
     def merge(self, other: "SessionWindow") -> None:
-        """Merge a window that a turn connects with this one."""
+        """Merge another window into this one, because a turn connects them."""
         if other.newest > self.newest:
             self.newest, self.ends_conversation = other.newest, other.ends_conversation
         if other.oldest < self.oldest:
@@ -170,7 +170,7 @@ class SessionWindow:
         self.closed_revisions += other.closed_revisions
 
     def close(self, closed_by: str, *, replay_point: ReplayPoint, fallback: bool) -> WindowResult:
-        """Close it; the next close is another revision and supersedes this one."""
+        """Close the window; its next closing is another revision and supersedes this one."""
         turns = sorted(
             ((turn_id, packed) for turn_id, packed in self.turns.items() if packed is not None),
             key=lambda item: (item[1].started_at, item[0]),

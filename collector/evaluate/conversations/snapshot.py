@@ -39,7 +39,7 @@ class _WrittenWindow(Struct, kw_only=True, gc=False):
     closed: bool
     sealed: bool
     revision: int
-    needed: float | UnsetType = UNSET  # where it is newer than the last turn
+    needed: float | UnsetType = UNSET  # only if newer than the last turn
     newest: tuple[float, str]
     oldest: tuple[float, str]
     missing: Sequence[int] = msgspec.field(name="unheard")
@@ -64,7 +64,9 @@ class _WindowOutline(Struct, gc=False):
 
 
 class SnapshotOutline(Struct, gc=False):
-    """Tells whether a snapshot is valid, and what an unchanged conversation may not know: see there."""
+    """The part of a snapshot that decides whether it is valid, and the times that a replay may not know: see the
+    fields.
+    """
 
     monitor: str
     conversation_id: str
@@ -141,7 +143,7 @@ def _written(window: session_window.SessionWindow) -> _WrittenWindow:
 
 
 def outline_snapshot(value: bytes) -> SnapshotOutline:
-    """Read of a snapshot what tells whether it is valid, at a tenth of the cost of its turns.
+    """Read the part of a snapshot that tells whether it is valid, at a tenth of the cost of reading its turns.
 
     Raises:
         BadInput: it is not a snapshot that this version can read.

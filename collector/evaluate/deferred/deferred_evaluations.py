@@ -1,8 +1,8 @@
-"""Evaluations whose judges' requests go out in batches: those of a partition, and the limits on those of a process.
+"""Evaluations whose judges' requests go out in batches: a partition's evaluations, and the limits of a process.
 
-Such an evaluation runs until all that it does is to wait for batches that are submitted. Then it is cancelled, so that
-hours of waiting cost little more than a packed case; when a batch has ended it runs again from its beginning, and the
-journal has the answers to what it asked before. A restart is nothing else: it runs again.
+Such an evaluation runs until it only waits for submitted batches. Then it is cancelled, so that hours of waiting cost
+little more than a packed case. When a batch has ended, the evaluation runs again from its beginning, and the journal
+has the answers to its earlier questions. A restart does the same.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ DeferredState = Literal["gathering", "submitted"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitingRoomLimits:
-    """At most so many evaluations wait, in about so many bytes; what comes then is shed."""
+    """The most evaluations that wait, and the most bytes (roughly) that they take. Beyond that, new ones are shed."""
 
     evaluations: int
     bytes: int
@@ -48,47 +48,47 @@ class WaitingRoom:
 
     @property
     def full(self) -> bool:
-        """Whether nothing more may wait."""
+        """Whether no further evaluation may wait."""
         return len(self._waiting) >= self._limits.evaluations or self._bytes >= self._limits.bytes
 
     @property
     def oldest(self) -> float | None:
-        """When the oldest one that waits was triggered, in seconds since the epoch; None if nothing waits."""
+        """When the oldest waiting evaluation was triggered (s since the epoch); None if nothing waits."""
         return min((entry.since for entry in self._waiting.values()), default=None)
 
     def count(self, state: DeferredState) -> int:
-        """How many wait to be submitted, or for the answers of what is."""
+        """The number of evaluations in a state: waiting to be submitted, or for answers."""
         return sum(entry.state == state for entry in self._waiting.values())
 
     def enter(self, jobs: Iterable[Job], size: int) -> None:
-        """These wait now, in so many bytes together."""
+        """Add jobs that wait from now on and take `size` bytes together."""
         for job in jobs:
             self._waiting[job.evaluation_id] = _WaitingEntry(job.triggered_at, size, "gathering")
             self._bytes += size
             size = 0
 
     def move(self, jobs: Iterable[Job], state: DeferredState) -> None:
-        """These are in another state."""
+        """Move jobs to another state."""
         for job in jobs:
             self._waiting[job.evaluation_id].state = state
 
     def leave(self, jobs: Iterable[Job]) -> None:
-        """These have ended, or go to another process."""
+        """Remove jobs that have ended, or go to another process."""
         for job in jobs:
             if (waiting := self._waiting.pop(job.evaluation_id, None)) is not None:
                 self._bytes -= waiting.size
 
 
 _STEPS = 10
-"""Steps of the event loop within which a run that continues asks again."""
+"""A run that has not asked again within so many steps of the event loop only waits."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchedPlan:
     """A plan with judges whose requests go into batches.
 
-    `lacks_batches` says of an evaluator whether none of its judges' endpoints takes any, `count_undeferred` counts an
-    evaluation of a monitor that does not wait for that.
+    `lacks_batches(evaluator)` says that no endpoint of its judges takes batches. `count_undeferred` counts an
+    evaluation that therefore does not wait.
     """
 
     plan: Plan
@@ -100,13 +100,13 @@ class OpenBatchedPlan(Protocol):
     """Opens the plan of the running configuration with judges whose requests go into batches of one journal."""
 
     def __call__(self, journal: LoggedJournal) -> AbstractAsyncContextManager[BatchedPlan]:
-        """Open it; the batches that the journal has are followed until it is left."""
+        """Open the plan; until the context ends, the batches in the journal are followed."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Deferral:
-    """The place in which evaluations wait for batches, and the opener of the plan that makes them."""
+    """The room in which evaluations wait for batches, and the opener of the plan that makes them."""
 
     open_batched: OpenBatchedPlan
     waiting_room: WaitingRoom
@@ -114,7 +114,7 @@ class Deferral:
 
 @dataclass(eq=False, repr=False)
 class DeferredEvaluations:
-    """Makes the deferred evaluations of a partition, by a plan with judges of its own."""
+    """Makes the deferred evaluations of a partition, with a plan that has its own judges."""
 
     partition: int
     batched: BatchedPlan
@@ -123,7 +123,9 @@ class DeferredEvaluations:
     dispatcher: Dispatcher
 
     def takes(self, jobs: Sequence[Job]) -> bool:
-        """Whether one or a pack is to wait for batches: not where there are none, unless something was asked before."""
+        """Whether a job or pack should wait for batches. If no judge takes batches, only one that has asked before
+        does.
+        """
         if not self._lack_batches(jobs) or self.journal.knows_owner(_owner(jobs)):
             return True
         self._count_undeferred(jobs)
@@ -137,14 +139,14 @@ class DeferredEvaluations:
             self.batched.count_undeferred(job.monitor.name)
 
     def admit(self, jobs: Sequence[Job], *, resumed: bool) -> bool:
-        """Let one or a pack wait, if there is room, or it was `resumed` and had room before, until it leaves."""
+        """Let a job or pack wait if there is room. One that is `resumed` had room before, so it is always let in."""
         if self.waiting_room.full and not resumed:
             return False
         self.waiting_room.enter(jobs, max(job.size for job in jobs))
         return True
 
     async def make(self, jobs: Sequence[Job]) -> Sequence[Evaluation]:
-        """Make an evaluation that was admitted, or those of a pack, however long that takes."""
+        """Make the evaluation of a job that was admitted, or the evaluations of a pack, however long that takes."""
         was_sent = self.journal.knows_owner(_owner(jobs))
         jobs = [self._by_batches(job) for job in jobs]
         reservations = [self.dispatcher.deferred_reservation(job, self.partition, granted=was_sent) for job in jobs]
@@ -162,7 +164,7 @@ class DeferredEvaluations:
                 reservation.release()
 
     def forget(self, jobs: Sequence[Job]) -> None:
-        """The questions of these are of no more use: they are in the ledger."""
+        """Forget the questions of jobs that are in the ledger."""
         self.journal.forget(_owner(jobs))
 
     async def _until_made(
@@ -175,15 +177,15 @@ class DeferredEvaluations:
                 return made
             self.waiting_room.move(jobs, "submitted")
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-            # What has become of a batch that failed as a whole is for the evaluation to hear: it does not rest again.
+            # If a batch failed as a whole, the evaluation gets that as its answer, and does not wait again.
             rests = not any(future.done() and future.exception() is not None for future in waiting)
             self.waiting_room.move(jobs, "gathering")
 
     def _by_batches(self, job: Job) -> Job:
-        """The job with the judge that gathers."""
+        """The job with the judge that collects requests for batches."""
         use = self.batched.plan.assignment_of(job.monitor.name, job.assignment.evaluator.name)
         assert use is not None, "a deferred evaluator is in the plan of batches"
-        mine = job.assignment  # all monitors share verdicts, those of the plan of batches are only some
+        mine = job.assignment  # monitors outside the plan of batches share the verdict, too
         return replace(job, assignment=replace(use[1], monitor=mine.monitor, sharers=mine.sharers))
 
 
@@ -194,9 +196,9 @@ def _owner(jobs: Sequence[Job]) -> str:
 async def run_until_rest(
     owner: str, run: Callable[[], Awaitable[Sequence[Evaluation]]], *, rests: bool = True
 ) -> tuple[Sequence[Evaluation] | None, Sequence[asyncio.Future[None]]]:
-    """Run until the end, or until all that it does is to wait: what has come of it, or all that it waits for.
+    """Run until the end, or until the run only waits. Returns the evaluations, or the requests that it waits for.
 
-    A run that rests is gone: nothing of it remains in memory.
+    A run that only waits is cancelled, so that it takes no memory.
     """
     resting = asyncio.Event()
     requests = OwnedRequests(owner, resting.set)
@@ -215,12 +217,12 @@ async def run_until_rest(
 
 
 async def _rests(running: asyncio.Future[Sequence[Evaluation]], requests: OwnedRequests) -> bool:
-    """Whether a run does nothing but wait: what has an answer may be on its way to its next question."""
+    """Whether a run only waits. One that has just got an answer may be about to ask its next question."""
     for _ in range(_STEPS):
         if running.done() or not requests.at_rest:
             return False
         await asyncio.sleep(0)
-    return requests.at_rest and not running.done()  # what it waited for may have come in the last step
+    return requests.at_rest and not running.done()  # the answer may have come in the last step
 
 
 async def _cancelled(running: asyncio.Future[Sequence[Evaluation]]) -> None:
@@ -232,7 +234,7 @@ async def _cancelled(running: asyncio.Future[Sequence[Evaluation]]) -> None:
 
 
 def packed(jobs: Sequence[Job]) -> Sequence[Job]:
-    """The jobs with their case as little as it can be. A conversation's is packed already."""
+    """The jobs with their cases compressed. The case of a conversation is compressed already."""
     if jobs[0].assignment.evaluator.scope != "turn":
         return jobs
     case = jobs[0].case()

@@ -1,8 +1,9 @@
 """The journal of a partition's batches: records of the evaluations log, applied to a temporary file.
 
-Each record is written before it takes effect, and stamped with the owner's epoch: what a former owner writes is void.
-The questions of pending evaluations come after the offset from which the ledger is read back: their records in the
-turns log are not older than the low watermark. So the journal is read back with the ledger, and needs no position.
+Each record is written before it takes effect, and carries the owner's epoch, so that records of a former owner are
+void. The questions of pending evaluations lie after the offset from which the ledger is read back, because their turns
+are not older than the low watermark. So the journal is read back together with the ledger, and needs no position of its
+own.
 """
 
 import base64
@@ -16,13 +17,14 @@ from evaluators.judges.batches.provider import BatchResult, Missing
 Note = Callable[[Mapping[str, Any]], Awaitable[None]]
 
 _BYTES_AT_ONCE = 200_000
-"""Bytes of answers in one record: a topic takes a megabyte."""
+"""The most bytes of answers in one record: a topic takes a megabyte."""
 
 
 class LoggedJournal(BatchJournal):
-    """A journal whose changes are written into a log; `apply` those that were read back, then give `note`.
+    """A journal that writes its changes into a log. First `apply` the changes that were read back, then set `note`.
 
-    `shapes` are those of requests that were answered, by home; judges of all partitions of a process share them.
+    `shapes` are the shapes of requests that were answered, by home; the judges of all partitions of a process share
+    them.
     """
 
     def __init__(self, shapes: set[tuple[str, str]]) -> None:
@@ -32,7 +34,7 @@ class LoggedJournal(BatchJournal):
         self.note: Note = _unwritten
 
     async def apply(self, event: Mapping[str, Any]) -> None:
-        """Apply a change that was read back; one that this version does not know changes nothing."""
+        """Apply a change that was read back; a kind of change that this version does not know has no effect."""
         match event.get("event"):
             case "planned":
                 self._secret = bytes.fromhex(event["secret"])
@@ -67,7 +69,7 @@ class LoggedJournal(BatchJournal):
 
     async def plan(self, home: str, key: str, names: Collection[str], now: float) -> None:
         """See `BatchJournal.plan`."""
-        # The secret is in each such record: that of the first one may come before what is read back.
+        # Each such record has the secret, because the first record may lie before the offset that is read back from.
         event = {"event": "planned", "home": home, "key": key, "names": list(names), "at": now}
         await self.note({**event, "secret": self.secret.hex()})
         await super().plan(home, key, names, now)
@@ -97,13 +99,11 @@ class LoggedJournal(BatchJournal):
         await super().end(key, missing, otherwise)
 
     def knows_owner(self, owner: str) -> bool:
-        """Whether anything was sent for an evaluation, by what the names of its requests begin with."""
+        """Whether anything was sent for an evaluation; the names of its requests begin with `owner`."""
         return self._file.execute(f"SELECT 1 {_OF_OWNER}", (f"{owner}-", f"{owner}.")).fetchone() is not None
 
     def forget(self, owner: str) -> None:
-        """Remove what an evaluation has asked: it is in the ledger. The questions of an open batch stay until its
-        end.
-        """
+        """Remove the questions of an evaluation that is in the ledger, except those in an open batch."""
         with self._file:
             self._file.execute(
                 f"DELETE {_OF_OWNER} AND (status IS NOT NULL OR batch IS NULL)", (f"{owner}-", f"{owner}.")

@@ -1,8 +1,8 @@
-"""A day's figures of an evaluator, learnt as its evaluations are made: the error and the cost of a mean at given rates.
+"""The figures of an evaluator's day, learnt from its evaluations: the error and the cost of a mean at given rates.
 
-Each evaluation stands for 1 / its probability, and of two strata of a conversation both are seen with the lower of
-their probabilities, as draws are nested. So what is learnt at one rate holds for all. All are sums that fade: what was
-a `MEMORY` ago counts e times less. Sums of partitions add up.
+Each evaluation stands for 1 / its probability. Draws are nested, so two strata of a conversation are both seen with the
+lower of their probabilities. Therefore figures that were learnt at one rate hold for all rates. All figures are sums
+that fade: an evaluation of `MEMORY` seconds ago counts e times less. The sums of partitions add up.
 
 A conversation is judged in stratum h where its draw is below p_h, so of strata h and g it is in both with probability
 min(p_h, p_g). With r_h the sum of the residuals (y - mean) of its subjects in h, each weighted 1 / p_h, the sum of
@@ -13,8 +13,8 @@ squares from which the service computes its error (`collector.statistics.bounded
 divided by N², the squared number of subjects. It is the Horvitz–Thompson variance with conversations as clusters, for
 draws that are nested (Särndal, Swensson and Wretman 1992, ch. 2.8 and 4), plus the day's own chance.
 
-If a better judge scores a share s of the judged again (a second phase: an audit, a label), the mean of the better
-scores has the squares of those, and what the first scores leave unexplained,
+A better judge, or a person, may score a share s of the judged subjects again (a second phase: audits, labels). The
+squares of the better scores' mean are theirs plus the part that the first scores do not explain,
 
     Σ_h Σ_g S_hg / max(p_h, p_g) + (1/s - 1) Σ_h T_h / p_h,
 
@@ -33,18 +33,19 @@ from collector.statistics.conversations import Conversations, fading
 from evaluators.results import Sampling
 
 ENOUGH_AGAIN = 50
-"""Second scores that a day is to have: with as many on average, hardly a day has fewer than `FEWEST_AUDITS`."""
+"""The second scores that a day should have. With so many on average, hardly any day has fewer than `FEWEST_AUDITS`."""
 
 _HALVINGS = 18
-"""Steps in which a rate is searched: it is right to 1e-4 of itself."""
+"""The steps of the search for a rate; the result is exact to 1e-4 of itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecondPhase:
-    """The second scorer of a share of the judged: by stratum, for a day whose every subject were scored so.
+    """The second scores of a share of the judged subjects: by stratum, for a day on which all subjects are scored
+    twice.
 
-    `spread` is the variance of the second scores over that of the first ones, `residuals` are T_h of the module's
-    formula, `usd` the costs. `correlation` is that of both scores, `pairs` how many were seen.
+    `spread` is the variance of the second scores divided by that of the first, `residuals` are T_h of the module's
+    formula, `usd` the costs. `correlation` is the correlation of first and second scores over `pairs` pairs.
     """
 
     spread: float
@@ -56,11 +57,11 @@ class SecondPhase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DayFigures:
-    """A day of an evaluator's traffic, by stratum, as if all of it were judged. The first stratum is never boosted.
+    """A day of an evaluator's traffic, by stratum, as if all of it were judged. The first stratum has no boost.
 
-    `subjects` is their number as weighted by samplers before us, `arrived` the number that those let through, `squares`
-    the sum of its squared weights (all three alike where nobody sampled before us). `usd` is what judging them costs,
-    and `products` are S_hg of the module.
+    `subjects` is the number of subjects before earlier samplers, estimated by weights; `arrived` is the number that
+    came through; `squares` is the sum of their squared weights. All three are equal without earlier samplers. `usd` is
+    the cost of judging them, and `products` are S_hg of the module's formula.
     """
 
     subjects: tuple[float, ...]
@@ -88,7 +89,7 @@ class DayFigures:
         return math.sqrt(max(0.0, squares) * number / (number - 2.0)) / total
 
     def scored_again(self, rates: Sequence[float], share: float) -> float:
-        """The effective number of second scores in a day (Kish), each taken for a conversation of its own."""
+        """The effective number of second scores in a day (Kish), if each is in its own conversation."""
         squares = sum(square / rate for square, rate in zip(self.squares, rates, strict=True))
         return sum(self.subjects) ** 2 * share / squares
 
@@ -98,7 +99,7 @@ class DayFigures:
         return sum(rate * (one + share * two) for rate, one, two in zip(rates, self.usd, again, strict=True))
 
     def second_alone(self) -> "DayFigures | None":
-        """The same day where the second phase scores all that is sampled, and nobody else any; None without one."""
+        """The same day if the second scorer alone scored the whole sample; None without a second phase."""
         if self.second is None:
             return None
         spread = self.second.spread
@@ -107,7 +108,7 @@ class DayFigures:
 
 
 def rates_of(rate: float, boosts: Sequence[float]) -> tuple[float, ...]:
-    """The rates of strata: the first one's, times the boosts, at most 1."""
+    """The rates of strata: the rate of the first, times the boosts, at most 1."""
     return tuple(min(1.0, rate * boost) for boost in boosts)
 
 
@@ -116,7 +117,7 @@ def least_rate(
 ) -> float | None:
     """The lowest rate of the first stratum, from `lowest` to 1, that reaches a standard error; None if none does.
 
-    With a second phase a day has `ENOUGH_AGAIN` second scores, too.
+    With a second phase, the rate also gives `ENOUGH_AGAIN` second scores a day.
     """
 
     def reaches(rate: float) -> bool:
@@ -139,16 +140,16 @@ def least_rate(
 
 DAY = 86_400.0
 MEMORY = 2.0 * DAY
-"""Seconds in which the past fades to 1 / e: long enough for nights and days, short enough to follow the traffic."""
+"""Seconds in which a figure fades to 1 / e: long enough for nights and days, short enough to follow the traffic."""
 _CONVERSATIONS = 20_000
-"""How many conversations are remembered at most."""
+"""The most conversations that are remembered."""
 FEWEST = 200
-"""Scores below which the variance is not known: the largest that scores in [0, 1] can have is taken for it."""
+"""With fewer scores the variance is unknown, and the largest variance of scores in [0, 1] is taken."""
 LARGEST_VARIANCE = 0.25
 FLOOR = 1e-4
-"""The least variance: where all scores are alike, that is not certainty."""
+"""The least variance, because equal scores do not prove that all scores are equal."""
 _UNSEEN_TURNS = 2.0
-"""Scores of a conversation, before any is known."""
+"""The scores per conversation that are assumed before any is known."""
 _SUMS = ("subjects", "squares", "scores", "nn", "ny", "yy")
 _PAIRS = ("w", "ww", "x", "y", "xx", "xy", "yy")
 
@@ -164,20 +165,21 @@ class _LearnedCell:
 
 
 class LearnedFigures:
-    """The sums of an evaluator's definition, `version`, by `strata`; the first of these has what is in none of them.
+    """The sums of an evaluator's definition (`version`), by `strata`; the first stratum has the subjects without a
+    boost.
 
-    `time` is when they begin (s since the epoch).
+    The sums begin at `time` (s since the epoch).
     """
 
     def __init__(self, version: str, strata: Sequence[str], time: float) -> None:
         self.version = version
         self.strata = tuple(strata)
         self.seconds = 0.0
-        """How long the past is, as far as it has not faded."""
+        """The length of the past, faded like the sums (s)."""
         self.scored = 0.0
-        """How many scores it has, as far as they have not faded."""
+        """The number of scores, faded like the sums."""
         self.arrivals = 0.0
-        """How many subjects came, judged or not."""
+        """The number of subjects that came, judged or not."""
         number = len(self.strata)
         self._time = time
         self._sums = {name: [0.0] * (number if name in _SUMS[:3] else number**2) for name in _SUMS}
@@ -197,7 +199,7 @@ class LearnedFigures:
         self.pairs = {name: factor * pair for name, pair in self.pairs.items()}
 
     def learn(self, conversation: str, sampling: Sampling, score: float, audit: AuditScore | None, time: float) -> None:
-        """A subject was scored at `time` (s since the epoch)."""
+        """Add the score of a subject, made at `time` (s since the epoch)."""
         before = 1.0 / (1.0 if sampling.upstream == "unknown" else sampling.upstream)
         full = 1.0 / sampling.probability
         own = full / before
@@ -218,7 +220,7 @@ class LearnedFigures:
         return len(self._conversations)
 
     def _add_to(self, cells: list[_LearnedCell], stratum: int, own: float, number: float, score: float) -> None:
-        """Add what the products of the conversation's sums grow by."""
+        """Add the growth of the products of the conversation's sums."""
         cell = next((cell for cell in cells if (cell.stratum, cell.own) == (stratum, own)), None)
         if cell is None:
             cell = _LearnedCell(stratum, own)
@@ -249,7 +251,7 @@ class LearnedFigures:
             self.pairs[name] += value
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON, in six digits. Conversations that are under way are left out, and begin again."""
+        """The figures as JSON, in six digits. Open conversations are left out, and begin again."""
         numbers = {"seconds": self.seconds, "scored": self.scored, "arrivals": self.arrivals}
         return {
             "version": self.version,
@@ -262,7 +264,7 @@ class LearnedFigures:
 
     @classmethod
     def from_json(cls, plain: Mapping[str, Any]) -> "LearnedFigures":
-        """Read what `to_json` gave."""
+        """Read the result of `to_json`."""
         made = cls(plain["version"], plain["strata"], plain["time"])
         made.seconds, made.scored, made.arrivals = plain["seconds"], plain["scored"], plain["arrivals"]
         made._sums = {name: list(map(float, values)) for name, values in plain["sums"].items()}
@@ -281,10 +283,10 @@ def _short(value: float) -> float:
 
 
 def day_of(parts: Iterable[LearnedFigures], share: float | None, whole: float = 1.0) -> DayFigures | None:
-    """The figures of a day in some partitions, times `whole`; None where nothing came.
+    """The figures of a day in some partitions, times `whole`; None if nothing came.
 
-    All parts are of one definition. With a `share` of audits the figures are those of the second scores. Costs are not
-    learnt: all are 0.
+    All parts belong to one definition. With a `share` of audits the figures describe the second scores. Costs are not
+    learnt here: all are 0.
     """
     parts = [figures for figures in parts if figures.seconds > 0.0]
     if not parts:
@@ -311,7 +313,7 @@ def day_of(parts: Iterable[LearnedFigures], share: float | None, whole: float = 
 
 
 def _unseen(arrivals: float, number: int, share: float | None) -> DayFigures | None:
-    """A day of which nothing is known but how many come."""
+    """A day of which only the number of subjects is known."""
     if not arrivals:
         return None
     rest = (0.0,) * (number - 1)
@@ -335,7 +337,7 @@ def _products(
 
 
 def _audited(day: DayFigures, parts: Sequence[LearnedFigures]) -> DayFigures:
-    """The figures of audits; with too few of them, as if the first scores said nothing about them."""
+    """The figures of audits; with too few audits, as if the first scores told nothing about the second."""
     pairs = {name: sum(figures.pairs[name] for figures in parts) for name in _PAIRS}
     number = pairs["w"] ** 2 / pairs["ww"] if pairs["ww"] else 0.0
     spread, unexplained, correlation = 1.0, LARGEST_VARIANCE, 0.0

@@ -1,7 +1,7 @@
-"""The rates of monitors with `sample: auto`: the lowest with which a day's mean has a standard error, by the past.
+"""The rates of monitors with `sample: auto`: the lowest that give a day's mean its standard error, by past traffic.
 
-A rate that depended on the turns it is applied to would choose among them. This one is set before they come, so it is
-known for each of them, and weights of 1 / probability give unbiased means, whatever it was.
+A rate that depended on the turns it is applied to would choose among them. This rate is set before the turns come, so
+it is a known probability for each of them, and weights of 1 / probability give unbiased means.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,16 +19,16 @@ LOWEST = 0.002
 """The lowest rate: few heavy scores would make the mean of a part of the traffic worthless."""
 
 PLANNED_STEP = 300.0
-"""Seconds for which a planned rate holds."""
+"""Seconds for which a rate holds."""
 
 Saved = Sequence[Sequence[Any]]
 """A monitor's name, an evaluator's, and its figures as JSON."""
 
 
 class RatePlanner:
-    """Learns what evaluations of planned monitors are like. `partitions` is the number of the log, in all processes.
+    """Learns from the evaluations of monitors with `sample: auto`. `partitions` counts the log's, over all processes.
 
-    A process knows its own partitions, and takes the others to be like them.
+    A process knows its own partitions, and assumes that the others are like them.
     """
 
     def __init__(self, plan: Plan, partitions: int) -> None:
@@ -38,11 +38,13 @@ class RatePlanner:
 
     @property
     def monitors(self) -> Iterable[str]:
-        """The names of the monitors whose rates are planned."""
+        """The names of the monitors with `sample: auto`."""
         return self._monitors.keys()
 
     def add_partition(self, partition: int, now: float, saved: Saved = ()) -> None:
-        """Take over a partition with what was saved of it; what is of other definitions or strata begins again."""
+        """Take over a partition with its saved figures. Evaluators with another definition or other strata begin
+        again.
+        """
         former = {(monitor, evaluator): plain for monitor, evaluator, plain in saved}
         known: dict[tuple[str, str], LearnedFigures] = {}
         for name, monitor in self._monitors.items():
@@ -57,7 +59,7 @@ class RatePlanner:
         self._by_partition[partition] = known
 
     def remove_partition(self, partition: int) -> None:
-        """A partition is revoked."""
+        """Forget a partition that was revoked."""
         self._by_partition.pop(partition, None)
 
     def saved(self, partition: int) -> Saved:
@@ -65,13 +67,13 @@ class RatePlanner:
         return [[*key, figures.to_json()] for key, figures in self._by_partition[partition].items()]
 
     def arrived(self, partition: int, monitor: Monitor, assignment: Assignment, subjects: float) -> None:
-        """So many subjects of an evaluator came, judged or not."""
+        """Add subjects of an evaluator that came, judged or not."""
         figures = self._by_partition[partition].get((monitor.name, assignment.evaluator.name))
         if figures is not None:
             figures.arrivals += subjects
 
     def learn(self, partition: int, job: Job, evaluation: Evaluation) -> None:
-        """An evaluation was made. Those of the past, and by another definition or a fallback judge, teach nothing."""
+        """Learn from an evaluation, unless it is of the past, by another definition, or by a fallback judge."""
         figures = self._by_partition.get(partition, {}).get((evaluation.monitor, evaluation.evaluator))
         if figures is None or evaluation.score is None or job.happened_at is not None or job.retry is not None:
             return
@@ -80,7 +82,7 @@ class RatePlanner:
             figures.learn(conversation, evaluation.sampling, evaluation.score, audit_of(evaluation), time)
 
     def rate(self, monitor: str, now: float) -> float:
-        """The rate of a monitor from now on, in [`LOWEST`, 1]: with it, each evaluator's mean has the error."""
+        """The rate of a monitor from now on, in [`LOWEST`, 1], at which the mean of each evaluator has its error."""
         of = self._monitors[monitor]
         assert of.standard_error is not None
         boosts = tuple(_strata(of).values())
@@ -109,7 +111,7 @@ def _planned(monitor: Monitor) -> Iterator[Assignment]:
 
 
 def _strata(monitor: Monitor) -> Mapping[str, float]:
-    """The strata that records can name, with their boosts; the first has what is in none of them."""
+    """The strata that records can name, with their boosts; the first has the subjects without a boost."""
     strata = {EVERYTHING: 1.0}
     for boost in monitor.strata.boosts:
         strata[boost.stratum] = max(strata.get(boost.stratum, 1.0), boost.factor)
@@ -117,7 +119,7 @@ def _strata(monitor: Monitor) -> Mapping[str, float]:
 
 
 def divided(saved: Sequence[Saved], partitions: int) -> Saved:
-    """An equal part of what was saved of partitions, for each of so many."""
+    """An equal part of saved figures for each of `partitions`."""
     parts: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for state in saved:
         for monitor, evaluator, plain in state:
@@ -126,7 +128,7 @@ def divided(saved: Sequence[Saved], partitions: int) -> Saved:
 
 
 def _divided(parts: Sequence[Mapping[str, Any]], partitions: int) -> Mapping[str, Any]:
-    """Sums add up; how long the past is does not."""
+    """Sums add up; the length of the past does not."""
     newest = max(parts, key=lambda part: part["time"])
     alike = [part for part in parts if all(part[name] == newest[name] for name in ("version", "strata"))]
     result = dict(newest)

@@ -1,7 +1,7 @@
-"""The configuration in force at each offset of a partition, so that a replay judges by the one that counted then.
+"""The configuration in force at each offset of a partition, so that a replay judges by the configuration of then.
 
-Configurations have numbers, in the order in which they were taken. The owner of a partition writes a control record
-before a number takes effect: from that offset on it counts. The newest configuration of the owner makes the unfinished
+Configurations have numbers, in the order in which they were taken. Before a configuration applies to a partition, the
+owner writes a control record with its number and first offset. The owner's newest configuration makes the unfinished
 evaluations of earlier ones, so an evaluation is done if any of them has made it.
 """
 
@@ -16,26 +16,26 @@ from collector.evaluate.plan import Job, Plan
 from collector.evaluate.recovery.control_records import ControlRecord
 
 UNNUMBERED = 0
-"""The number of what earlier releases have judged by: it is not known any more."""
+"""The number that stands for the configurations of earlier releases, which had no numbers."""
 
 Switch = tuple[int, int]
-"""An offset, and the number of the configuration that counts from there on."""
+"""An offset, and the number of the configuration that applies from there on."""
 _OFFSET, _NUMBER = itemgetter(0), itemgetter(1)
 
 
 UNTAKEN = 1 << 62
-"""The offset from which a configuration counts that a partition's owner has not taken yet: behind all records."""
+"""The first offset of a configuration that the partition's owner has not taken yet: after all records."""
 
 
 _PAST = 8
-"""Configurations that are remembered at most behind the one in force: a restart makes their plans."""
+"""The most earlier configurations that are remembered; a restart builds their plans."""
 
 
 class PlanHistory(Protocol):
     """The plans of all configurations that were taken."""
 
     async def plan_of(self, number: int) -> Plan | None:
-        """A plan by its number, with judges that cannot be asked; None if it cannot be made here any more.
+        """A plan by its number, with judges that cannot be asked; None if it can no longer be built here.
 
         Waits while the log that has it is unavailable.
         """
@@ -45,7 +45,7 @@ class PlanHistory(Protocol):
 def switches_of(start: Switch, controls: Iterable[ControlRecord]) -> list[Switch]:
     """The switches of a partition from a replay point on, given the control records in the order of the log.
 
-    A later record makes those void that were to count from the same or a later offset.
+    A record voids earlier ones for the same or a later offset.
     """
     low, number = start
     switches = [start]
@@ -56,17 +56,18 @@ def switches_of(start: Switch, controls: Iterable[ControlRecord]) -> list[Switch
             while switches and switches[-1][0] >= control.offset:
                 switches.pop()
             switches.append((control.offset, control.configuration))
-        elif number == UNNUMBERED:  # committed by an earlier release, which does not know numbers
+        elif number == UNNUMBERED:  # an earlier release, which had no numbers, committed it
             switches[:1] = [(low, control.configuration)]
     return switches
 
 
 @dataclass(frozen=True, slots=True)
 class Configurations:
-    """The configurations of one partition since its replay point. `plan` makes what is unfinished, and has `number`.
+    """The configurations of one partition since its replay point. `plan`, of this `number`, makes unfinished
+    evaluations.
 
-    `others` are the plans of all that anybody has judged by: what is due may have been made by any of them. `former`
-    are the plans in force before the last switch, each up to an offset.
+    `others` are all other plans that may have made the due evaluations. `former` are the plans in force before the last
+    switch, each up to an offset.
     """
 
     switches: Sequence[Switch]
@@ -81,16 +82,18 @@ class Configurations:
         return self.switches[max(0, index - 1)][1]
 
     def past_at(self, offset: int, resumed: Iterable[int] = ()) -> tuple[int, ...]:
-        """The newest numbers in force before that at an offset, oldest first; `resumed` were so before all of these."""
+        """The newest numbers that were in force before the one at an offset, oldest first; `resumed` are older than all
+        known.
+        """
         over = bisect_right(self.switches, offset, key=_OFFSET) - 1
         numbers = [*resumed, *map(_NUMBER, self.switches[: max(0, over)])]
         newest = dict.fromkeys(filter(UNNUMBERED.__ne__, reversed(numbers)))
         return tuple(newest)[:_PAST][::-1]
 
     def by_others(self, job: Job) -> Sequence[Job]:
-        """A job as each plan but `plan` would make it: its turn may be a copy of one that was judged before.
+        """The job as each plan except `plan` would make it: one of them may have judged the same turn before.
 
-        Made again on request behind the last switch it is meant to be made by `plan`.
+        A request for a new evaluation after the last switch means `plan` alone.
         """
         if not self.others:
             return ()
@@ -99,12 +102,12 @@ class Configurations:
         return [made for plan in self.others if (made := plan.successor_of(job)) is not None]
 
     def by_newest(self, job: Job) -> Job | None:
-        """A job as `plan` makes it; None if that has its evaluator no more."""
+        """The job as `plan` makes it; None if `plan` no longer has its evaluator."""
         return job if job.trigger_offset >= self.switches[-1][0] else self.plan.successor_of(job)
 
 
 async def past_plans(numbers: Iterable[int], history: PlanHistory) -> list[Plan]:
-    """The plans of configurations that were in force before a replay point, without those that cannot be made here."""
+    """The plans of configurations from before a replay point, without plans that cannot be built here."""
     plans = [await history.plan_of(number) for number in numbers]
     return [plan for plan in plans if plan is not None]
 
@@ -117,12 +120,12 @@ async def configurations_of(
     history: PlanHistory,
     unnumbered: Iterable[tuple[int, Plan]] = (),
 ) -> Configurations:
-    """The configurations of a partition since `start`, for who has `plan`, whose number is `number`.
+    """The configurations of a partition since `start`, for an owner that has `plan` with this `number`.
 
-    `unnumbered` are the plans of an earlier release. A plan that cannot be made here any more is replaced by `plan`.
+    `unnumbered` are the plans of an earlier release. `plan` replaces a plan that can no longer be built here.
     """
     switches = switches_of(start, controls)
-    if switches[-1][1] != number:  # the partition's owner has another one still, newer or older
+    if switches[-1][1] != number:  # the partition's owner still has another one, newer or older
         switches.append((UNTAKEN, number))
     former: list[tuple[int, Plan]] = []
     for (_, earlier), (until, _) in pairwise(switches):
@@ -134,8 +137,8 @@ async def configurations_of(
             former.append((until, await history.plan_of(earlier) or plan))
     if switches == [(start[0], UNNUMBERED)]:
         former += unnumbered
-    # All that an owner ever had, and those between: one whose switch is void by now may have finished what was due
-    # before. And an owner may have had a newer one than this process has read so far.
+    # All configurations that an owner ever had, and those between. One whose switch is void may have finished earlier
+    # evaluations, and an owner may have had a newer one than this process has read so far.
     switched = (switched_to for _, switched_to in switches)
     known = {number, *switched, *(control.configuration or number for control in controls)} - {0}
     others = (other for other in range(min(known), max(known) + 1) if other != number) if known else ()

@@ -1,11 +1,11 @@
 """Control records: decisions of a partition's owner that a replay cannot derive from the turns log.
 
-They depend on money spent, on memory used, on whether a snapshot was still valid when it was read (that may depend on
-records before the one that a replay begins with), and on when somebody changed the configuration.
+These decisions depend on the money spent, the memory used, the validity of a snapshot when it was read (which may
+depend on records before a replay's first one), and the time when the configuration changed.
 
 They are written into the evaluations log, with the offset of the turns log from which they apply, before they take
 effect. That log is read back on assignment anyway, so a replay makes the same decisions at the same offsets. In the
-turns log itself they would come behind the whole backlog, and take effect too late.
+turns log they would lie after the whole backlog, and take effect too late.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,12 +22,12 @@ from collector.records.epochs import CONTROL_HEADERS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlRecord:
-    """From before the record at `offset`: the rates in force, and the conversations to evict, by monitor.
+    """Decisions that apply before the record at `offset`: the rates, and the conversations to evict, by monitor.
 
-    `snapshot_validity` says of snapshots at and after `offset` whether they are valid; the last record about an offset
+    `snapshot_validity` says whether the snapshots at and after `offset` are valid; the last record about an offset
     counts. `budget` is the partition's budget as its owner knew it. `configuration` is the number of the configuration
-    that counts from there on. With `stopped` it is an owner's last record: neither it nor an earlier one has applied
-    records from `offset` on. `batches` is what happened to batches of judges' requests; no decision, and of no offset.
+    that applies from `offset` on. `stopped` marks an owner's last record: no owner so far has applied records from
+    `offset` on. `batches` reports events of batches; it is no decision, and has no offset.
     """
 
     offset: int
@@ -58,7 +58,7 @@ class ControlRecord:
 
 
 def decisions_in(record: StoredRecord) -> Sequence[ControlRecord]:
-    """The decision in a control record; none in a claim, in what is of batches, or in what a later version wrote."""
+    """The decisions in a control record; none in a claim, an event of batches, or a record of a later version."""
     try:
         control = parse_control_record(record.value)
     except BadInput:

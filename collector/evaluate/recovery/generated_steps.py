@@ -1,6 +1,7 @@
-"""A store of generated evaluation steps: a judge writes them once per definition, and all processes share them.
+"""A store of generated evaluation steps. A judge writes the steps once per definition, and all processes share them.
 
-All processes read the same log; where two generated at the same time, the first in the log's order wins everywhere.
+All processes read the same log. If two of them generated steps at the same time, the first in the log counts
+everywhere.
 """
 
 from collections.abc import Mapping
@@ -15,7 +16,7 @@ from evaluators.mechanisms.rating import STEPS_HASH, hash_of_steps, steps_in
 class GeneratedStepsStore:
     """Answers by key, in partition 0 of a log. Open it with `GeneratedStepsStore.open`.
 
-    While the log is unavailable, `load` and `save` retry: their caller cannot proceed without it.
+    While the log is unavailable, `load` and `save` retry, because their callers cannot proceed without it.
     """
 
     def __init__(self, log: Log, *, backoff: Backoff = RETRY) -> None:
@@ -24,7 +25,7 @@ class GeneratedStepsStore:
         self._answers: dict[str, str] = {}
         self._next_offset = 0
         self.added = 0
-        """How many answers this process stored."""
+        """The number of answers that this process stored."""
 
     @classmethod
     async def open(cls, log: Log, *, backoff: Backoff = RETRY) -> "GeneratedStepsStore":
@@ -40,14 +41,14 @@ class GeneratedStepsStore:
         return self._answers.get(key)
 
     async def save(self, key: str, text: str) -> str:
-        """Store an answer; returns the one that was first, which may be another process's."""
+        """Store an answer; returns the first one in the log, which another process may have stored."""
         self.added += 1
         await append_with_retry(self._log, Record(key.encode(), text.encode(), partition=0), backoff=self._backoff)
         await self._catch_up_with_retry()
         return self._answers[key]
 
     async def steps_of(self, details: Mapping[str, Json]) -> tuple[str, ...]:
-        """The steps that a judge wrote for an evaluation with these details; () where it wrote none."""
+        """The steps that a judge wrote for an evaluation with these details; () if there are none."""
         wanted = details.get(STEPS_HASH)
         if wanted is None:
             return ()

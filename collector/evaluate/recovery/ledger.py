@@ -1,8 +1,8 @@
 """The ledger: the ids of evaluations that exist, read back from the evaluations log.
 
-Evaluations in the log are done. The ledger of a partition holds the ids of the evaluations that records not yet done
-with can lead to: it is read back from an offset that is committed with the low watermark, so that its size and its
-reading time depend on the recent past and not on all that was ever judged.
+Evaluations in the log are done. The ledger of a partition holds the ids of those that unfinished records can lead to.
+It is read back from an offset that is committed with the low watermark, so its size and its reading time depend on the
+recent past, not on all evaluations ever made.
 """
 
 import asyncio
@@ -28,9 +28,9 @@ logger = logging.getLogger(__name__)
 CHECKPOINT_INTERVAL = 10.0
 """Seconds between two checkpoints."""
 STOPPED_WITHIN = 2.0
-"""Seconds that the last record of an owner may take; without it, the next one knows less."""
+"""Seconds that an owner may take to write its last record; without it, the next owner knows less."""
 RETRY = Backoff(cap=1.0)
-"""How reads and writes that evaluations depend on are retried: without end, since nothing can be done without them."""
+"""Reads and writes that evaluations depend on are retried without end, since nothing can be done without them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +46,11 @@ class _Checkpoint:
 class Ledger:
     """The ids of the evaluations of one partition, from a checkpoint on.
 
-    `horizon` (s) is how long ids stay beyond need, so that a turn written into the turns log again within that time is
-    recognized. `previous_end` is the offset of the turns log below which an earlier owner may have made evaluations, as
-    it was after the claim: until it is reached, no id is removed. With `read_costs`, the costs of evaluations are read
-    back, too. `on_batches` gets what is read back of judges' batches, `on_evaluation` the evaluations, by id and value.
+    `horizon` (s) is how long ids stay after they are needed, so that a turn is recognized if it is written into the
+    turns log again within that time. `previous_end` is the offset of the turns log, at the claim, below which an
+    earlier owner may have made evaluations; until it is reached, no id is removed. `read_costs` also reads back what
+    evaluations cost. `on_batches` gets the events of judges' batches that are read back, `on_evaluation` the
+    evaluations, by id and value.
     """
 
     evaluations: Log
@@ -62,19 +63,19 @@ class Ledger:
     on_evaluation: Callable[[str, bytes], None] | None = None
 
     def __post_init__(self) -> None:
-        self._ids: dict[str, int] = {}  # to an offset not above its own; both in growing order
+        self._ids: dict[str, int] = {}  # maps to an offset not above its own; both in ascending order
         self._checkpoints: deque[_Checkpoint] = deque()
         self.end_offset = 0
-        """The end of the log some seconds ago: all that is appended from now on comes after it."""
+        """The end of the log some seconds ago; all later records come after it."""
         self._next = 0
         self._fence = Fence()
         self._claims: dict[int, str] = {}  # the owner of each epoch
         self.epoch: int | None = None
-        """The epoch of this process as the partition's owner; None where no other process can own it."""
+        """The epoch of this process as the partition's owner; None if no other process can own the partition."""
         self.control_records: list[ControlRecord] = []
         """The control records that were read back."""
         self.costs: list[tuple[str, float, float]] = []
-        """The costs of evaluations after the last saved budget: monitor, US dollars, time."""
+        """The costs of evaluations since the last saved budget: monitor, US dollars, time."""
         self._retained_from: int | None = None
         self._stopped_at: int | None = None
 
@@ -102,21 +103,21 @@ class Ledger:
         await self._read_on(backoff)
 
     async def claim(self, confirm: Confirm, turns: int, owner: str | None = None, backoff: Backoff = RETRY) -> None:
-        """Claim the partition: from then on nothing counts that a former owner writes, and `epoch` is this process's.
+        """Claim the partition. From then on records of former owners are void, and `epoch` belongs to this process.
 
         `confirm` waits until a broker says that this process owns the partition; `turns` is the next turn's offset.
-        Reads on what former owners wrote meanwhile.
+        Also reads the records that former owners wrote in the meantime.
         """
         owner = owner or uuid.uuid4().hex
         while self.epoch is None:
-            # A process that stood still may claim late: after this look at the log and before the next one. Then its
-            # epoch is taken already by the owner that came after it, and its claim is void.
+            # A process that was frozen may claim late, between this look at the log and the next one. By then the owner
+            # that came after it has taken the epoch, so the late claim is void.
             await confirm()
             epoch = self._fence.epoch + 1
             record = claim_record(owner, epoch, self.partition, turns)
             await append_with_retry(self.evaluations, record, backoff=backoff, since=self._next)
             await self._read_on(backoff)
-            while epoch not in self._claims:  # a broker may show a little later what it has acknowledged
+            while epoch not in self._claims:  # a broker may show an acknowledged record a little later
                 await backoff.sleep(backoff.first)
                 await self._read_on(backoff)
             if self._claims[epoch] == owner:
@@ -136,20 +137,22 @@ class Ledger:
                     if counts:
                         await self._read_control_record(record)
                 elif record.key is not None:
-                    self._stopped_at = None  # somebody has worked since
+                    self._stopped_at = None  # an owner has worked since
                     if counts:
                         self._ids[record.key.decode()] = record.offset
                         if self.on_evaluation is not None:
                             self._read_evaluation(record.key.decode(), record, self.on_evaluation)
-                    if self.read_costs:  # of a void one, too: its judge was paid
+                    if self.read_costs:  # also for a void evaluation: its judge was paid
                         self._read_cost(record)
                 self.end_offset = record.offset
                 self._next = record.offset + 1
 
     def _read_evaluation(self, name: str, record: StoredRecord, on_evaluation: Callable[[str, bytes], None]) -> None:
-        """An evaluation where several monitors use one evaluator: its monitor knows it, too, whatever its id is now."""
+        """Read an evaluation. If several monitors use its evaluator, also note it under its monitor, whose id for it
+        may differ.
+        """
         on_evaluation(name, record.value)
-        with suppress(BadInput):  # of a later version; the exporters report it
+        with suppress(BadInput):  # a later version wrote it; the exporters report it
             self._ids[monitor_key(name, evaluation_from_json(record.value).monitor)] = record.offset
 
     async def _read_control_record(self, record: StoredRecord) -> None:
@@ -173,17 +176,17 @@ class Ledger:
             evaluation = evaluation_from_json(record.value)
         except BadInput:
             return  # the exporters report it
-        if evaluation.cost_usd and evaluation.happened_at is None:  # a backfill is not paid from a budget
+        if evaluation.cost_usd and evaluation.happened_at is None:  # budgets do not pay backfills
             self.costs.append((evaluation.monitor, evaluation.cost_usd, evaluation.ended_at.timestamp()))
 
     @property
     def rates(self) -> Rates | None:
-        """The rates that the newest control record with some has set; None if there is none."""
+        """The rates of the newest control record that has rates; None if there is none."""
         return next((control.rates for control in reversed(self.control_records) if control.rates is not None), None)
 
     @property
     def saved_budget(self) -> Mapping[str, Any] | None:
-        """The partition's budget as it was written last."""
+        """The partition's budget as it was last written."""
         return next(
             (
                 control_record.budget
@@ -194,7 +197,7 @@ class Ledger:
         )
 
     async def retain_from_end(self, backoff: Backoff = RETRY) -> None:
-        """Retain the saved budget that is appended next: a restart reads it back, however old it is by then."""
+        """Retain the saved budget that is appended next: a restart reads it back, however old it is."""
         self._retained_from = await end_offset(self.evaluations, self.partition, backoff)
 
     async def append(self, record: Record) -> None:
@@ -206,38 +209,39 @@ class Ledger:
         await self.append(ControlRecord(offset=0, batches=event).to_record(self.partition))
 
     def reached(self, delivered: int) -> int:
-        """The offset of the turns log that no earlier owner has passed.
+        """The offset of the turns log that no earlier owner has gone beyond.
 
-        Owners may get further than they commit. One that has not said where it stopped was at the end of then at most.
+        Owners may get further than they commit. An owner that did not write where it stopped got at most to the log's
+        end at that time.
         """
         if self._stopped_at is not None:
             return max(self._stopped_at, delivered)
         return max(self.previous_end, delivered) if self._ids or self.control_records else delivered
 
     async def write_stopped(self, turns: int) -> None:
-        """Write, if that can be done now, that this owner stops, and that none has applied turns from an offset on."""
+        """Write, if the log is available, that this owner stops and that no owner has applied turns from `turns` on."""
         record = ControlRecord(offset=turns, stopped=True).to_record(self.partition)
         with suppress(LogUnavailable, TimeoutError):
             async with asyncio.timeout(STOPPED_WITHIN):
                 await self.evaluations.append([replace(record, value=stamped(record.value, self.epoch))])
 
     def add(self, evaluation_id: str) -> None:
-        """An evaluation was appended to the log."""
+        """Add the id of an evaluation that was appended to the log."""
         self._ids[evaluation_id] = self.end_offset
 
     async def checkpoint(self, turns: int, low_watermark: int, time: float) -> None:
-        """Remember, every few seconds, where the log ends now that turns below `turns` are processed; remove old ids.
+        """Every few seconds, note where the log ends while turns below `turns` are processed, and remove old ids.
 
         `low_watermark` is the oldest turn that is still needed.
         """
-        # Evaluations of later turns come after a checkpoint. That is not so below `previous_end`: an earlier owner may
+        # The evaluations of later turns come after a checkpoint, but not below `previous_end`: an earlier owner may
         # have processed more than it committed, and its evaluations of these turns come earlier.
         if turns < self.previous_end or (self._checkpoints and time - self._checkpoints[-1].time < CHECKPOINT_INTERVAL):
             return
         try:
             self.end_offset = await self.evaluations.end_offset(self.partition)
         except LogUnavailable:
-            return  # the checkpoint before serves for longer
+            return  # the checkpoint before stays in use
         self._checkpoints.append(_Checkpoint(time=time, turns=turns, evaluations=self.end_offset))
         while (
             len(self._checkpoints) > 1
@@ -254,7 +258,7 @@ class Ledger:
 
 
 def monitor_key(evaluation_id: str, monitor: str) -> str:
-    """The ledger's key for an evaluation of a monitor, whatever its id is by the present order of monitors."""
+    """The ledger's key for an evaluation of a monitor. Unlike the id, it does not depend on the order of monitors."""
     return f"{evaluation_id} of {monitor}"
 
 
@@ -268,10 +272,10 @@ async def end_offset(log: Log, partition: int, backoff: Backoff = RETRY) -> int:
 async def append_with_retry(log: Log, *records: Record, backoff: Backoff = RETRY, since: int | None = None) -> None:
     """Append records of one partition, together; retries while the log cannot be written.
 
-    An append that was not acknowledged may have been made all the same. With `since`, an offset that was the log's end
-    before, the records are looked for from there on before they are appended again, so that each is there once.
+    An append may have succeeded although it was not acknowledged. `since` is an offset that was the log's end before:
+    the records are looked for from there on before they are appended again, so that each is in the log once.
     """
-    # An idempotent producer would not do: the retry may come minutes later, from another session of it.
+    # An idempotent producer would not help: the retry may come minutes later, from another session.
     unacknowledged = False
 
     async def append() -> None:
@@ -291,16 +295,16 @@ async def _missing(log: Log, records: Sequence[Record], since: int, backoff: Bac
     partition = records[0].partition
     assert partition is not None
     await log.end_offset(partition)
-    await backoff.sleep(backoff.cap)  # the log answers again: what had reached it before is written after this wait
-    # What a leader holds that its replicas do not have yet cannot be read. An acknowledged mark comes after it.
+    await backoff.sleep(backoff.cap)  # the log answers again: records that had reached it are written now
+    # Records that replicas do not have yet cannot be read. An acknowledged mark comes after them.
     mark = Record(None, uuid.uuid4().bytes, TICK, partition)
     await log.append([mark])
     missing, is_marked = list(records), False
     while not is_marked:
         async for batch in log.read(partition, since):
-            # Not by its key: an evaluation of a former owner may have the same, and be void.
+            # Not by the key: a void evaluation of a former owner may have the same key.
             stored = {(record.key, record.value) for record in batch}
             missing = [record for record in missing if (record.key, record.value) not in stored]
             is_marked = is_marked or (None, mark.value) in stored
-        await backoff.sleep(0.0 if is_marked else backoff.first)  # a broker may show it a little later
+        await backoff.sleep(0.0 if is_marked else backoff.first)  # a broker may show a record a little later
     return missing

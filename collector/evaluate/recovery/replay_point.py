@@ -1,15 +1,15 @@
 """Replay points, from which a partition's state can be rebuilt, and the metadata committed for a restart.
 
 The state depends on the records from the low watermark on, and on three things from before: the time that had passed,
-the sampling rates in force, and which of the evaluations that these records lead to are done. The last two are also
-known by the configuration of then: what another one made due stays due, and what it has done is not done again.
+the sampling rates in force, and which of the evaluations that these records lead to are done. The last two also depend
+on the configuration of that time: evaluations that it made due stay due, and those that it made are not made again.
 
-How much work comes after an offset is noted: a restart that begins there has to do it again.
+The work after an offset is noted, because a restart that begins there has to do it again.
 
-Offsets are retained so that recovery never starts in the middle of a conversation. A replay that begins within one sees
-only a part of its turns, and would close it as another conversation. The jobs of such a replay below the offset
-`done_below` are skipped, as done. So the oldest offset of a conversation is retained until `done_below` comes after the
-record at which the conversation was removed or snapshotted.
+Offsets are retained so that recovery never starts in the middle of a conversation. A replay that begins within a
+conversation sees only some of its turns, and would close it as another conversation. Such a replay skips the jobs below
+the offset `done_below`, since they are done. So the oldest offset of a conversation is retained until `done_below` has
+passed the record at which the conversation was removed or snapshotted.
 """
 
 import heapq
@@ -31,7 +31,7 @@ class ReplayPoint(NamedTuple):
     rates: Rates = FULL_RATES
 
     def lies_before(self, offset: int, time: float) -> bool:
-        """Whether it lies before an offset or a time."""
+        """Whether it lies before an offset, or before a time."""
         return self.offset < offset or self.time < time
 
 
@@ -40,22 +40,22 @@ SampleRates = Mapping[str, float | str]
 ""."""
 
 MAX_METADATA = 2000
-"""Characters that a fold may commit."""
+"""The most characters that a fold may commit."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommitMetadata:
-    """The state committed beside the two offsets.
+    """The state that is committed in addition to the two offsets.
 
-    `ledger_offset` is where to begin reading the evaluations log back. Evaluations that records below `done_below` led
-    to are done. `replay_point` is that of the low watermark.
+    The evaluations log is read back from `ledger_offset` on. The evaluations of records below `done_below` are done.
+    `replay_point` belongs to the low watermark.
 
-    `configuration` is the number of the configuration in force at the low watermark; 0 where none has a number yet.
-    `past` are the newest of those that were in force before: what they have judged may be superseded.
+    `configuration` is the number of the configuration in force at the low watermark; 0 if it has no number yet. `past`
+    are the numbers of the newest ones before it; their evaluations may be superseded.
 
-    While evaluations are pending there is more. `pending` has, by evaluator, the offset of the oldest record that led
-    to one; all that was delivered is done by the others. `sampled` is what the records since the last offset in
-    `former` were drawn with, `former` what those before were, each up to an offset.
+    The rest is set while evaluations are pending. `pending` has, by evaluator, the offset of the oldest record with a
+    pending evaluation; evaluators that are not in it have none. `sampled` are the rates with which the records since
+    the last offset in `former` were drawn. `former` are earlier rates, each up to an offset.
     """
 
     ledger_offset: int = 0
@@ -68,10 +68,11 @@ class CommitMetadata:
     past: tuple[int, ...] = ()
 
     def to_json(self) -> str:
-        """As JSON. It grows with the monitors that have a budget; the configuration is checked for that.
+        """The metadata as JSON. It grows with the number of monitors that have a budget; the configuration is checked
+        for that.
 
-        Dispensable parts are left out if there is no room: then more may be judged again after a change of the
-        configuration.
+        Dispensable parts are left out if there is no room: then more evaluations may be made again after a change of
+        the configuration.
         """
         parts: dict[str, Any] = {"l": self.ledger_offset, "e": self.done_below, "t": round(self.replay_point.time, 6)}
         if self.replay_point.rates.by_monitor:
@@ -89,7 +90,7 @@ class CommitMetadata:
 
     @classmethod
     def from_json(cls, text: str, low_watermark: int) -> "CommitMetadata":
-        """Read what `to_json` gave; an empty text is the metadata of a first start."""
+        """Read the result of `to_json`; an empty text is the metadata of a first start."""
         if not text:
             return cls(replay_point=ReplayPoint(low_watermark))
         parts = cast("Mapping[str, Any]", orjson.loads(text))
@@ -106,13 +107,13 @@ class CommitMetadata:
         )
 
     def done_below_of(self, evaluator: str, delivered: int) -> int:
-        """The offset below which everything that became due for an evaluator is done, of what was `delivered`."""
+        """The offset below which all evaluations of an evaluator are done; at most `delivered`."""
         if self.pending is None:
             return self.done_below
         return self.pending.get(evaluator, delivered)
 
     def draws_until(self, delivered: int, now: SampleRates) -> tuple[tuple[int, SampleRates], ...]:
-        """The rates that records were drawn with, each up to an offset, if they differ from those of `now`."""
+        """The rates with which records were drawn, each up to an offset, where they differ from `now`."""
         if self.sampled is None or self.sampled == now:
             return self.former
         return (*self.former, (delivered, self.sampled))
@@ -129,13 +130,13 @@ def longest_metadata(limited: Iterable[str]) -> CommitMetadata:
 
 
 _NOTES = 256
-"""Notes for the amount that is asked for: how exact the answers are."""
+"""The number of notes within the amount that is asked for; more notes make answers more exact."""
 
 
 class ReplayWork:
     """The cost of applying the records of a partition, noted by offset.
 
-    `work` only grows; it is what all records below the next offset have cost, in any unit.
+    `work` only grows; it is the cost of all records below the next offset, in any unit.
     """
 
     def __init__(self) -> None:
@@ -146,7 +147,9 @@ class ReplayWork:
         return len(self._notes)
 
     def note(self, work: float, next_offset: int, amount: float) -> None:
-        """The records below `next_offset` have cost `work`; `amount` is about what is going to be asked for."""
+        """Note that the records below `next_offset` have cost `work`; `amount` is roughly the amount that will be asked
+        for.
+        """
         if not self._notes or work - self._notes[-1][0] >= amount / _NOTES:
             self._notes.append((work, next_offset))
         self._latest = work
@@ -154,7 +157,7 @@ class ReplayWork:
     def offset_behind(self, amount: float) -> int:
         """The newest known offset such that the records from it on have cost at least `amount`; 0 if there is none.
 
-        Notes before an answer are forgotten: a later question for more has no answer until that many have come.
+        Notes before the answer are forgotten, so a later question for a larger amount has no answer for a while.
         """
         while len(self._notes) > 1 and self._latest - self._notes[1][0] >= amount:
             self._notes.popleft()
@@ -176,13 +179,13 @@ class RetainedOffsets:
         return len(self._until)
 
     def retain(self, points: Iterable[ReplayPoint], until: int) -> None:
-        """Retain points until all jobs of records up to and with `until` are done; `until` never falls."""
+        """Retain points until all jobs of records up to and including `until` are done; `until` never falls."""
         for point in points:
             self._until.append((until, point))
             heapq.heappush(self._points, point)
 
     def release(self, done_below: int) -> None:
-        """All jobs of records below `done_below` are done."""
+        """Release the points that are no longer needed, since all jobs of records below `done_below` are done."""
         while self._until and self._until[0][0] < done_below:
             _, point = self._until.popleft()
             self._released[point.offset] = self._released.get(point.offset, 0) + 1

@@ -1,7 +1,6 @@
-"""Notes of the rates that turns were drawn with: from which offset of a partition on, in the definitions log.
+"""Notes in the definitions log of the rates with which turns were drawn, each from an offset of a partition on.
 
-The state committed beside the offsets has them only while evaluations are pending. A reader of the past, such as an
-audit, needs them for all of it.
+The committed state has rates only while evaluations are pending. An audit of the past needs all of them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,10 +15,10 @@ from collector.evaluate.recovery.replay_point import SampleRates
 from collector.logs.log import Log, LogUnavailable, Record
 
 RATES_KEY = b"sample rates"
-"""The key of the notes, all of which count: unlike other definitions, where the first one does."""
+"""The key of the notes. All notes under it count, unlike other definitions, of which only the first counts."""
 
 Notes = Mapping[int, Sequence[tuple[int, SampleRates]]]
-"""By partition: rates, each from an offset on, in the order of the offsets."""
+"""For each partition, rates in the order of the offsets from which they apply."""
 
 
 async def read_sample_rates(log: Log) -> Notes:
@@ -36,14 +35,12 @@ async def read_sample_rates(log: Log) -> Notes:
 
 
 def draws_by(notes: Sequence[tuple[int, SampleRates]]) -> list[tuple[int, SampleRates]]:
-    """The same rates, each up to an offset, but for the last ones. The first note also counts for the time before
-    it.
-    """
+    """The rates, each up to an offset, without the last. The first note also covers earlier records."""
     return [(until, rates) for (_, rates), (until, _) in pairwise(notes)]
 
 
 class SampleRateNotes:
-    """Writes a note where a partition's rates are not those noted last."""
+    """Writes a note when a partition's rates differ from the last note."""
 
     def __init__(self, log: Log, backoff: Backoff = RETRY) -> None:
         self._log = log

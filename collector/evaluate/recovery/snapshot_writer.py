@@ -11,16 +11,17 @@ from collector.evaluate.recovery.replay_point import ReplayPoint, ReplayWork
 from collector.logs.log import Log, LogUnavailable, RecordTooLarge
 
 SNAPSHOTS_AT_ONCE = 64
-"""Conversations that may be snapshotted at a delivery, however small it is; and most that are written together."""
+"""The conversations that may be snapshotted at any delivery, and the most snapshots that are written together."""
 SNAPSHOT_BYTES_AT_ONCE = 1 << 20
 TURNS_PER_SNAPSHOT_TURN = 4
-"""A restart of n open turns has n / 4 to read that are not in snapshots: so each turn is written into four at most."""
+"""With n open turns, a restart may read n / 4 turns outside snapshots. So each turn is written into at most four
+snapshots."""
 CATCHING_UP = 2
-"""How much faster than needed in the long run snapshots are written, so that many that are due at once are spread."""
+"""Snapshots are written so many times faster than needed in the long run, which spreads those that are due at once."""
 
 
 class SnapshotWriter:
-    """The snapshots of one partition of the turns log. `partitions` are those that are open in this process."""
+    """Writes the snapshots of one partition of the turns log. `partitions` are open in this process."""
 
     def __init__(
         self, turns: Log, state: PartitionState, partition: int, limits: StateLimits, partitions: Sized
@@ -36,35 +37,35 @@ class SnapshotWriter:
         self.note_work()
 
     def note_work(self) -> None:
-        """Note what applying records has cost so far."""
+        """Note the cost of applying records so far."""
         self._work.note(self._state.work, self._state.next_offset, self._unsnapshotted_work)
 
     @property
     def _unsnapshotted_work(self) -> float:
-        """The work of a restart in this partition beside reading snapshots, in turns that are judged."""
-        # Of the snapshots that this takes, only those of open turns cost much: where there are very many of these, a
-        # restart takes longer rather than that each of them is written again and again.
+        """The work of a restart in this partition without reading snapshots; reading a turn that is judged costs 1."""
+        # Snapshots of open turns are what costs. With very many open turns, a longer restart is better than writing
+        # each of them again and again.
         turns = sum(sessions.turns for sessions in self._state.conversations.values())
         return max(self._limits.snapshot_turns / max(1, len(self._partitions)), turns / TURNS_PER_SNAPSHOT_TURN, 1.0)
 
     async def write(self, done_below: int) -> Sequence[tuple[str, str]]:
         """Write the snapshots that are due, after records were delivered.
 
-        Returns the conversations, each with its monitor, that are too large for one and hold the low watermark too far
-        back: they have to be closed early.
+        Returns conversations, each with its monitor, that must be closed early: they are too large for a snapshot and
+        hold the low watermark too far back.
         """
         self.note_work()
         state, limits = self._state, self._limits
         windows = sum(map(len, state.conversations.values()))
-        # Not `snapshot_records` alone: where more windows are open than that, the snapshots of some would push the
-        # others beyond the limit, and the log would grow by snapshots of snapshots.
+        # Not `snapshot_records` alone: if more windows are open than that, the snapshots of some would push the others
+        # beyond the limit, and the log would grow by snapshots of snapshots.
         records = max(limits.snapshot_records, 2 * windows)
         latest = ReplayPoint(state.next_offset - records, state.time - limits.snapshot_seconds)
-        # By work snapshots count nothing, so that none can be the reason of another one.
+        # Snapshots count as no work, so that none can cause another one.
         work = self._unsnapshotted_work
         offset = self._work.offset_behind(work)
         if done_below <= offset:
-            offset = 0  # what is pending or waits holds the low watermark: they would be in vain
+            offset = 0  # pending or waiting evaluations hold the low watermark, so snapshots would be useless
         done, self._snapshotted_at = state.work - self._snapshotted_at, state.work
         too_large: list[tuple[str, str]] = []
         for monitor, sessions in state.conversations.items():
@@ -77,7 +78,7 @@ class SnapshotWriter:
     async def _write(
         self, monitor: str, conversations: Sequence[tuple[str, ConversationWindows]], latest: ReplayPoint
     ) -> Sequence[tuple[str, str]]:
-        """Write snapshots; returns what is too large for one and needs a record from before `latest`."""
+        """Write snapshots; returns conversations that are too large for one and need a record from before `latest`."""
         try:
             next_offset = self._state.next_offset
             await self._turns.append(
@@ -102,7 +103,9 @@ class SnapshotWriter:
 def _written_together(
     conversations: Iterable[tuple[str, ConversationWindows]], latest: ReplayPoint
 ) -> Iterator[list[tuple[str, ConversationWindows]]]:
-    """Conversations in groups that keep nobody waiting; without those too large that need nothing before `latest`."""
+    """Conversations in groups that are quick to write, without those that are too large and need no record before
+    `latest`.
+    """
     group: list[tuple[str, ConversationWindows]] = []
     size = 0
     for name, conversation in conversations:

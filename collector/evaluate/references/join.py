@@ -1,10 +1,11 @@
 """The join of references with the evaluations that need them: state of a partition, without clock, log or judge.
 
-An evaluation whose evaluator needs what its subject lacks waits: until references have brought all of it, or until the
-log is `wait` later. A reference is remembered as long, for subjects that come after it; one that comes again is
-remembered from then on. Both are a function of the records read: a replay from `low_watermark` makes the same.
+An evaluation waits if its evaluator needs fields that its subject lacks: until references have brought all of them, or
+until the log's time is `wait` later. A reference is remembered for the same time, for subjects that come after it; a
+repeated reference counts from its last copy. Waits and memory depend on the records alone, so a replay from
+`low_watermark` gives the same.
 
-Time is that at which the log took the records, and not that of the turns: a turn that comes late has its wait, too.
+The time is the one at which the log received the records, not the turns' own, so a late turn also gets its whole wait.
 """
 
 import heapq
@@ -22,10 +23,11 @@ from evaluators.cases import Conversation, Turn
 from evaluators.results import SkipReason
 
 MOST_WAITING, MOST_WAITING_BYTES = 100_000, 256 << 20
-"""Evaluations of one partition that wait, and bytes of their subjects; beyond that the oldest is given up."""
+"""The most waiting evaluations of a partition, and the most bytes of their subjects; beyond either, the oldest is given
+up."""
 MOST_REFERENCES, MOST_REFERENCE_BYTES = 100_000, 128 << 20
-"""References of one partition that are remembered, and their bytes; beyond that the one that was
-least recently received is forgotten."""
+"""The most remembered references of a partition, and their most bytes; beyond either, the least recently received one
+is forgotten."""
 
 
 @dataclass(slots=True)
@@ -43,7 +45,9 @@ class _WaitingJob:
 
 @dataclass(slots=True)
 class _Remembered:
-    """A reference as it came last, with the record at `replay_point`, until a time (s of the log's time)."""
+    """The last copy of a reference, from the record at `replay_point`. It is remembered until a time (s, by the
+    log).
+    """
 
     reference: Reference
     replay_point: ReplayPoint
@@ -55,8 +59,8 @@ class _Remembered:
 class ReferenceJoin:
     """The waiting evaluations and the remembered references of a partition.
 
-    `waits` has the seconds by monitor; evaluators of others do not wait. `is_over` says whether a replay makes an
-    evaluation that was over before: perhaps from a part of its conversation alone.
+    `waits` has the seconds by monitor; evaluators of other monitors do not wait. `is_over(job)` says that an evaluation
+    had ended before the restart, so that only the replay makes it, perhaps from a part of its conversation.
     """
 
     def __init__(
@@ -72,7 +76,7 @@ class ReferenceJoin:
         self._waiting: OrderedDict[str, _WaitingJob] = OrderedDict()
         self._waiting_by_key: dict[str, dict[str, None]] = {}
         self._waiting_size = 0
-        self._triggers: dict[str, dict[str, int]] = {}  # by evaluator and evaluation, in growing order
+        self._triggers: dict[str, dict[str, int]] = {}  # by evaluator and evaluation, in ascending order
         self._deadlines: list[tuple[float, int, str]] = []
         self._offsets: list[tuple[int, str]] = []
         self._sequence = 0
@@ -81,7 +85,7 @@ class ReferenceJoin:
         self._remembered_size = 0
 
     def __len__(self) -> int:
-        """How many evaluations wait."""
+        """The number of waiting evaluations."""
         return len(self._waiting)
 
     @property
@@ -93,7 +97,7 @@ class ReferenceJoin:
 
     @property
     def low_watermark(self) -> ReplayPoint | None:
-        """That of the oldest record that is still needed."""
+        """The replay point of the oldest record that is still needed."""
         while self._offsets and self._current(self._offsets[0][1]) != self._offsets[0][0]:
             heapq.heappop(self._offsets)
         points = [self._waiting[self._offsets[0][1]].replay_point] if self._offsets else []
@@ -102,7 +106,7 @@ class ReferenceJoin:
 
     @property
     def oldest_triggers(self) -> Mapping[str, int]:
-        """The offset of the oldest record that led to an evaluation that waits, by evaluator."""
+        """By evaluator, the offset of the oldest record with a waiting evaluation."""
         return {name: next(iter(trigger.values())) for name, trigger in self._triggers.items() if trigger}
 
     def _current(self, name: str) -> int | None:
@@ -111,22 +115,23 @@ class ReferenceJoin:
 
     @property
     def jobs(self) -> Sequence[Job]:
-        """The evaluations that wait, with what has come for them so far."""
+        """The waiting evaluations, with the references that have come for them so far."""
         return [_made(job) for job in self._waiting.values()]
 
     def clear(self) -> None:
-        """Begin again, with nothing."""
+        """Forget everything."""
         for name in list(self._waiting):
             self._release(name)
         for name in list(self._remembered):
             self._forget(name)
 
     def awaits(self, job: Job, case: Turn | Conversation) -> bool:
-        """Whether an evaluation has to wait, or to look for what came before: its subject lacks what can come."""
+        """Whether an evaluation needs references: its subject lacks fields that references can bring."""
         return job.monitor.name in self._waits and bool(awaited_fields(job.assignment, case))
 
     def admit(self, job: Job, case: Turn | Conversation) -> Iterator[Job]:
-        """Take an evaluation that `awaits`; gives it back if all that it lacks has come before, and what it crowds out.
+        """Let an evaluation that `awaits` wait. Yields it if all its references have come already, and jobs that it
+        crowds out.
 
         The evaluation that it supersedes does not wait any longer.
         """
@@ -153,9 +158,9 @@ class ReferenceJoin:
             yield self._give_up(next(iter(self._waiting)), job.trigger_offset)
 
     def add(self, reference: Reference, *, is_original: bool, point: ReplayPoint, size: int) -> Iterator[Job]:
-        """A reference came with the record at `point`; gives what it completes.
+        """Add the reference of the record at `point`; yields the evaluations that it completes.
 
-        One copy of a reference `is_original`; the others are not counted.
+        Exactly one copy of a reference `is_original`; the others are not counted.
         """
         if (again := self._remembered.get(reference.reference_id)) is not None:
             self._renew(again, point)
@@ -181,7 +186,9 @@ class ReferenceJoin:
             self._forget(next(iter(self._remembered)))
 
     def advance(self, time: float, offset: int) -> Iterator[Job]:
-        """The log took the record at `offset` at `time` (s): give up what has waited long enough, forget likewise."""
+        """Move the time to `time` (s), at the record at `offset`: evaluations that waited long enough are given up, and
+        references forgotten.
+        """
         self._time = max(self._time, time)
         while (deadline := self._peek_deadline()) is not None and deadline[0] <= self._time:
             yield self._give_up(deadline[2], offset)
@@ -242,9 +249,9 @@ class ReferenceJoin:
         return replace(_made(waiting), skip=reason, trigger_offset=offset, triggered_at=self._time)
 
     def _renew(self, known: _Remembered, point: ReplayPoint) -> None:
-        """It came again: as if it came now, for whatever comes after it.
+        """Treat a reference that came again as new for later subjects.
 
-        A replay that begins between the two copies knows only this one, so what is remembered may depend on it alone.
+        A replay that begins between the two copies knows only the second, so the memory may depend on that one alone.
         """
         known.replay_point, known.until = point, self._time + self._memory
         self._remembered.move_to_end(known.reference.reference_id)
@@ -265,7 +272,7 @@ def _made(waiting: _WaitingJob) -> Job:
 
 
 def _stored(case: Turn | Conversation):  # noqa: ANN202
-    """A function that gives the case again: as JSON it takes a third of the memory."""
+    """A function that returns the case. Until then it is kept as JSON, which takes a third of the memory."""
     if isinstance(case, Turn):
         turn = turn_to_json(case)
         return lambda: turn_from_json(turn)

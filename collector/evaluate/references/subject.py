@@ -1,4 +1,4 @@
-"""The references that an evaluator waits for, those that concern a subject, and the subject completed by them."""
+"""Which references an evaluator waits for, which ones concern a subject, and the subject that they complete."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -30,7 +30,7 @@ def referenced_fields(evaluator: Evaluator[Any]) -> frozenset[str]:
 
 
 def awaited_fields(assignment: Assignment, case: Turn | Conversation) -> frozenset[str]:
-    """The inputs among these that a case lacks."""
+    """The inputs of an evaluator that a reference can bring and the case lacks."""
     return frozenset(
         referenced_field
         for referenced_field in referenced_fields(assignment.evaluator)
@@ -47,7 +47,7 @@ def keys_of(case: Turn | Conversation) -> tuple[str, ...]:
 
 
 def concerns(reference: Reference, case: Turn | Conversation) -> bool:
-    """Whether a reference is about a case: it names nothing that the case has otherwise."""
+    """Whether a reference is about a case: every id that it names is the case's."""
     if isinstance(case, Conversation):
         ids: dict[str, str | None] = {"conversation_id": case.conversation_id}
         tenant = next((tenant_of(turn) for turn in case.turns), "")
@@ -79,7 +79,9 @@ def provided_fields(references: Iterable[Reference]) -> frozenset[str]:
 
 
 def with_references(case: Turn | Conversation, references: Iterable[Reference]) -> Turn | Conversation:
-    """The case with what it lacks; of two references that say the same thing differently the first counts."""
+    """The case with the fields that it lacks, from references; if two references have the same field, the first
+    counts.
+    """
     changes: dict[str, Any] = {}
     outcomes: dict[str, Any] = {}
     fields = _OF_TURNS if isinstance(case, Turn) else _OF_CONVERSATIONS
@@ -109,5 +111,5 @@ async def references_in_log(turns: Log) -> ReferencesByKey:
 
 
 def references_of(case: Turn | Conversation, references: ReferencesByKey) -> list[Reference]:
-    """Those that concern a case."""
+    """The references that concern a case."""
     return [reference for key in keys_of(case) for reference in references.get(key, ()) if concerns(reference, case)]

@@ -1,1 +1,1 @@
-"""Failed evaluations made again: which are owed, and the requests for them."""
+"""Failed evaluations that are made again: which ones are due, and the requests for them."""

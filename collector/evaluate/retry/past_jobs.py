@@ -1,8 +1,8 @@
 """The evaluations that past turns make due by the current plan: the same fold as the stage's, over a part of the turns
 log.
 
-Because it is the same fold, with the decisions of the partition's owners, a subject is drawn as it was then wherever
-the plan is still the same, and has the probability, the revision and the id that it had then.
+Because it is the same fold, with the same decisions of the partition's owners, a subject is drawn as it was then if the
+plan is still the same. It gets the same probability, revision and id.
 """
 
 from collections.abc import AsyncIterator, Collection, Sequence
@@ -22,7 +22,7 @@ from evaluators.cases import Conversation, Turn
 
 @dataclass(frozen=True, slots=True)
 class PastDueJob:
-    """An evaluation that a past record makes due, its subject, and when that ended."""
+    """An evaluation that a past record makes due, its subject, and when the subject ended."""
 
     job: Job
     partition: int
@@ -32,7 +32,7 @@ class PastDueJob:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Subjects that ended from `since` on and before `until`."""
+    """A range of time: subjects that ended at or after `since` and before `until`."""
 
     since: datetime
     until: datetime
@@ -42,7 +42,7 @@ class Stretch:
 
 
 def plan_of(plan: Plan, monitors: Collection[str], evaluators: Collection[str]) -> Plan:
-    """The plan with these monitors and evaluators alone; no names mean all."""
+    """The plan with only these monitors and evaluators; no names mean all."""
 
     def wanted(name: str, names: Collection[str]) -> bool:
         return not names or name in names
@@ -58,7 +58,7 @@ def plan_of(plan: Plan, monitors: Collection[str], evaluators: Collection[str]) 
 
 
 async def control_records_in(evaluations: Log, partition: int) -> Sequence[ControlRecord]:
-    """The decisions of a partition's owners that count."""
+    """The valid control records of a partition."""
     fence, controls = Fence(), list[ControlRecord]()
     async for batch in evaluations.read(partition, 0):
         for record in batch:
@@ -70,9 +70,7 @@ async def control_records_in(evaluations: Log, partition: int) -> Sequence[Contr
 async def past_jobs(
     turns: Log, partition: int, plan: Plan, controls: Sequence[ControlRecord], stretch: Stretch
 ) -> AsyncIterator[PastDueJob]:
-    """The evaluations that a partition makes due of a part of the log, in the log's order, up to the end as it is at
-    the first step.
-    """
+    """The evaluations that a part of a partition makes due, in the log's order, up to the log's present end."""
     state: PartitionState | None = None
     has_conversations = any(monitor.of_scope("conversation") for monitor in plan.monitors)
     since = stretch.since.timestamp()
@@ -93,14 +91,14 @@ async def past_jobs(
 
 
 def _start(turns: Log, plan: Plan, offset: int, controls: Sequence[ControlRecord]) -> ReplayPoint:
-    """The offset at which the fold begins. Budgets began with low rates, if there were any then."""
+    """The point at which the fold begins. If there were budgets then, they began with low rates."""
     if any(control.rates is not None for control in controls):
         return ReplayPoint(offset, rates=BudgetController(plan, turns.partitions).initial_rates())
     return ReplayPoint(offset)
 
 
 def ended_at(case: Turn | Conversation, otherwise: float) -> datetime:
-    """When a subject ended; `otherwise` (s since the epoch) where its turns have no time."""
+    """When a subject ended; `otherwise` (s since the epoch) if its turns have no time."""
     turns = (case,) if isinstance(case, Turn) else case.turns
     times = [turn.ended_at or turn.started_at for turn in turns]
     known = [moment for moment in times if moment is not None]

@@ -1,9 +1,9 @@
 """Requests for evaluations of past subjects: records of the turns log, each with its subject.
 
-A retry is made in place of a failed evaluation; a backfill is one that was not made, or not by this definition.
+A retry replaces a failed evaluation. A backfill is an evaluation that was not made, or not by this definition.
 
-Why in the turns log: its records lead to jobs, and what is pending of them holds the low watermark, so that a restart
-makes it again and the ledger recognizes it if it was made. A request needs no other machinery to be made once.
+Requests are in the turns log because its records become jobs: a pending job holds the low watermark, so a restart makes
+it again, and the ledger recognizes it if it was made. So a request is made once without other machinery.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,7 +31,7 @@ from evaluators.records import to_json
 from evaluators.results import Evaluation, Retry, Sampling
 
 RETRY_HEADERS: Headers = (("retry", b"1"),)
-"""The headers of a request: not a turn. Behind them may be others, where it was dead-lettered and redriven."""
+"""The headers that tell a request from a turn. Others follow if the request was dead-lettered and redriven."""
 _AT_ONCE = 100
 
 
@@ -44,7 +44,7 @@ def is_retry_request(record: StoredRecord) -> bool:
 class RetryRequest:
     """A failed evaluation that is to be made again, and its subject.
 
-    `happened_at` is when the subject ended, where the new one belongs to that time (see `Evaluation`).
+    `happened_at` is when the subject ended, if the new evaluation belongs to that time (see `Evaluation`).
     """
 
     failed: Evaluation
@@ -63,7 +63,7 @@ class RetryRequest:
 
     @property
     def supersedes(self) -> tuple[str, ...]:
-        """The evaluations that the new one supersedes: the failed one, and those that it superseded."""
+        """The ids that the new evaluation supersedes: the failed one's, and those that the failed one superseded."""
         return (self.failed.evaluation_id, *self.failed.supersedes)
 
     @property
@@ -82,9 +82,9 @@ class RetryRequest:
 
 @dataclass(frozen=True, slots=True)
 class BackfillRequest:
-    """An evaluation of a subject that ended at `happened_at`, to be made as part of the past.
+    """A request to evaluate a subject that ended at `happened_at`, as part of the past.
 
-    `evaluation_id` is that of the definition by which it was requested, `sampling` how the subject was drawn for it.
+    `evaluation_id` follows from the definition by which it was requested; `sampling` says how the subject was drawn.
     """
 
     evaluation_id: str
@@ -102,7 +102,7 @@ class BackfillRequest:
         return "turn" if isinstance(self.case, Turn) else "conversation"
 
     def to_record(self, partition: int | None) -> Record:
-        """The record to append: to the partition of the turns log that the subject is in."""
+        """The record to append, to the subject's partition of the turns log."""
         plain: dict[str, Any] = {
             "backfill": self.evaluation_id,
             "monitor": self.monitor,
@@ -178,7 +178,7 @@ async def append_requests(turns: Log, requests: Iterable[tuple[PastRequest, int 
 
 
 async def requested_evaluations(turns: Log) -> Mapping[str, str]:
-    """The evaluations that requests in the turns log lead to, made already or not: their evaluators by their ids."""
+    """The evaluations that requests in the turns log ask for, made or not: evaluators by evaluation id."""
     requested: dict[str, str] = {}
     async for batch in read_partitions(turns):
         for record in filter(is_retry_request, batch):

@@ -1,6 +1,6 @@
-"""The key of the draws: made once, and kept in a log that all processes of a deployment read.
+"""The key of the draws. It is made once, and stored in a log that all processes of a deployment read.
 
-Without it a sender who chooses ids could choose what is judged, as the draw would be a public hash of the id.
+Without a key the draw would be a public hash of the id, and a sender who chooses ids could choose what is judged.
 """
 
 import secrets
@@ -20,16 +20,16 @@ class DrawKey:
     since: float = 0.0
 
     def at(self, moment: float) -> str:
-        """The key for a draw at a moment; "" for draws of an earlier release, which stay as they are."""
+        """The key for a draw at a moment; "" for draws of an earlier release, which used none."""
         return self.secret if moment >= self.since else ""
 
 
 PUBLIC = DrawKey()
-"""The draws where no log holds a key."""
+"""The absence of a key: draws are a public hash."""
 
 
 async def make_draw_key(definitions: AnswerStore) -> str:
-    """The key, made if there is none; waits while the log is unavailable."""
+    """The key, which is made if there is none; waits while the log is unavailable."""
     if await definitions.load(_KEY) is None:
         await definitions.save(_KEY, f"{secrets.token_hex(32)} {time.time():.3f}")
     return (await draw_key(definitions)).secret

@@ -1,8 +1,8 @@
-"""Turns that are judged more often than others: errors, negative feedback, long latency, low scores, attributes.
+"""Strata of turns that are judged more often: errors, negative feedback, long latency, low scores, attributes.
 
-A turn belongs to the stratum of the strongest boost that it meets, a conversation to the strongest of its turns'. A
-subject that is judged more often weighs less, by the inclusion probability in its record, so that means stay what they
-are.
+A turn belongs to the stratum of the strongest boost whose test it meets; a conversation belongs to the stratum of its
+most boosted turn. A subject that is judged more often weighs less, by the inclusion probability in its record, so means
+stay unbiased.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -12,7 +12,8 @@ from typing import Any
 from evaluators.cases import Feedback, Turn
 
 MAX_BOOST = 4.0
-"""The strongest boost: beyond it the mean's error grows faster than what is learnt about the boosted (measured)."""
+"""The strongest boost. Beyond it the error of the mean grows faster than the knowledge of the boosted turns
+(measured)."""
 
 EVERYTHING = "all"
 
@@ -20,7 +21,7 @@ _NEGATIVE = frozenset({"negative", "thumbs_down", "thumbs-down", "down", "bad", 
 
 
 Test = Callable[[Turn, Mapping[str, float]], bool]
-"""Whether a turn meets the condition of a boost; the scores are those of `Strata.code_evaluators`."""
+"""Whether a turn meets the condition of a boost, given the scores of `Strata.code_evaluators`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class Boost:
 
 @dataclass(frozen=True, slots=True)
 class Strata:
-    """The boosts of a monitor. `code_evaluators` are evaluators without judge whose scores the tests ask for."""
+    """The boosts of a monitor. `code_evaluators` are evaluators without a judge whose scores the tests need."""
 
     boosts: tuple[Boost, ...] = ()
     code_evaluators: tuple[Any, ...] = ()
@@ -56,12 +57,12 @@ def failed(turn: Turn, _scores: Mapping[str, float]) -> bool:
 
 
 def disliked(turn: Turn, _scores: Mapping[str, float]) -> bool:
-    """Whether anybody said that the answer was bad."""
+    """Whether any feedback says that the answer was bad."""
     return any(map(_negative, turn.feedback))
 
 
 def slower_than(seconds: float) -> Test:
-    """Whether the answer took longer."""
+    """Whether the answer took longer than `seconds`."""
 
     def slow(turn: Turn, _scores: Mapping[str, float]) -> bool:
         if turn.started_at is None or turn.ended_at is None:
@@ -72,7 +73,7 @@ def slower_than(seconds: float) -> Test:
 
 
 def scored_below(evaluator: str, score: float, *, lower_is_better: bool = False) -> Test:
-    """Whether an evaluator without a judge gave a worse score; where lower is better, one above 1 less `score`."""
+    """Whether an evaluator without a judge gave a score below `score`; where lower is better, above 1 - `score`."""
     highest = round(1.0 - score, 9)
 
     def low(_turn: Turn, scores: Mapping[str, float]) -> bool:
@@ -94,7 +95,7 @@ def having(read: Callable[[Turn], str], values: Iterable[str]) -> Test:
 
 
 def _negative(feedback: Feedback) -> bool:
-    """A thumb down, however it is written. Of numbers only those below 0 are: a 0 may be the middle of a scale."""
+    """A thumb down, in any spelling. A number is negative only below 0, because 0 may be the middle of a scale."""
     value = feedback.value
     if isinstance(value, bool):
         return not value

@@ -1,1 +1,1 @@
-"""Evaluation jobs: bulkheads for each judge, dispatch, and what is still in flight."""
+"""Evaluation jobs: a bulkhead for each judge, dispatch, and the jobs in flight."""

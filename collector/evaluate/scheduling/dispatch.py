@@ -1,7 +1,7 @@
 """Execution of evaluation jobs: reserve money, evaluate, write the record into the ledger.
 
-Every judge has its own slots (a bulkhead), so that one that is down or slow does not delay the others. A verdict that
-several monitors ask for is asked and paid once, and each monitor counts it for itself.
+Every judge has its own slots (a bulkhead), so a judge that is down or slow does not delay the others. If several
+monitors need the same verdict, it is asked and paid once, and each monitor counts it.
 """
 
 import asyncio
@@ -41,11 +41,12 @@ from evaluators.packs.evaluate_pack import run_pack
 from evaluators.results import Evaluation, Failure, Skipped, SkipReason
 
 REMEMBERED = 4096
-"""Verdicts that are kept for other monitors, two kilobytes each. They ask within moments, as a rule."""
+"""The verdicts that are kept for other monitors, about two kilobytes each. Other monitors usually ask within
+moments."""
 
 
 class SharedVerdicts:
-    """The verdicts of this process that another monitor may repeat, by the ids of their evaluations."""
+    """The verdicts of this process that another monitor may repeat, by evaluation id."""
 
     def __init__(self) -> None:
         self._records: OrderedDict[str, bytes] = OrderedDict()
@@ -65,12 +66,14 @@ class SharedVerdicts:
     @asynccontextmanager
     async def _locked(self, names: Sequence[str]) -> AsyncGenerator[None]:
         async with AsyncExitStack() as stack:
-            for name in names:  # all take them in this order, so no two wait for each other
+            for name in names:  # every job takes the locks in this order, so no two jobs wait for each other
                 await stack.enter_async_context(self._locks.setdefault(name, asyncio.Lock()))
             yield
 
     def known(self, job: Job) -> Evaluation | None:
-        """The evaluation whose verdict a job may repeat. Skips are not among them: each monitor has its own reasons."""
+        """The evaluation whose verdict a job may repeat. A skip is never repeated, as each monitor has its own reasons
+        to skip.
+        """
         if not job.assignment.sharers:
             return None
         for name in job.verdict_ids:
@@ -82,16 +85,16 @@ class SharedVerdicts:
 def _verdict(record: bytes) -> Evaluation | None:
     try:
         evaluation = evaluation_from_json(record)
-    except BadInput:  # of a later version
+    except BadInput:  # a later version wrote it
         return None
     return None if evaluation.outcome == "skipped" else evaluation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BulkheadLimits:
-    """For each judge: `slots` evaluations run at once; `waiting` more, in about `bytes`, wait for a slot.
+    """The limits of each judge: `slots` evaluations run at once; `waiting` more, in about `bytes`, wait for a slot.
 
-    A job that has waited longer than `shed_after` seconds is skipped; None: it waits on.
+    A job that has waited longer than `shed_after` seconds is skipped; with None it waits on.
     """
 
     slots: int
@@ -105,7 +108,7 @@ class Bulkhead:
 
     def __init__(self, limits: BulkheadLimits) -> None:
         self.paused_partitions = 0
-        """How many partitions are paused because the bulkhead is full."""
+        """The number of partitions that are paused because the bulkhead is full."""
         self._limits = limits
         self._slots = asyncio.Semaphore(limits.slots)
         self._inside = 0
@@ -115,7 +118,7 @@ class Bulkhead:
 
     @property
     def waiting(self) -> int:
-        """How many evaluations wait for a slot."""
+        """The number of evaluations that wait for a slot."""
         return self._inside - self._running
 
     @property
@@ -125,14 +128,16 @@ class Bulkhead:
 
     @property
     def full(self) -> bool:
-        """Whether nothing more is admitted."""
-        # Bytes count only when all slots are in use: a case larger than the limit would otherwise never be admitted,
-        # and slots would stay unused. A gate that bounds running and waiting together cannot say this.
+        """Whether no further evaluation is admitted."""
+        # Bytes count only while all slots are in use. Otherwise a case larger than the limit would never be admitted,
+        # and slots would stay unused.
         limits = self._limits
         return self.busy and (self._inside >= limits.slots + limits.waiting or self._bytes >= limits.bytes)
 
     async def acquire(self, size: int) -> None:
-        """Admit an evaluation of `size` bytes; waits while full: the back-pressure. `release` with the same size."""
+        """Admit an evaluation of `size` bytes; waits while the bulkhead is full (back-pressure). `release` the same
+        size.
+        """
         while self.full:
             await self.wait_for_release()
         self._inside += 1
@@ -148,14 +153,14 @@ class Bulkhead:
             self.paused_partitions -= 1
 
     def release(self, size: int) -> None:
-        """An evaluation has ended or was cancelled."""
+        """Free the place of an evaluation that has ended or was cancelled."""
         self._inside -= 1
         self._bytes -= size
         self._released.set()
 
     @asynccontextmanager
     async def slot(self, queue_timeout: float | None) -> AsyncGenerator[bool]:
-        """Use a slot; yields False if none became free within `queue_timeout` seconds. None waits indefinitely."""
+        """Use a slot; yields False if no slot became free within `queue_timeout` seconds. None waits indefinitely."""
         try:
             async with asyncio.timeout(queue_timeout):
                 await self._slots.acquire()
@@ -171,7 +176,7 @@ class Bulkhead:
 
 
 Bulkheads: TypeAlias = defaultdict[str, Bulkhead]
-"""The bulkheads by judge name. Evaluators without a judge ("") have slots and no queue: waiting gains nothing."""
+"""The bulkheads by judge name. Evaluators without a judge ("") have slots but no queue, since waiting gains nothing."""
 
 
 logger = logging.getLogger(__name__)
@@ -181,7 +186,9 @@ _WAITS = "waits"
 
 @dataclass(frozen=True, slots=True)
 class Clocks:
-    """`now` is for the records; `seconds` (since the epoch) measures waiting and spending, and should not jump."""
+    """`now` gives the times in records; `seconds` (since the epoch) measures waiting and spending, and should not
+    jump.
+    """
 
     now: Callable[[], datetime] = utc_now
     seconds: Callable[[], float] = time.time
@@ -192,9 +199,9 @@ class Dispatcher:
 
     A job ends when its evaluation is durable in the evaluations log, whatever the outcome; while that log cannot be
     written the job keeps its slot and retries by the `backoff`. A job that waited too long, or that would exceed a hard
-    cap of the `budget`, is skipped with that reason; while only what others in flight may cost keeps it from being
-    paid, it waits for them. `confirm` waits until this process certainly owns its partitions: what it has in hand of
-    others is not done.
+    cap of the `budget`, is skipped with that reason. If only the reservations of jobs in flight keep it from being
+    paid, it waits for them. `confirm` waits until this process certainly owns its partitions; jobs of other partitions
+    are not done.
     """
 
     def __init__(
@@ -221,16 +228,18 @@ class Dispatcher:
         self._shed_after = limits.shed_after
         self._guard = guard or Guard()
         self.confirm = confirm
-        self._over_budget = set[str]()  # the monitors whose hard cap is reached, as the log has it
+        self._over_budget = set[str]()  # the monitors whose hard cap is reached, as the log was told
 
     def queue_timeout(self, job: Job) -> float | None:
-        """Seconds that a job may still wait for a slot; None is indefinitely."""
+        """Seconds that a job may still wait for a slot; None for no limit."""
         if self._shed_after is None or job.happened_at is not None or job.deferred:
             return None
         return max(0.0, job.triggered_at + self._shed_after - self._clock())
 
     def slot(self, jobs: Sequence[Job], bulkhead: Bulkhead) -> AbstractAsyncContextManager[bool]:
-        """A slot for jobs that ask together; yields False if none became free in time. Known verdicts need none."""
+        """A slot for jobs that ask together; yields False if none became free in time. A known verdict needs no
+        slot.
+        """
         if None not in map(self.verdicts.known, jobs):
             return nullcontext(True)
         return bulkhead.slot(self.queue_timeout(jobs[0]))
@@ -243,9 +252,10 @@ class Dispatcher:
         has_slot: bool = True,
         reservations: Sequence[Reservation] | None = None,
     ) -> list[Evaluation]:
-        """Evaluate a job, or those that are one pack, or skip with a reason. Jobs that got no slot in time are shed.
+        """Evaluate a job or a pack, or skip with a reason. Jobs that got no slot in time are shed.
 
-        If a budget leaves money for some of a pack, these go first, and the others once those are paid.
+        If a budget has money for only some jobs of a pack, these go first, and the others follow once the first are
+        paid.
         """
         case = jobs[0].case()
         reservations = reservations or list(map(partial(self._reservation, partition), jobs))
@@ -270,7 +280,7 @@ class Dispatcher:
                 numbers, made, reserved = zip(*granted, strict=True)
                 for number, job, result in zip(numbers, made, await self._evaluate(made, case, reserved), strict=True):
                     ended[number] = evaluation_of(job, case, result)
-            elif waits:  # most of what is reserved may be freed again: before the first cost it is a guess
+            elif waits:  # before the first cost is known, reservations are guesses, and most of them may be freed again
                 assert self.budget is not None
                 settled = asyncio.Event()
                 self.budget.on_settled(settled.set)
@@ -284,7 +294,7 @@ class Dispatcher:
     async def write(
         self, evaluations: Sequence[Evaluation], partition: int, since: int, epoch: int | None = None
     ) -> None:
-        """Append evaluations behind the offset `since` of the evaluations log, in one append; durable on return."""
+        """Append evaluations after the offset `since` of the evaluations log, in one append; durable on return."""
         records = [
             Record(
                 evaluation.evaluation_id.encode(), stamped(evaluation_to_json(evaluation), epoch), partition=partition
@@ -308,7 +318,7 @@ class Dispatcher:
         return BudgetReservation(self.budget, job, partition, self._clock)
 
     def _decide(self, job: Job, reservation: Reservation) -> str | None:
-        """None where a job may be done now, why it is not to be done, or that it waits for other reservations."""
+        """None if a job may be done now; else why it must not be done, or that it waits for other reservations."""
         if job.skip is not None:
             return job.skip
         if self.queue_timeout(job) == 0.0:
@@ -361,14 +371,14 @@ class Dispatcher:
         return results
 
     def _left_out(self, job: Job) -> Result:
-        """The failure of an evaluation in which the process ended again and again."""
+        """The failure of an evaluation that ended the process again and again."""
         why = str(self._guard.error("evaluation"))
         logger.error("%s of a turn or conversation is left out: %s", job.assignment.evaluator.name, why)
         return self._unasked(Failure(type="process_ended", message=why))
 
 
 def _trace_of(job: Job, case: Turn | Conversation) -> str | None:
-    """The trace of an evaluation's span; None of one of the past, whose span stands at another time."""
+    """The trace of an evaluation's span; None for a past subject, whose span lies at another time."""
     if job.happened_at is not None:
         return None
     turns = (case,) if isinstance(case, Turn) else case.turns[-1:]

@@ -1,4 +1,4 @@
-"""The pending evaluation jobs of one partition, and the records of the turns log that they still need."""
+"""The pending evaluation jobs of a partition, and the records of the turns log that they still need."""
 
 import asyncio
 import heapq
@@ -25,7 +25,7 @@ _TRIGGER = attrgetter("trigger_offset")
 
 @dataclass(frozen=True, slots=True)
 class PendingJob:
-    """A job that is not done: the oldest record that it needs, the record that triggered it, and who does it.
+    """A job that is not done: the oldest record that it needs, the record that triggered it, and the task that does it.
 
     Without a bulkhead it waits for batches.
     """
@@ -40,7 +40,7 @@ class PendingJob:
 class PartitionJobs:
     """The jobs of one partition. `on_evaluated` is called when an evaluation is durable.
 
-    `deferred` makes those that may wait for hours: they take no slot of a judge, and delay nobody.
+    `deferred` makes the jobs that may wait for hours: they take no slot of a judge, and delay no other job.
     """
 
     partition: int
@@ -60,7 +60,7 @@ class PartitionJobs:
         self._by_replay_point = LazyMinHeap(self._pending, attrgetter("replay_point.offset"))
         self._by_evaluator: dict[str, dict[str, PendingJob]] = {}
         self._by_trigger: dict[str, LazyMinHeap] = {}
-        self._immediate: dict[str, PendingJob] = {}  # those that do not wait for batches
+        self._immediate: dict[str, PendingJob] = {}  # jobs that do not wait for batches
         self._immediate_by_trigger = LazyMinHeap(self._immediate, _TRIGGER)
 
     def __len__(self) -> int:
@@ -68,7 +68,7 @@ class PartitionJobs:
 
     @property
     def running(self) -> int:
-        """How many have a slot."""
+        """The number of jobs that have a slot."""
         return len(self._running)
 
     @property
@@ -83,10 +83,10 @@ class PartitionJobs:
         return {name: job.trigger_offset for name, heap in self._by_trigger.items() if (job := heap.peek()) is not None}
 
     def is_known(self, *jobs: Job) -> bool:
-        """Whether the evaluation of any of these exists or is pending.
+        """Whether the evaluation of any of these jobs exists or is pending.
 
-        A monitor that is not the first to use its evaluator may once have been: its older evaluations have the id of
-        the first.
+        A monitor that is not the first to use its evaluator may have been the first earlier: its older evaluations have
+        ids without the monitor's name.
         """
         for job in jobs:
             if job.evaluation_id in self._pending or job.evaluation_id in self.ledger:
@@ -98,9 +98,9 @@ class PartitionJobs:
     async def submit(self, *jobs: Job, resumed: bool = False) -> None:
         """Start a job that is not known, or the jobs of a pack, which take one slot and ask their judge together.
 
-        Waits while the judge's bulkhead is full: the back-pressure. Jobs that may wait for hours wait for batches
-        instead, or are shed where too many do; those that were `resumed` had room before. If their judge has no
-        batches, they are like all others.
+        Waits while the judge's bulkhead is full (back-pressure). Jobs that may wait for hours wait for batches instead,
+        or are shed if too many wait; `resumed` jobs had room before. If their judge has no batches, they are like other
+        jobs.
         """
         if self.deferred is not None and jobs[0].deferred and self.deferred.takes(jobs):
             small = packed(jobs)
@@ -118,14 +118,14 @@ class PartitionJobs:
             raise
         task = self.task_group.create_task(self._run(jobs, bulkhead))
         self._job_tasks.add(task)
-        # A task cancelled before its start has no `finally`.
+        # A task that is cancelled before it starts runs no `finally`.
         task.add_done_callback(partial(self._end, jobs, partial(bulkhead.release, size)))
         if bulkhead.busy:
             await asyncio.sleep(0)  # let the jobs run: a long delivery must not starve them
 
     def _begin(self, jobs: Sequence[Job], bulkhead: Bulkhead | None) -> None:
         for job in jobs:
-            if job.happened_at is None:  # only live traffic tells whether an evaluator is stale
+            if job.happened_at is None:  # only live traffic shows whether an evaluator is stale
                 self.outcomes.count_started(job.monitor.name, job.assignment.evaluator.name)
             name, evaluator = job.evaluation_id, job.assignment.evaluator.name
             self._pending[name] = pending = PendingJob(job.replay_point, job.trigger_offset, bulkhead, evaluator)
@@ -153,8 +153,8 @@ class PartitionJobs:
     async def wait_for_oldest(self, offset: int, records: int) -> None:
         """Wait while a pending job was triggered more than `records` records before `offset`.
 
-        All records since then stay in memory with it, and are read again after a restart. Jobs in batches hold up
-        nothing: everything else would stand still for hours.
+        All later records stay in memory with it, and are read again after a restart. Jobs in batches are not waited
+        for: everything else would stop for hours.
         """
         while (oldest := self._immediate_by_trigger.peek()) is not None and offset - oldest.trigger_offset > records:
             assert oldest.bulkhead is not None
@@ -190,7 +190,7 @@ class PartitionJobs:
             self.ledger.add(job.evaluation_id)
             if job.assignment.sharers:
                 self.dispatcher.verdicts.note(job.evaluation_id, evaluation_to_json(evaluation))
-            self._remove_pending(job.evaluation_id)  # not in a `finally`: a cancelled job keeps the low watermark
+            self._remove_pending(job.evaluation_id)  # not in a `finally`: a cancelled job has to hold the low watermark
             self.outcomes.count_evaluation(
                 evaluation.monitor, evaluation.evaluator, evaluation.outcome, evaluation.reason_code
             )
@@ -209,8 +209,8 @@ class PartitionJobs:
         self.outcomes.count_evaluation(job.monitor.name, job.assignment.evaluator.name, "reassigned")
 
     async def drain(self, grace: float) -> None:
-        """Give all jobs `grace` seconds to end, those that wait for a slot, too. Jobs that wait for batches can wait
-        longer.
+        """Give all jobs `grace` seconds to end, also those that wait for a slot. Jobs that wait for batches are left to
+        wait.
         """
         if (prompt := self._job_tasks - self._deferred_tasks) and grace > 0:
             await asyncio.wait(list(prompt), timeout=grace)
@@ -218,8 +218,8 @@ class PartitionJobs:
     async def stop(self, grace: float) -> None:
         """Give running jobs `grace` seconds to end, then cancel them; the next owner makes them again.
 
-        Jobs that wait for a slot are cancelled at once. An append in progress has `WRITE_GRACE` s more: cancelled, it
-        would be counted as reassigned, and reach the log all the same.
+        Jobs that wait for a slot are cancelled at once. An append in progress gets `WRITE_GRACE` s more: if it were
+        cancelled, it would count as reassigned although it may still reach the log.
         """
         for task in self._job_tasks - self._running:
             task.cancel()
@@ -242,9 +242,9 @@ class LazyMinHeap:
         self._heap: list[tuple[int, str]] = []
 
     def add(self, name: str, job: PendingJob) -> None:
-        """Add a pending job. Its end is noticed by its absence from `pending`."""
+        """Add a pending job. When it ends, it disappears from `pending`, which `peek` notices."""
         heapq.heappush(self._heap, (self._number(job), name))
-        if len(self._heap) > 2 * len(self._pending) + _SLACK:  # most of them have ended
+        if len(self._heap) > 2 * len(self._pending) + _SLACK:  # most entries have ended
             self._heap = sorted((self._number(pending), name) for name, pending in self._pending.items())
 
     def peek(self) -> PendingJob | None:

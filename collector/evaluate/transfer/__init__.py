@@ -1,1 +1,1 @@
-"""The state of a partition as records: what a copy of the logs hands to the partitions of another log."""
+"""The state of a partition as records, which a copy of the logs hands to the partitions of another log."""

@@ -1,4 +1,4 @@
-"""The state of a partition of the turns log at its committed position, as another log can continue it. Only reads."""
+"""Reads the state of a partition of the turns log at its committed position, so that another log can continue it."""
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,11 +24,11 @@ from collector.logs.log import Committed, Log, Record, StoredRecord
 
 @dataclass(frozen=True, slots=True)
 class PartitionTransfer:
-    """The state that a partition hands on, and the offset from which its turns are still to be read.
+    """The state that a partition hands over, and the offset from which its turns are still to be read.
 
-    `offset` is that of the first turn that was not delivered; `ledger_offset` where the ids begin that are recognized.
-    `time` is the partition's. `budget` is its saved budget with all costs since, None without one. `past` are the
-    numbers of the configurations that have judged so far.
+    `offset` is the first turn that was not delivered; the ids from `ledger_offset` on are recognized. `time` is the
+    partition's time. `budget` is its saved budget with all costs since, None without one. `past` are the numbers of the
+    configurations that have judged so far.
     """
 
     offset: int
@@ -52,7 +52,8 @@ async def read_transfer(
     history: PlanHistory | None = None,
     number: int = UNNUMBERED,
 ) -> PartitionTransfer:
-    """The state of a partition at what is committed. `plan` is the newest, with its `number`; `history` has all.
+    """The state of a partition at its committed position. `plan` is the newest, with its `number`; `history` has all
+    plans.
 
     Raises:
         LogUnavailable: a log cannot be read now.
@@ -85,7 +86,7 @@ async def read_transfer(
             for superseded in job.supersedes:
                 jobs.pop(superseded, None)
             jobs[job.evaluation_id] = job
-    for job in state.references.jobs:  # they wait in the other log, from then on
+    for job in state.references.jobs:  # they continue to wait in the other log
         if job.evaluation_id not in ledger:
             jobs.setdefault(job.evaluation_id, job)
     unfinished = _by_newest(jobs.values(), configurations, ledger)
@@ -107,7 +108,7 @@ async def read_transfer(
 
 
 def _by_newest(jobs: Iterable[Job], configurations: Configurations, ledger: Ledger) -> Iterator[Job]:
-    """The evaluations that no configuration has made, as the newest makes them; none of evaluators that it no longer
+    """The evaluations that no configuration has made, in the newest plan's form, without evaluators that it no longer
     has.
     """
     for job in jobs:
@@ -118,7 +119,7 @@ def _by_newest(jobs: Iterable[Job], configurations: Configurations, ledger: Ledg
 
 
 async def is_changed_beyond(evaluations: Log, partition: int, committed: Committed | None) -> bool:
-    """Whether another configuration counts from a turn on that comes after what is committed."""
+    """Whether the configuration changes at a turn after the committed position."""
     committed = committed or Committed(0, 0)
     metadata = CommitMetadata.from_json(committed.metadata, committed.low_watermark)
     ledger = Ledger(evaluations, partition)
@@ -129,9 +130,7 @@ async def is_changed_beyond(evaluations: Log, partition: int, committed: Committ
 
 
 async def _records(turns: Log, partition: int, committed: Committed) -> AsyncIterator[StoredRecord]:
-    """The delivered records that the state needs, and those that an earlier copy has handed on and that are still
-    unread.
-    """
+    """The delivered records that the state needs, and unread ones that an earlier copy handed over."""
     async for batch in turns.read(partition, committed.low_watermark):
         for record in batch:
             if record.offset >= committed.offset and not is_transfer(record):

@@ -1,4 +1,4 @@
-"""The records that hand the state of partitions to another log: written where its turns log is copied to."""
+"""The records that hand the state of partitions to another log. A copy of a turns log begins with them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -25,15 +25,15 @@ JOB_HEADERS: Headers = ((TRANSFER, b"job"),)
 
 
 def is_transfer(record: StoredRecord) -> bool:
-    """Whether a record of the turns log is one of these."""
+    """Whether a record of the turns log hands over state."""
     return record.headers in (START_HEADERS, CONVERSATION_HEADERS, JOB_HEADERS)
 
 
 @dataclass(frozen=True, slots=True)
 class TransferStart:
-    """The start of a transferred state: the partition's time (s since the epoch), and what was made again.
+    """The start of a transferred state: the partition's time (s since the epoch), and its retries.
 
-    `retries` has the ids of new evaluations by those of failed ones. The fold's earlier knowledge is history.
+    `retries` maps the ids of failed evaluations to the ids of their replacements. The fold forgets its earlier state.
     """
 
     time: float
@@ -49,7 +49,8 @@ class TransferStart:
 class TransferredJob:
     """An evaluation that was due and not made.
 
-    `evaluation_id` is that of then: another configuration may give another one, unless it is a `retry`.
+    `evaluation_id` is the id at the time of the copy: another configuration may give another id, unless it is a
+    `retry`.
     """
 
     evaluation_id: str
@@ -99,7 +100,7 @@ class TransferredJob:
 
 
 def transferred(job: Job) -> TransferredJob:
-    """A job that is to be made elsewhere."""
+    """A job as a record, for another log."""
     return TransferredJob(
         evaluation_id=job.evaluation_id,
         monitor=job.monitor.name,
@@ -123,7 +124,7 @@ def conversation_record(monitor: str, conversation_id: str, conversation: Conver
 
 
 def parse_conversation(value: bytes) -> ConversationSnapshot:
-    """Read such a record. Raises BadInput."""
+    """Read the record of an open conversation. Raises BadInput."""
     return parse_snapshot(value)
 
 

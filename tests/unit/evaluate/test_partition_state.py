@@ -97,7 +97,7 @@ class State:
         self._state.outcomes = self.counts = Counts()
         self.demands: list[tuple[str, float]] = []
         self.bad: list[int] = []
-        self._state.on_demand = lambda _, assignment, units: self.demands.append((assignment.evaluator.name, units))
+        self._state.report_demand = lambda _, assignment, units: self.demands.append((assignment.evaluator.name, units))
         self._state.on_bad_record = lambda record, _error: self.bad.append(record.offset)
 
     def __getattr__(self, name: str) -> Any:
