@@ -1,18 +1,19 @@
 """A certificate: the true failure rate of the traffic is below a bound, by an imperfect judge and a few labels.
 
-People's verdicts are what is true. The judge's verdicts divide the traffic into what it fails and what it passes, with
-shares q that are known from all its scores; labels, drawn at random with known probabilities, say how much of each part
-people fail. With r the weighted rate of failures among a part's labels and U its upper limit,
+People's verdicts are taken as the truth. The judge's verdicts divide the traffic into two parts, those it fails and
+those it passes, with shares q that are known from all its scores. Labels, drawn at random with known probabilities,
+tell how much of each part people fail. With r the weighted rate of failures among a part's labels and U its upper
+limit,
 
     rate = Σ q r,    upper = rate + √ (Σ q² (U - r)² + z² v (r_fails - r_passes)²)
 
 where v is the variance of q. U is the exact binomial limit (Clopper and Pearson 1934) at the effective number of
 labelled conversations (Korn and Graubard 1998), as unequal weights tell less, and labels of one conversation may all be
-alike; limits are combined by the method of variance estimates recovery (Zou and Donner 2008). The rate is certified
-where `upper`, at 95 % on one side, is below the bound. A normal limit is no good: with a rate of a few percent and a
-hundred labels, too few failures are seen to know their own spread. So it is with dividing by the judge's sensitivity +
-specificity - 1 (Rogan and Gladen 1978), which a weak judge makes arbitrarily uncertain; a weak judge makes this limit
-wider up to that of the labels alone, and never wrong.
+alike; limits are combined by the method of variance estimates recovery (Zou and Donner 2008). The rate is certified if
+`upper`, at 95 % on one side, is below the bound. A normal limit would not do: with a rate of a few percent and a
+hundred labels, the failures are too few to show their own spread. Dividing by the judge's sensitivity + specificity - 1
+(Rogan and Gladen 1978) would not do either, since a weak judge makes that arbitrarily uncertain. A weak judge widens
+this limit at most to that of the labels alone, and never makes it wrong.
 """
 
 import math
@@ -23,7 +24,7 @@ from typing import NamedTuple
 from collector.statistics.conversations import by_conversation
 
 CONFIDENCE = 0.95
-"""Of the upper limit, on one side: a rate at the bound is certified in at most one case of twenty."""
+"""The one-sided confidence of the upper limit: a rate at the bound is certified in at most one case of twenty."""
 _Z = 1.644854
 _STEPS = 200
 _TINY = 1e-300
@@ -31,7 +32,7 @@ _ENOUGH = 1e-14
 
 
 class VerdictPair(NamedTuple):
-    """Whether the judge and a person fail the same subject, and what it stands for."""
+    """Whether the judge fails a subject, whether a person does, and the subject's weight."""
 
     judge_fails: bool
     human_fails: bool
@@ -40,7 +41,7 @@ class VerdictPair(NamedTuple):
 
 
 class JudgedVerdict(NamedTuple):
-    """Whether the judge fails a subject, and what it stands for."""
+    """Whether the judge fails a subject, and the subject's weight."""
 
     fails: bool
     weight: float = 1.0
@@ -49,7 +50,7 @@ class JudgedVerdict(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """The knowledge of the true failure rate. `judged` is the rate by the judge alone, `labels` how many there were."""
+    """The estimate of the true failure rate. `judged` is the rate by the judge alone, `labels` the number of labels."""
 
     bound: float
     rate: float
@@ -59,12 +60,12 @@ class Certificate:
 
     @property
     def certified(self) -> bool:
-        """Whether the rate surely is below the bound."""
+        """Whether the rate is certified to be below the bound."""
         return self.upper < self.bound
 
 
 def certify(labels: Sequence[VerdictPair], judged: Sequence[JudgedVerdict], bound: float) -> Certificate:
-    """The certificate by labels that were drawn at random; there must be one, and a judged verdict."""
+    """The certificate by labels that were drawn at random; at least one label and one judged verdict are needed."""
     total = math.fsum(verdict.weight for verdict in judged)
     failing = math.fsum(verdict.weight for verdict in judged if verdict.fails) / total
     residuals = (sum(one.weight * (one.fails - failing) for one in each) for each in by_conversation(judged))
@@ -78,7 +79,7 @@ def certify(labels: Sequence[VerdictPair], judged: Sequence[JudgedVerdict], boun
 
 
 def _part(labels: Sequence[VerdictPair]) -> tuple[float, float]:
-    """The weighted rate of failures, and its upper limit; without labels it may be anything."""
+    """The weighted rate of failures, and its upper limit, which is 1 without labels."""
     if not labels:
         return 0.5, 1.0
     total = math.fsum(pair.weight for pair in labels)
@@ -88,7 +89,7 @@ def _part(labels: Sequence[VerdictPair]) -> tuple[float, float]:
 
 
 def upper_limit(failures: float, number: float, confidence: float = CONFIDENCE) -> float:
-    """The upper limit of a rate by so many failures of a number, neither of which needs to be whole."""
+    """The upper limit of the rate of `failures` among `number`; neither needs to be a whole number."""
     if failures >= number - _ENOUGH:
         return 1.0
     low, high = failures / number, 1.0

@@ -1,7 +1,7 @@
-"""Confidence sequences: intervals that hold at all times at once, so that they may be looked at at any time.
+"""Confidence sequences: intervals that hold at all times at once, so one may look at them at any time.
 
-A sum S of terms with mean 0 whose variance is estimated by V as it grows stays, at all times at once, with probability
-1 - α within
+Let S be a sum of terms with mean 0, and V the estimate of its variance as it grows. With probability 1 - α, at all
+times at once,
 
     |S| ≤ sqrt((V + ρ) · log((V + ρ) / (ρ · α²))).
 
@@ -14,11 +14,11 @@ sequences, 2024). `tests/bench/release_comparison.py` measures how often it hold
 from math import log, sqrt
 
 RHO = 4.0
-"""ρ: intervals are narrowest, in units of their standard error, at about eight times this variance. That of a score is
-mostly between 0.05 and 0.15, so after some hundred conversations of each version."""
+"""ρ: intervals are narrowest, in units of their standard error, at about eight times this variance. The variance of a
+score is mostly between 0.05 and 0.15, so that is after some hundred conversations of each version."""
 
 
 def radius(variance: float, error_rate: float) -> float:
-    """How far such a sum is from its mean at most, at all times, but in a share `error_rate` of all cases."""
+    """The distance from its mean that the sum never exceeds, except in a share `error_rate` of all cases."""
     spread = variance + RHO
     return sqrt(spread * log(spread / (RHO * error_rate**2)))

@@ -1,4 +1,5 @@
-"""Agreement of chosen with expected labels: precision, recall, F1 and the confusion matrix; and of two who judge.
+"""Agreement of chosen with expected labels: precision, recall, F1 and the confusion matrix; and of two sets of
+verdicts.
 
 Formulas: precision = TP / (TP + FP), recall = TP / (TP + FN), F1 = 2 TP / (2 TP + FP + FN), by label; macro F1 is their
 mean over the labels that are expected or chosen.
@@ -14,7 +15,7 @@ from evaluators.results import Evaluation
 
 @dataclass(frozen=True, slots=True)
 class Confusion:
-    """Counts by expected and chosen label, whole or weighted."""
+    """Counts by expected and chosen label; they may be weighted."""
 
     counts: Mapping[tuple[str, str], float]
 
@@ -43,7 +44,7 @@ class Confusion:
         return _share(right, chosen), _share(right, expected), _share(2 * right, chosen + expected)
 
     def as_json(self) -> dict[str, object]:
-        """Everything for programs."""
+        """All figures, as JSON."""
         names = ("precision", "recall", "f1")
         return {
             "accuracy": self.accuracy,
@@ -65,8 +66,8 @@ def confusions(
 ) -> Iterator[tuple[str, Confusion]]:
     """The confusion matrix of each evaluator that chose among labels for cases with an expected one.
 
-    `labels` are those of each evaluator, `expected` is the expected output of turns by their ids: a case counts if it
-    is one of the evaluator's labels.
+    `labels` has the labels of each evaluator, `expected` the expected outputs of turns by id. A case counts if its
+    expected output is one of the labels.
     """
     counts: dict[str, Counter[tuple[str, str]]] = {}
     for evaluation in evaluations:
@@ -77,7 +78,7 @@ def confusions(
 
 
 class Bounded(NamedTuple):
-    """A measure with its 95 % interval; NaN where it has no value."""
+    """A measure with its 95 % interval; NaN if it has no value."""
 
     value: float
     low: float
@@ -86,11 +87,11 @@ class Bounded(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class VerdictAgreement:
-    """How a judge's verdicts agree with people's. `number` is the effective one of labelled conversations.
+    """The agreement of a judge's verdicts with people's. `number` is the effective number of labelled conversations.
 
-    `share` is that of equal verdicts, `kappa` what it is beyond chance (Cohen 1960), `youden` sensitivity + specificity
-    - 1: the share of good answers that pass less that of bad ones that do. `verdicts` are people's and the judge's, as
-    "good" and "bad", weighted to add up to `number`.
+    `share` is the share of equal verdicts, `kappa` the agreement beyond chance (Cohen 1960). `youden` is sensitivity +
+    specificity - 1: the share of good answers that pass minus the share of bad answers that pass. `verdicts` counts
+    people's and the judge's verdicts, "good" and "bad", weighted to add up to `number`.
     """
 
     number: float

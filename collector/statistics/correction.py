@@ -1,4 +1,4 @@
-"""Scores of a judge and of people with what they stand for, and the mean of the former."""
+"""Weighted scores of a judge and of people, and the mean of the judge's scores."""
 
 import math
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class WeightedScore(NamedTuple):
-    """A judge's score, and how many subjects of the traffic it stands for: 1 / its sampling probability.
+    """A judge's score with its weight, 1 / sampling probability: the number of subjects that it stands for.
 
     Scores of one `conversation` may depend on each other; without one, a score is independent of all others.
     """
@@ -17,7 +17,7 @@ class WeightedScore(NamedTuple):
 
 
 class LabelledScore(NamedTuple):
-    """The same with a person's score beside it."""
+    """A judge's score and a person's score of the same subject, with its weight."""
 
     judge: float
     human: float

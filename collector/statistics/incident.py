@@ -1,8 +1,8 @@
 """The life of a drop's alert: it begins with evidence of a drop, and ends with evidence that the mean has recovered.
 
-When the drop detector fires, its evidence starts over, and what is known of the fall is written down: since when the
-mean has been beyond its target, and to which level it fell (the mean since then). Two tests then run side by side, each
-an e-detector as below, and each begins from nothing:
+When the drop detector fires, its evidence starts over, and the fall is noted: when the mean left its target, and the
+level to which it fell (the mean since then). Two tests then run side by side. Each is an e-detector as below, and
+begins without evidence:
 
 - *recovery*: evidence against "the mean is still no better than half-way from the level it fell to back to the
   target". Half-way, as that level is known with an error; but at most 0.1 from the target, so that half a recovery from
@@ -10,31 +10,31 @@ an e-detector as below, and each begins from nothing:
 - *a further fall*: evidence against "the mean is no worse than the level it fell to, less the same distance". It has
   the threshold of the first fall. A further fall is a new alert, and pages again.
 
-The level of a fall that is found at once is a mix of before and after: its minute began with good scores. So it is open
-until it is settled: until some minutes have passed since the alert began, and the mean of their scores has a standard
-error of half of that distance at most, or a weight of 400. That mean is then the level if it is worse; until then no
-further fall is tested for.
+If a fall is found at once, its level mixes scores from before and after, because its minute began with good scores. So
+the level is settled later: when some minutes have passed since the alert began, and their mean has a standard error of
+at most half of that distance, or a weight of 400. If that mean is worse, it becomes the level. Until then no further
+fall is tested for.
 
-After a recovery the detector starts over; a fall within a day of it is the next one of the same incident. Since when:
-the last time at which the sum of shortfalls from the target was used up by scores on its good side, as a cumulative sum
-has it (Page 1954).
+After a recovery the detector starts over; a fall within the next day belongs to the same incident. A fall began at the
+last time at which scores on the good side of the target had made up for the sum of shortfalls (a cumulative sum, Page
+1954).
 
 The drop detector is evidence that a mean has left its target, with a known rate of false alarms: an e-detector in the
 Shiryaev-Roberts form (Shin, Ramdas, Rinaldo 2023). For each bet λ of a ladder, once an interval,
 
     M ← (1 + M) · Π (1 + u),   u = λ (target · a - b)
 
-over the conversations of an interval that has scores, where a is the sum of weights of a conversation's scores and b
-that of weights times scores. The weights are shares of a scale that is known before the score, so that a is at most 1
-(`collector.statistics.bounded_sums`). The evidence is the mean of M over the ladder. As long as the mean is at target
-or better, the mean number of intervals until the evidence passes c is at least c, whatever the scores' distribution,
-the traffic, or their dependence from one conversation to the next. To start over sets M to 0, which only loses
-evidence. Intervals without scores are taken together with the next one that has some, an hour of them at most: M grows
-by one for each, and an evaluator that never scores has no evidence. A conversation's scores come one by one, and each
-adds the growth of the conversation's log(1 + u).
+over the conversations of an interval with scores, where a is the sum of the weights of a conversation's scores, and b
+the sum of weights times scores. The weights are shares of a scale that is known before the score, so that a is at most
+1 (`collector.statistics.bounded_sums`). The evidence is the mean of M over the ladder. As long as the mean is at target
+or better, the mean number of intervals until the evidence passes c is at least c, whatever the distribution of scores,
+the traffic, or the dependence between conversations. Starting over sets M to 0, which only loses evidence. Up to an
+hour of intervals without scores is taken together with the next interval that has scores: M grows by one for each, and
+an evaluator that never scores has no evidence. A conversation's scores come one by one, and each adds the growth of the
+conversation's log(1 + u).
 
-Of the five counters alone (their growth in an interval) a lower bound of it can be computed: by Fan's inequality
-log(1 + u) ≥ u - c(v) u² for u ≥ -v, c(v) = (-log(1 - v) - v) / v², with v = λ · (1 - target):
+The growth of the five counters in an interval suffices for a lower bound of that growth, by Fan's inequality log(1 + u)
+≥ u - c(v) u² for u ≥ -v, c(v) = (-log(1 - v) - v) / v², with v = λ · (1 - target):
 
     Σ log(1 + u) ≥ λ (target·W - WY) - c(v) λ² (target²·W2 - 2·target·W2Y + W2Y2)
 
@@ -48,16 +48,17 @@ from dataclasses import dataclass, replace
 
 from collector.statistics.bounded_sums import Sums
 
-# Why a ladder and not one bet: the best bet grows with the drop, which is not known in advance. The mean over the bets
-# costs log(14) of evidence against the best of them, and the guarantee stays, as a mean of e-detectors is one.
+# A ladder and not one bet, because the best bet grows with the drop, which is not known in advance. The mean over the
+# bets has log(14) less evidence than the best of them, and keeps the guarantee, as a mean of e-detectors is an
+# e-detector.
 LADDER = (0.05, 0.1, 0.2, 0.35, 0.55, 0.8, 1.1, 1.6, 2.4, 3.2, 4.8, 7.2, 11.0, 16.0)
 _LARGEST_LOSS = 0.75
-"""The largest share of its capital that a bet may lose on one conversation. Why not 1: c(v) grows
-without limit towards it, and the bound from the sums would never find anything."""
+"""The largest share of its capital that a bet may lose on one conversation. It is not 1, because c(v) grows without
+limit towards 1, and the bound from the sums would never find anything."""
 _HEADROOM = 6.0
-"""How far above the threshold a state may go, as a logarithm: more is too large a number for nothing."""
+"""How far above the threshold a state may go, as a logarithm; more would only make large numbers."""
 NOTHING = -100.0
-"""The logarithm of a state without gains: e to this is 0 beside 1."""
+"""The logarithm of a state without gains: e to this power is negligible beside 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,7 @@ class DropDetector:
 
     @property
     def bets(self) -> tuple[float, ...]:
-        """The ladder, as far as this target allows."""
+        """The bets of the ladder that this target allows."""
         return tuple(bet for bet in LADDER if bet * self.span <= _LARGEST_LOSS)
 
     @property
@@ -88,7 +89,7 @@ class DropDetector:
         return fans_coefficient(bet * self.span)
 
     def shortfall(self, w: float, wy: float) -> float:
-        """Weight times how far the scores lie on the bad side of the target."""
+        """The weight times the distance of the scores from the target, on its bad side."""
         short = self.target * w - wy
         return -short if self.lower_is_better else short
 
@@ -103,7 +104,7 @@ class DropDetector:
         return math.log1p(bet * self.shortfall(w, wy))
 
     def advance(self, states: Sequence[float], increments: Iterable[float], intervals: int = 1) -> list[float]:
-        """The logarithms of the states after an interval with scores; with those before it that had none."""
+        """The logarithms of the states after an interval with scores and the intervals without scores before it."""
         return advance(states, increments, self.ceiling, intervals)
 
     def start(self) -> list[float]:
@@ -117,11 +118,11 @@ def fans_coefficient(v: float) -> float:
 
 
 MOST_INTERVALS = 60
-"""Intervals without scores that count, with the one after them."""
+"""The most intervals without scores that count together with the next one."""
 
 
 def advance(states: Sequence[float], increments: Iterable[float], ceiling: float, intervals: int = 1) -> list[float]:
-    """The logarithms of states after an interval with scores that adds `increments`; with those before it without."""
+    """The logarithms of states after an interval that adds `increments`, and intervals without scores before it."""
     more = math.log(intervals)
     return [
         max(NOTHING, min(_log_sum(state, more) + increment, ceiling))
@@ -136,7 +137,7 @@ def evidence(states: Sequence[float]) -> float:
 
 
 def threshold(mean_seconds: float, interval: float, series: int) -> float:
-    """The evidence that a false alarm passes once in `mean_seconds` over all of `series`, if evaluated every `interval`
+    """The evidence that false alarms reach once in `mean_seconds` over all `series`, if evaluated every `interval`
     seconds.
     """
     return math.log(max(1.0, mean_seconds / interval) * max(1, series))
@@ -148,18 +149,18 @@ def _log_sum(one: float, other: float) -> float:
 
 
 STAKES = (0.04, 0.1, 0.2, 0.4, 0.75)
-"""The largest loss of a bet within an incident on one conversation, as a share of its capital. Why few: the levels
-they are about are known to a half, so that steps of two lose little."""
+"""The largest losses of bets within an incident on one conversation, as shares of their capital. A few suffice: the
+levels are known only roughly, so steps of a factor of two lose little."""
 LARGEST_MARGIN = 0.1
-"""How far from the target a mean may be at most to have recovered."""
+"""The largest distance from the target at which a mean counts as recovered."""
 SETTLING_INTERVALS, LARGEST_SETTLING_WEIGHT = 5, 400.0
-"""Intervals with scores after a fall's alert before its level is final, and the weight that always suffices."""
+"""The intervals with scores after which the level of a fall is final, and the weight that always suffices."""
 LEAST_SPAN = 0.001
-"""The span that a hypothesis has at least: bets are divided by it."""
+"""The least span of a hypothesis, because bets are divided by it."""
 CONTINUES = 1440
-"""Intervals after a recovery within which a new fall continues the incident: a day. Its number continues."""
+"""Intervals after a recovery (a day) within which a new fall continues the incident and its numbering."""
 ROOM = 20.0
-"""How far above its threshold evidence within an incident may go, as a logarithm."""
+"""How far above its threshold the evidence within an incident may go, as a logarithm."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,11 +172,11 @@ class Level:
 
     @property
     def span(self) -> float:
-        """How far a score can lie on the hypothesis' side."""
+        """The largest distance of a score from `value` on the hypothesis' side."""
         return max(LEAST_SPAN, self.value if self.at_most else 1.0 - self.value)
 
     def shortfall(self, sums: Sums) -> float:
-        """Weight times how far scores lie on the other side."""
+        """The weight times the distance of the scores from `value` on the other side."""
         short = self.value * sums.w - sums.wy
         return -short if self.at_most else short
 
@@ -188,23 +189,23 @@ class Level:
 
 
 def margin(target: float, level: float) -> float:
-    """How far a level lies from those at which a mean that fell to it has recovered, or fallen further."""
+    """The distance from a level at which a mean has recovered, or fallen further."""
     return min(abs(target - level) / 2.0, LARGEST_MARGIN)
 
 
 @dataclass(frozen=True, slots=True)
 class Fall:
-    """A fall of the mean: its number within the incident, since when (in intervals), and to which level."""
+    """A fall of the mean: its number within the incident, its begin (an interval), and its level."""
 
     number: int
     since: int
     level: float
     settled: bool = False
-    """Whether the level is final: until then scores after the fall may correct it."""
+    """Whether the level is final. Until then scores after the fall may correct it."""
 
 
 class DropLife:
-    """The detector of one series, and the alert that it raises. Intervals have numbers: the time in intervals.
+    """The detector of one series, and the alert that it raises. Intervals are numbered by time.
 
     `recovery_threshold` is the evidence that ends an alert.
     """
@@ -215,7 +216,7 @@ class DropLife:
         self.fall: Fall | None = None
         """The fall for which the alert fires."""
         self.before: Fall | None = None
-        """The fall before it, if it is a further one."""
+        """The fall before `fall`, if that is a further one."""
         self.recovered: int | None = None
         """The interval after the last recovery."""
         self.evidence = NOTHING
@@ -228,7 +229,7 @@ class DropLife:
 
     @property
     def start(self) -> int:
-        """Since when the mean is short of its target, if it is, by interval; that of the fall within an incident."""
+        """The interval since which the mean is short of its target; within an incident, the begin of the fall."""
         return self._start if self.fall is None else self.fall.since
 
     def next_number(self, interval: int) -> int:
@@ -244,7 +245,7 @@ class DropLife:
         self._after, self._intervals_after = Sums(), 0
 
     def step(self, number: int, sums: Sums, gains: Sequence[float] | None = None) -> None:
-        """Take an interval: the detector's sums of its scores, and what it adds to every bet where that is known."""
+        """Take an interval: the detector's sums of its scores, and the growth of every bet if it is known."""
         self._last = number - 1 if self._last is None else self._last
         if sums.w <= 0.0:
             return
@@ -267,10 +268,10 @@ class DropLife:
         self._decide(number, target, sums)
 
     def _target(self) -> Level:
-        """The level of which the mean has fallen short if there is enough evidence."""
+        """The level that the mean has fallen short of if there is enough evidence."""
         lower, level = self.detector.lower_is_better, self.detector.target
         if self.fall is not None:
-            away = margin(level, self.fall.level) if self.fall.settled else 1.0  # a level that no mean can be beyond
+            away = margin(level, self.fall.level) if self.fall.settled else 1.0  # no mean can be beyond this level
             level = min(1.0, max(0.0, self.fall.level + (away if lower else -away)))
         return Level(level, at_most=lower)
 
@@ -280,7 +281,7 @@ class DropLife:
         return Level(target + (away if lower else -away), at_most=not lower)
 
     def _follow(self, number: int, sums: Sums, target: Level) -> None:
-        """Since when the mean has been short of the target, and by how much."""
+        """Follow since when the mean has been short of the target, and by how much."""
         if not self._shortfall:
             self._start = number
         self._shortfall = max(0.0, self._shortfall + target.shortfall(sums))
@@ -317,5 +318,5 @@ def _advance(states: Sequence[float], level: Level, sums: Sums, threshold: float
 
 
 def recovery_threshold(mean_seconds: float, interval: float) -> float:
-    """The evidence of a recovery that passes wrongly once in `mean_seconds` while the mean is down."""
+    """The evidence of a recovery that is reached wrongly once in `mean_seconds` while the mean is down."""
     return math.log(max(1.0, mean_seconds / interval))

@@ -1,12 +1,12 @@
 """System or judge: the scores of the same cases before and after say whether a judge has changed.
 
-Every case is compared with itself, so only the judge can have moved its score. References by people are no part of it:
-a judge may always have differed from them. A judge is said to have changed beyond `_SURE` standard errors (by Student's
-t, nearly: Cornish and Fisher 1938). Of falls that the judge has no part in, fewer than 2 % are blamed on it though each
-is looked at up to ten times. `tests/unit/statistics/test_judge_change.py` measures that.
+Every case is compared with itself, so only the judge can have moved its score. References by people are not used, since
+a judge may always have differed from them. A judge has changed if the difference is beyond `_SURE` standard errors
+(nearly Student's t: Cornish and Fisher 1938). Fewer than 2 % of the falls without a change of the judge are blamed on
+it, although each is tested up to ten times. `tests/unit/statistics/test_judge_change.py` measures that.
 
-Between runs a drip of cases goes into a cumulative sum of either sign (Page 1954) of their standardized deviations,
-with reference value `_SLACK` and limit `_LIMIT`: by chance it trips once in about 170 cases, which costs a run.
+Between runs, single cases go into two cumulative sums, one for each sign (Page 1954), of their standardized deviations,
+with reference value `_SLACK` and limit `_LIMIT`. By chance a sum trips once in about 170 cases, which costs a run.
 """
 
 import math
@@ -18,23 +18,25 @@ from typing import NamedTuple
 from collector.statistics.intervals import Z
 
 MIN_PAIRS = 10
-"""Paired scores below which no shift is computed."""
+"""The fewest paired scores for a shift."""
 STANDARD_ERRORS = 4.0
-"""Standard errors beyond the tolerance for a shift to be significant."""
+"""The standard errors beyond the tolerance that make a shift significant."""
 MIN_DEVIATION = 0.01
-"""The least standard deviation of differences: a few equal differences prove nothing."""
+"""The least standard deviation of differences, because a few equal differences prove nothing."""
 _SURE = 3.3
 _BASELINE = 5
-"""Runs before the fall that a run after it is compared with: the newest."""
+"""A run after a fall is compared with so many runs before it, the newest ones."""
 _CERTAINLY_BEFORE = 86_400.0
-"""Seconds before a fall that a run of the judge as it was lies, if there is one: when scores began to fall is an
-estimate, and the judge may have changed before."""
+"""Runs that are older than a fall by so many seconds are preferred: the begin of a fall is an estimate, and the judge
+may have changed a little earlier."""
 SOON = 1800.0
-"""Seconds after which a judge is asked again at the earliest, while scores may be falling."""
+"""The least seconds between two runs while scores may be falling."""
 _SLACK, _LIMIT, _LARGEST = 0.5, 4.0, 3.0
-"""Of the cumulative sum, in standard deviations of a case; no case counts as more than the largest."""
+"""The reference value and the limit of the cumulative sums, and the most that one case counts; in standard deviations
+of a case."""
 _GUESS, _GUESSED = 0.1, 10
-"""The standard deviation of a case from run to run before any is known, and how many cases that counts as."""
+"""The standard deviation of a case between runs that is assumed at first, and the number of cases that this guess
+counts as."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,7 @@ class ScoreShift:
     count: int
 
     def explains(self, *, lower_is_better: bool) -> float:
-        """How much worse scores may have become by it: two standard errors more than was measured."""
+        """By how much the shift may have worsened scores: the measured shift plus two standard errors."""
         worse = self.mean if lower_is_better else -self.mean
         return max(0.0, worse + 2.0 * self.stderr) if worse > 0.0 else 0.0
 
@@ -56,7 +58,7 @@ class ScoreShift:
 
 
 def score_shift(scores: Mapping[str, float | None], references: Mapping[str, float]) -> ScoreShift | None:
-    """The shift over the cases that have both; None if there are fewer than `MIN_PAIRS`."""
+    """The shift over the cases with both scores; None if there are fewer than `MIN_PAIRS`."""
     differences = [
         score - references[case] for case, score in scores.items() if score is not None and case in references
     ]
@@ -76,20 +78,20 @@ class GoldenRun(NamedTuple):
 
 
 class Suspicion(NamedTuple):
-    """When scores seem to have begun to fall (s since the epoch), and since when an alert says so, if one does."""
+    """When scores seem to have begun to fall, and when an alert began, if one did (s since the epoch)."""
 
     since: float
     alert_since: float | None = None
 
     def asks(self, runs: Sequence[GoldenRun], now: float) -> bool:
-        """Whether a run is due: at once, as the newest grows old, and as an alert begins."""
+        """Whether a run is due: there is none since the fall, the newest is too old, or none since the alert began."""
         newest = max((run.at for run in runs), default=0.0)
         is_old = now - newest > max(SOON, (now - self.since) / 2.0)
         return is_old or newest < max(self.since, self.alert_since or 0.0)
 
 
 class JudgeVerdict(NamedTuple):
-    """Whether a judge has changed, by how much its scores have moved (at most, where it has not), and a sentence."""
+    """Whether a judge has changed, by how much its scores moved (at most, if it has not changed), and a sentence."""
 
     has_changed: bool
     shift: float
@@ -97,7 +99,7 @@ class JudgeVerdict(NamedTuple):
 
 
 def judge_since(runs: Sequence[GoldenRun], since: float, cases: str = "golden cases") -> JudgeVerdict | None:
-    """The verdict on a judge since `since` (s); None without a run on either side, or with too few `cases`."""
+    """The verdict on a judge since `since` (s); None without a run before and after, or with too few `cases`."""
     ordered = sorted(runs)
     before, after = [run for run in ordered if run.at < since], [run for run in ordered if run.at >= since]
     if not before or not after:
@@ -120,7 +122,7 @@ def judge_since(runs: Sequence[GoldenRun], since: float, cases: str = "golden ca
 
 
 def _known(runs: Sequence[GoldenRun]) -> dict[str, list[float]]:
-    """The scores of each case in the newest of these runs."""
+    """The scores of each case in the newest `_BASELINE` of these runs."""
     known: dict[str, list[float]] = {}
     for run in runs[-_BASELINE:]:
         for case, score in run.scores.items():
@@ -137,12 +139,12 @@ class Drip:
 
     def __init__(self, began: float = 0.0) -> None:
         self.has_tripped = False
-        """Whether a run is to tell what is the matter."""
+        """Whether the cases call for a whole run."""
         self._began = began
         self._above = self._below = 0.0
 
     def add(self, case: str, score: float, runs: Sequence[GoldenRun]) -> None:
-        """Take the score of a case that was asked just now."""
+        """Add the score of a case that was judged just now."""
         known = _known([run for run in runs if run.at >= self._began])
         if case not in known:
             return
@@ -154,7 +156,7 @@ class Drip:
 
 
 def _deviation(cases: Sequence[Sequence[float]]) -> float:
-    """The standard deviation of a case's score from run to run, pooled over the cases, with a guess before any."""
+    """The standard deviation of a case's score between runs, pooled over the cases and the initial guess."""
     squares = sum((score - _mean(scores)) ** 2 for scores in cases for score in scores)
     freedom = sum(len(scores) - 1 for scores in cases)
     pooled = (squares + _GUESSED * _GUESS**2) / (freedom + _GUESSED)

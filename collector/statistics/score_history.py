@@ -1,4 +1,4 @@
-"""Figures of past scores: their mean, how alike those of a conversation are, and the daily wave."""
+"""Figures of past scores: their mean, the similarity of scores within a conversation, and the daily wave."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,11 +10,11 @@ from collector.statistics.bounded_sums import BoundedSums, Sums, Weight
 HOUR = 3600.0
 DAY = 86_400.0
 _WHOLE_DAYS = 2.0
-"""Days of scores that a daily wave needs to be told from chance."""
+"""The days of scores that are needed to tell a daily wave from chance."""
 
 
 class PastScore(NamedTuple):
-    """One score: when (s), of which conversation, its weight, and the score itself."""
+    """One score: its time (s), its conversation, its weight, and its value."""
 
     time: float
     conversation: str
@@ -27,7 +27,7 @@ class ScoreHistory:
     """The figures of past scores.
 
     `clustering` is the variance of the mean over its variance with independent scores (the design effect, Kish 1965).
-    `wave` is the amplitude of the daily wave: the first harmonic, fitted by least squares, less the part by chance.
+    `wave` is the amplitude of the daily wave: the first harmonic, fitted by least squares, minus the part by chance.
     """
 
     scores: int
@@ -41,7 +41,7 @@ class ScoreHistory:
 
     @property
     def hours(self) -> float:
-        """How long it is."""
+        """The length of the history in hours."""
         return (self.end - self.begin) / HOUR
 
     @property
@@ -51,7 +51,7 @@ class ScoreHistory:
 
 
 def history_of(scores: Sequence[PastScore]) -> ScoreHistory:
-    """The figures of scores in order of time, of which there is at least one."""
+    """The figures of scores in order of time; there must be at least one."""
     sums, hourly = BoundedSums(), dict[int, Sums]()
     independent = 0.0
     for score in scores:
