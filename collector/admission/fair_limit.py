@@ -32,12 +32,12 @@ def address_key(address: str | None) -> str:
 
 @dataclass(eq=False, repr=False)
 class FairLimit:
-    """Up to `limit` units of something, of which a sender may hold as many as it leaves free.
+    """A limit of `limit` units. A sender may take more as long as it holds no more than are left free.
 
-    So a sender that is alone may hold half, two a third each, and one that arrives always finds something: the dynamic
-    thresholds of Choudhury and Hahne (1998) with a factor of 1. `floor` units are allowed to everybody where they are
-    free, however small the limit. `guaranteed` fractions are reserved for named senders, in addition to their part of
-    the rest. One event loop; no locks. `on_change` is given each change, for a gauge.
+    So a single sender may hold half, two a third each, and a new one always finds some free: the dynamic thresholds of
+    Choudhury and Hahne (1998) with a factor of 1. Every sender may hold `floor` units if they are free, however small
+    the limit. `guaranteed` fractions are reserved for named senders, in addition to their part of the rest. One event
+    loop; no locks. `on_change` is given each change, for a gauge.
     """
 
     limit: int

@@ -40,7 +40,7 @@ _LONGEST_NAME = 1000
 
 
 class AssembledTurn(NamedTuple):
-    """A turn, the ids of the spans that it was built from, and from where it has the declared attributes.
+    """A turn, the ids of its spans, and the source of each declared attribute.
 
     `enclosing` is the id of the span around its model calls, `models` are those of the calls.
     """
@@ -186,7 +186,7 @@ class TurnBuilder:
             else:
                 ids = self._find_ids(source)
             if ids[0] and self._may_be_made_up(ids[0], scope):
-                made_up, ids = made_up or self._pointer_out(ids[0]), (None, ids[1])
+                made_up, ids = made_up or self._unless_pointer(ids[0]), (None, ids[1])
             conversation, user = conversation or ids[0], user or ids[1]
             if conversation and user:
                 return conversation, user
@@ -200,7 +200,7 @@ class TurnBuilder:
     def _may_be_made_up(self, conversation: str, scope: str) -> bool:
         return conversation in self._responses or may_be_made_up(conversation, scope)
 
-    def _pointer_out(self, conversation: str) -> str | None:
+    def _unless_pointer(self, conversation: str) -> str | None:
         """An id that a library made up; None where it points at a response of the same trace."""
         return None if conversation in self._responses and is_pointer(conversation) else conversation
 
@@ -348,7 +348,7 @@ def to_datetime(nanoseconds: int) -> datetime | None:
 
 
 def _as_name(text: str | None) -> str | None:
-    """A name or id; None where it is longer than any is: every evaluation would repeat it."""
+    """A name or id; None if it is longer than a real one would be, because every evaluation repeats it."""
     return text if text is None or len(text) <= _LONGEST_NAME else None
 
 
@@ -476,7 +476,7 @@ def _is_empty_answer(draft: TurnDraft, spans: Sequence[Span]) -> bool:
         call.output_incomplete is None
         and call.input_incomplete is None
         and not any(span.dropped_attributes for span in spans)
-        and not any(message.text for message in call.output or ())  # somebody's words, in a role that nobody knows
+        and not any(message.text for message in call.output or ())  # text in an unknown role may be the answer
     )
     return is_whole and call.finish_reason == "stop" and call.usage is not None
 

@@ -226,7 +226,7 @@ class _JudgedReader:
             self._reader = IncrementalReader(self._log, starts)
         keys: set[str] = set()
         async for record in self._reader.records():
-            if self._fences[record.partition].admits(record):
+            if self._fences[record.partition].observe(record):
                 keys.update(self._add(record))
         self._subjects.expire(since)
         return keys

@@ -169,7 +169,7 @@ def _rank(entry: FeedbackEntry, judged: _Judged) -> int:
     if entry.conversation_id is not None and entry.conversation_id != subject.conversation_id:
         return 0
     named = {name: value for name in _OF_TURNS if (value := getattr(entry, name)) is not None}
-    if entry.spans and subject.turn_id is not None:  # in a trace the response is one way to say it, the spans another
+    if entry.spans and subject.turn_id is not None:  # the response id or the spans: either names the turn
         response = named.pop("response_id", None)
         if response is not None and response == subject.response_id:
             return _EXACT
@@ -186,7 +186,9 @@ def _rank(entry: FeedbackEntry, judged: _Judged) -> int:
 
 
 def _may_speak_of(tenant: str | None, subject: FeedbackSubject) -> bool:
-    """Whether a sender of this tenant, "" without one, may say something of a subject; None may of all."""
+    """Whether a sender may give feedback on a subject. `tenant` is "" for a sender without one, None for an
+    operator.
+    """
     if tenant is None:
         return True
     scope = id_in_tenant("", tenant) if tenant else _ANY_TENANT

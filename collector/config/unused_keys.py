@@ -102,13 +102,13 @@ def _monitor_notes(where: str, monitor: MonitorSettings, config: Config) -> Iter
         yield f"{where}.end_markers does nothing: none of its evaluators scores conversations"
     if monitor.standard_error is not None and not isinstance(monitor.rate, PlannedRate):
         yield f"{where}.standard_error does nothing without sample: auto"
-    if not monitor.alerts.enabled and (unheeded := _set(monitor.alerts, "targets", "objectives", "burn_rates")):
+    if not monitor.alerts.enabled and (unheeded := _keys_set(monitor.alerts, "targets", "objectives", "burn_rates")):
         yield f"{where}.alerts: {listed(unheeded)} do nothing while enabled is false"
     yield from _budget_notes(f"{where}.budget", monitor.budget)
 
 
 def _budget_notes(where: str, budget: BudgetSettings) -> Iterator[str]:
-    if not budget.limited and (unheeded := _set(budget, "hard_cap_factor", "fallback_at")):
+    if not budget.limited and (unheeded := _keys_set(budget, "hard_cap_factor", "fallback_at")):
         yield f"{where}: {listed(unheeded)} do nothing without usd_per_hour or usd_per_day"
 
 
@@ -119,10 +119,10 @@ def _log_notes(settings: Settings) -> Iterator[str]:
     yield from _budget_notes("evaluate.budget", settings.evaluate.budget)
     if settings.log.kind != "sqlite":
         remedies = _FOR_TOPICS if settings.log.kind == "kafka" else {}
-        for key in _set(settings.log, "path", "partitions", "retention"):
+        for key in _keys_set(settings.log, "path", "partitions", "retention"):
             remedy = f"; {remedies[key]}" if key in remedies else ""
             yield f"log.{key} does nothing where log.kind is {settings.log.kind}{remedy}"
 
 
-def _set(section: BaseModel, *names: str) -> list[str]:
+def _keys_set(section: BaseModel, *names: str) -> list[str]:
     return [name for name in names if name in section.model_fields_set]

@@ -18,13 +18,13 @@ _INPUT_HEADING = "Your input fields are:\n"
 _OUTPUT_HEADING = "\nYour output fields are:\n"
 _MARKER, _MARKER_END = "[[ ## ", " ## ]]"
 _REQUEST = "\n\nRespond with "
-"""Begins the sentence after the last input that asks for the outputs' form."""
+"""The begin of the sentence, after the last input, that asks for the form of the outputs."""
 _THOUGHTS = frozenset({"reasoning", "rationale", "next_thought"})
 _STATE = frozenset({"history", "trajectory"})
 _CONTEXTS = frozenset({"context", "documents", "passages", "sources"})
 _TOOL_NAME, _TOOL_ARGUMENTS = "next_tool_name", "next_tool_args"
 _LAST_STEP = "finish"
-"""The tool by which an agent says that it has all it needs."""
+"""The tool that an agent calls when it has all it needs."""
 _MAX_FIELDS = 200
 _PARTS = ('[{"type":"', '[{"type": "')
 
@@ -53,7 +53,7 @@ def unwrap_program(call: Call) -> Call:
 
 
 def is_scaffolding(text: str | None) -> bool:
-    """Whether a text is what a library wrote around words: markers, an object's repr, a list of parts as JSON."""
+    """Whether a text is a library's notation around words: markers, an object's repr, a list of parts as JSON."""
     if not text:
         return False
     if text[0] in "[<" and (is_object_repr(text) or is_list_of_parts(text)):
@@ -62,7 +62,7 @@ def is_scaffolding(text: str | None) -> bool:
 
 
 def is_list_of_parts(text: str) -> bool:
-    """Whether it is a message's content as a list of its parts, which nobody took apart."""
+    """Whether a text is a message's content as an unparsed list of parts."""
     return text.startswith(_PARTS) and all("type" in as_dict(each) for each in as_list(decode(text)) or [None])
 
 

@@ -36,8 +36,8 @@ async def judge_questions(
 ) -> Sequence[JudgeQuestion]:
     """The first questions of an evaluation; () if its case cannot be redacted.
 
-    `written` has the steps that judges derived from criteria. Where steps are missing, the question that asks for them
-    is shown. `reading` are the steps and searches of an agent's run that the judge read.
+    `written` has the steps that judges derived from criteria. If steps are missing, the question that asks for them is
+    shown. `reading` are the steps and searches of an agent's run that the judge read.
     """
     recorder = _Recorder(assignment.judge, looks_of(reading))
     try:

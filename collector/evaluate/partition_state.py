@@ -164,7 +164,7 @@ class PartitionState:
     Earlier owners of the partition wrote `control_records`; each is applied again at its offset. `former` are the plans
     that were in force for earlier records, each up to an offset. `past` are the plans from before `start`: later
     revisions supersede their evaluations. `is_over(job)` says that a job had ended before the restart, so that only the
-    replay makes it again. Replace `outcomes` to count anew from then on.
+    replay makes it again. Replace `outcomes` to count from then on.
     """
 
     def __init__(
@@ -265,7 +265,7 @@ class PartitionState:
         return jobs
 
     def _trigger(self, record: StoredRecord) -> Trigger:
-        """What a record's evaluations refer to as their cause. To be asked before the record moves the time."""
+        """The cause that a record's evaluations refer to. Call this before the record moves the time."""
         point = ReplayPoint(record.offset, self.time, self._in_force.rates)
         return Trigger(point, record.offset, self._timestamp, len(record.value))
 

@@ -93,14 +93,16 @@ def wrapped(judge: Judge, context: LayerContext) -> Judge:
 
 
 def wrapped_for_batches(judge: Judge, context: LayerContext) -> Judge:
-    """The judge with the layers that a question passes on its way into a batch, which no limit or breaker guards."""
+    """The judge with the layers for questions that go into a batch, innermost first; no limit or breaker is among
+    them.
+    """
     for layer in (_instrument, _cache_definitions, *([_cache_answers] if context.settings.cache_size else [])):
         judge = layer(judge, context)
     return judge
 
 
 def without_answer_cache(judge: Judge) -> Judge:
-    """The judge, or those of a jury, a cascade or a pair, behind the answer cache, where every question is asked."""
+    """The judge without its answer cache, so that every question is asked; so are the members of a jury or cascade."""
     return with_members(judge, _behind_cache)
 
 

@@ -28,8 +28,8 @@ class RoutedRecord(NamedTuple):
 def has_no_conversation(turn: Turn, services: frozenset[str]) -> bool:
     """Whether the turn names no conversation and comes from one of the services whose turns are linked.
 
-    One that names the response before it names none. An agent's run inside a turn has another history than its user's,
-    and is never linked by it.
+    A turn that names only the previous response counts as naming no conversation. The history of an agent's run inside
+    a turn is not its user's, so a run is never linked.
     """
     if turn.agent_run_of is not None:
         return False
@@ -90,12 +90,12 @@ class TurnRouter:
     def _wants(self, turn: Turn, key: bytes) -> bool:
         if self._is_key_wanted is None or (self._services and has_no_conversation(turn, self._services)):
             return True
-        return self._is_key_wanted(key.decode(errors="replace"))  # as a reader sees it: it need not be valid text
+        return self._is_key_wanted(key.decode(errors="replace"))  # as a reader does: a key need not be valid text
 
     def route(self, turns: Sequence[Turn], whole: Iterable[Turn] = ()) -> Sequence[RoutedRecord]:
-        """The records of some turns of one trace, or of other turns that belong together; `whole` are all of these.
+        """The records of turns that belong together, as in a trace. `whole` has all of them, `turns` may be some.
 
-        All get the key of the first that has an answer, so that turns of a trace stay together.
+        All records get the key of the first turn with an answer, so that turns of a trace stay together.
         """
         common: bytes | None = None
         if self._services and any(has_no_conversation(turn, self._services) for turn in turns):

@@ -84,7 +84,7 @@ class _ExchangeableFold:
         self._inner: Fold | None = None
         self._stateful: Fold | None = None
         self.due_at: float | None = None
-        """That of the inner fold when its state was read: after each delivery, and before each commit."""
+        """The inner fold's `due_at`, as of the last `_refresh`: after each delivery, and before each commit."""
         self._delivering: asyncio.Task[None] | None = None
         self._exchanging = 0
         self._reopening: asyncio.Task[None] | None = None

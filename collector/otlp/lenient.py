@@ -15,7 +15,9 @@ from collector.otlp.outline import item_holders, with_bytes_for_texts
 
 
 class Mended(NamedTuple):
-    """The rest of a request: its bytes or document, how many items are not in it, and why not the first of them."""
+    """The rest of a request: its bytes or document, the number of rejected items, and why the first one was
+    rejected.
+    """
 
     request: Any
     rejected: int

@@ -35,7 +35,7 @@ from evaluators.results import Evaluation, Label
 from evaluators.texts.draw import draw as hash_draw
 
 NEAR = 0.2
-"""Distance from the threshold at which a score is no more doubtful for being near it."""
+"""A score that is farther than this from the threshold is not doubtful for being near it."""
 
 
 class LabelQueueSettings(Section):
@@ -169,7 +169,7 @@ class LabelQueue:
         """A drawn evaluation.
 
         Raises:
-            Rejected: 409, it was not drawn: a label of it is one that somebody picked.
+            Rejected: 409, it was not drawn. A label of a hand-picked evaluation has no probability.
         """
         how = self._draw(listed)
         if how is None:
@@ -182,7 +182,7 @@ class LabelQueue:
                 yield QueuedEvaluation(listed, how, self._view.queue_labels(listed.evaluation.evaluation_id))
 
     def _has_text(self, listed: ListedEvaluation) -> bool:
-        """Whether there is something to show: the page has not read the turns of a backfill, unless they are recent."""
+        """Whether the page has its text. The turns of a backfill have been read only if they are recent."""
         judged = listed.evaluation
         return judged.happened_at is None or bool(self._view.turn_cache.turns(judged.subject.conversation_id))
 
@@ -190,7 +190,7 @@ class LabelQueue:
         judged = listed.evaluation
         watched = self._view.evaluators.get((judged.monitor, judged.evaluator))
         if watched and watched.versions and judged.evaluator_version != watched.versions[0]:
-            return None  # a label of an answer judged by another criterion or judge says nothing of this one
+            return None  # a label of an answer that another criterion or judge scored says nothing about this one
         return draw(judged, watched.threshold if watched else None, self._settings, self._key)
 
     def label_of(self, queued: QueuedEvaluation, verdict: QueueVerdict, now: datetime) -> Label:
@@ -212,7 +212,7 @@ class LabelQueue:
 
 
 def _is_open(queued: QueuedEvaluation, person: str) -> bool:
-    """Whether a person may label it: nobody has, or one other has where two are to."""
+    """Whether a person may label it: it has no label, or one by another person where two are wanted."""
     return person not in queued.labels and len(queued.labels) < (2 if queued.draw.twice else 1)
 
 

@@ -57,12 +57,12 @@ def is_repetition(evaluation: Evaluation) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class SelectedEvaluations:
-    """The newest evaluation of each evaluator and subject in a stretch that has a score, and what has none."""
+    """The newest evaluation of each evaluator and subject in a period: those with a score, and those without."""
 
     scored: tuple[PastEvaluation, ...]
     unscored: tuple[PastEvaluation, ...]
     known: int
-    """How many evaluations there are at all, whether in the stretch or not."""
+    """The number of all evaluations, within the period or not."""
 
 
 def parse_moment(text: str, now: datetime) -> datetime:

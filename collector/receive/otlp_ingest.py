@@ -51,7 +51,7 @@ class IngestRules:
     notes: TurnNoting | None = None
 
     def redactor_of(self, body: bytes) -> Redactor | None:
-        """The redactor of what came by a topic or a file. Its work is bounded by what the body holds when packed."""
+        """The redactor for a topic or a file. Its work is bounded by the compressed size of the body."""
         redactor = self.redactors.everybody
         return redactor.remembering(body=body) if redactor is not None else None
 
@@ -81,14 +81,14 @@ class SenderLimits:
             guaranteed=self.guaranteed,
             on_change=telemetry.gauge(series.RECEIVE_PENDING_BYTES).inc,
         )
-        self.turns = _Turns(clock)
+        self.cpu_shares = _CpuShares(clock)
         self.rates = {tenant_key(tenant.name): _Bucket(tenant.rate, clock) for tenant in tenants if tenant.rate}
 
     def require_rate(self, sender: Sender) -> None:
-        """Reject a tenant that has passed its rate.
+        """Reject a tenant that has exceeded its rate.
 
         Raises:
-            Rejected: 429, with the time until it is below it again.
+            Rejected: 429, with the time until the tenant is below its rate again.
         """
         bucket = self.rates.get(sender.key)
         if bucket is not None and (wait := bucket.wait()) > 0:
@@ -97,14 +97,16 @@ class SenderLimits:
             )
 
     def count_items(self, sender: Sender, items: int) -> None:
-        """Charge what a request held, which is known once it is read; the next has to wait for it."""
+        """Charge the items of a request, whose number is known once it is read. The tenant's next request waits for
+        that.
+        """
         bucket = self.rates.get(sender.key)
         if bucket is not None:
             bucket.charge(items)
 
 
 class _Bucket:
-    """A rate, of which some seconds may come at once. A request is accepted while the level is above 0."""
+    """A rate that allows `_BURST` seconds of it at once. A request is accepted while the level is above 0."""
 
     def __init__(self, rate: float, clock: Callable[[], float]) -> None:
         self._rate = rate
@@ -123,10 +125,11 @@ class _Bucket:
         self._level -= items
 
 
-class _Turns:
+class _CpuShares:
     """Shares of the CPU. A body that may take long is read beside the event loop, one at a time.
 
-    A sender whose body took long waits as long again before its next, so others find at least half of the time.
+    A sender whose body took long waits as long again before its next one, so at least half of the time is left for
+    others.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -198,7 +201,7 @@ class OtlpIngest:
         self.stopping = True
 
     def refuse(self) -> NoReturn:
-        """Answer what arrives while the receiver stops.
+        """Refuse a request that arrives while the receiver stops.
 
         Raises:
             Rejected: 503, always.
@@ -206,7 +209,7 @@ class OtlpIngest:
         raise Rejected(503, "the receiver is stopping", retry_after=self.settings.retry_after, reason="stopping")
 
     def admit(self, sender: Sender) -> Holding:
-        """Give a sender a place, of which it releases what it held at the end.
+        """Reserve a place for a sender. Leaving the returned `Holding` gives back the place and its bytes.
 
         Raises:
             Rejected: 429, it sends more than its rate.
@@ -243,7 +246,7 @@ class OtlpIngest:
             stored_media=self.rules.stored_media,
             notes=self.rules.notes,
         )
-        parsed = await self._limits.turns.take(sender.key, len(body), read)
+        parsed = await self._limits.cpu_shares.take(sender.key, len(body), read)
         if self._limits.rates:
             self._limits.count_items(sender, parsed.items)
         if parsed.records:
@@ -260,8 +263,7 @@ class OtlpIngest:
         """Append references to the turns log, or feedback to the labels log; they are durable on return.
 
         Raises:
-            Rejected: 404, this receiver has no such log; 403, feedback is said to be an expert's, and the sender has
-                none.
+            Rejected: 404, this receiver has no such log; 403, the feedback claims an expert, and the sender may not.
             BadInput: one cannot be read, or there are too many; then none is taken.
             LogError: the log did not accept them.
             TimeoutError: it did not answer in time.
@@ -276,7 +278,7 @@ class OtlpIngest:
         redactor = self.rules.redactors.by_tenant.get(tenant, self.rules.redactors.everybody)
         redactor = None if redactor is None else redactor.remembering(holding.received or len(body))
         read = partial(parse_as, tenant=tenant, max_items=self.settings.max_items, redactor=redactor)
-        parsed = await self._limits.turns.take(sender.key, len(body), read)
+        parsed = await self._limits.cpu_shares.take(sender.key, len(body), read)
         self._limits.count_items(sender, parsed.accepted)
         holding.add_bytes(sum(map(len, map(_VALUE, parsed.records))))
         try:

@@ -33,9 +33,10 @@ CONTROL_HEADERS: Headers = (("decision", b"1"),)
 """The headers of a control record of the evaluate stage: not an evaluation, and not exported."""
 
 LOOK_BACK = (1_000, 20_000)
-"""Records before a reader's start that are searched for an epoch: those of a former owner are few, the owner's many.
+"""The records before a reader's start that are searched for an epoch. Late records of a former owner are few, so some
+record of the present owner is among them.
 
-The second step is for stretches without epochs.
+The second number is for stretches without epochs.
 """
 
 _RETRY = Backoff(cap=1.0)
@@ -89,8 +90,10 @@ class Fence:
         self.epoch = 0
         """The newest epoch so far."""
 
-    def admits(self, record: StoredRecord) -> bool:
-        """Whether a record counts: no later owner had claimed the partition before it was written."""
+    def observe(self, record: StoredRecord) -> bool:
+        """Take the next record. Returns whether it counts: no later owner had claimed the partition before it was
+        written.
+        """
         match = _STAMP.match(record.value)
         if match is None:
             return True
@@ -101,14 +104,14 @@ class Fence:
 
 
 async def fence_at(log: Log, partition: int, start: int) -> Fence:
-    """A fence for a reader that begins at `start`: it knows the epoch there. Raises LogUnavailable."""
+    """A fence that knows the epoch at `start`, for a reader that begins there. Raises LogUnavailable."""
     fence = Fence()
     for records in LOOK_BACK if start else ():
         async for batch in log.read(partition, max(0, start - records)):
             for record in batch:
                 if record.offset >= start:
                     break
-                fence.admits(record)
+                fence.observe(record)
             if batch[-1].offset >= start - 1:
                 break
         if fence.epoch or records >= start:
@@ -117,7 +120,7 @@ async def fence_at(log: Log, partition: int, start: int) -> Fence:
 
 
 async def valid_evaluations(log: Log, partition: int, start: int = 0) -> AsyncIterator[StoredRecord]:
-    """The records with evaluations that count, from `start` up to the end as it was at the first step.
+    """The records with valid evaluations, from `start` up to the log's end at the first step.
 
     Raises:
         LogUnavailable: the log cannot be read now.
@@ -125,12 +128,14 @@ async def valid_evaluations(log: Log, partition: int, start: int = 0) -> AsyncIt
     fence = await fence_at(log, partition, start)
     async for batch in log.read(partition, start):
         for record in batch:
-            if fence.admits(record) and not record.headers:  # else a decision of the evaluate stage, or a tick
+            if fence.observe(record) and not record.headers:  # records with headers are control records or ticks
                 yield record
 
 
 def fenced(log: Log, open_fold: OpenFold, on_void: Callable[[int], None] = lambda _number: None) -> OpenFold:
-    """The same folds over the evaluations log, without what is void; `on_void` is called with its number when new."""
+    """Folds over the evaluations log without void records. `on_void(count)` is called for void records that are
+    delivered.
+    """
 
     @asynccontextmanager
     async def opened(partition: int, committed: Committed | None) -> AsyncGenerator[Fold]:
@@ -153,11 +158,11 @@ class _FencedFold(FoldWrapper):
         self._on_void = on_void
 
     async def replay(self, records: Sequence[StoredRecord]) -> None:
-        if valid := [record for record in records if self._fence.admits(record)]:
+        if valid := [record for record in records if self._fence.observe(record)]:
             await self._fold.replay(valid)
 
     async def deliver(self, records: Sequence[StoredRecord]) -> None:
-        valid = [record for record in records if self._fence.admits(record)]
+        valid = [record for record in records if self._fence.observe(record)]
         if len(valid) < len(records):
             self._on_void(len(records) - len(valid))
         if valid:

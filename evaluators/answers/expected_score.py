@@ -20,11 +20,11 @@ from evaluators.judge import Token, texts_of
 from evaluators.scale import Scale
 
 MIN_SCALE_MASS = 0.5
-"""The least kept mass that makes a distribution worth more than the one number written."""
+"""The least probability mass on the scale with which the distribution is better than the number written."""
 
 MOST_UNDECIDED = 0.1
-"""The most that may be undecided of a scale like 0 to 100, where numbers are written digit by digit: beyond, the mean
-over what is left is that of one decade, and further from the truth than the one number written."""
+"""The most probability mass that may be undecided on a scale like 0 to 100, whose numbers are written digit by digit.
+Above this, only numbers of one decade are left, and their mean is further from the truth than the number written."""
 
 _SANE = 0.01
 """The least probability of a token that the model really chose. Forced tokens report something like e^-9999."""

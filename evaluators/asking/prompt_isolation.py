@@ -1,9 +1,9 @@
 """Isolation of judged text in a prompt: as JSON, between two marker lines that the text cannot contain.
 
-The marker holds 128 bits that nobody can know who wrote before the question, so nothing written there can close it. For
-the same reason a question ends in a key that its answer has to carry: a verdict planted in the text cannot have it.
-Characters that people do not see and tokens that chat templates give a meaning are taken out of the text before. None
-of this makes a judge immune; it takes away the cheap attacks.
+The marker holds 128 random bits that are drawn after the text was written, so the text cannot contain the closing
+marker. For the same reason a question ends in a key that its answer has to carry: a verdict planted in the text cannot
+have it. Characters that people do not see, and tokens that mean something to chat templates, are removed from the text
+first. None of this makes a judge immune; it prevents the cheap attacks.
 """
 
 import hmac
@@ -124,9 +124,9 @@ def wrap_for_decision(material: Mapping[str, Json], secret: bytes) -> str:
 
 
 def wrap_with_key(instructions: str, material: Mapping[str, Json], secret: bytes) -> tuple[str, str]:
-    """The same and the key of its answer, with marker and key made of the question and a secret.
+    """`wrap_untrusted`, and the key of the answer; marker and key follow from the question and a secret.
 
-    So one question always reads the same. The key comes last, behind all that a provider's prompt cache may know.
+    So one question always reads the same. The key comes last, after everything that a provider's prompt cache may have.
     """
     body = _as_json(material)
     question = instructions.encode("utf-8", "replace") + b"\x1f" + body.encode()
@@ -194,7 +194,7 @@ def subject_text(material: Mapping[str, Json]) -> str:
 def wrap_with_keys(
     instructions: str, material: Mapping[str, Json], secret: bytes, count: int
 ) -> tuple[str, tuple[str, ...]]:
-    """The same with a key for each of several questions, no two of them alike; the requests for them come later."""
+    """`wrap_with_key` with a different key for each of `count` questions; the requests for the keys come later."""
     body = _as_json(material)
     question = instructions.encode("utf-8", "replace") + b"\x1f" + body.encode()
     digits = hmac.digest(secret, question, "sha512").hex()

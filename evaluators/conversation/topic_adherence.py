@@ -44,8 +44,8 @@ class TopicLabels(Reply):
 
 @dataclass(frozen=True, slots=True)
 class JudgedTurn:
-    """A turn's label, and how far it was dealt with rightly: 0 or 1, or the probability of it where the judge decides
-    by probabilities, those of the label's two parts taken as independent.
+    """A turn's label, and whether the turn was handled rightly: 0 or 1; or, if the judge gives probabilities, the
+    probability of it, with the label's two parts taken as independent.
     """
 
     label: TopicLabel

@@ -14,11 +14,13 @@ from evaluators.judge import Judge, Prompt, R, Verdict
 from evaluators.judges.wrapper import JudgeWrapper
 
 _WINDOW, _MOSTLY = 4, 0.9
-"""The calls that are looked at, in rows of failures that open it, and the share of failures that opens it, too."""
+"""The breaker also opens if this share of the last `_WINDOW` × `failures` calls failed."""
 _FEWEST, _WORKED = 3, 180.0
-"""The failures in a row, and their seconds, that open it, too: one question that is asked again makes few of them."""
+"""It also opens after `_FEWEST` failures in a row over `_WORKED` seconds: if few questions are asked, `failures` would
+take too long."""
 _LONGEST_LIMITED = 300.0
-"""Seconds after which a question is tried again where the endpoint asks for a longer wait: its limit may be raised."""
+"""The most seconds until a question is tried again, even if the endpoint asks for a longer wait: its limit may be
+raised."""
 State = Literal["closed", "half_open", "open"]
 
 
@@ -34,15 +36,16 @@ class BreakerOpen(JudgeError):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class CircuitBreaker:
-    """Opens after `failures` in a row, or nine of ten among four times as many; then one question probes.
+    """Opens after `failures` in a row, or if nine of ten among four times as many failed. Then one question probes.
 
-    It probes after `first_wait` seconds, then after twice as long.
+    The first probe comes after `first_wait` seconds, each further one after twice the time.
 
     `longest_wait` (s) bounds the doubling.
 
-    `patience` is the seconds of failures alone after which it opens, too, if the endpoint has never answered; else 180.
+    Three failures in a row over `patience` seconds open it, too; over at least 180 seconds once the endpoint has
+    answered.
 
-    `on_open` is called each time it opens. Being rate limited is no failure: the endpoint works.
+    `on_open` is called each time it opens. A rate limit is no failure, because the endpoint works.
     """
 
     failures: InitVar[int] = 10
@@ -69,20 +72,20 @@ class CircuitBreaker:
             case "closed":
                 return 0.0
             case "half_open":
-                return self.first_wait  # what the probe comes to is not known yet
+                return self.first_wait  # the result of the probe is not known yet
             case "open":
                 return max(0.0, self._probe_at - self.clock())
 
     @property
     def lone(self) -> bool:
-        """Whether the last answer was a good one, so that a failure now may be the question's own."""
+        """Whether the endpoint's last answer was a success, so that a failure now may be the question's own fault."""
         return self.state == "closed" and self._answered and not self._failures
 
     def admit(self) -> bool:
-        """Ask for leave to ask; says whether this question is the probe.
+        """Admit a question; returns whether it is the probe.
 
         Raises:
-            BreakerOpen: no.
+            BreakerOpen: the question must not be asked.
         """
         if self.state == "closed":
             return False
@@ -92,7 +95,7 @@ class CircuitBreaker:
         return True
 
     def record_success(self, *, probe: bool) -> None:
-        """The endpoint has answered. One of many calls that fail may be answered after the breaker has opened."""
+        """Note an answer. It does not close an open breaker, unless the probe got it."""
         if self.state != "closed" and not probe:
             return
         self.state = "closed"
@@ -102,7 +105,7 @@ class CircuitBreaker:
         self._wait = self.first_wait
 
     def record_failure(self, *, probe: bool) -> None:
-        """The endpoint has not answered. Questions sent before it opened change nothing any more."""
+        """Note a failure. Once the breaker is open, only the probe's counts."""
         now = self.clock()
         self._failing_since = self._failing_since if self._failures else now
         self._failures += 1
@@ -117,7 +120,7 @@ class CircuitBreaker:
             self._open()
 
     def abandon_probe(self) -> None:
-        """The probe was given up; another may be made at once."""
+        """Give the probe up; another one may be made at once."""
         if self.state == "half_open":
             self.state, self._probe_at = "open", self.clock()
 

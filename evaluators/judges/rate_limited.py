@@ -36,26 +36,26 @@ class TokenBucket:
         self.left = self.per_minute
 
     def wait(self, amount: float, now: float) -> float:
-        """Seconds until so much may be used; more than a minute's allowance may be when that is there."""
+        """Seconds until `amount` may be used. An amount above a minute's allowance may be used when that is full."""
         if self.time is not None:
             self.left = min(self.per_minute, self.left + (now - self.time) * self.per_minute / _MINUTE)
         self.time = now
         return max(0.0, (min(amount, self.per_minute) - self.left) * _MINUTE / self.per_minute)
 
     def take(self, amount: float) -> None:
-        """Use it; a negative amount gives back."""
+        """Use an amount; a negative one gives back."""
         self.left -= amount
 
 
 class RateLimiter:
-    """The state of one endpoint. `most` bounds how many run at once; None for a rate is no limit."""
+    """The state of one endpoint. `max_concurrency` bounds the questions at a time; a rate of None is no limit."""
 
     def __init__(
         self, max_concurrency: int, *, requests_per_minute: float | None = None, tokens_per_minute: float | None = None
     ) -> None:
         self.max_concurrency = max_concurrency
         self.limit = float(max_concurrency)
-        """How many may run at once now."""
+        """The present limit on questions at a time."""
         self.running = 0
         self.paused_until = 0.0
         self._requests = TokenBucket(requests_per_minute) if requests_per_minute else None
@@ -138,14 +138,14 @@ class EndpointLimiter:
         async with self._turn:
             while True:
                 if self.limiter.full:
-                    await self._place()
+                    await self._wait_for_place()
                 elif wait := self.limiter.wait(tokens, self.clock()):
                     await self.sleep(max(wait, _SHORTEST))
                 else:
                     self.limiter.start(tokens)
                     return
 
-    async def _place(self) -> None:
+    async def _wait_for_place(self) -> None:
         place = asyncio.get_running_loop().create_future()
         self._waiting.append(place)
         try:

@@ -45,7 +45,7 @@ class LedgerWatch:
             try:
                 async for batch in self._log.read(partition, self._next[partition]):
                     for record in batch:
-                        counts = self._fences[partition].admits(record)
+                        counts = self._fences[partition].observe(record)
                         self.void += not counts
                         if owner_of(record):
                             self.claims[partition].append(record.timestamp)

@@ -82,7 +82,7 @@ async def ledger(log: Log) -> list[Evaluation]:
     for partition in range(log.partitions):
         fence = Fence()
         async for batch in log.read(partition, 0):
-            made += [evaluation_from_json(each.value) for each in batch if fence.admits(each) and not each.headers]
+            made += [evaluation_from_json(each.value) for each in batch if fence.observe(each) and not each.headers]
     return made
 
 

@@ -53,29 +53,29 @@ SHIFT_ERRORS = 2.0
 
 
 def doubt_rule(target: Target, alerts: AlertSettings, timing: Timing) -> RecordingRule:
-    """The doubt in a target's mean: 0 while no warning on trust fires."""
+    """The doubt in a target's mean: the distance that missing or doubtful scores may explain; 0 without any."""
     where = {"evaluator": target.evaluator, "monitor": target.monitor}
     here, of_judge = selector(evaluator=target.source, monitor=target.monitor), selector(evaluator=target.source)
-    # scores off by so much to the bad side; a judge that has become kinder explains no drop
+    # the judge's shift to the bad side; a judge that has become more lenient explains no drop
     worse = judge_shift(alerts, "" if target.lower_is_better else "-", of_judge)
     shifted = f"({worse}) + {SHIFT_ERRORS:g} * {GOLDEN_SHIFT_STDERR.name}{of_judge}"
     parts = [f"sum({unscored(alerts, timing, here)})", f"max({inconsistent_weights(alerts, here)})"]
-    # of a label's share nobody knows how a judge has shifted it, and audits correct a shift of the cheap one
+    # not for shares of labels, whose shift by a judge is unknown, nor for audited means, which audits correct
     if not target.is_derived:
         parts.insert(1, f"max({shifted})")
     return RecordingRule(series.SCORE_DOUBT, " + ".join(f"({part} or vector(0))" for part in parts), where)
 
 
-def alerted(target: Target) -> str:
-    """The selector of the means of a target that alerts look at."""
+def alerted_selector(target: Target) -> str:
+    """The selector of a target's means for alerts."""
     chosen = selector(evaluator=target.evaluator, monitor=target.monitor)
     return chosen.replace("}", f',window!="{series.WEEK}"}}') if target.audited else chosen
 
 
 def explained(target: Target, mean: float, alerts: AlertSettings, by: str) -> str:
-    """PromQL that is there while the warnings explain the target's whole miss, in every window with enough scores."""
+    """PromQL with a result while the warnings explain the target's whole miss in every window with enough scores."""
     here = selector(evaluator=target.evaluator, monitor=target.monitor)
-    known = f"{series.SCORE_MEAN}{alerted(target)}"
+    known = f"{series.SCORE_MEAN}{alerted_selector(target)}"
     miss = f"{known} - {mean:g}" if target.lower_is_better else f"{mean:g} - {known}"
     surely = f"{miss} - {SHIFT_ERRORS:g} * {series.SCORE_STDERR}{here}"
     enough = f"{series.SCORE_N_EFF}{here} >= {alerts.min_conversations:g}"
@@ -90,11 +90,11 @@ _CLIPPED = (
 )
 _DOUBT = "Missing or doubtful scores may account for {} of the distance to the target, and no more. "
 _UNLIKE = 0.005
-"""How far apart bounds are at least that a text shows."""
+"""The least distance between a bound and the mean that a text shows."""
 
 
 def overlap_rules(timing: Timing, by: Sequence[str]) -> Iterator[RecordingRule]:
-    """The windows that hold scores of an incident that is over: their mean says nothing of now."""
+    """The windows that still hold scores of an incident that is over; their means do not describe the present."""
     recovered = f"max by ({', '.join(by)}) (last_over_time({series.DROP_RECOVERED}[{timing.text(MEMORY)}]))"
     for window, length in series.WINDOWS.items():
         age = f"time() - {recovered} < {timing.seconds(length):g}"
@@ -104,7 +104,7 @@ def overlap_rules(timing: Timing, by: Sequence[str]) -> Iterator[RecordingRule]:
 def fall_rules(
     target: Target, detector: DropDetector, alerts: AlertSettings, timing: Timing, by: Sequence[str]
 ) -> Iterator[RecordingRule | AlertingRule]:
-    """How far every window misses the target, the fall that is alerted on, and the alerts."""
+    """The rules for one target: by how much each window misses it, the fall that the alert is about, and the alerts."""
     states, grouped = States(target.monitor, target.evaluator, tuple(by), timing), ", ".join(by)
     yield states.rule(series.SCORE_MISS, _miss(target, detector.target, alerts.min_conversations))
     beyond = f"max by ({grouped}) ({states.now(series.SCORE_MISS)})"
@@ -126,7 +126,7 @@ def fall_rules(
 def _miss(target: Target, mean: float, n: float) -> str:
     """By how many standard errors a window's mean is beyond its target and the doubt; negative on the good side."""
     chosen = selector(evaluator=target.evaluator, monitor=target.monitor)
-    known = f"{series.SCORE_MEAN}{alerted(target)}"
+    known = f"{series.SCORE_MEAN}{alerted_selector(target)}"
     short = f"{known} - {mean:g}" if target.lower_is_better else f"{mean:g} - {known}"
     doubt = f"on (evaluator, monitor) group_left () {series.SCORE_DOUBT}{chosen}"
     return (
@@ -136,13 +136,13 @@ def _miss(target: Target, mean: float, n: float) -> str:
 
 
 def _dropped(target: Target, alerts: AlertSettings, states: States, expr: str) -> AlertingRule:
-    """One alert for each fall: `fall` counts those of an incident, so that a further one notifies again."""
+    """One alert for each fall: `fall` numbers the falls of an incident, so that a further fall notifies again."""
     compared, sign = ("<", "-") if target.lower_is_better else (">", "+")
-    # A window may show the next fall before the detector does: until then its states are those of the last one.
+    # A window may show the next fall before the detector finds it. Until then the DROP series describe the last fall.
     falls, incident = states.recent(series.DROP_FALLS), states.recent(series.DROP_INCIDENT)
     of_this = f"and {falls} > 0"
     open_yet = f"> 0 unless ({states.recent(series.DROP_SETTLED)} > 0 and {incident} == {falls})"
-    better = f"{compared} ({series.DROP_LEVEL} {sign} {_UNLIKE:g})"  # a mean that was low from the start fell from none
+    better = f"{compared} ({series.DROP_LEVEL} {sign} {_UNLIKE:g})"  # a mean that was low from the start did not fall
     known = {
         word: Fact(name, states.by, within=states.memory, is_time=word == "since", only=only, phrase=phrase)
         for word, name, only, phrase in (

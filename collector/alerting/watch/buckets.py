@@ -17,10 +17,10 @@ Series = tuple[str, str, str]
 class Bucket:
     """One interval of one series: its sums, for the mean and for the detector, and the weight left out of them.
 
-    `gains` is what it adds to the logarithm of every bet of the detector; None where that was another one's. `wanted`
-    counts the evaluations that should have a score, `unscored` those of them that have none, and `unshown` adds the
-    shares of their cases that the others' scores do not cover. `audited` are the sums by
-    which audits correct the mean.
+    `gains` is the growth of the logarithm of each of the detector's bets; None if it was computed for another target.
+    `wanted` counts the evaluations that should have a score, and `unscored` those without one. `unshown` adds, over the
+    scored ones, the share of the case that the judge was not shown. `audited` are the sums by which audits correct the
+    mean.
     """
 
     sums: Sums = field(default_factory=Sums)
@@ -32,7 +32,7 @@ class Bucket:
     unshown: float = 0.0
     audited: AuditedSums | None = None
     lost_audits: float = 0.0
-    """The weight of audits that brought no score."""
+    """The weight of audits without a score."""
 
     def __add__(self, other: "Bucket") -> "Bucket":
         return Bucket(
@@ -148,7 +148,9 @@ class Buckets:
         return iter(self._by_series)
 
     def forget_gains(self, monitor: str, evaluator: str) -> None:
-        """The target is another one: what the sums add to its bets is bounded, and no longer known."""
+        """Forget the growth of bets, because the target changed. Only a bound of it can be computed from the sums
+        then.
+        """
         for series, buckets in self._by_series.items():
             if series[:2] == (monitor, evaluator):
                 for bucket in buckets.values():

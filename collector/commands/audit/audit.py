@@ -171,7 +171,7 @@ async def _read_evaluations(
         for record in batch:
             if record.offset < end:
                 content.saw(record, readers)
-            if not fence.admits(record):
+            if not fence.observe(record):
                 result.void += 1
             elif record.headers == CONTROL_HEADERS:
                 controls += decisions_in(record)

@@ -202,7 +202,7 @@ class LogCopy:
                 return
             await writer.copy(record)
         elif name == "evaluations":
-            if not self._fences[record.partition].admits(record):
+            if not self._fences[record.partition].observe(record):
                 left_out["records of former owners"] += 1
             elif record.headers == CONTROL_HEADERS:
                 left_out["internal decisions, made again"] += 1

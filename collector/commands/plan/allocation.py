@@ -1,4 +1,4 @@
-"""The rates, boosts and shares with which a standard error costs least; `day_figures` says what they come to."""
+"""The rates, boosts and shares with which a standard error costs least. `DayFigures` gives their cost and error."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -8,13 +8,13 @@ from collector.evaluate.planned_rates.learned_figures import DayFigures, least_r
 from collector.evaluate.sampling.strata import MAX_BOOST
 
 _STEPS = (1.5, 1.15, 1.05)
-"""Factors by which boosts are changed in the search, from coarse to fine."""
+"""The factors by which the search changes boosts, from coarse to fine."""
 _SHARES = (0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.4, 0.55, 0.75, 1.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allocation:
-    """A rate of the first stratum, how often it is scored again, and what comes of it for a day: error and USD."""
+    """A rate of the first stratum, the share of second scores, and the resulting error and cost (USD) of a day."""
 
     rate: float
     share: float

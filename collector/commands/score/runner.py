@@ -82,10 +82,10 @@ def judges_of(config: Config, assignments: Iterable[Assignment]) -> set[str]:
 
 
 MOST_AT_ONCE = 20_000
-"""Evaluations under way at once where their requests go out in batches: what waits costs memory alone."""
+"""The most evaluations under way if requests go out in batches: waiting ones cost only memory."""
 
 Run = Callable[..., Awaitable[Result]]
-"""Judges, as `evaluators.evaluate` does."""
+"""A function that makes one evaluation, with the signature of `evaluators.evaluate`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class RunResult:
 async def guarded_run(config: Config, *, from_logs: bool) -> AsyncGenerator[Run]:
     """The evaluation function of a command: texts are redacted as in the service, and there are no canaries.
 
-    `from_logs` says that they are those of a log, where they were redacted.
+    `from_logs` says that the texts come from a log, where they were redacted.
     """
     settings = config.settings
     redactors = open_redactors(settings.redact)
@@ -134,7 +134,7 @@ async def run_jobs(
         bar = progress.add_task("", total=len(made) + len(wanted), completed=len(made), cost="")
         async with aclosing(_evaluated(todo, concurrency, run, spend_limit)) as evaluations:
             async for together in evaluations:
-                write(together)  # a part of a pack would be asked for as another pack
+                write(together)  # a pack as a whole: the rest of one would be asked as a different pack
                 made += together
                 progress.update(
                     bar, advance=len(together), cost=f"{spend_limit.spent:.2f} USD" if spend_limit.spent else ""

@@ -320,7 +320,7 @@ class BudgetController:
     def _demand_usd(self, monitor: Monitor, fallback: bool) -> float:
         """US dollars per second that judging without a budget would cost.
 
-        Where monitors share verdicts, one of them pays for all. Each counts the share that it has paid for lately.
+        If monitors share verdicts, one of them pays for all. Each counts the share that it has paid for lately.
         """
         return sum(
             (partition_budget.demand(monitor.name, assignment.evaluator.name).per_second or 0.0)

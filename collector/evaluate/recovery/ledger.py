@@ -130,7 +130,7 @@ class Ledger:
     async def _read(self) -> None:
         async for batch in self.evaluations.read(self.partition, self._next):
             for record in batch:
-                counts = self._fence.admits(record)
+                counts = self._fence.observe(record)
                 if owner := owner_of(record):
                     self._claims.setdefault(self._fence.epoch if counts else 0, owner)
                 elif record.headers == CONTROL_HEADERS:

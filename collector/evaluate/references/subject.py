@@ -1,4 +1,4 @@
-"""Which references an evaluator waits for, which ones concern a subject, and the subject that they complete."""
+"""The references that an evaluator waits for, those that concern a subject, and the subject that they complete."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace

@@ -62,7 +62,7 @@ async def control_records_in(evaluations: Log, partition: int) -> Sequence[Contr
     fence, controls = Fence(), list[ControlRecord]()
     async for batch in evaluations.read(partition, 0):
         for record in batch:
-            if fence.admits(record) and record.headers == CONTROL_HEADERS:
+            if fence.observe(record) and record.headers == CONTROL_HEADERS:
                 controls += decisions_in(record)
     return controls
 

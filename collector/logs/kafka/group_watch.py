@@ -1,10 +1,10 @@
 """Looks after a consumer's place in its group: whether it takes long to join, and whether every partition has an owner.
 
 A process that joins under the name of one that has ended gets that one's partitions, without a rebalance. Brokers do
-not tell it that it leads the group, and only a leader looks for partitions without an owner. Two kinds of partitions
-would then be read by no process: those that the ended process had not distributed, or that were added meanwhile; and
-those that brokers assign to this name in a response that was lost. So a named process regularly compares the
-partitions that brokers count to its name with those that it has.
+not tell it that it leads the group, and only a leader looks for partitions without an owner. So two kinds of partitions
+could be read by no process: partitions that the ended process, as leader, had not assigned, or that were added since;
+and partitions that brokers assigned to this name in a response that was lost. Therefore a named process regularly
+compares the partitions that brokers assign to its name with those that it reads.
 """
 
 import logging
@@ -114,9 +114,9 @@ class _JoinWait:
             self.long_wait = now - self._since
             if not self._is_logged:
                 self._is_logged = True
-                self._ask(partial(self._say, self.long_wait))
+                self._ask(partial(self._log_wait, self.long_wait))
 
-    def _say(self, waited: float, answer: Answer) -> None:
+    def _log_wait(self, waited: float, answer: Answer) -> None:
         """In another thread."""
         if isinstance(answer, Exception):
             logger.warning(
@@ -149,14 +149,14 @@ class _Owners:
             self._seen, self._ask_at, self._answered = view, now + SETTLED, None
         if now >= self._ask_at:
             self._ask_at = now + AGAIN
-            self._ask(partial(self._answer, view))
-        return self._find(view)
+            self._ask(partial(self._take_answer, view))
+        return self._is_unread(view)
 
-    def _answer(self, about: object, answer: Answer) -> None:
+    def _take_answer(self, about: object, answer: Answer) -> None:
         """In another thread."""
         self._answered = (about, answer)
 
-    def _find(self, seen: GroupView) -> bool:
+    def _is_unread(self, seen: GroupView) -> bool:
         if self._answered is None or self._answered[0] != seen:
             return False
         (_, answer), self._answered = self._answered, None

@@ -187,7 +187,7 @@ def _readiness(answer: str | None) -> dict[str, Any]:
 
 
 GROUPS = frozenset({("spans", "assemble"), ("unlinked", "link"), ("turns", GROUP)})
-"""By log, what consumes the partitions of the stages that every worker runs; others are in the first one alone."""
+"""Log and consumer group of each stage that every worker runs. All other stages run only in the first worker."""
 
 
 def share_file(settings: LogSettings, workers: int) -> Sequence[PartitionShare | None]:

@@ -6,11 +6,11 @@ import asyncio
 import threading
 
 from collector.receive import otlp_ingest
-from collector.receive.otlp_ingest import _LARGE, _Turns
+from collector.receive.otlp_ingest import _LARGE, _CpuShares
 
 
 async def test_a_large_body_is_read_beside_the_event_loop():
-    turns, may_end = _Turns(lambda: 0.0), threading.Event()
+    turns, may_end = _CpuShares(lambda: 0.0), threading.Event()
     large = asyncio.create_task(turns.take("a", _LARGE, may_end.wait))
     try:
         assert await turns.take("b", 10, lambda: "small") == "small"
@@ -31,7 +31,7 @@ async def test_a_sender_whose_body_took_long_waits_as_long_while_others_do_not(m
     took = iter([0.0, 3.0, 0.0, 0.1, 0.0, 0.1])
     monkeypatch.setattr(otlp_ingest.time, "thread_time", lambda: next(took))
     monkeypatch.setattr(otlp_ingest.asyncio, "sleep", sleep)
-    turns = _Turns(lambda: now)
+    turns = _CpuShares(lambda: now)
     assert await turns.take("a", 10, lambda: 1) == 1
     assert await turns.take("b", 10, lambda: 2) == 2
     assert not slept

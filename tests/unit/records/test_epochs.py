@@ -182,5 +182,5 @@ def test_an_epoch_that_two_claim_is_its_first_claimants() -> None:
     fence = Fence()
     for number, owner in enumerate(("one", "two")):
         record = claim_record(owner, 4, 0, turns=0)
-        assert fence.admits(StoredRecord(0, number, 0.0, None, record.value, record.headers))
+        assert fence.observe(StoredRecord(0, number, 0.0, None, record.value, record.headers))
     assert fence.epoch == 4
