@@ -21,14 +21,14 @@ _METADATA = (
     "langsmith.metadata", "ai.telemetry.metadata", "ai.settings.context", "mastra.metadata",
     "metadata.requester_metadata", "braintrust.metadata", "baggage",
 )  # fmt: skip
-"""Attributes below which libraries write what they are passed about a request, or that have it as JSON."""
+"""Attributes with a request's metadata: as JSON, or with one attribute below for each key."""
 _TAGS = ("tag.tags", "langfuse.trace.tags", "langsmith.span.tags", "braintrust.tags", "tags")
 """Attributes with tags: a list, JSON of one, or a text with commas."""
 _BAGGAGE = ("baggage", "http.request.header.baggage")
 """Attributes with W3C baggage as in its header: `tier=gold,region=eu`."""
 
 _LONGEST_LIST = 65_536
-"""Characters of tags or of baggage that are looked through."""
+"""The most characters of tags or baggage that are read."""
 
 
 _FLAG, _FLAG_KEY = "feature_flag.", "feature_flag.key"
@@ -94,7 +94,7 @@ class ApplicationAttributes:
 
 
 class InheritedAttributes:
-    """The values of the spans of one trace, each with those of its ancestors that are not its own."""
+    """The values of the spans of one trace; a span inherits the values of its ancestors."""
 
     def __init__(self, reader: ApplicationAttributes, spans: Mapping[str, Span]) -> None:
         self._reader = reader

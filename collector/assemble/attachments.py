@@ -15,9 +15,8 @@ _Key = tuple[str, str | None, str | None, str | None, int | None]
 
 @dataclass(frozen=True, slots=True)
 class MediaLimits:
-    """How much of their content turns have: `stored_bytes` of each attachment, and twice that of all of a turn.
-
-    0 for none: then a turn has the hash and size of each.
+    """The limits on stored content: `stored_bytes` of each attachment, and twice that for all attachments of a turn.
+    With 0, a turn has only the hash and size of each.
     """
 
     stored_bytes: int = 0
@@ -38,9 +37,9 @@ NONE = CollectedAttachments()
 
 
 def collect_attachments(draft: TurnDraft, limits: MediaLimits = NOTHING_STORED) -> CollectedAttachments:
-    """Collect those of the call with most messages and of the answers, else of the span around them.
+    """Collect the attachments of the call with most messages and of the answers, or else of the span around them.
 
-    Those of the turn's own messages come first, then those of the history, the latest first.
+    Attachments of the turn's own messages come first, then those of the history, latest first.
     """
     if not _has_any(draft):
         return NONE
@@ -60,7 +59,7 @@ def collect_attachments(draft: TurnDraft, limits: MediaLimits = NOTHING_STORED) 
 
 
 def _has_any(draft: TurnDraft) -> bool:
-    """Whether any message has one: nearly all have none."""
+    """Whether any message has an attachment; nearly all have none."""
     holders: list[ModelCall | ParsedSpan] = [*draft.calls]
     if draft.enclosing_span is not None:
         holders.append(draft.enclosing_span)
@@ -81,7 +80,7 @@ def _of_calls(draft: TurnDraft) -> Iterator[Attachment]:
 
 
 def _split(messages: Sequence[ChatMessage], question_index: int) -> Iterator[Attachment]:
-    """Those of the messages before the question, and of it and what follows: tool results, and a user's further ones.
+    """The attachments before the question, and those from the question on (tool results, further messages of the user).
 
     Pictures that a user sent in messages of their own directly before the question belong to it.
     """
@@ -99,7 +98,9 @@ def _placed(messages: Iterable[ChatMessage], place: AttachmentPlace) -> Iterator
 
 
 def _distinct(attachments: Iterable[Attachment]) -> list[Attachment]:
-    """Each once: steps of a turn repeat what was sent. Of two of which nothing is known one is taken for the other."""
+    """Each attachment once, because the steps of a turn repeat it. Two attachments without hash and address count as
+    one.
+    """
     by_key: dict[_Key, Attachment] = {}
     for attachment in attachments:
         by_key.setdefault(

@@ -32,7 +32,7 @@ UNREAD = "none"
 class TracePiece(NamedTuple):
     """A serialized Export…ServiceRequest with parts of one trace only, and the number of its record, if it has one.
 
-    A `thin` piece has nothing of what was said, only a note of its turn: see `collector.records.noted_turns`.
+    A `thin` piece has no texts, only a note of its turn: see `collector.records.noted_turns`.
     """
 
     signal: Signal
@@ -50,7 +50,8 @@ class ApplicationEvent(NamedTuple):
 
 
 class CollectedTrace(NamedTuple):
-    """The spans of a trace and the log records that dialects read, each once and in an order of their own content.
+    """The spans of a trace and the log records that dialects read, each once, in an order that follows from their
+    content.
 
     Spans without evidence of a dialect, an identity or a declared attribute have no attributes here: they only
     complete the tree. `events`
@@ -79,7 +80,7 @@ def collect_trace(
     pieces = tuple(pieces)
     try:
         return _collect(pieces, dialects, identity, names, on_unknown)
-    except DecodeError:  # pieces were checked when they came; to check each once more takes as long as to read it
+    except DecodeError:  # pieces were checked when they came, and checking one again takes as long as reading it
         readable = tuple(piece for piece in pieces if _is_readable(piece, on_bad))
         return _collect(readable, dialects, identity, names, on_unknown)
 
@@ -113,7 +114,7 @@ def _collect(
     values: dict[Signal, set[bytes]] = {"logs": set(), "traces": set()}
     for piece in pieces:
         values[piece.signal].add(piece.value)
-    logs, traces = sorted(values["logs"]), sorted(values["traces"])  # an order of their own
+    logs, traces = sorted(values["logs"]), sorted(values["traces"])  # an order that does not depend on when they came
     findings = _Findings(dialects, identity, names)
     records = _collect_records([outline_of(log, "logs") for log in logs], dialects, findings) if logs else []
     examined: list[ExaminedScope] = []
@@ -196,8 +197,8 @@ def _measure_completeness(span: Span) -> tuple[int, int, int, bytes]:
 def _collect_records(requests: Iterable[Outline], dialects: Dialects, findings: _Findings) -> list[LogRecord]:
     """The records that dialects read, by time; those of one instant stay in the sender's order.
 
-    A record that several requests have occurs as often as in the request with the most copies: a sender may write
-    equal records, but sending a request again must not add more. Record ids would be simpler; OTLP has none.
+    If several requests have the same record, it is kept as often as the request with most copies has it: a sender may
+    write equal records, but a request that is sent again must not add any. OTLP has no record ids.
     """
     groups: list[list[LogRecord]] = []
     for request in requests:

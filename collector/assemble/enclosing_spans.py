@@ -22,7 +22,7 @@ from collector.dialects.program_fields import is_scaffolding
 
 _ENCLOSING_KINDS = {"agent", "workflow", "chain"}
 _DISTINCTIVE_LENGTH = 16
-"""Characters; an equal beginning of this length is not a coincidence."""
+"""The characters of an equal beginning that is no coincidence."""
 
 
 def apply_enclosing_spans(
@@ -117,7 +117,7 @@ def _index_final_answers(parsed_spans: Iterable[ParsedSpan], tree: SpanTree) -> 
 
 
 def _with_final_answer(enclosing_span: ParsedSpan, answers: Mapping[str, str]) -> ParsedSpan:
-    """An agent without an answer of its own, with the one that it gave by a tool: a streamed run has no other."""
+    """An agent without its own answer gets the one that it gave through a tool, as in a streamed run."""
     call = enclosing_span.call
     text = answers.get(enclosing_span.span.span_id)
     if text is None or call.kind != "agent" or find_answer(call.output, run=True):
@@ -202,18 +202,18 @@ def _match(
     """
     free = [draft for draft in inside if draft.enclosing_span is None]
     if len(free) < len(inside):
-        return None  # a span further out is attached already
+        return None  # an outer span is attached already
     question, answer = find_question(enclosing_span.call), find_answer(enclosing_span.call.output, run=True)
     is_cut_off = was_interrupted(enclosing_span.span)
     if is_cut_off and not answer and free:
-        free[-1].answer = None  # nothing of it was heard
+        free[-1].answer = None  # the user heard none of it
         return _attach(free[-1], enclosing_span, question)
     if answer:
         candidates = free or [draft for draft in same_answer if draft.enclosing_span is None]
         confirmed = [draft for draft in candidates if _confirms(draft, question, answer, cut_off=is_cut_off)]
         if confirmed:
             if is_cut_off:
-                confirmed[-1].answer = answer  # what was heard of it
+                confirmed[-1].answer = answer  # the part that the user heard
             return _attach(confirmed[-1], enclosing_span, question)
         if question and free and _has_scaffolding_only(free[-1], question):
             free[-1].answer = answer
@@ -238,7 +238,7 @@ def _match(
 
 
 def _has_scaffolding_only(draft: TurnDraft, question: str) -> bool:
-    """Whether a model call has no clean answer but what a library wrote around it, and was asked this question."""
+    """Whether a model call was asked this question, and its answer has a library's markers around it."""
     if draft.error is not None or draft.final is None or not is_scaffolding(draft.answer):
         return False
     return draft.question is None or is_same_question(question, draft.question)
@@ -314,7 +314,7 @@ def _match_without_answer(
     call = enclosing_span.call
     if call.error is not None and not free:
         if enclosing_span.span.span_id in failure_ancestors:
-            return None  # an agent further in failed, too, and is nearer to the cause
+            return None  # an inner agent failed, too, and is nearer to the cause
         return TurnDraft(question=question, error=call.error, enclosing_span=enclosing_span)
     calls = [one for draft in free for one in draft.calls]
     if answer:
@@ -370,7 +370,7 @@ class _ToolCall(NamedTuple):
 
 
 def _list_tool_texts(drafts: Iterable[TurnDraft]) -> dict[str, list[_ToolCall]]:
-    """The texts that tools were given as arguments, with who gave them when."""
+    """The texts that tools got as arguments, each with the calls that requested the tool."""
     texts: dict[str, list[_ToolCall]] = {}
     for draft in drafts:
         for step, following in pairwise(draft.calls) if len(draft.calls) > 1 else ():
@@ -384,9 +384,10 @@ def _list_tool_texts(drafts: Iterable[TurnDraft]) -> dict[str, list[_ToolCall]]:
 
 
 def _is_run_of_tool(draft: TurnDraft, tool_texts: Mapping[str, Sequence[_ToolCall]]) -> bool:
-    """Whether a draft is what a tool of another one did: asked in its arguments, answered in its result, in between.
+    """Whether a draft is the run of another draft's tool: its question is the argument, its answer the result, in time
+    between.
 
-    Libraries without a span for an agent or a tool (OpenInference for Haystack) leave it beside its caller.
+    Libraries without spans for agents and tools (OpenInference for Haystack) put such a run beside its caller.
     """
     answer = normalize_whitespace(draft.answer or "")
     return bool(answer) and any(

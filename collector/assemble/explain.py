@@ -20,8 +20,8 @@ from collector.records.attributes import attributes_of
 class ExplainedSpan:
     """How one span was read. `dialect` and `kind` are None if no dialect reads it.
 
-    `sources` are the attributes of every field, `empty_sources` those without any message. `identifies` says which ids
-    (conversation, user) a span has that no dialect reads. `incomplete` are the reasons for missing content.
+    `sources` are the attributes of every field, `empty_sources` those without any message. `identifies` names the ids
+    (conversation, user) of a span that no dialect reads. `incomplete` are the reasons for missing content.
     """
 
     span_id: str
@@ -39,10 +39,10 @@ class ExplainedSpan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainedTurn:
-    """A turn of the trace; `incomplete` says why it cannot be judged, `attributes` from where each one came.
+    """A turn of the trace. `incomplete` says why it cannot be judged; `attributes` have their sources.
 
-    `truncated_fields` are those that may be cut. `other_conversations` are the attributes around it that name another
-    conversation, with what they name.
+    `truncated_fields` may be cut. `other_conversations` are attributes around it that name another conversation, with
+    its id.
     """
 
     turn_id: str

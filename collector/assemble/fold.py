@@ -47,14 +47,13 @@ _Appended = TypeVar("_Appended")
 
 _TURN: Callable[[AssembledTurn], Turn] = attrgetter("turn")
 _BATCH = 256
-"""Turns appended at once, and traces assembled before other tasks on the event loop run."""
+"""The most turns in one append, and the most traces that are assembled before other tasks get the event loop."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SideLogs:
-    """The logs that take what traces hold beside turns: the judged spans and the feedback, whose words need `comments`.
-
-    Without a log, nothing is taken for it.
+    """The logs for the judged spans and the feedback of traces; comments in feedback need `comments`. Without a log,
+    nothing is written for it.
     """
 
     judged_spans: Log | None = None
@@ -64,7 +63,7 @@ class SideLogs:
 
 @dataclass(frozen=True, slots=True)
 class GuardedTraces:
-    """Guards the traces of a partition while they are assembled; `fatal` says why one is left out."""
+    """Guards the traces of a partition while they are assembled; `fatal` says why a trace is left out."""
 
     partition: int
     place: GuardedPlace
@@ -74,8 +73,8 @@ class GuardedTraces:
 class AssembleFold:
     """The open traces of one partition of the spans log, and the turns of those that close.
 
-    Time is that of the records, and it passes before a record is added: a replay closes the same traces in the same
-    order. A clock of the process would close other traces after a restart, and their turns would be judged twice.
+    Time is the time of the records, and moves before a record is added, so a replay closes the same traces in the same
+    order. By the process's clock, other traces would close after a restart, and their turns would be judged twice.
     """
 
     def __init__(
@@ -121,7 +120,7 @@ class AssembleFold:
         return [(place_of_number(trace.position)[0], trace.trace_id) for trace in still_open]
 
     def _note_state(self) -> None:
-        """Say how far it is, once a batch: only records change it, and it is asked again and again."""
+        """Update the public state, once for each batch: only records change it, and it is read often."""
         number, self.due_at, self.metadata = self._open.low_watermark, self._open.due_at, repr(self._open.time)
         self.low_watermark = None if number is None else place_of_number(number)[0]
 
@@ -152,7 +151,9 @@ class AssembleFold:
         self._note_state()
 
     async def _append(self, outgoing: list[RoutedRecord]) -> None:
-        """Append turns, before them their spans, and feedback: the same twice, after a crash, is known there."""
+        """Append spans and feedback, then turns. Their readers recognize records that a crash made the process append
+        twice.
+        """
         self._counts.flush(self._telemetry)
         if self._feedback and self._side_logs.labels is not None:
             append = partial(append_until_durable, self._side_logs.labels)
@@ -168,14 +169,14 @@ class AssembleFold:
     async def _append_what_fits(
         self, append: Callable[[list[_Appended]], Awaitable[None]], records: list[_Appended], reason: DropReason
     ) -> None:
-        """Append records; one that the log can never take is left out, as it must not stop the partition for good."""
+        """Append records, without one that the log can never take: it would stop the partition for good."""
         try:
             await append(records)
         except RecordTooLarge:
             for record in records:
                 try:
                     await append([record])
-                except RecordTooLarge as error:  # where it was raised says nothing
+                except RecordTooLarge as error:  # the traceback tells nothing
                     logger.error("a record is left out (%s): %s", reason, error)  # noqa: TRY400
                     self._telemetry.drop("assemble", reason)
         records.clear()
@@ -195,7 +196,7 @@ class AssembleFold:
 
     def _close(self, trace: OpenTrace, reason: CloseReason) -> Sequence[RoutedRecord]:
         """The turns of a trace that was just closed, without those emitted before."""
-        is_fatal = self._traces.is_fatal(trace.position)  # the process ended in it again and again
+        is_fatal = self._traces.is_fatal(trace.position)  # it ended the process again and again
         tenant = tenant_in_key(trace.trace_id)
         may_stay_unread = reason in {"quiet", "age"} and not self._assembler.agent_runs and self._router.selects
         if trace.unread_closings == [1] and trace.emitted is None and not is_fatal:
@@ -215,7 +216,7 @@ class AssembleFold:
         for dialect, number in assembly.spans.items():
             self._counts.spans[dialect,] += number
         if assembly.at_a_glance:
-            trace.unread_closings.append(last)  # as after a restart: it is assembled if a late piece arrives
+            trace.unread_closings.append(last)  # as after a restart, it is assembled only if a late piece arrives
             new_turns = [*map(_TURN, assembly.turns)]
         else:
             earlier = frozenset(trace.emitted.turn_ids) if assembly.feedback and trace.emitted else frozenset[str]()
@@ -232,7 +233,7 @@ class AssembleFold:
         return self._router.route(new_turns, whole=map(_TURN, assembly.turns))
 
     def _find_noted_turn(self, trace: OpenTrace, piece: TracePiece, may_stay_unread: bool) -> NotedTurn | None:
-        """Find the turn that stands for a whole trace, as its only piece notes it; None if it must be assembled."""
+        """Find the turn that a trace's only piece notes; None if the trace must be assembled."""
         if not (piece.thin or (may_stay_unread and has_note(piece.value))) or trace.last_at >= self._ids.next_at:
             return None
         turn = noted_turn(piece.value)
@@ -241,7 +242,7 @@ class AssembleFold:
         return None if self._router.is_key_wanted(turn.conversation, tenant_in_key(trace.trace_id)) else turn
 
     def _close_noted(self, trace: OpenTrace, noted: NotedTurn) -> Sequence[RoutedRecord]:
-        """The turn of a piece that is alone, as assembling it gives, without the values in between."""
+        """The turn of a trace's only piece, equal to what assembling gives."""
         made = make_noted_record(noted, tenant_in_key(trace.trace_id))
         self._ids.see(trace.trace_id, (made.conversation_id,))
         for dialect in noted.spans.values():
@@ -257,11 +258,11 @@ class AssembleFold:
             self._ids.see(trace.trace_id, [turn.turn.conversation_id for turn in assembly.turns])
         watch = self._ids if is_read else self._unread
         if trace.last_at < watch.next_at or (is_read and tenant):
-            return  # a tenant's ids are others in its turns
+            return  # the turns of a tenant have other ids
         try:
             with self._traces.slot.at(trace.position):
                 watch.look(trace.trace_id, trace.pieces[:pieces], trace.last_at)
-        except Exception as error:  # noqa: BLE001 - what only explains a trace must not stop the partition
+        except Exception as error:  # noqa: BLE001 - an explanation must not stop the partition
             logger.error("a trace is not examined for what the configuration lacks: %s", type(error).__name__)  # noqa: TRY400
 
     def _read_earlier_closings(self, trace: OpenTrace) -> None:
@@ -312,7 +313,7 @@ def time_in(committed: Committed | None) -> float:
 
 
 class _Counts:
-    """Counts to add when the next turns are appended: at once, since a counter costs as much as a look at a span."""
+    """Counts that are added together with the next append, since a counter costs as much as looking at a span."""
 
     def __init__(self) -> None:
         self.closed, self.spans, self.turns = _Counter(int), _Counter(int), _Counter(int)
@@ -354,7 +355,7 @@ def parse_piece(record: StoredRecord) -> TracePiece:
     if signal is None:
         raise BadInput("the record's header `signal` is neither traces, logs nor thin")
     if signal == "traces" and has_note(record.value):
-        # Its receiver has read the request, so it is not checked once more.
+        # The receiver has checked the request already.
         if noted_turn(record.value).trace.encode() != record.key.partition(b"@")[0]:
             raise BadInput("the note is about another trace")
     else:
@@ -378,7 +379,7 @@ def _find_new_turns(assembly: Assembly, trace: OpenTrace) -> list[Turn]:
         if turn.turn_id in emitted.turn_ids or turn.span_id in emitted.covered_spans:
             continue
         if turn.incomplete == "unwanted" and not assembled.models.isdisjoint(emitted.covered_spans):
-            continue  # it stands for a call that came whole before
+            continue  # the call came whole before
         emitted.turn_ids.add(turn.turn_id)
         if turn.incomplete in {None, "unwanted"} and turn.span_id is not None:
             emitted.covered_spans.add(turn.span_id)

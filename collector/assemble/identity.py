@@ -65,7 +65,7 @@ USER_KEYS: tuple[str, ...] = (
 _CONVERSATION = re.compile(r"(?:langfuse_)?(?:session|thread|conversation|chat)_?id", re.IGNORECASE)
 _USER = re.compile(r"(?:langfuse_)?user_?id", re.IGNORECASE)
 _MAX_LENGTH = 1000
-"""Characters of an id: many are in memory at once, and several go into one record."""
+"""The most characters of an id: many are in memory at once, and several go into one record."""
 _NO_IDENTITY = frozenset({"none", "null", "undefined", "unknown", "n/a"})
 
 
@@ -134,8 +134,8 @@ _UUID_LENGTH, _UUID_DASHES = 36, 4
 def may_be_made_up(conversation: str, scope: str) -> bool:
     """Whether a library may have made up an id for one run: some write a new UUID where the application gives none.
 
-    Others write the id of the response before, a pointer that is new for each turn. Such an id groups nothing; any
-    other in the trace is preferred.
+    Others write the id of the previous response, a pointer that differs in each turn. Such ids group nothing, so any
+    other id in the trace is preferred.
     """
     return conversation.startswith(RESPONSE) or (
         scope.startswith(_RUN_SCOPES) and len(conversation) == _UUID_LENGTH and conversation.count("-") == _UUID_DASHES
@@ -203,7 +203,7 @@ class IdentityLookup:
         return conversation, self._user.find_first(users, attributes) if users else None
 
     def list_conversations(self, attributes: Mapping[str, Json]) -> list[tuple[str, str]]:
-        """The attributes that have a conversation's id, each with it, the preferred one first."""
+        """The attributes with a conversation's id, and the ids, the preferred one first."""
         ranked: list[tuple[int, str]] = []
         for key in attributes:
             ranks = self._known[key] if key in self._known else self._rank(key)

@@ -1,7 +1,7 @@
 """The losses of a trace to its sender's limits: texts that were cut, attributes and events that were dropped.
 
-A limit on the length of attributes leaves no mark. It shows where a document is unfinished, or where several texts end
-at the same length, and no attribute of the service is longer.
+A limit on the length of attributes leaves no mark. It shows if a document is unfinished, or if several texts end at the
+same length and no attribute of the service is longer.
 """
 
 from collections.abc import Iterable, Mapping, Sequence, Set as AbstractSet
@@ -15,9 +15,9 @@ from collector.otlp.span import CLOSING, SHORT, LogRecord, Span
 from evaluators.cases import Json
 
 _SHORTEST_LIMIT = 32
-"""Characters; no sender limits its attributes to fewer, so a shorter text is whole."""
+"""The fewest characters of a limit; a shorter text is whole."""
 _USUAL_LIMITS = frozenset((*(1 << power for power in range(6, 17)), *range(50, 1000, 50), *range(1000, 50_001, 500)))
-"""Characters of limits that people choose: one text of such a length that ends within a sentence was cut, too."""
+"""Limits (characters) that people choose. A single text of such a length that ends within a sentence was cut."""
 _ENDS = frozenset(".!?。！？…\"'`)]}>|*:;\n")
 _SHORTEST_PROSE = 50
 _DISTINCTIVE_LENGTH = 16
@@ -33,7 +33,7 @@ class Losses:
     spans: frozenset[str] = frozenset()
 
     def has_cut(self, texts: Iterable[str | None], own: Iterable[Span]) -> bool:
-        """Whether one of a turn's texts was in a text of its own spans that was cut; "" may be all that is left."""
+        """Whether a turn's text comes from a cut text of its own spans. A text of "" may be the rest of one."""
         if not self.texts:
             return False
         ids = ("", *(span.span_id for span in own))  # "": log records without a span
@@ -76,7 +76,7 @@ def find_losses(parsed_spans: Iterable[ParsedSpan], spans: Sequence[Span], recor
             _add_longest(holder, services, cut)
     for span in short:
         known = services.get(str(span.resource.get("service.name")))
-        if span.attributes and not (known and len(known[0][1][0]) >= SHORT):  # else no limit is as short as its texts
+        if span.attributes and not (known and len(known[0][1][0]) >= SHORT):  # otherwise the limit is longer than its texts
             _add_longest(span, services, cut)
     for service in services.values():
         cut += service if _is_limit(service) else ()
@@ -125,7 +125,7 @@ def _list_longest(holder: Span | LogRecord) -> list[str]:
     if not isinstance(holder, Span):
         return _find_longest(attributes.values(), [])
     texts = _find_longest(map(attributes.get, holder.doubtful), []) if holder.doubtful else list[str]()
-    if attributes and (not texts or len(texts[0]) < SHORT):  # else all that are as long are among these
+    if attributes and (not texts or len(texts[0]) < SHORT):  # otherwise all texts of that length are among these
         texts = _find_longest(attributes.values(), [])
     for event in holder.events:
         if event.name != "exception":
@@ -149,7 +149,7 @@ def _find_longest(values: Iterable[Json], texts: list[str]) -> list[str]:
 
 
 def _is_limit(longest: Sequence[_Texts]) -> bool:
-    """Whether the longest texts end where a limit was, rather than where somebody ended them."""
+    """Whether the longest texts end at a limit, rather than where their authors ended them."""
     texts = longest[0][1]
     if len(longest) > 1 or len(texts) > 1:
         texts = list({text for _, some in longest for text in some})
@@ -159,7 +159,7 @@ def _is_limit(longest: Sequence[_Texts]) -> bool:
     for text in texts:
         if text[-1] not in _ENDS and " " in text:
             prose += 1
-        # most documents are whole, and to check that takes a tenth of the time that counting their brackets takes
+        # most documents are whole, and parsing takes a tenth of the time of counting brackets
         is_doubtful = (text[0] in CLOSING or begins_document(text)) and not is_json(text)
         if is_doubtful:
             is_balanced = text.count("{") == text.count("}") and text.count("[") == text.count("]")

@@ -10,7 +10,7 @@ from collector.otlp.span import Span
 from evaluators.cases import ToolCall
 
 _DISTINCTIVE_LENGTH = 16
-"""Characters; an equal text of this length is not a coincidence."""
+"""The characters of an equal text that is no coincidence."""
 
 
 def normalize_whitespace(text: str) -> str:
@@ -108,7 +108,7 @@ def _is_call(group: Sequence[ParsedSpan], wrapping_ids: set[str]) -> bool:
 
 
 def _may_be_call(parsed_span: ParsedSpan) -> bool:
-    """Whether something came of it, or may have."""
+    """Whether the call has a result, or may have one."""
     call = parsed_span.call
     outcomes = (call.output, call.error, call.usage, call.output_incomplete, call.finish_reason, call.response_id)
     return outcomes != _NO_OUTCOME or parsed_span.span.dropped_attributes > 0
@@ -320,7 +320,7 @@ def find_answer(output: Sequence[ChatMessage] | None, *, run: bool = False) -> s
         return None
     texts = [message.text for message in output if message.role == "assistant" and message.text.strip()]
     if not texts and any(message.role not in _SPEAKERS and message.text.strip() for message in output):
-        return None  # somebody said it whose role nobody knows
+        return None  # its role is unknown
     if len(texts) < 2:
         return texts[0] if texts else ""
     return (

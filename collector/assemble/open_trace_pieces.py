@@ -13,8 +13,8 @@ from collector.logs.log import Committed, StoredRecord
 class OpenPieces:
     """The numbers of records that are still needed (`StoredRecord.number`).
 
-    `closed` are pieces of traces whose turns have been made of them: late pieces are assembled with these. `open` are
-    pieces of which no turns have been made.
+    `closed` are pieces whose turns have been made; late pieces are assembled together with them. `open` are pieces
+    whose turns have not been made.
     """
 
     closed: frozenset[int]

@@ -24,15 +24,15 @@ class Emitted:
 class OpenTrace:
     """A trace and its pieces so far.
 
-    `unread_closings` has the number of pieces at each closing of which is not known here what was made of it: that is
-    found by assembling it, if a late piece arrives. So it is after a restart, and with what nobody wants, which is
-    nearly all that lingers. `emitted` is what was made at the others, None if there were none.
+    `unread_closings` has the number of pieces at each closing whose results are unknown here; they are found by
+    assembling the pieces again if a late piece arrives. Results are unknown after a restart, and for unwanted traces,
+    which are nearly all that linger. `emitted` are the results of the other closings, None if there are none.
     """
 
     trace_id: str
     position: int
     first_at: float
-    """When its first piece came; `opened_at` is later where it was closed meanwhile."""
+    """When its first piece came. `opened_at` is later if the trace was closed in between."""
     opened_at: float
     last_at: float
     pieces: list[TracePiece] = field(default_factory=list[TracePiece])
@@ -52,8 +52,8 @@ class TraceLimits:
     """Limits on the time and size of open traces. Times in seconds of the log's clock.
 
     A trace is closed after `quiet` without a new piece, after `max_age`, or beyond `max_trace_bytes`. It then stays in
-    memory for `linger`, so that late pieces are assembled with the rest. All traces of a partition take `max_bytes` at
-    most: beyond that, the oldest are released early.
+    memory for `linger`, so that late pieces are assembled with the rest. All traces of a partition together take at
+    most `max_bytes`; beyond that, the oldest are released early.
     """
 
     quiet: float = 10.0
