@@ -34,5 +34,5 @@ def write_dashboards(folder: Path) -> list[Path]:
 def _folder() -> Traversable:
     package = files("collector")
     shipped = package / FOLDER
-    # A checkout has no copy of its own in the package.
+    # In a checkout, the package has no copy.
     return shipped if shipped.is_dir() else package / ".." / "deploy" / "grafana" / "dashboards"

@@ -1,4 +1,4 @@
-"""The fold of the evaluations log whose state is what the log held within a memory."""
+"""A fold of the evaluations log whose state depends only on the last `memory` seconds of the log."""
 
 from abc import ABC, abstractmethod
 from collections import deque
@@ -11,11 +11,11 @@ from collector.records.json import evaluation_from_json
 from evaluators.results import Evaluation
 
 OFFSET_EVERY = 3600.0
-"""Seconds between two remembered offsets, one of which is where the memory begins."""
+"""Seconds between two remembered offsets; the memory begins at one of them."""
 
 
 class MemoryFold(ABC):
-    """One partition of the evaluations log, of which a restart reads the last `memory` seconds again."""
+    """The fold of one partition. A restart reads the last `memory` seconds of the log again."""
 
     due_at = None
     metadata = ""
@@ -35,10 +35,10 @@ class MemoryFold(ABC):
         await self.deliver(records)
 
     async def deliver(self, records: Sequence[StoredRecord]) -> None:
-        """Take the evaluations; the exporters count what cannot be read."""
+        """Take the evaluations; the exporters count unreadable records."""
         for record in records:
             self._remember_offset(record)
-            if record.headers:  # a tick, a label, or a decision of the evaluate stage
+            if record.headers:  # a tick, a label, or a control record
                 continue
             try:
                 evaluation = evaluation_from_json(record.value)
@@ -48,7 +48,7 @@ class MemoryFold(ABC):
 
     @abstractmethod
     def take(self, evaluation: Evaluation, time: float) -> None:
-        """Take an evaluation that the log took at `time` (s since the epoch); it may come twice."""
+        """Take an evaluation that the log received at `time` (s since the epoch); it may come twice."""
 
     def _remember_offset(self, record: StoredRecord) -> None:
         if not self._offsets or record.timestamp - self._offsets[-1][0] >= OFFSET_EVERY:

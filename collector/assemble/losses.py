@@ -76,7 +76,7 @@ def find_losses(parsed_spans: Iterable[ParsedSpan], spans: Sequence[Span], recor
             _add_longest(holder, services, cut)
     for span in short:
         known = services.get(str(span.resource.get("service.name")))
-        if span.attributes and not (known and len(known[0][1][0]) >= SHORT):  # otherwise the limit is longer than its texts
+        if span.attributes and not (known and len(known[0][1][0]) >= SHORT):  # else limits are longer than its texts
             _add_longest(span, services, cut)
     for service in services.values():
         cut += service if _is_limit(service) else ()

@@ -1,14 +1,15 @@
-"""Finds the slices that explain a drop: those that fell more than the rest of the traffic did, beyond chance.
+"""Finds the slices that explain a drop: those that fell more than the rest of the traffic, beyond chance.
 
-For a slice, a value or a pair, its change against that of the rest is compared with its error. The error rate is held
-over all slices that are looked at (Bonferroni): half of it for single values, half for pairs, and over the steps. The
-surest is taken out, and the rest is looked at again, so that a slice is not named for what it shares with another.
-A pair is named only where it fell more than either of its values did without it; else the value is. Within a named
-pair a third value is looked for in the same way, with a small error rate of its own.
+A slice is a value of an attribute, or a pair of values. The difference between its change and the change of the rest is
+compared with its error. The error rate is divided over all tested slices (Bonferroni), half of it for single values,
+half for pairs, and over the steps. The surest slice is taken out, and the rest is tested again, so that a slice is not
+named only because it overlaps with another. A pair is named only if it fell more than each of its values did without
+it; otherwise the value is named. Within a named pair, a third value is looked for in the same way, with its own small
+error rate.
 
-Values that took over nearly all of the traffic as scores fell leave no rest that a slice could be compared with. Such a
-value is the first candidate, and no more than that: what else changed at the same time cannot be told apart from it.
-Values that changed together are one candidate.
+If a value took over nearly all traffic when scores fell, there is no rest to compare with. Such a value is the first
+candidate, but only a candidate: other changes at the same time cannot be told apart from it. Values that changed
+together are one candidate.
 """
 
 from collections import defaultdict
@@ -31,19 +32,21 @@ from collector.statistics.bias import as_normal
 from collector.wording import plural
 
 ERROR_RATE = 0.02
-"""The chance that anything is named where no slice has fallen more than the rest, over all slices and steps."""
+"""The chance, over all slices and steps, that a slice is named although none fell more than the rest."""
 _THIRD = 0.005
-"""The chance that a third value is named beside a pair where none fell more than the rest of the pair."""
+"""The chance that a third value is named with a pair although none fell more than the rest of the pair."""
 _STEPS = (0.5, 0.25, 0.25)
 """The share of the error rate of each step; one slice is found in each."""
 _ALONE = 0.5
-"""The share for single values; the rest is for pairs."""
+"""The share of the error rate for single values; the rest is for pairs."""
 _LEAST_VARIANCE = 0.0025
-"""Of the mean of one conversation: scores that are all alike are few, not certain."""
+"""The least variance of a conversation's mean: equal scores are few, not certain."""
 MOST_OF_IT, LITTLE_OF_IT = 0.9, 0.1
-"""The share of the traffic that a value has at least since a fall, and at most before it, to have taken over."""
+"""A value has taken over if it has at least the first share of the traffic since a fall, and at most the second
+before."""
 _EARLIER_ERRORS = 2.0
-"""Standard errors by which scores of a value that was there before are below the others of then, if they explain it."""
+"""The standard errors by which an older value's scores must have been below the others before the fall, to explain
+it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +71,9 @@ class WholeMove:
 class SliceDrop:
     """A slice that fell more than the rest.
 
-    `mean_before` is None where there was too little of it before: then it is compared with all that was before.
-    `explained` is how much less the mean would have moved, had the slice changed as the rest did; `z` the difference in
-    standard errors.
+    `mean_before` is None if the slice had too few scores before; then it is compared with all scores before.
+    `explained` is by how much less the mean would have moved if the slice had changed like the rest; `z` is the
+    difference in standard errors.
     """
 
     slice: Slice
@@ -86,7 +89,7 @@ class SliceDrop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DropExplanation:
-    """The explanation of a change of the mean: no slices, or some, the surest first."""
+    """The explanation of a change of the mean: slices, surest first; or none."""
 
     before: SliceSums
     after: SliceSums
@@ -94,13 +97,13 @@ class DropExplanation:
     values: int
     pairs: int
     attributes: tuple[str, ...] = ()
-    """The names of the attributes whose values were looked at."""
+    """The names of the attributes whose values were tested."""
     move: WholeMove | None = None
     """The values that took over the whole traffic as the mean fell: the first candidate."""
 
     @property
     def none_named(self) -> str:
-        """Says that no part is named, which ones were looked at, and which ones could not be seen."""
+        """A sentence for the case that no slice is named: which attributes were tested, and which ones could not be."""
         unseen = (
             f"Attributes that are not declared cannot be seen, nor can parts of fewer than {FEWEST_CONVERSATIONS} "
             "conversations."
@@ -124,7 +127,7 @@ class DropExplanation:
 
     @property
     def looked_at(self) -> int:
-        """The number of slices that were looked at."""
+        """The number of slices that were tested."""
         return self.values + self.pairs
 
 
@@ -203,7 +206,7 @@ class _Comparison:
         return _Comparison(before, after, self._sign)
 
     def surest_value(self, error_rate: float) -> Label | None:
-        """The single value that fell most surely; None if none did beyond chance."""
+        """The single value that fell most surely; None if none fell beyond chance."""
         values = {candidate: self._z(candidate, EVERYTHING) for candidate in self._candidates if len(candidate) == 1}
         surest = max(values, key=values.__getitem__, default=None)
         return surest[0] if surest and values[surest] > _limit(error_rate, len(values)) else None
@@ -216,7 +219,7 @@ class _Comparison:
         return sum(len(candidate) == size for candidate in self._candidates)
 
     def surest(self, error_rate: float, values: int, pairs: int) -> SliceDrop | None:
-        """The slice that fell most surely; None if none did beyond chance."""
+        """The slice that fell most surely; None if none fell beyond chance."""
         limits = {1: _limit(error_rate * _ALONE, values), 2: _limit(error_rate * (1.0 - _ALONE), pairs)}
         sure = {
             candidate: z
@@ -226,7 +229,7 @@ class _Comparison:
         sure = {each: z for each, z in sure.items() if len(each) == 1 or self._is_more_than_its_values(each, limits[2])}
         if not sure:
             return None
-        # a pair that fell more than its values did without it is what makes them fall
+        # a pair that fell more than its values did without it explains the fall of the values
         named = max(sure, key=lambda each: (len(each), sure[each]))
         return self._drop(named, sure[named])
 
@@ -246,7 +249,7 @@ class _Comparison:
         return as_normal(-self._sign * difference / sqrt(variance), freedom)
 
     def _before(self, part: Slice, whole: Slice) -> tuple[SliceSums, SliceSums]:
-        """The part and the rest before; of a part that is new, everything before for both."""
+        """The part and the rest before; if the part is new, everything before for both."""
         of_whole = self.before.get(whole, SliceSums())
         of_part = self.before.get(part, SliceSums())
         if self._is_large(of_part):
@@ -254,7 +257,9 @@ class _Comparison:
         return of_whole, of_whole
 
     def _variance(self, sums: SliceSums) -> float:
-        """At least that of as many conversations of everything: few scores that agree are no certainty."""
+        """The variance of a mean, at least that of as many conversations of all traffic: few equal scores are no
+        certainty.
+        """
         return max(sums.variance, self._spread / sums.effective)
 
     def _drop(self, of: Slice, z: float) -> SliceDrop:
@@ -326,7 +331,7 @@ def whole_move(
 
 
 def _was_bad(label: Label, before: Sequence[ScoredItem], sign: float) -> bool:
-    """Whether the scores that a value had before the fall, if there are enough to tell, were below the others."""
+    """Whether a value's scores were below the others before the fall; True if there were too few to tell."""
     own, rest = (
         sum_slices([item for item in before if (label in item.labels) is has], ())[EVERYTHING] for has in (True, False)
     )

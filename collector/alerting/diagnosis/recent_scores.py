@@ -11,12 +11,12 @@ from collector.statistics.bias import labels_of
 from evaluators.results import Evaluation
 
 _MOST, _OLDEST = 20_000, 26 * 3600.0
-"""Scores that are remembered of an evaluator, and for how long (s)."""
+"""The most scores of an evaluator that are remembered, and how long (s)."""
 _REFERENCE = 86400.0
-"""How long before a fall the scores are compared with."""
+"""The length (s) of the period before a fall whose scores are compared."""
 _TO_READ = 3
 _AT_ONCE = 600.0
-"""Seconds between a value's first score and the begin of a fall that are one time: neither is exact."""
+"""A value's first score and the begin of a fall count as simultaneous within so many seconds, as neither is exact."""
 
 Key = tuple[str, str, str]
 """Monitor, evaluator, evaluator version."""
@@ -24,21 +24,21 @@ Key = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The causes of a fall; without any, what was looked at, in words."""
+    """The causes of a fall; or a sentence that says what was tested."""
 
     causes: tuple[Cause, ...] = ()
     otherwise: str = "The parts of the traffic were not compared yet."
 
 
 class RecentScores:
-    """The newest scores, with the attributes of a configuration by which traffic can be told apart."""
+    """The newest scores, with the attributes by which a configuration divides traffic."""
 
     def __init__(self, attributes: Collection[str]) -> None:
         self._attributes = frozenset(attributes)
         self._scores: dict[Key, deque[tuple[float, ScoredItem]]] = {}
 
     def add(self, key: Key, evaluation: Evaluation, score: float, time: float) -> None:
-        """Remember a score of an evaluation that the log took at `time` (s)."""
+        """Remember a score of an evaluation that the log received at `time` (s)."""
         known: Mapping[str, object] = {
             name: value for name, value in evaluation.attributes.items() if name in self._attributes
         }
@@ -65,7 +65,7 @@ def explanation_of(
 ) -> Explanation:
     """The causes of a fall of scores at `since` (s), the first candidate before the others.
 
-    `evaluators` share the error rate: the chance that anything is named where no part has fallen more than the rest.
+    `evaluators` share the error rate, the chance that a part is named although none fell more than the rest.
     """
     before = [item for time, item in scores if since - _REFERENCE <= time < since]
     after = [item for time, item in scores if time >= since]

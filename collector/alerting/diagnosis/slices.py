@@ -20,9 +20,9 @@ Slice = tuple[Label, ...]
 
 EVERYTHING: Slice = ()
 FEWEST_CONVERSATIONS = 20
-"""A slice with fewer conversations in the window is not looked at: its error could not be known."""
+"""A slice with fewer conversations in the window is not tested, since its error would not be known."""
 MOST_VALUES = 20
-"""Values of an attribute that are looked at, the most frequent ones."""
+"""The most values of an attribute that are tested; the most frequent ones are."""
 
 
 class ScoredItem(NamedTuple):
@@ -44,7 +44,7 @@ class SliceSums:
     sums: Sums = field(default_factory=Sums)
 
     def without(self, other: "SliceSums") -> "SliceSums":
-        """The rest, once a slice is taken out. Exact if no conversation is in both."""
+        """The sums without another slice. Exact if no conversation is in both."""
         rest = self.sums - other.sums
         return SliceSums(
             max(0, self.conversations - other.conversations),
@@ -58,7 +58,7 @@ class SliceSums:
 
     @property
     def effective(self) -> float:
-        """How many equally weighted conversations would tell as much (Kish)."""
+        """The number of equally weighted conversations with the same information (Kish)."""
         return self.sums.n_eff
 
     @property
@@ -73,7 +73,7 @@ class SliceSums:
 
 
 def labels_to_compare(items: Iterable[ScoredItem]) -> tuple[Label, ...]:
-    """The labels that are looked at: of attributes with more than one value, those of enough conversations."""
+    """The labels to test: those with enough conversations, of attributes with more than one value."""
     conversations: dict[Label, set[str]] = {}
     values: dict[str, set[str]] = {}
     everyone: set[str] = set()
@@ -96,7 +96,7 @@ def labels_to_compare(items: Iterable[ScoredItem]) -> tuple[Label, ...]:
 def sum_slices(
     items: Iterable[ScoredItem], labels: Sequence[Label], left_out: Sequence[Slice] = ()
 ) -> Mapping[Slice, SliceSums]:
-    """The sums of everything, of each label and of each pair, without the scores of the slices that are left out."""
+    """The sums of all scores, of each label and of each pair, without the scores of slices that are left out."""
     adder = _Adder(frozenset(labels))
     conversations: dict[str, dict[frozenset[Label], list[float]]] = {}
     for item in items:
@@ -129,7 +129,7 @@ class _Adder:
 
     def add(self, by_labels: Mapping[frozenset[Label], Sequence[float]]) -> None:
         """Add a conversation: the sums of weights and of weighted scores of its subjects with the same labels."""
-        if len(by_labels) == 1:  # as most are: then all of its slices have the same sums
+        if len(by_labels) == 1:  # true for most; then all slices have the same sums
             ((labels, (w, wy)),) = by_labels.items()
             _add(self._find_totals(labels), w, wy)
             return

@@ -1,1 +1,1 @@
-"""Comparisons of versions: whether a release made scores worse, at any time it is looked at."""
+"""Comparisons of versions: whether a release made scores worse, valid at any time."""

@@ -1,24 +1,25 @@
-"""Two versions compared: how much better or worse the new one is, with an interval that holds at any time.
+"""Compares two versions: how much better or worse the new one is, with an interval that holds at any time.
 
-While both run, side by side: time is cut into blocks with at least 20 effective conversations of each (an hour or
-more, a day at most), so that the daily wave and a changing share of the traffic do no harm. With d the difference of a
-block's means, n and m its effective numbers, h = n m / (n + m), and s², t² the variances of one conversation, pooled
-over the blocks,
+While both run, they are compared side by side. Time is divided into blocks of an hour to a day, with at least 20
+effective conversations of each version, so that the daily wave and a changing share of the traffic do no harm. With d
+the difference of a block's means, n and m its effective numbers, h = n m / (n + m), and s², t² the variances of one
+conversation, pooled over the blocks,
 
     Σ h d / Σ h,   V = Σ h² (s² / n + t² / m)
 
 is the estimate and the variance of its sum, and `confidence.radius(V, α) / Σ h` the half width of its interval. Means
 and variances are those of the estimator: weights 1 / p, conversations as clusters.
 
-A case without a score may be due to the version: its judge refuses its worse answers, or the application fails. So the
-interval is wider by the bounds of Manski (1989) for the share e of the new version's cases that have no score beyond
-the old one's share: with the mean m, e m downwards and e (1 - m) upwards. Losses that both have are taken as alike.
+The version may be the reason why a case has no score: the judge refuses its worse answers, or the application fails.
+Let e be the share of the new version's cases without a score minus the old version's share. The interval is wider by
+the bounds of Manski (1989): with the mean m, by e m downwards and e (1 - m) upwards. The loss that both versions have
+is assumed to be equal.
 
-Without a block, where the new version has replaced the old one at once, each of its hours is compared with the same
-hour of the week before, in the same blocks: neither the time of day nor the day of the week is in the difference. Other
-changes within a week are, so the alert wants more than `drift`. If the old one did not run a week before, or scores of
-then are not known, the mean is compared with that of the day before. Nothing tells the version from the time of day
-then, so that says nothing of the version, and has no interval.
+If the new version replaced the old one at once, there is no block. Then each of its hours is compared with the same
+hour of the week before, in the same blocks, which excludes effects of the time of day and the day of the week. Other
+changes within a week remain, so the alert needs more than `drift`. If the old version did not run a week before, or its
+scores are not known, the mean is compared with that of the day before. That cannot tell the version from the time of
+day, so it has no interval.
 """
 
 from collections.abc import Mapping
@@ -31,24 +32,27 @@ from collector.statistics.bounded_sums import Sums
 from collector.statistics.confidence_sequence import radius
 
 BLOCK = 20.0
-"""Effective conversations of each version in a block: with fewer, variances and weighted means are too uncertain."""
+"""The effective conversations of each version in a block; with fewer, variances and weighted means are too
+uncertain."""
 LONGEST_BLOCK = 24
-"""Hours after which a block that has too few of a version begins again."""
+"""Hours after which a block with too few conversations of a version begins again."""
 BEFORE, WEEK = 24, 168
-"""Hours of the day and the week before a release that it is compared with, if both did not run side by side."""
+"""The hours of a day and of a week: the periods before a release that it is compared with if both did not run side by
+side."""
 _PRIOR, _PRIOR_VARIANCE = 10.0, 0.1
-"""Conversations, and their variance, that are added to those that are known: few scores that agree are no certainty."""
+"""The prior of a variance: so many conversations of this variance are added, because few equal scores are no
+certainty."""
 INTERVAL_ERROR = 0.05
-"""Of the intervals that are shown."""
+"""The error rate of the intervals that are shown."""
 
 Method = Literal["side by side", "week before", "day before"]
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The mean of the new version less that of the old one, within the interval from `low` to `high`, if it has one.
+    """The mean of the new version minus that of the old one, with its interval from `low` to `high`, if it has one.
 
-    `errors` is how many standard errors that is from 0, where it has none.
+    Without an interval, `errors` is the distance from 0 in standard errors.
     """
 
     estimate: float
@@ -59,13 +63,13 @@ class Difference:
 
     @property
     def has_interval(self) -> bool:
-        """Whether it tells the version from the time of day; its ends mean nothing otherwise."""
+        """Whether it can tell the version from the time of day. Otherwise `low` and `high` mean nothing."""
         return self.method != "day before"
 
 
 @dataclass(frozen=True, slots=True)
 class _Spread:
-    """The variance of one conversation, from those of several groups."""
+    """The variance of one conversation, pooled over groups."""
 
     squares: float = _PRIOR * _PRIOR_VARIANCE
     count: float = _PRIOR
@@ -85,17 +89,17 @@ Hourly = Mapping[int, Sums]
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """The hours of a new version, and of the old one from a week before it came."""
+    """The hours of a new version, and the hours of the old version from a week before the new one came."""
 
     old: Hourly
     new: Hourly
     started: int
     """The hour in which the new version came."""
     excess: float = 0.0
-    """The share of the new version's cases without a score beyond that of the old one's."""
+    """The new version's share of cases without a score minus the old version's."""
 
     def difference(self, error_rate: float) -> Difference | None:
-        """The difference, wrong in a share `error_rate` of all releases at any time; None of too few scores."""
+        """The difference; its interval is ever wrong in a share `error_rate` of releases. None with too few scores."""
         difference = self._of_scores(error_rate)
         if difference is None or not self.excess:
             return difference
@@ -113,7 +117,7 @@ class Pair:
 
     @property
     def week_before(self) -> Hourly:
-        """The old version's hours a week before those of the new one, by these."""
+        """The old version's hours, shifted by a week to the new version's."""
         before = {hour: self.old.get(hour - WEEK) for hour in self.new if hour - WEEK < self.started}
         return {hour: sums for hour, sums in before.items() if sums is not None}
 

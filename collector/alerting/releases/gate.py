@@ -1,4 +1,4 @@
-"""The gate of a release: promote a version, hold it, or roll it back, by the comparisons with its baseline.
+"""The gate of a release: promotes a version, holds it, or rolls it back, by comparison with its baseline.
 
 - `roll back`: an evaluator is worse for sure, at the rules' error rate over all evaluators that are asked.
 - `promote`: of every evaluator that scored the baseline, the interval of 95 % ends above a fall by `tolerance`.
@@ -25,14 +25,15 @@ from collector.alerting.releases.releases import (
 
 Decision = Literal["promote", "hold", "roll back"]
 TOLERANCE = 0.05
-"""The fall of a mean that a promotion has to exclude."""
+"""The fall of a mean that must be excluded before a promotion."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateQuestion:
-    """A version to decide on. Without `against` its baseline is the version with most scores in the day before it.
+    """A version to decide on. Without `against`, its baseline is the version with most scores in the day before it
+    came.
 
-    `monitor` and `within` (a service or prompt) leave out all other ones.
+    `monitor` and `within` (a service or prompt) restrict the decision to that one.
     """
 
     attribute: str
@@ -83,7 +84,8 @@ def decide(parts: Iterable[HourlyScores], rules: ReleaseRules, question: GateQue
 
 
 _Needed = tuple[ComparedPlace, str, str, bool]
-"""An evaluator of a place that scored the baseline: its name, the baseline, and whether it tried the version."""
+"""An evaluator of a place that scored the baseline: place, evaluator, baseline, and whether it judged the version,
+too."""
 
 
 def _concerns(place: ComparedPlace, question: GateQuestion) -> bool:
@@ -122,7 +124,7 @@ def _decided(needed: list[_Needed], releases: list[Release], rules: ReleaseRules
             failing = ": every evaluation of it failed or was skipped" if is_tried else ""
             reason = f"{evaluator} of {place.monitor} has scored {baseline}, but not {question.version}"
             return GateAnswer("hold", reason + failing, compared)
-        release = max(own, key=lambda release: min(release.conversations))  # a judge that changed has two
+        release = max(own, key=lambda release: min(release.conversations))  # two if the judge changed
         worst = _worst(release, rules)
         if worst is None or worst <= -question.tolerance:
             return GateAnswer("hold", _open(release, question.tolerance), compared)
@@ -133,7 +135,7 @@ def _decided(needed: list[_Needed], releases: list[Release], rules: ReleaseRules
 
 
 def _worst(release: Release, rules: ReleaseRules) -> float | None:
-    """The lower end of how much better the version may be; None without an interval."""
+    """The lower end of the interval of a release's improvement; None without an interval."""
     difference = release.difference
     if difference is None or not difference.has_interval:
         return None
@@ -169,7 +171,7 @@ def _numbers(release: Release) -> str:
 
 
 def _unscored(release: Release) -> str:
-    """The shares without a score, where they make the interval wider."""
+    """The shares without a score, if they widen the interval."""
     old, new = release.lost
     if new <= old:
         return ""

@@ -1,6 +1,6 @@
 """Scores by version and hour: the state of comparisons, a pure function of the evaluations that were read.
 
-Bounded: so many values of an attribute, within so many others, for so many hours.
+The state is bounded in values of an attribute, in services or prompts, and in hours.
 """
 
 import re
@@ -16,20 +16,21 @@ from evaluators.results import Evaluation, SkipReason
 
 HOUR = 3600.0
 VALUES = 16
-"""Values of an attribute that are remembered; the rarest make room."""
+"""The most values of an attribute that are remembered; a new value replaces the rarest."""
 SCOPES = 20
-"""Services, or prompts, whose versions are told apart for a monitor."""
+"""The most services or prompts of a monitor whose versions are compared."""
 RARE = 20
-"""Scores below which a value makes room for another one."""
+"""A value with fewer scores may be replaced by another one."""
 _VALUE = re.compile(r"[\w .:/@+-]{1,64}")
 
 
 @dataclass(frozen=True, slots=True)
 class ComparedAttribute:
-    """An attribute whose values are compared, within each value of another one where it has a meaning only there.
+    """An attribute whose values are compared; `within` names another attribute if values only mean something within one
+    of its values.
 
-    `values`: those to compare, the first of them being the one that the others are compared with. Without them, a value
-    that is new is compared with the most frequent one before it.
+    `values` are the values to compare, with the first as the baseline. Without them, a new value is compared with the
+    most frequent one before it.
     """
 
     name: str
@@ -38,7 +39,7 @@ class ComparedAttribute:
 
 
 class ComparedPlace(NamedTuple):
-    """The thing compared: an attribute of a monitor, within a value of another one ("" where there is none)."""
+    """The place of a comparison: an attribute of a monitor, within a value of another attribute ("" without one)."""
 
     monitor: str
     attribute: str
@@ -46,8 +47,8 @@ class ComparedPlace(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """By what. Of `lost` ones the sums are not of scores, but of the shares of each case that have none: 1 or part of
-    it where the evaluation failed, was skipped, or its judge was not shown all.
+    """The evaluator of the sums. If `lost`, the sums are not of scores, but of the share of each case without one: 1 if
+    the evaluation failed or was skipped, less if the judge was not shown the whole case.
     """
 
     evaluator: str
@@ -73,7 +74,7 @@ class HourlyScores:
         self.places: dict[ComparedPlace, Versions] = {}
 
     def add(self, evaluation: Evaluation) -> None:
-        """Count a score, if there is one, and what has none."""
+        """Count a score, or a case without one."""
         attributes = self._compared.get(evaluation.monitor)
         if not attributes or evaluation.reason_code == SkipReason.GATED:
             return
@@ -88,7 +89,7 @@ class HourlyScores:
                     hours[hour] = hours.get(hour, _NOTHING) + sums
 
     def _grown(self, evaluation: Evaluation) -> Iterator[tuple[Judged, Sums]]:
-        """The sums that an evaluation adds; one that was made in place of a failed one takes that back."""
+        """The sums that an evaluation adds. One that replaces a failed evaluation takes back what that one added."""
         by = Judged(evaluation.evaluator, evaluation.evaluator_version)
         amounts = [(by._replace(lost=True), 1.0 if evaluation.score is None else evaluation.unshown)]
         amounts += [] if evaluation.score is None else [(by, evaluation.score)]
@@ -103,7 +104,7 @@ class HourlyScores:
             yield judged, sums - Sums(w=sums.w, wy=sums.w) if judged.lost and evaluation.retry else sums
 
     def reconfigure(self, compared: Mapping[str, Sequence[ComparedAttribute]]) -> None:
-        """From now on these attributes are compared; the scores of those that stay as they are stay."""
+        """Compare these attributes from now on. Scores of unchanged attributes are kept."""
         before, self._compared = self._compared, compared
         for place in list(self.places):
             monitor = place.monitor
@@ -130,7 +131,7 @@ class HourlyScores:
                 self._numbers.pop(place, None)
 
     def _versions(self, attribute: ComparedAttribute, evaluation: Evaluation, value: str) -> Versions | None:
-        """The slot that remembers a value and counts its score; None if all slots are taken."""
+        """The hours of a value, which counts a score of it; None if there is no room for another value."""
         place = ComparedPlace(evaluation.monitor, attribute.name, _scope(attribute, evaluation.attributes))
         known = self.places.get(place)
         if known is None:
@@ -168,7 +169,7 @@ def total(sums: Iterable[Sums]) -> Sums:
 
 
 def merge(parts: Iterable[HourlyScores]) -> Iterator[tuple[ComparedPlace, Versions]]:
-    """The places of all partitions, with what all of them have of each."""
+    """The places of all partitions, each with the sums over all partitions."""
     merged: dict[ComparedPlace, Versions] = {}
     for part in parts:
         for place, versions in part.places.items():

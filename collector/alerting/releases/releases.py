@@ -1,8 +1,8 @@
 """Pairs of versions to compare, and the results of the comparisons.
 
-A version that comes when others have been there for an hour is a release. It is compared with the one that had most
-scores in the day before, until it is a week old or has not been seen for a day; of each place the newest five are.
-Versions that the configuration names are compared with the first of them as soon as both are there.
+A version that comes at least an hour after the first ones is a release. It is compared with the version that had most
+scores in the day before, until it is a week old or has not been seen for a day. At each place, the newest five releases
+are compared. Versions that the configuration names are compared with the first of them as soon as both have scores.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,25 +23,25 @@ from collector.alerting.releases.hourly_scores import (
 from collector.statistics.bounded_sums import Sums
 
 FEWEST = 5
-"""Conversations before a version is one."""
+"""The fewest conversations of a version."""
 NEWEST = 5
-"""Releases of one place that are compared at one time."""
+"""The most releases of a place that are compared at a time."""
 LASTS = 7 * 24
 """Hours for which a release is compared."""
 UNSEEN = 24
 """Hours without a score after which a version is gone."""
 _BEYOND_CHANCE = 4.0
-"""Standard errors by which a mean is worse that is not so by chance."""
+"""A mean that is worse by more standard errors is worse beyond chance."""
 _SETTLING = 1
-"""Hours in which what comes first is no release."""
+"""Hours after the first scores in which a new version is no release."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseRules:
     """The comparisons to make, and when a release counts as worse.
 
-    `error_rate` is the share of releases without a change of which it is ever said, over all evaluators of a monitor;
-    `drift` is how much a mean may change with time alone. `lower` are the evaluators where lower is better.
+    `error_rate` is the share of releases without a change that are ever called worse, over all evaluators of a monitor.
+    `drift` is how much a mean may change with time alone. For the evaluators in `lower`, lower is better.
     """
 
     attributes: Mapping[str, Sequence[ComparedAttribute]]
@@ -55,8 +55,8 @@ class ReleaseRules:
 class Release:
     """A version compared with another by one evaluator. `started` in seconds since the epoch.
 
-    `difference` is None while there are too few scores. `is_worse`: for sure, that is at the rules' error rate.
-    `means` and `conversations` (effective numbers) are of the old and of the new one.
+    `difference` is None while there are too few scores. `is_worse` holds at the rules' error rate. `means` and
+    `conversations` (effective numbers) are of the old and of the new version.
     """
 
     place: ComparedPlace
@@ -70,17 +70,21 @@ class Release:
     means: tuple[float | None, float | None]
     conversations: tuple[float, float]
     lost: tuple[float, float] = (0.0, 0.0)
-    """The shares of their cases that have no score."""
+    """The shares of cases without a score, of the old and of the new version."""
 
     @property
     def is_candidate(self) -> bool:
-        """Whether it took over at once as the mean got worse beyond chance: the first candidate, and no more."""
+        """Whether it took over at once when the mean got worse beyond chance. Then it is the first candidate, not
+        more.
+        """
         errors = self.difference.errors if self.difference is not None else 0.0
         return (errors if self.lower_is_better else -errors) > _BEYOND_CHANCE
 
     @property
     def state(self) -> str:
-        """The verdict: worse, better, alike (the difference is surely small), open, untold (from time), or waiting."""
+        """The verdict: worse, better, alike (the difference is small), open, untold (not told from time), or
+        waiting.
+        """
         if self.difference is None:
             return "waiting"
         if self.is_worse:
@@ -127,7 +131,7 @@ def _chosen(attribute: ComparedAttribute, versions: Versions, now: int) -> Itera
 
 
 def baseline_of(version: str, versions: Versions) -> str | None:
-    """The version that had most scores in the day before this one came; None where there was none."""
+    """The version that had most scores in the day before this one came; None if there was none."""
     seen = {name: seen_hours(judged) for name, judged in versions.items()}
     started = seen[version][0]
     before = {
@@ -159,7 +163,9 @@ def _number(judged: Mapping[Judged, Hours], within: range | None = None) -> floa
 def compared_versions(
     place: ComparedPlace, versions: Versions, chosen: tuple[str, str, int], rules: ReleaseRules, number: int
 ) -> Iterator[Release]:
-    """A baseline and a version, by each evaluator, of `number` that share the rules' error rate; since that hour."""
+    """The comparison of a version with its baseline since an hour, by each evaluator. `number` of them share the error
+    rate.
+    """
     baseline, version, started = chosen
     for judged, new in versions[version].items():
         if judged.lost:
@@ -187,7 +193,7 @@ def compared_versions(
 
 
 def _lost(by: Mapping[Judged, Hours], judged: Judged, started: int) -> float:
-    """The share of a version's cases without a score: beside the other one, or before it came."""
+    """The share of a version's cases without a score, from `started` on, or before it."""
     hours = by.get(judged._replace(lost=True), {})
     whole = total([sums for hour, sums in hours.items() if hour >= started] or hours.values())
     return min(1.0, max(0.0, whole.mean)) if whole.w > 0 else 0.0
@@ -199,7 +205,8 @@ def _mean(hours: Mapping[int, Sums]) -> float | None:
 
 
 def _is_worse(pair: Pair, rules: ReleaseRules, evaluators: int, *, lower_is_better: bool) -> bool:
-    # An end of an interval of error rate 2 a is passed in a share a; half of it is for each of the two methods.
+    # One end of an interval with error rate 2 a is wrong in a share a of cases; each of the two methods gets half of
+    # it.
     difference = pair.difference(rules.error_rate / evaluators)
     if difference is None or not difference.has_interval:
         return False

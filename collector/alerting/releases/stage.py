@@ -1,7 +1,8 @@
-"""The fold that compares releases: hours of scores out of the evaluations log, and what they show, as metrics.
+"""The stage that compares releases: it collects hours of scores from the evaluations log, and exports the comparisons
+as metrics.
 
-Its state is what the log held within its memory, read back at a start, in whatever order partitions come. One process
-runs it: of two, each would see a part of the scores.
+Its state depends only on the last `MEMORY` seconds of the log, which are read back at a start. Only one process runs
+it: two would each see a part of the scores.
 """
 
 import asyncio
@@ -21,9 +22,10 @@ from collector.telemetry.series import RELEASE_BOUND, RELEASE_DIFFERENCE, RELEAS
 from evaluators.results import Evaluation
 
 MEMORY = (LASTS + WEEK) * HOUR
-"""How far back scores are remembered: a release is compared for a week, with the week before it."""
+"""Seconds for which scores are remembered: a release is compared for a week, with the week before it."""
 OF_RETENTION = 0.4
-"""The share of the log's retention that is read back at most: half of it alerts, as what is needed is soon deleted."""
+"""The largest share of the log's retention that is read back. At half of it an alert would warn that needed records are
+soon deleted."""
 _EVERY = 60.0
 
 
@@ -41,21 +43,21 @@ class ReleaseStage:
         """`retention` (s) is the log's: how far back a start can read."""
         self.rules = rules
         self.current: Sequence[Release] = ()
-        """The comparisons as they were last made."""
+        """The last comparisons."""
         self._reread = min(MEMORY, OF_RETENTION * retention)
         self._telemetry = telemetry
         self._clock = clock
         self._folds: dict[int, ReleaseFold] = {}
 
     def reconfigure(self, rules: ReleaseRules) -> None:
-        """Use these rules from now on. Comparisons that only they make lack earlier scores until a restart."""
+        """Use these rules from now on. New comparisons lack earlier scores until a restart."""
         self.rules = rules
         for fold in self._folds.values():
             fold.scores.reconfigure(rules.attributes)
 
     @asynccontextmanager
     async def open_fold(self, partition: int, committed: Committed | None) -> "AsyncGenerator[ReleaseFold]":
-        """Open the fold of a partition; it is given the memory's records again."""
+        """Open the fold of a partition, which then reads the records within its memory again."""
         del committed
         self._folds[partition] = fold = ReleaseFold(HourlyScores(self.rules.attributes, MEMORY), self._reread)
         try:
@@ -70,7 +72,7 @@ class ReleaseStage:
             self.compare(self._clock())
 
     def compare(self, now: float) -> None:
-        """Compare at `now` (s), and show what came out."""
+        """Compare at `now` (s), and export the results."""
         for fold in self._folds.values():
             fold.scores.forget(now)
         self.current = releases((fold.scores for fold in self._folds.values()), self.rules, now)
@@ -100,12 +102,12 @@ class ReleaseStage:
         self._telemetry.replace(RELEASE_WORSE, worse)
 
     def decide(self, question: GateQuestion) -> GateAnswer:
-        """The decision on a version, by the scores that have been read until now."""
+        """The decision on a version, by the scores that have been read so far."""
         return decide((fold.scores for fold in self._folds.values()), self.rules, question, self._clock())
 
 
 class ReleaseFold(MemoryFold):
-    """One partition of it."""
+    """The fold of one partition."""
 
     def __init__(self, scores: HourlyScores, reread: float = MEMORY) -> None:
         """`reread` (s) is how far back a restart reads."""

@@ -1,7 +1,7 @@
-"""Alerts that ask for a judge of proven agreement with people: without it they warn, and say that it is uncalibrated.
+"""Alerts that require a judge with proven agreement with people. Without it they warn, and say that it is uncalibrated.
 
-Proven is what the lower end of the interval of kappa shows, from labels that were drawn, for the evaluator and the
-version of its judge that scored. A new judge begins without any.
+The lower end of kappa's interval proves agreement, by labels that were drawn, for the evaluator and the version of its
+judge that scored. A new judge begins without proof.
 """
 
 from collections.abc import Iterable, Iterator
@@ -18,7 +18,7 @@ _MARK = " (uncalibrated)"
 
 
 def by_proof(target: Target, alerts: Iterable[AlertingRule]) -> Iterator[AlertingRule]:
-    """The alerts on a target's scores: where its judge is proven, as they are; else as warnings that say so."""
+    """The alerts on a target's scores, and warnings in their place while its judge is not proven."""
     for alert in alerts:
         if target.min_agreement is None:
             yield alert
@@ -36,7 +36,7 @@ def by_proof(target: Target, alerts: Iterable[AlertingRule]) -> Iterator[Alertin
 
 
 def uncalibrated(evaluator: str, least: float) -> str:
-    """Why an alert does not page."""
+    """The sentence that says why an alert does not page."""
     return (
         f"Uncalibrated: the judge of {evaluator} has no proven agreement with people (a kappa of {least:g} or more at "
         "the lower end of its interval), so this alert warns and does not page."
@@ -44,7 +44,7 @@ def uncalibrated(evaluator: str, least: float) -> str:
 
 
 def uncalibrated_alert(target: Target, timing: Timing) -> Iterator[AlertingRule]:
-    """An evaluator scores whose judge is not proven, and alerts ask for that."""
+    """The alert on an evaluator whose judge is not proven although alerts require it."""
     if target.min_agreement is None:
         return
     where = {"evaluator": target.evaluator, "monitor": target.monitor}

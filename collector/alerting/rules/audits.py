@@ -1,8 +1,8 @@
 """Means that audits correct, as recording rules: the formula of `collector.statistics.audited_sums`, in PromQL.
 
-They have the series names of any other mean, and the evaluator's name is that of its audits (`helpful:audit`). So what
-is made of means (alerts on targets, doubts, dashboards) is made of these. The standard error is their own: it knows how
-many audits there were, so nothing of the day has to be added to it.
+They have the series names of any other mean, with the evaluator's name by audits (`helpful:audit`), so alerts on
+targets, doubts and dashboards work for them as for other means. Their standard error accounts for the number of audits,
+so nothing of the day's figures has to be added to it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,17 +32,17 @@ def audit_rules(windows: dict[str, float], timing: Timing, by: Sequence[str]) ->
 
 @dataclass(frozen=True, slots=True)
 class CorrectedMeans:
-    """PromQL of the means that all such sums make, their standard errors and their worths, in every window."""
+    """PromQL of the corrected means, their standard errors and their worths, in every window."""
 
     mean: str
     error: str
     worth: str
     lost: str
-    """The share of a day's audits that brought no score."""
+    """The share of a day's audits without a score."""
 
 
 def part_rules() -> Iterator[RecordingRule]:
-    """The parts of the corrected means. They are recorded before the means are, so that these are of the same sums."""
+    """The parts of the corrected means. They are recorded before the means, so that both come from the same sums."""
     a, w = _sum("a"), _sum("w")
     yield RecordingRule(series.AUDIT_NUMBER, f"{a} ^ 2 / ({_sum('a_a')} > 0) >= {FEWEST_AUDITS}")
     there = f"and {series.AUDIT_NUMBER}"
@@ -67,7 +67,7 @@ def part_rules() -> Iterator[RecordingRule]:
 
 
 def corrected_means(timing: Timing) -> CorrectedMeans:
-    """The means, of the parts."""
+    """The corrected means, computed from the parts."""
     power, number = series.AUDIT_POWER, series.AUDIT_NUMBER
     ratio = f"({series.AUDIT_DEAR} - {power} * {series.AUDIT_CHEAP})"
     bias = f"({_sum('a_ay')} - {power} * {_sum('a_ax')} - {ratio} * {_sum('a_a')}) / {_sum('a')} ^ 2"
@@ -83,21 +83,21 @@ def corrected_means(timing: Timing) -> CorrectedMeans:
 
 
 def _lost(timing: Timing) -> str:
-    """Audits are counted alike: which ones are drawn does not depend on the score."""
+    """The share of lost audits. Every audit counts the same, as the draw does not depend on the score."""
     grown = f"sum by (evaluator, monitor) (increase({AUDITS.name}%s[{timing.text(86400.0)}]))"
     every, without = grown % "", grown % '{outcome!="scored"}'
     return f'label_replace(({without} or 0 * {every}) / ({every} > 0), "evaluator", "$1:audit", "evaluator", "(.*)")'
 
 
 def _variances() -> tuple[str, str, str]:
-    """That of a corrected mean, its floor, and that of a mean by audits which people correct."""
+    """The variance of a corrected mean, its floor, and the variance of a mean by audits that people correct."""
     power, number = series.AUDIT_POWER, series.AUDIT_NUMBER
     squares = f"clamp_min({series.AUDIT_ALONE} - {power} * {series.AUDIT_SHARED}, 0)"
     return squares, f"{VARIANCE_FLOOR:.4f} / {number}", f"({power} ^ 2 * {_sum(series.BASE)} or 0 * {number})"
 
 
 def clipped_rules(windows: dict[str, float], timing: Timing, by: Sequence[str]) -> Iterator[RecordingRule]:
-    """The share of the weight that is left out of corrected means, as of others."""
+    """The share of the weight that is left out of corrected means."""
     for window, length in windows.items():
         clipped = f"sum by ({', '.join(by)}) (increase({ESTIMATOR_CLIPPED.name}[{timing.text(length)}]))"
         scored = f'sum by ({", ".join(by)}) ({series.AUDITED_INCREASE}{{sum="w",window="{window}"}})'
@@ -105,7 +105,7 @@ def clipped_rules(windows: dict[str, float], timing: Timing, by: Sequence[str]) 
 
 
 def _sum(name: str) -> str:
-    """One of the sums, without the label that names it."""
+    """One of the sums, without the label that has its name."""
     return f'sum without (sum) ({series.AUDITED_INCREASE}{{sum="{name}"}})'
 
 

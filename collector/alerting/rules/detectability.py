@@ -11,11 +11,11 @@ from collector.statistics.incident import DropDetector
 from collector.wording import plural
 
 DEVIATION = 0.27
-"""Standard deviation of scores of a judge that gives five levels, mostly high ones; more than most have."""
+"""The standard deviation of scores of a judge that gives five levels, mostly high ones; larger than usual."""
 ASSUMED_PER_HOUR = 100.0
-"""Evaluations an hour that are assumed where no traffic is configured."""
+"""The evaluations an hour that are assumed if no traffic is configured."""
 _SPARE, _NEAR, _DROP = 0.03, 0.01, 0.05
-"""How far a mean usually is from its target, how far it could be, and a drop whose delays by both are compared."""
+"""The usual and the recommended distance of a mean from its target, and the drop whose delays by both are compared."""
 
 
 def alert_lines(config: Config) -> Iterator[str]:
@@ -56,7 +56,7 @@ def alert_lines(config: Config) -> Iterator[str]:
 
 
 def _threshold_lines(every: Sequence[Target], config: Config) -> Iterator[str]:
-    """Targets that nobody chose: a mean that falls to the threshold does not alert."""
+    """A hint for targets that follow from thresholds: a mean that falls to the threshold does not alert."""
     named = {name: monitor.alerts.targets for name, monitor in config.settings.monitors.items()}
     scored = [target for target in every if target.mean is not None and target.label is None]
     unnamed = [target for target in scored if target.source not in named[target.monitor]]
@@ -136,13 +136,13 @@ def _two_decimals(mean: float) -> str:
 
 
 def _rounded(end: float, gap: float) -> str:
-    """Two decimals, or as many as tell the end from the target."""
+    """A number with two decimals, or with as many as tell it from the target."""
     return f"{end:.{max(2, math.ceil(-math.log10(gap)))}f}"
 
 
 @dataclass(frozen=True, slots=True)
 class DelayModel:
-    """How many evaluations a page takes: `per_variance` · variance / gap² + `fixed`, in a share of all cases.
+    """The number of evaluations until a page: `per_variance` · variance / gap² + `fixed`, in a share of all cases.
 
     Fitted to the simulation in tests/bench/ALERTS.md (`tests/bench/drop_detection.py --only delays`), within a factor
     of two. The test of the mean needs so many at four standard errors; the drop detector 2.6 times its threshold in
@@ -160,8 +160,8 @@ class DelayModel:
 
 MEDIAN, NINE_OF_TEN = DelayModel(22.0, 45.0), DelayModel(42.0, 30.0)
 CLUSTERING = 2.5
-"""How many times as many evaluations it takes where half of the variance lies between conversations of 3 turns. Their
-scores were 0 or 1, so all the variance that a mean allows."""
+"""The factor on the number of evaluations if half of the variance lies between conversations of 3 turns, simulated with
+scores of 0 or 1."""
 
 
 def evaluations_until_page(
@@ -175,9 +175,9 @@ def evaluations_until_page(
 def smallest_detectable_drop(
     of: DropDetector, evaluations: float, page: float, *, clustered: bool, binary: bool = False
 ) -> float:
-    """How far on the wrong side of its target a mean must be to page in 9 cases of 10, in so many evaluations.
+    """The distance from its target at which a mean pages in 9 of 10 cases, within `evaluations`.
 
-    Infinite where there are too few. `binary`: scores are 0 or 1, with all the variance that a mean allows.
+    Infinite with too few evaluations. `binary` scores are 0 or 1, with all the variance that a mean allows.
     """
     left = evaluations - _fixed(NINE_OF_TEN, clustered=clustered)
     if left <= 0.0:
