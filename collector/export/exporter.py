@@ -80,8 +80,8 @@ class MonitoredEvaluator:
 
     `labels` are those that they may have, where these are not pass and fail. `watched_labels` are those whose share is
     watched, each with whether a smaller share is better. `cascade_share` is there where a cascade judges: the share of
-    what its first judge is sure of that the second one judges, too. `audit_version` is that of who audits it,
-    if anybody does.
+    what its first judge is sure of that the second one judges, too. `audit_version` is the version of its auditor, if
+    there is one.
     """
 
     evaluator: str
@@ -100,12 +100,12 @@ class MonitoredEvaluator:
 class ExportContext:
     """The parts of the service that every exporter receives.
 
-    Spans and log records that `own` has signed are recognised when they come back as traffic.
-    `confirm` waits until this process certainly is the one that exports. An exporter that tries again by itself calls
-    it before each attempt: while the process stood still, another one may have taken over.
-    `judged_spans` is the log in which spans and evaluations meet, if one is configured; `confirm_spans` is the same
-    for its consumer. `page` is the address under which people reach evalstream's page, if it is known.
-    `metrics_socket` is the file on which a process serves its metrics to the one that serves those of all.
+    Spans and log records that `own` has signed are recognised when they come back as traffic. `confirm` waits until
+    this process certainly is the one that exports. An exporter that tries again by itself calls it before each attempt:
+    while the process was frozen, another one may have taken over. `judged_spans` is the log in which spans and
+    evaluations meet, if one is configured; `confirm_spans` is the same for its consumer. `page` is the address under
+    which people reach evalstream's page, if it is known. `metrics_socket` is the file on which a process serves its
+    metrics to the one that serves those of all.
     """
 
     telemetry: Telemetry

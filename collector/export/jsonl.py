@@ -36,7 +36,7 @@ class JsonlSettings(ExporterSettings):
 class JsonlExporter:
     """Appends to a file. A line that a crash cut off is taken out when the file is opened: it comes again.
 
-    A file that somebody moves or deletes meanwhile, as log rotation does, is opened again at its path.
+    A file that was moved or deleted, as by log rotation, is opened again at its path.
     """
 
     Settings: ClassVar[type[JsonlSettings]] = JsonlSettings

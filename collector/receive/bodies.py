@@ -35,7 +35,7 @@ async def read_body(request: web.BaseRequest, holding: Holding, *, limit: int, d
         Rejected: the encoding is unknown (415) or the body came too slowly (408).
         TooLarge: past the limit.
         BadInput: broken gzip or broken chunks, or the sender has gone.
-        Overloaded: its bytes do not fit beside those of other requests now.
+        Overloaded: other requests take too much memory at present.
     """
     decompressor = _decompressor_of(request, limit) if "Content-Encoding" in request.headers else None
     if (request.content_length or 0) > limit:

@@ -24,7 +24,7 @@ DocumentKind = Literal["references", "feedback"]
 
 @dataclass(frozen=True, slots=True)
 class ParsedDocuments:
-    """The records of what was sent; there may be several of one item. `accepted` is how many items there are."""
+    """The records of what was sent; one item may cause several. `accepted` is how many items there are."""
 
     signal: DocumentKind
     records: list[Record]

@@ -105,7 +105,7 @@ Read = Callable[[StoredRecord], ParsedMessage]
 
 @dataclass(frozen=True, slots=True)
 class SourceTopic:
-    """A topic of others, or several of one kind. `name` is what messages call it.
+    """The settings of a source topic, or of several topics with the same form. `name` is what messages call it.
 
     `max_items` bounds the items of one message: more are dead-lettered, like what cannot be read. `where` returns the
     topic and its partition for a record's partition; without it they are `name` and the same number.
@@ -234,7 +234,7 @@ class KafkaReceiver:
 
 
 class SourceFold:
-    """One partition of a source topic. It has no state: what was delivered is in the spans log."""
+    """One partition of a source topic. It has no state: delivered records are in the spans log."""
 
     due_at = None
     metadata = ""
@@ -249,7 +249,7 @@ class SourceFold:
         return None
 
     async def replay(self, records: Sequence[StoredRecord]) -> None:
-        """Nothing: what was delivered is in the log."""
+        """Nothing: delivered records are in the log."""
 
     async def deliver(self, records: Sequence[StoredRecord]) -> None:
         """Ingest messages, all of a delivery in one append."""

@@ -1,4 +1,4 @@
-"""The way of an OTLP request into the spans log, by whichever protocol it came.
+"""The way of an OTLP request into the spans log, by any protocol.
 
 The receivers of a process share the limits on their senders: bytes in memory, and rates.
 """
@@ -40,7 +40,7 @@ from collector.telemetry.registry import Telemetry
 class IngestRules:
     """How received content becomes records.
 
-    `own` finds what evalstream has sent itself. Media of up to `stored_media` bytes are stored. `notes` are of turns in
+    `own` finds what evalstream has sent itself. Media of up to `stored_media` bytes are stored. `notes` notes turns of
     conversations that are not wanted.
     """
 
@@ -64,7 +64,7 @@ _VALUE: Callable[[Record], bytes] = attrgetter("value")
 
 
 class SenderLimits:
-    """One account of everything that is held in memory for senders, by whichever protocol, until it is durable."""
+    """One account of all requests that are held in memory, by any protocol, until they are durable."""
 
     def __init__(
         self, receivers: Sequence[OtlpSettings], telemetry: Telemetry, *, clock: Callable[[], float] = time.monotonic
@@ -175,8 +175,8 @@ class IngestLogs:
 class OtlpIngest:
     """Appends requests to the spans log within a receiver's limits, and counts them.
 
-    `source` is the receiver's name in counters, `done` the status of a request that was accepted. `limits` are those of
-    all receivers of the process. A sender is admitted before its body is read, until the request is durable.
+    `source` is the receiver's name in counters, `done` the status of a request that was accepted. All receivers of the
+    process share `limits`. A sender is admitted before its body is read, until the request is durable.
     """
 
     source: str

@@ -177,8 +177,8 @@ def parse(
 ) -> ParsedRequest:
     """Parse a request and split it by trace; without a form it is detected. An empty body is an empty request.
 
-    `tenant` is the name of the sender, "" without one. Items that `own` has signed are left out. Pictures and the like
-    of more than `stored_media` bytes become hash and size. `notes` finds turns to note.
+    `tenant` is the name of the sender, "" without one. Items that `own` has signed are left out. Media of more than
+    `stored_media` bytes are replaced by hash and size. `notes` finds turns to note.
 
     Raises:
         TooLarge: it holds more than `max_items` spans or log records, or too much for each of its traces.

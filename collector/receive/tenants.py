@@ -9,7 +9,7 @@ from collector.admission.fair_limit import address_key
 from collector.section import Section
 
 UNNAMED = "unnamed"
-"""The tenant in metrics of whoever has no name."""
+"""The tenant in metrics of senders without a name."""
 
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 

@@ -62,7 +62,7 @@ class ArrivalTimes:
 class RecentTurns:
     """The recent turns of a source from documents that may be published again; at most 50,000 of them.
 
-    Turns that the last 10,000 messages did not contain are forgotten. Offsets are those of messages.
+    Turns that the last 10,000 messages did not contain are forgotten. Offsets are the offsets of messages.
     """
 
     def __init__(self) -> None:
@@ -147,7 +147,7 @@ def parse_turns(
 
     `location` must be the same each time the document comes from there; `at` returns the time for a turn that has none.
     Turns that are `known` are skipped, but for their feedback: a chat that comes again may bring some. Its comments are
-    left out without `comments`. Pictures and the like of more than `stored_media` bytes become hash and size.
+    left out without `comments`. Media of more than `stored_media` bytes are replaced by hash and size.
 
     Raises:
         TooLarge: it holds more than `max_items` turns, or too many bytes.

@@ -15,7 +15,7 @@ FEWEST_AUDITS = 30
 class AuditScore:
     """An expensive verdict on the subject of a cheap one, on [0, 1], and the probability of its draw.
 
-    `version` is that of who gave it.
+    `version` is the version of the judge or person who gave it.
     """
 
     score: float

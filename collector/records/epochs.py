@@ -44,7 +44,7 @@ _STAMP = re.compile(rb'\{"epoch":(\d{1,18})[,}]')
 
 
 def stamped(value: bytes, epoch: int | None) -> bytes:
-    """A JSON object with the epoch before its first field; without an epoch as it is."""
+    """A JSON object with the epoch before its first field; without an epoch the record is unchanged."""
     if epoch is None:
         return value
     return b'{"epoch":%d%s%s' % (epoch, b"" if value == b"{}" else b",", value[1:])

@@ -30,7 +30,7 @@ JoinOutcome = Literal["joined", "unmatched", "crowded_out"]
 """The result: joined, no subject within the wait, or given up because too much was waiting."""
 
 IDS = ("evaluation_id", "turn_id", "span_id", "response_id", "trace_id", "conversation_id")
-"""By what feedback says whom it concerns, the most exact first."""
+"""The fields by which feedback names its subject, the most exact first."""
 LONGEST_LABEL, LONGEST_COMMENT, LONGEST_AUTHOR = 200, 4000, 80
 """Characters."""
 MOST_SUBJECTS = 20
@@ -52,9 +52,9 @@ class FeedbackEntry:
     """One piece of feedback as it came, about what has all of the ids that are there.
 
     If it came in a trace, `spans` are those that it is about: of the turns of the trace that of one of them is
-    preferred, and in any trace the one with the `response_id`.
-    `tenant` is that of the sender; None for one who may say something of every tenant's turns. `author` is who says so
-    within the source, `at` when, as far as the sender tells.
+    preferred, and in any trace the one with the `response_id`. `tenant` is the sender's tenant; None for one who may
+    say something of every tenant's turns. `author` is who says so within the source, `at` when, as far as the sender
+    tells.
     """
 
     feedback_id: str

@@ -55,7 +55,7 @@ class _ObjectNames:
         return result
 
     def own_name(self, name: str) -> str | None:
-        """Our name for a field, "" for one that is left out; None if nobody uses it."""
+        """Our name for a field, "" for one that is left out; None if no library uses it."""
         snake = _CAMEL.sub("_", name).lower()
         return snake if snake in self.ours else "" if snake in self.silent else self.names.get(snake)
 
@@ -80,7 +80,7 @@ _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 def _named(**ours: str) -> dict[str, str]:
-    """Our names by those of others, given the other way round."""
+    """Our field names by other libraries' names, given the other way round."""
     return {other: own for own, others in ours.items() for other in others.split()}
 
 
@@ -105,7 +105,7 @@ _TURN = _ObjectNames(
         expected_tools="reference_tool_calls",
         attributes="metadata additional_metadata",
     ),
-    # What DeepEval and Ragas store beside a case, and no evaluator reads.
+    # The fields that DeepEval and Ragas store with a case, and that no evaluator reads.
     _names(
         "name comments tags token_cost completion_time source_file custom_column_key_values rubrics multimodal "
         "retrieved_context_ids reference_context_ids persona_name query_style query_length synthesizer_name "

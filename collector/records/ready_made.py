@@ -31,7 +31,8 @@ Incoming: TypeAlias = Signal | Literal["turns", "references", "feedback"]
 """The kind of input: a signal of OTLP, ready-made turns, references, or feedback."""
 
 LABEL_KEYS = ("human", "evaluator", "evaluation_id", "monitor", "label_probability", "weight", "segment")
-"""The keys beside a case that say what people think of it, and of which evaluation, as `labels next` writes them."""
+"""The keys beside a case that hold people's verdicts, and the evaluation they are about, as `labels next` writes
+them."""
 LONGEST_ID = 1000
 """Characters: ids are kept for as long as a conversation is open."""
 
@@ -239,7 +240,7 @@ def _with(turn: Turn, fields: Mapping[str, Any]) -> Turn:
 def _attachments(
     before: Sequence[ChatMessage], question: ChatMessage, rest: Sequence[ChatMessage]
 ) -> Iterator[Attachment]:
-    """The turn's own first, then those of the messages before it, the latest first."""
+    """The turn's own come first, then those of earlier messages, latest first."""
     yield from question.attachments
     for message in rest:
         place: AttachmentPlace = "tools_called" if message.role == "tool" else "actual_output"

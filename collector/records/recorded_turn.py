@@ -269,4 +269,5 @@ _CHECKS: Mapping[str, Callable[[Any], bool]] = {
     "program_fields": _is_object,
     "attributes": _is_object,
 }
-"""The other fields, and what shows that a value is theirs; one that is not here takes more than a glance."""
+"""The other fields, and the bytes by which each field's value is recognized; one that is not here takes more than a
+glance."""

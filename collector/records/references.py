@@ -94,7 +94,7 @@ COPY_HEADERS: Headers = (("reference", b"copy"),)
 """Those of a reference in the turns log, and of its copies in the other partitions: not a turn."""
 
 IDS = ("turn_id", "span_id", "response_id", "trace_id", "conversation_id")
-"""By what a reference says whom it concerns, the most exact first."""
+"""The fields by which a reference names its subject, the most exact first."""
 MOST_OUTCOMES = 32
 """Outcomes of one reference."""
 
@@ -107,8 +107,9 @@ _KEYS = frozenset({*IDS, *_CONTENT})
 class Reference:
     """The facts about every turn that has all of these ids, or of a conversation if only its id is there.
 
-    `outcomes` are what came of it, by name: numbers, texts, true or false. `tenant` is that of the sender; None for one
-    who may say something of every tenant's turns. `reference_id` stands for all of it: the same, sent twice, is one.
+    `outcomes` are what came of it, by name: numbers, texts, true or false. `tenant` is the sender's tenant; None for
+    one who may say something of every tenant's turns. `reference_id` stands for all of it: the same, sent twice, is
+    one.
     """
 
     reference_id: str

@@ -40,7 +40,7 @@ MOST_PIECES = 1000
 """Pieces that may share a record. `StoredRecord.number` has room for 32,768."""
 
 DELIVERED = 500
-"""Pieces delivered at once: what a fold got when each was a record."""
+"""Pieces delivered at once: so a fold gets what it would get if each piece were a record."""
 
 _COUNT = struct.Struct(">I")
 _SIZES = struct.Struct(">HBI")
@@ -193,7 +193,7 @@ def pieces_of(record: StoredRecord) -> Sequence[StoredRecord]:
 
 def needed_pieces(record: StoredRecord, is_needed: Callable[[bytes], bool]) -> Iterator[StoredRecord]:
     """Those pieces of a shared record that are needed by their keys, each asked for when the one before was taken."""
-    # Nothing is made of the others: in the turns log they are nearly all of them.
+    # The other pieces are not built: in the turns log they are nearly all of them.
     value = record.value
     sizes, at = _index_of(value)
     if at + sum(map(sum, sizes)) != len(value):

@@ -41,7 +41,7 @@ MEMORY = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class States:
-    """The states of one target's detector, as PromQL. Every vector here has the labels `by` alone."""
+    """PromQL for the states of one target's detector. Every vector here has the labels `by` alone."""
 
     monitor: str
     evaluator: str
@@ -258,8 +258,8 @@ COUNTERS = {key: counter.name for key, counter in zip(series.SUMS, EVIDENCE_SUMS
 SETTLED = 10.0
 """Seconds after which a scrape that began is in, or has failed: Prometheus' default `scrape_timeout`.
 
-One that came in between two of the rules would count in the sums that are read after it and, as the next interval
-begins with it, never in the others: values without their weights.
+A scrape that came between two rules would count in the sums that are read after it but never in the others, as the next
+interval begins with it: scores without their weights.
 """
 
 

@@ -66,7 +66,7 @@ def _grafana_alerts(group: RuleGroup) -> Iterator[AlertingRule]:
 
 
 def alertmanager(rules: RuleSet) -> dict[str, Any]:
-    """Routes and inhibitions of Alertmanager. Without a webhook in the configuration the receiver tells nobody yet."""
+    """Routes and inhibitions of Alertmanager. Without a webhook in the configuration, the receiver does nothing yet."""
 
     def pause(seconds: float) -> str:
         return duration(max(1.0, seconds / rules.speed))
@@ -147,7 +147,7 @@ def _annotations(alert: AlertingRule, rules: RuleSet, value: Callable[[str], str
     def fill(template: str) -> str:
         return _PLACE.sub(lambda m: label(m[2]) if m[1] else value(m[2]), template)
 
-    def label(name: str) -> str:  # what a rule adds itself is not among the labels that its texts can show
+    def label(name: str) -> str:  # texts cannot show labels that the rule itself adds
         return alert.labels.get(name) or f"{{{{ $labels.{name} }}}}"
 
     annotations = {

@@ -25,7 +25,7 @@ INHIBITIONS = (
     # What these explain of a mean is in the expressions of its alerts (falls.py); of a pass share nothing is known.
     Inhibition((SHIFT,), (BURN,), ("evaluator",)),
     Inhibition((UNSCORED, WEIGHTS), (BURN,), ("evaluator", "monitor")),
-    Inhibition((STALE,), _SCORES, ("evaluator", "monitor")),  # a page, too: means are old
+    Inhibition((STALE,), _SCORES, ("evaluator", "monitor")),  # also for alerts that page: means are old
     Inhibition((DOWN,), (STALE, NO_TRAFFIC), ()),
     Inhibition(
         (DROPPED,),
@@ -51,7 +51,7 @@ def rules_hash(config: Config) -> str:
 
 
 def _pipeline(config: Config) -> list[str]:
-    """The stages without which no score comes, or nobody is notified."""
+    """The stages that scores and notifications need."""
     watched = config.settings.alerts.watcher is not None
     return ["receive", "assemble", "evaluate", *(["export"] * bool(config.exporters)), *(["watch"] * watched)]
 

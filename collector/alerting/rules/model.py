@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 Severity = Literal["page", "warning", "heartbeat"]
-"""`heartbeat` fires always: whoever stops hearing it knows that alerting itself is broken."""
+"""A `heartbeat` always fires: when it stops arriving, alerting itself is broken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class RuleGroup:
 
 @dataclass(frozen=True, slots=True)
 class Inhibition:
-    """While an alert of `sources` fires, those of `targets` with the same labels `equal` are silent.
+    """While an alert of `sources` fires, alerts of `targets` with equal values of the labels `equal` are silent.
 
     `source_labels` and `target_labels` have to match besides.
     """

@@ -1,8 +1,8 @@
 """Rules on the processes: a stage that nobody runs, rules of another configuration, alerting itself.
 
 The alert on evaluations that wait for batches tells when they wait longer than a provider takes. A provider answers a
-batch within a day or gives it up; what it has given up goes into one more batch. So what is older than one batch takes
-was given up once, or nobody follows it: a warning.
+batch within a day or gives it up, and then its requests go into one more batch. So an evaluation that has waited longer
+than one batch takes was given up once, or no process follows it: a warning.
 """
 
 from collections.abc import Iterator, Sequence

@@ -32,13 +32,13 @@ BUDGET, JUDGE_UNAVAILABLE = "EvalstreamOverBudget", "EvalstreamJudgeUnavailable"
 LOST, RETENTION = "EvalstreamRecordsLost", "EvalstreamRetentionNear"
 REFUSED, OUTRUN = "EvalstreamConfigurationRefused", "EvalstreamConfigurationBehind"
 _RETENTION_USED = 0.5
-"""Share of a log's retention that what a consumer needs may have reached: half of it is left to act."""
+"""The share of a log's retention that a consumer's lag may reach: half of it is left to act."""
 _SHIFT_ERRORS = 4.0
 _DUE, _ENDED = metrics.EVALUATIONS_DUE.name, metrics.EVALUATIONS_ENDED.name
 _WAITING = 0.05
-"""Share of evaluations that may wait while the weights are held against the traffic."""
+"""The share of evaluations that may wait while weights are compared with the traffic."""
 _ENOUGH = 20
-"""Subjects that a share needs before it alerts."""
+"""The fewest subjects for an alert on a share."""
 LOST_REASONS = "|".join(LOSSES)
 """The skips that are losses, as a regular expression of PromQL."""
 
@@ -103,7 +103,8 @@ def _trust(targets: Sequence[Target], alerts: AlertSettings, timing: Timing) -> 
             "be off by as much. Until this ends, score alerts fire only for larger differences."
         ),
     )
-    # What waits for batches has its weights up to a day after its traffic: over hours they do not add up to it.
+    # Evaluations that wait for batches get their weights up to a day after their traffic: over hours they do not add
+    # up.
     if prompt := [target for target in targets if not target.deferred]:
         yield from _weights(prompt, alerts, long)
 
@@ -118,7 +119,7 @@ def _weights(targets: Sequence[Target], alerts: AlertSettings, window: str) -> I
     checks = [
         _check(scope, targets, window) for scope in _POPULATIONS if any(target.scope == scope for target in targets)
     ]
-    # what waits for its judge has no weight yet; each process knows its own, so no restart leaves any
+    # evaluations that wait for their judge have no weight yet; each process counts its own, so no restart leaves any
     due, ended = (f"sum by (evaluator, monitor) ({name})" for name in (_DUE, _ENDED))
     many = f"{due} - {ended} > {_WAITING:g} * {_SUBJECTS % (metrics.EVALUATIONS.name, '', window)}"
     yield RecordingRule(series.WEIGHT_CHECK, f"({' or '.join(checks)}) unless {many}")
@@ -326,7 +327,7 @@ def _progress(alerts: AlertSettings, timing: Timing) -> Iterator[AlertingRule]:
     )
     yield alert(
         OUTRUN,
-        # what is refused has its own alert
+        # refused requests have their own alert
         f"max({metrics.CONFIGURATION_NUMBER.name}) - min({metrics.CONFIGURATION_NUMBER.name}) > 0"
         f" unless max({metrics.CONFIGURATION_REFUSED.name}) > 0",
         "a process has not taken the newest configuration",

@@ -100,7 +100,7 @@ def window_from(buckets: Mapping[int, Bucket], first: int) -> WindowSums:
 
 @dataclass(frozen=True, slots=True)
 class TargetMiss:
-    """A window in which the mean is on the wrong side of its target, by how many standard errors."""
+    """A window in which the mean is on the wrong side of its target, and by how many standard errors."""
 
     window: str
     sums: Sums
@@ -128,8 +128,7 @@ def target_misses(
     recovered: int | None = None,
 ) -> list[TargetMiss]:
     """The windows with enough scores in which the mean is on the wrong side of its target, by more than the doubt.
-
-    Those that reach back before `recovered`, an interval, hold scores of an incident that is over, and are left out.
+    Windows that reach back before the interval `recovered` hold scores of an incident that is over, and are left out.
     """
     misses: list[TargetMiss] = []
     firsts = {window: int((now - length) // interval) for window, length in WINDOWS.items()}
@@ -153,7 +152,7 @@ def target_misses(
 def _mean_of(buckets: Mapping[int, Bucket], first: int, day: WindowSums) -> tuple[Sums, float] | None:
     """The sums that a window's mean is made of, and its standard error; None if it needs audits and has too few.
 
-    If audits correct the mean, the sums are those of as many equal scores as would be as sure.
+    If audits correct the mean, the sums are those of the number of equal scores with the same error.
     """
     audited = [bucket.audited for number, bucket in buckets.items() if number >= first and bucket.audited is not None]
     if not audited and any(bucket.audited is not None for bucket in buckets.values()):

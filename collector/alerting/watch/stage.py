@@ -97,7 +97,7 @@ they are known when an alert begins."""
 _EXPLAIN_EVERY, _LEAST_PAUSE = 60.0, 20.0
 """Seconds until causes are computed again; and where there are none, how many times as long as it took."""
 SURE = 2.0
-"""Standard errors by which a mean must be beyond what is explained, for the evidence of a drop to count."""
+"""The evidence of a drop counts only if the mean is beyond the explained part by so many standard errors."""
 
 Uncalibrated = Callable[[str, str, str], str]
 """Why alerts on a monitor's evaluator, in a version, do not page: its judge's agreement is not proven; "" if it is."""
@@ -135,7 +135,7 @@ class ActiveAlert:
 
 @dataclass(frozen=True, slots=True)
 class WatchRules:
-    """The series that a configuration has watched, and by which settings."""
+    """The series that a configuration watches, and their settings."""
 
     targets: Targets
     settings: AlertSettings
