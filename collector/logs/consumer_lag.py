@@ -1,4 +1,6 @@
-"""The lag of this process's consumers: what they have not received yet, and how near retention is to what they need."""
+"""The lag of this process's consumers: the records that they have not received, and how close retention is to the
+records that they still need.
+"""
 
 import asyncio
 import logging
@@ -20,12 +22,12 @@ logger = logging.getLogger(__name__)
 SAMPLE_EVERY = 5.0
 """Seconds between two samples."""
 RETENTION_EVERY = 600.0
-"""Seconds between two looks at a log's retention, which somebody may change."""
+"""Seconds between two looks at a log's retention, which may be changed from outside."""
 _STEP = 5.0
 """Seconds of log time between two remembered offsets: the precision of the age of the oldest needed record."""
 
 OPENING_AFTER = 30.0
-"""Seconds after which a partition is told whose fold is still being opened: nothing of it is read."""
+"""Seconds after which a partition is reported whose fold is still being opened: none of its records are read."""
 STALLED_AFTER = 60.0
 """Seconds without progress after which a consumer that lags is stalled."""
 
@@ -42,11 +44,11 @@ class _Progress:
     needed: deque[tuple[int, float]] = field(default_factory=deque[tuple[int, float]])
 
     def oldest_needed(self, low_watermark: int | None, end: int) -> float | None:
-        """When the log took the oldest record that is needed, at the latest; None if nothing is."""
+        """The latest time at which the log may have received the oldest needed record; None if no record is needed."""
         low = self.offset if low_watermark is None else min(low_watermark, self.offset)
         while len(self.needed) > 1 and self.needed[1][0] <= low:
             self.needed.popleft()
-        if low >= self.offset:  # of what was not received only this is known
+        if low >= self.offset:  # only this is known of records that were not received
             return self.timestamp if self.offset < end else None
         return self.needed[0][1] if self.needed else self.timestamp
 
@@ -63,7 +65,8 @@ class ConsumerLag:
         self._openings = SparseLog(logger, clock)
         self._opening: dict[tuple[str, str, int], float] = {}
         self._waiting: dict[tuple[str, str], dict[int, tuple[int, float]]] = {}
-        """By consumer, and partition where it lags: the offset that it is at, and since when (s since the epoch)."""
+        """By consumer, and partition in which it lags: its offset, and since when it has been there (s since the
+        epoch)."""
 
     def stalled(self) -> str | None:
         """The consumers that lag and have made no progress for long; None if there are none."""
@@ -123,7 +126,7 @@ class ConsumerLag:
         """Measure once. A log that is unavailable keeps its last figures."""
         for wait in self._long_openings(self._clock()):
             self._openings.warn(wait)
-        for (consumer, name), (log, folds) in list(self._consumers.items()):  # some may come meanwhile
+        for (consumer, name), (log, folds) in list(self._consumers.items()):  # consumers may be added meanwhile
             records, age, oldest = 0, 0.0, 0.0
             try:
                 await self._sample_retention(log)
@@ -139,7 +142,7 @@ class ConsumerLag:
                     oldest = max(oldest, 0.0 if needed is None else self._clock() - needed)
             except LogUnavailable:
                 continue
-            except Exception as error:  # noqa: BLE001 - of one log; the gauges of the others are to go on
+            except Exception as error:  # noqa: BLE001 - the gauges of other logs have to go on
                 self._failures.warn(f"the lag of {consumer} in {name} cannot be measured: {error!r}")
                 continue
             self._telemetry.gauge(series.CONSUMER_LAG_RECORDS, consumer, name).set(records)

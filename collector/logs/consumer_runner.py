@@ -1,9 +1,9 @@
 """The consumer loop of one process and group: replay, delivery, ticks and commits, the same for every log.
 
-Its clock is the time of day without jumps: setting the clock must not make all due at once, nor nothing for an hour.
-Between two looks at the log it waits a little, to take more at once: a look, a delivery, and what its fold appends are
-together as dear as tens of small records, and a record that comes a tenth of a second later delays nothing, as a trace
-is open for seconds and a judge takes some.
+Its clock is the time of day without jumps: if the machine's clock is set, not everything may become due at once, and
+not nothing for an hour. Between two looks at the log it waits a little, to take more records at once: a look, a
+delivery and the fold's append together cost as much as tens of small records. A tenth of a second does no harm, since
+traces stay open for seconds and judges take seconds.
 """
 
 import asyncio
@@ -82,12 +82,12 @@ OPENING = Backoff(cap=1.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerTiming:
-    """Intervals and batch sizes of a consumer.
+    """The intervals and batch sizes of a consumer.
 
-    `clock` gives seconds since the epoch, without jumps. `tick_interval` is the time between two checks of what is due,
-    and how far the last record's time is behind before a tick brings it; `commit_interval` is the time between two
-    commits; both in seconds. A batch holds at most `batch_records` records and about `batch_bytes` bytes. `patience`
-    is how long (s) a log may be unavailable before `follow` gives up.
+    `clock` gives seconds since the epoch, without jumps. `tick_interval` is the time between two checks whether a fold
+    is due, and the lag of the last record's time at which a tick brings it up to date; `commit_interval` is the time
+    between two commits; both in seconds. A batch holds at most `batch_records` records and about `batch_bytes` bytes.
+    `patience` is how long (s) a log may be unavailable before `follow` gives up.
     """
 
     clock: Callable[[], float] = field(default_factory=SlewedClock)
@@ -102,7 +102,7 @@ class ConsumerTiming:
 class Batch:
     """Records of one partition in order, and the offset after them.
 
-    `end_offset` may lie beyond the last record: what is between can never be read.
+    `end_offset` may lie beyond the last record: the offsets between have no readable records.
     """
 
     records: Sequence[StoredRecord]
@@ -151,11 +151,12 @@ class PartitionFeed:
         self._replayed = committed is None or committed.low_watermark >= committed.offset
         self._fold: Fold | None = None
         self._stateful: Fold | None = None
-        """The stage's own fold, inside of those that wrap it: it is asked again and again whether it is due."""
+        """The stage's own fold, inside its wrappers. It is asked directly whether it is due, because that is asked
+        often."""
         self._delivering = False
         self._state: Committed | None = None
         self.tick_until = 0.0
-        """No tick is appended until then: the last one was not delivered yet, or counts as lost."""
+        """No tick is appended before this time: the last one has not been delivered yet."""
         self._delivered_time = -math.inf
         """The time that the last record has brought (s since the epoch)."""
         self._backoff = Backoff(cap=min(1.0, timing.patience / 10), deadline=timing.patience, clock=timing.clock)
@@ -163,8 +164,8 @@ class PartitionFeed:
     async def run(self, open_fold: OpenFold) -> None:
         """Feed until cancelled. The fold is closed on return, whatever the reason.
 
-        A fold reads logs to open. While they are unavailable it is opened again: what is fed has time, and a process
-        that ends instead takes all other partitions with it.
+        A fold reads logs when it opens. While they are unavailable, opening is repeated: the records can wait, and a
+        process that ended instead would stop all its other partitions.
         """
         async with AsyncExitStack() as stack:
             fold = await OPENING.repeat(
@@ -184,7 +185,7 @@ class PartitionFeed:
                             self.stream.next, LogUnavailable, action=action, failed=error
                         )
                     await self._process(fold, batch)
-                    await asyncio.sleep(0)  # while there are always more records, others are to run, too
+                    await asyncio.sleep(0)  # lets other tasks run while records come without end
             finally:
                 self._update_state()
                 self._fold = self._stateful = None
@@ -200,9 +201,9 @@ class PartitionFeed:
         return None if self._state == self.committed else self._state
 
     def is_due(self, now: float) -> bool:
-        """Whether the fold is due and only a tick can make it advance: everything else was delivered.
+        """Whether the fold is due and only a tick can move its time, since every record was delivered.
 
-        A record brings the time, as a tick does: within a tick's interval after one there is none.
+        A record moves the time as a tick does, so no tick follows a record within a tick's interval.
         """
         if self._stateful is None or not self._replayed or not self.stream.waiting or now < self.tick_until:
             return False
@@ -237,7 +238,7 @@ class PartitionFeed:
         """Allow the next tick once this one was delivered; if the log's clock is behind ours, when it has caught up.
 
         Otherwise every tick would come too early, and a new one would be appended at each check. Work that is due later
-        by our clock, too, holds no tick up: records may come that are due before.
+        even by our clock does not delay ticks, because earlier work may come.
         """
         ticks = [record for record in records if record.headers == TICK]
         if ticks and self._stateful is not None:
@@ -264,7 +265,7 @@ Append = Callable[[Sequence[Record]], Awaitable[None]]
 class ConsumerRunner:
     """All partition feeds of a process for one group, with one loop for ticks and one for commits.
 
-    `append` is None for a topic that is not ours to write: then there are no ticks.
+    `append` is None for a topic that this process must not write; then there are no ticks.
     """
 
     def __init__(self, open_fold: OpenFold, commit: Commit, append: Append | None, timing: ConsumerTiming) -> None:
@@ -316,7 +317,7 @@ class ConsumerRunner:
         return {partition: state for partition, state in states.items() if state is not None}
 
     async def commit(self) -> None:
-        """Commit what has changed; what cannot be committed now is part of the next commit."""
+        """Commit the changed positions. Positions that cannot be committed now are part of the next commit."""
         changes = self.uncommitted()
         if not changes:
             return
@@ -369,10 +370,10 @@ INTERVAL = 0.1
 """Seconds from one look to the next while records come without a pause."""
 
 AT_ONCE = 3
-"""Looks that may follow one another at once after a pause: what comes now and then never waits."""
+"""The looks that may follow one another at once after a pause, so that sparse records never wait."""
 
 MANY, MUCH = 500, 1 << 20
-"""Records, or their bytes, after which the next look is at once: there are more."""
+"""After so many records, or bytes, the next look follows at once, because there are more."""
 
 
 class DeliveryPace:
@@ -380,10 +381,11 @@ class DeliveryPace:
 
     def __init__(self) -> None:
         self._free_at = 0.0
-        """When the next look is due, one each `INTERVAL`; in a pause it falls behind, by `AT_ONCE` - 1 intervals."""
+        """When the next look is due, one in each `INTERVAL`. After a pause, up to `AT_ONCE` - 1 intervals are made up
+        for."""
 
     def add(self, records: int, size: int, now: float) -> None:
-        """A look has brought so many records, of so many bytes."""
+        """Note a look that brought `records` records of `size` bytes."""
         if 0 < records < MANY and size < MUCH:
             self._free_at = max(self._free_at, now - (AT_ONCE - 1) * INTERVAL) + INTERVAL
 

@@ -1,7 +1,8 @@
 """Folds that are exchanged while their partitions stay: each is closed and opened again, as by a restart.
 
-The new fold replays what the old one still needed, and continues where that stood. Records that were being delivered
-when the old one was exchanged are delivered again to the new one. The consumer notices nothing, and no partition moves.
+The new fold replays the records that the old one still needed, and continues at its position. Records that were being
+delivered when the old one was exchanged are delivered again to the new one. The consumer notices nothing, and no
+partition moves.
 """
 
 import asyncio
@@ -48,7 +49,7 @@ class ExchangeableFolds:
     async def exchange(self, open_inner: OpenFold) -> None:
         """Open all folds in another way, now and from now on; returns when they are open.
 
-        One that is just being opened in the way of before is exchanged as soon as it is open.
+        A fold that is just being opened in the old way is exchanged as soon as it is open.
         """
         self.open_inner = open_inner
         await asyncio.gather(*(fold.exchange() for fold in list(self._folds)))
@@ -57,7 +58,7 @@ class ExchangeableFolds:
 async def _hold(
     opening: AbstractAsyncContextManager[Fold], ready: asyncio.Future[Fold], closing: asyncio.Event
 ) -> None:
-    """Keep an inner fold open, as a task: whoever closes it is not who opened it."""
+    """Keep an inner fold open, in a task of its own, because another task than the opening one closes it."""
     async with opening as fold:
         ready.set_result(fold)
         await closing.wait()
@@ -101,7 +102,7 @@ class _ExchangeableFold:
 
     @property
     def metadata(self) -> str:
-        """That of the same state as the last `low_watermark`."""
+        """The metadata of the same state as the last `low_watermark`."""
         return self._state.metadata if self._state else ""
 
     def _refresh(self) -> None:
@@ -119,7 +120,7 @@ class _ExchangeableFold:
             await self._open()
 
     async def end(self) -> None:
-        """Close for good: the partition is taken away, perhaps in the midst of an exchange."""
+        """Close for good, because the partition is taken away, perhaps during an exchange."""
         self._ended = True
         if self._reopening is not None:
             self._reopening.cancel()
@@ -174,7 +175,7 @@ class _ExchangeableFold:
                     self._next = self._delivered = records[-1].offset + 1
 
     async def exchange(self) -> None:
-        """Close the inner fold, open another one, and bring that to where this one stood."""
+        """Close the inner fold, open another one, and bring it to the same position."""
         self._exchanging += 1
         try:
             if self._delivering is not None:
@@ -199,7 +200,7 @@ class _ExchangeableFold:
             raise
         finally:
             self._reopening = None
-        if not reopening.cancelled():  # else the partition is taken away
+        if not reopening.cancelled():  # otherwise the partition was taken away
             reopening.result()
 
     async def _reopen(self) -> None:
@@ -208,7 +209,7 @@ class _ExchangeableFold:
         await self._replay()
 
     async def _replay(self) -> None:
-        """Replay what the consumer has had replayed or delivered already."""
+        """Replay the records that the consumer has replayed or delivered already."""
         if self._state is None or self._next is None:
             return
         start, end = self._state.low_watermark, self._next

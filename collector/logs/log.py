@@ -1,4 +1,5 @@
-"""The port of a log: an ordered, durable, partitioned sequence of records, and what a stage does with it.
+"""The port of a log, an ordered, durable, partitioned sequence of records; and the port of a fold, which a stage makes
+over it.
 
 A stage is a fold over its input log. Its state is a pure function of the records delivered to it, and records carry the
 only time it knows: when nothing arrives although time alone would change the state (a conversation becomes idle), the
@@ -6,10 +7,10 @@ log itself appends a *tick*, an empty record, so that a replay sees the same tim
 
 Per group and partition two numbers are committed: `offset`, up to which records were delivered, and the low watermark,
 the oldest record that the fold's state still needs. After a restart the records between them are replayed to rebuild
-the state, then delivery continues at `offset`. There is no state store: this is the price of open state that is small
-beside the log, and it leaves one thing to keep durable instead of two that must agree.
+the state, then delivery continues at `offset`. There is no state store. Open state is small compared with the log, so a
+replay is cheap, and only one thing has to be durable instead of two that must agree.
 
-All logs choose a record's partition, limit its size, and wait for a log that is unavailable in the ways that are here.
+The choice of a partition, the limit on sizes, and the waiting for an unavailable log are here, the same for all logs.
 """
 
 import asyncio
@@ -36,8 +37,8 @@ TICK: Headers = (("tick", b"1"),)
 class Record:
     """A record to append. `partition` overrides the choice by `key`; a record with neither goes to any partition.
 
-    `timestamp` is only for copies of a log: when the record was appended first, in seconds since the epoch. It is that
-    of the last record of the partition where this is later.
+    `timestamp` is only for copies of a log: when the record was first appended, in seconds since the epoch. If the
+    partition's last record is later, its time is taken.
     """
 
     key: bytes | None
@@ -52,8 +53,8 @@ class StoredRecord:
     """A record as the log holds it.
 
     `offset` grows by one or more from record to record of a partition. `timestamp` is when the log appended it, in
-    seconds since the epoch, and never decreases within a partition. `piece` is 0 in what a log returns; whoever divides
-    a record into several numbers them by it, from 0: they share the offset.
+    seconds since the epoch, and never decreases within a partition. A log returns `piece` 0. If a record is divided
+    into several, they share the offset, and `piece` numbers them from 0.
     """
 
     MOST_PIECES: ClassVar[int] = 1 << 15
@@ -68,7 +69,7 @@ class StoredRecord:
 
     @property
     def number(self) -> int:
-        """The key that tells it from all others of its partition: its offset, and above that its piece."""
+        """A number that is unique within the partition: the offset, with the piece in the higher bits."""
         return self.offset | self.piece << _OFFSET_BITS if self.piece else self.offset
 
     @property
@@ -78,13 +79,13 @@ class StoredRecord:
 
 
 def place_of_number(number: int) -> tuple[int, int]:
-    """The offset and the piece of a record's `number`; as a pair it is in the order of the partition."""
+    """The offset and the piece of a record's `number`. Such pairs sort in the order of the partition."""
     return number & _OFFSET_MASK, number >> _OFFSET_BITS
 
 
 @dataclass(frozen=True, slots=True)
 class UnreadableRecords(StoredRecord):
-    """Stands for records that cannot be read: those from `offset` up to `end_offset`. `reason` has no content.
+    """Stands for the records from `offset` up to `end_offset`, which cannot be read. `reason` has no content of them.
 
     Delivered only to a fold with a true `takes_unreadable`.
     """
@@ -97,7 +98,7 @@ class UnreadableRecords(StoredRecord):
 class Committed:
     """A group's committed position for a partition.
 
-    Records below `low_watermark` are not needed by this group any more; those from there up to `offset` were delivered.
+    The group no longer needs records below `low_watermark`; the records from there up to `offset` were delivered.
     `metadata` is the fold's own, at most 2,000 characters of ASCII.
     """
 
@@ -128,17 +129,19 @@ class Fold(Protocol):
 
     @property
     def metadata(self) -> str:
-        """The state to commit beside the two numbers; the next assignment gets it back."""
+        """The state to commit in addition to the two numbers; the next assignment gets it back."""
         ...
 
     async def replay(self, records: Sequence[StoredRecord]) -> None:
-        """Rebuild state from records that were delivered before. Without effects: they are durable already."""
+        """Rebuild the state from records that were delivered before. Their effects are durable already, so there are
+        none here.
+        """
 
     async def deliver(self, records: Sequence[StoredRecord]) -> None:
-        """Take new records, in order. Returning late is back-pressure: the partition is not read meanwhile.
+        """Take new records, in order. The partition is not read until this returns (back-pressure).
 
-        On return the effects of the records are durable, or the low watermark still covers the records they come from.
-        An exception stops the group's `follow`.
+        On return the effects of the records are durable, or the low watermark still covers the records. An exception
+        stops the group's `follow`.
         """
 
 
@@ -147,11 +150,11 @@ OpenFold = Callable[[int, Committed | None], AbstractAsyncContextManager[Fold]]
 
 
 Confirm = Callable[[], Awaitable[None]]
-"""Waits until it is certain that this process owns what it works on: see `Log.confirm`."""
+"""Waits until this process certainly owns its partitions: see `Log.confirm`."""
 
 
 async def certain() -> None:
-    """Wait for nothing: no other process can own it."""
+    """Return at once, because no other process can own the partitions."""
 
 
 def confirm_of(log: "Log", group: str) -> Confirm:
@@ -169,7 +172,7 @@ class Log(Protocol):
 
     @property
     def partitions(self) -> int:
-        """How many partitions there are, numbered from 0."""
+        """The number of partitions; they are numbered from 0."""
         ...
 
     async def append(self, records: Sequence[Record]) -> None:
@@ -183,11 +186,11 @@ class Log(Protocol):
         """
 
     async def end_offset(self, partition: int) -> int:
-        """The offset that the next record of the partition will get or pass."""
+        """The end of the partition: the next record gets this offset or a higher one."""
         ...
 
     async def start_offset(self, partition: int) -> int:
-        """The offset of the oldest record that is there, or will be."""
+        """The offset of the oldest record, or of the next one if there is none."""
         ...
 
     def read(self, partition: int, start: int) -> AsyncIterator[Sequence[StoredRecord]]:
@@ -195,7 +198,7 @@ class Log(Protocol):
         ...
 
     async def probe(self) -> None:
-        """See that records can be appended now. Appends nothing.
+        """Check that records can be appended now. Appends nothing.
 
         Raises:
             LogUnavailable: they cannot.
@@ -210,14 +213,15 @@ class Log(Protocol):
 
     @property
     def shared(self) -> bool:
-        """Whether processes share the partitions: then the owner of one may stand still, and another take over."""
+        """Whether processes share the partitions. Then another process may take over while an owner is frozen."""
         ...
 
     async def confirm(self, group: str, *, newly: bool = False) -> None:
-        """Wait until it is certain that this process still owns what its open folds of the group consume.
+        """Wait until this process certainly still owns the partitions of its open folds in the group.
 
-        Returns at once, but after the process stood still; does not return for what another process owns by then: its
-        folds are closed first. With `newly` it asks, however certain it is. Returns at once without such folds.
+        Returns at once, unless the process was frozen. It does not return if another process owns the partition by
+        then: the fold is closed first. With `newly` the broker is asked in any case. Returns at once without open
+        folds.
         """
 
     async def follow(self, group: str, open_fold: OpenFold) -> None:
@@ -242,8 +246,8 @@ class Log(Protocol):
     async def truncate(self, before: float, readers: Collection[str] = ()) -> int:
         """Delete records older than `before` (seconds since the epoch) that no group needs; returns how many.
 
-        The records that a group needs start at its low watermark; one of `readers` that has committed nothing yet needs
-        all. A log with an external retention may do less.
+        A group needs the records from its low watermark on; one of `readers` that has committed nothing yet needs all.
+        A log with an external retention may delete less.
         """
         ...
 
@@ -261,15 +265,17 @@ class Log(Protocol):
 
 @runtime_checkable
 class SharedGroups(Protocol):
-    """A log whose groups a process has to join, and may have to wait for."""
+    """A log whose groups a process has to join, which may take time."""
 
     def long_wait(self, group: str) -> float | None:
-        """For how many seconds this process could not join the group, once that is long: it reads nothing."""
+        """The seconds for which this process could not join the group and so reads nothing; None while that is
+        short.
+        """
         ...
 
 
 class CopyableLog(Log, Protocol):
-    """A log into which another one can be copied, with what groups have committed."""
+    """A log into which another one can be copied, with the positions of its groups."""
 
     async def set_committed(self, group: str, states: Mapping[int, Committed]) -> None:
         """Commit for a group, by partition, although it does not follow. No process may consume with it.
@@ -288,7 +294,9 @@ class LogUnavailable(LogError):
 
 
 class LogRefused(LogUnavailable):
-    """The log refuses us: a password, a certificate or a permission is wrong. Once that is corrected, it does not."""
+    """The log refuses this process: a password, a certificate or a permission is wrong. A retry succeeds once that is
+    corrected.
+    """
 
 
 class GroupInUse(LogError, ConfigError):
@@ -324,9 +332,9 @@ class Broadcast:
 
 
 class FoldWrapper:
-    """Passes records to the inner fold; a subclass overrides what it adds to.
+    """Passes records to the inner fold. A subclass overrides the methods that it adds to.
 
-    The state is read from the stage's fold at once: it is asked for again and again, for each partition.
+    The state is read directly from the stage's fold, because it is read often, for each partition.
     """
 
     def __init__(self, fold: Fold) -> None:
@@ -334,7 +342,7 @@ class FoldWrapper:
         self.stateful: Fold = fold.stateful if isinstance(fold, FoldWrapper) else fold
         self.takes_unreadable: bool = getattr(fold, "takes_unreadable", False)
         self.needed_from: int | None = None
-        """Of the outermost one: the low watermark as it was read last, which is valid between deliveries only."""
+        """On the outermost wrapper: the low watermark as last read, which is valid only between deliveries."""
 
     @property
     def due_at(self) -> float | None:
@@ -361,11 +369,11 @@ class FoldWrapper:
 
 
 OVERHEAD = 64
-"""Bytes that a record is assumed to cost beside its key, value and headers."""
+"""The bytes that a record is assumed to cost besides its key, value and headers."""
 
 
 def size_of(record: Record) -> int:
-    """Bytes of a record, roughly: what limits are compared with."""
+    """The approximate bytes of a record, which limits are compared with."""
     size = OVERHEAD + len(record.value) + (len(record.key) if record.key else 0)
     for name, value in record.headers:
         size += len(name) + len(value)
@@ -373,7 +381,9 @@ def size_of(record: Record) -> int:
 
 
 class Partitioner:
-    """Splits records by partition: their own, else that of their key, else another one at each append."""
+    """Splits records by partition: the one that they name, or that of their key, or else a different one at each
+    append.
+    """
 
     def __init__(self, log: str, partitions: int, max_record_bytes: int) -> None:
         self._log = log
@@ -411,7 +421,7 @@ class Partitioner:
 
 
 RETRY = Backoff(cap=1.0)
-"""How the appends of a stage are retried: without end, since it cannot continue without them."""
+"""The appends of a stage are retried without end, since it cannot continue without them."""
 
 
 async def append_until_durable(
@@ -422,10 +432,10 @@ async def append_until_durable(
 ) -> None:
     """Append records; retries while the log cannot be written, so that its caller waits: the back-pressure.
 
-    `append` is how, unless as they are.
+    `append` replaces the log's own append.
 
-    An append that was not acknowledged may have been made all the same: then the records are in the log twice. Turns
-    that arrive twice are recognized by the stage that consumes them.
+    An append may have succeeded although it was not acknowledged; then the records are in the log twice. Turns that
+    arrive twice are recognized by the stage that consumes them.
 
     Raises:
         RecordTooLarge: a record can never be appended; nothing was.
