@@ -1,1 +1,1 @@
-"""Limits on what the service takes from others: bounded gates, fair shares among senders, counted connections."""
+"""Limits for senders: bounded gates, fair shares among senders, counted connections."""

@@ -1,4 +1,4 @@
-"""A bound on what is in progress at once, by number and by bytes: whoever comes beyond it waits."""
+"""A bound on items in progress, by number and by bytes. Items beyond it wait."""
 
 import asyncio
 from collections import deque
@@ -8,8 +8,8 @@ from typing import Self
 class BoundedGate:
     """Admits up to `max_items` items of up to `max_bytes` bytes together. One event loop; no locks.
 
-    `wait` admits in the order of arrival, and lets through what is larger than the whole gate when nothing else is
-    inside, so that it is not stuck.
+    `wait` admits in the order of arrival. Items that are larger than the whole gate are admitted when nothing else is
+    inside, so that they are not stuck.
 
     Example: `with await gate.wait(items, size): ...` releases at the end; without `with`, call `release` once.
     """
@@ -32,14 +32,14 @@ class BoundedGate:
             return await admitted
         except asyncio.CancelledError:
             if admitted.done() and not admitted.cancelled():
-                admitted.result().release()  # admitted at the very moment of giving up: nobody else would release it
+                admitted.result().release()  # admitted at the very moment of giving up: no other code would release it
             else:
                 self._queue.remove((items, size, admitted))
-                self._admit_waiting()  # what stood behind it may be smaller, and fit
+                self._admit_waiting()  # the next ones in the queue may be smaller, and fit
             raise
 
     def change(self, items: int, size: int) -> None:
-        """Change what is inside, for a reservation; what becomes free goes to those who wait."""
+        """Change the size of a reservation; freed room goes to those who wait."""
         self.items += items
         self.bytes += size
         if items < 0 and self._queue:
@@ -53,7 +53,7 @@ class BoundedGate:
     def _admit_waiting(self) -> None:
         while self._queue and self._fits(*self._queue[0][:2]):
             items, size, admitted = self._queue.popleft()
-            self.change(items, size)  # now, not when the task wakes: nobody may slip in between
+            self.change(items, size)  # now, not when the task wakes, so that no other task gets the room
             admitted.set_result(Reservation(self, items, size))
 
 

@@ -1,4 +1,4 @@
-"""A limit that senders share, so that none can take what the others need."""
+"""A limit that senders share, so that no sender can take what the others need."""
 
 import asyncio
 import ipaddress
@@ -8,7 +8,7 @@ from typing import Self
 
 from collector.errors import Overloaded
 
-_IPV6_SITE = 64  # bits of an address that one subscriber has
+_IPV6_SITE = 64  # the bits of an address that belong to one subscriber
 
 
 class LimitReached(Overloaded):
@@ -20,7 +20,9 @@ class LimitReached(Overloaded):
 
 
 def address_key(address: str | None) -> str:
-    """A sender by its address; the network of an IPv6 address, since each of its senders has as many as it likes."""
+    """The key of a sender by its address. For IPv6 it is the network, since a subscriber has a whole network of
+    addresses.
+    """
     try:
         parsed = ipaddress.ip_address((address or "").split("%")[0])
     except ValueError:
@@ -59,7 +61,7 @@ class FairLimit:
         """Take `amount` units for a sender, at once.
 
         Raises:
-            LimitReached: they would be more than its share.
+            LimitReached: the sender would hold more than its share.
         """
         if not self._fits(sender, amount):
             whose = "for one sender" if self.total + amount <= self.limit else "at once"
@@ -67,7 +69,7 @@ class FairLimit:
         self.add(sender, amount)
 
     async def wait(self, sender: str, amount: int) -> None:
-        """Take `amount` units as soon as they fit; those of one sender in the order of arrival."""
+        """Take `amount` units as soon as they fit; requests of one sender in the order of arrival."""
         if self._fits(sender, amount):
             self.add(sender, amount)
             return
@@ -90,13 +92,13 @@ class FairLimit:
         if units + amount:
             self._units[sender] = units + amount
         else:
-            self._units.pop(sender, None)  # who sends nothing takes no memory
+            self._units.pop(sender, None)  # senders that hold nothing take no memory
         self.total += amount
         if self.on_change is not None:
             self.on_change(amount)
 
     def give_back(self, sender: str, amount: int) -> None:
-        """Return units; who waits may get them."""
+        """Return units; waiting senders may get them."""
         self.add(sender, -amount)
         if self._waiting:
             self._admit_waiting()
@@ -110,11 +112,11 @@ class FairLimit:
         return after - before <= free and after <= max(free, self.floor)
 
     def _admit_waiting(self) -> None:
-        """Admit whoever fits: one that has used its share holds up no other."""
+        """Admit every waiting sender that fits. A sender that has used its share does not hold up others."""
         still: list[tuple[str, int, asyncio.Future[None]]] = []
         for sender, amount, admitted in self._waiting:
             if not admitted.done() and self._fits(sender, amount):
-                self.add(sender, amount)  # now, not when its task wakes: nobody may slip in between
+                self.add(sender, amount)  # now, not when its task wakes, so that no other task gets the units
                 admitted.set_result(None)
             else:
                 still.append((sender, amount, admitted))
@@ -141,7 +143,7 @@ class Holding:
         self._pending = pending
         self._bytes = 0
         self.received = 0
-        """Bytes as they came over the wire, before decompression; 0 where that is not known."""
+        """Bytes on the wire, before decompression; 0 if unknown."""
 
     def take_bytes(self, amount: int) -> None:
         """Take bytes as they arrive.

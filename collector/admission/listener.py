@@ -1,6 +1,6 @@
 """A listener that counts every connection from its beginning to its end, within shares by address.
 
-Serves an aiohttp application with what hostile or slow clients require.
+It serves an aiohttp application, protected against hostile and slow clients.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ NewProtocol = Callable[[str], asyncio.Protocol]
 
 
 def ignore(*_: object) -> None:
-    """Do nothing about a connection that is refused, or about how many are open."""
+    """Do nothing: the default callback."""
 
 
 @asynccontextmanager
@@ -41,7 +41,7 @@ async def listening(
     on_refused: Callable[[], object] = ignore,
     shared: SharedPort | None = None,
 ) -> AsyncGenerator[int]:
-    """Listen until left; gives the port. Connections that are open then stay.
+    """Listen until the context ends; yields the port. Open connections stay open.
 
     If the port is `shared`, other processes of the command listen there, too, and connections are divided evenly.
 

@@ -1,1 +1,1 @@
-"""Judges as the configuration names them, and what is wrapped around each."""
+"""The judges of a configuration, and the layers around each."""

@@ -35,11 +35,11 @@ _REPORT_AFTER = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnduringBatches:
-    """Of a service: how many requests are in a batch at most, what is waited for before each, who sees its progress.
+    """The batches of a service: the most requests in one, what is waited for before each, and who gets its progress.
 
-    The callbacks get a judge's name first; `on_problem` is called for each call that failed for now, `on_at_once` for
-    each request that went out at once. `warn` is given what somebody has to see. `absent` remembers which endpoints
-    take no batches.
+    The callbacks get a judge's name first; `on_problem` is called for each call that failed but will be retried,
+    `on_at_once` for each request that went out at once. `warn` gets messages for the operator. `absent` remembers which
+    endpoints take no batches.
     """
 
     most_items: int
@@ -141,11 +141,11 @@ class Batches:
                 ) from None
 
     def finish(self) -> None:
-        """All is done: the journal is of no more use, unless a batch is open that nobody waited for."""
+        """Remove the journal, since all is done; unless a batch is open that was not waited for."""
         left = self.journal.open_batches()
         if not left:
             if self.output is not None:
-                with self.output.open("ab") as file:  # what has been paid for is on the disk before the journal is not
+                with self.output.open("ab") as file:  # paid answers are on the disk before the journal is removed
                     os.fsync(file.fileno())
             self.journal.remove()
             return
@@ -157,7 +157,7 @@ class Batches:
 
 
 class BatchesOfCheck(Batches):
-    """Batches in which nothing is sent: `evalstream check` looks whether there are any."""
+    """Batches that send nothing: `evalstream check` uses them to see whether endpoints take batches."""
 
     def __init__(self, journal: BatchJournal, pace: BatchPace) -> None:
         super().__init__(journal, pace, lambda _report: None)
@@ -166,7 +166,7 @@ class BatchesOfCheck(Batches):
         """Nothing is followed."""
 
     async def look(self, patience: float) -> Sequence[str]:
-        """The answer of each endpoint within so many seconds, in a sentence."""
+        """The answer of each endpoint within `patience` seconds, as a sentence."""
         return await asyncio.gather(*(_look(*endpoint, patience) for endpoint in self._endpoints))
 
 
@@ -192,7 +192,7 @@ AT_ONCE = (
 
 
 def absent_text(judge: str, settings: JudgeSettings, error: NoBatches) -> str:
-    """That a judge's endpoint takes no batches."""
+    """The sentence that a judge's endpoint takes no batches."""
     return f"judges.{judge} at {address_without_secrets(settings)}: {error}"
 
 
@@ -203,7 +203,7 @@ def home_of(name: str, settings: JudgeSettings) -> str:
 
 @contextmanager
 def open_batches(enabled: bool, output: Path | None, pace: BatchPace | None = None) -> Generator[Batches | None]:
-    """The batches of a command with this output, None where it asks at once.
+    """The batches of a command with this output; None if it asks at once.
 
     Their journal is beside the output, and remains until `Batches.finish`.
 
@@ -235,7 +235,7 @@ def open_batches(enabled: bool, output: Path | None, pace: BatchPace | None = No
 
 
 def at_batch_prices(config: Config) -> Config:
-    """The configuration with the prices of batches, for what evaluations will probably cost."""
+    """The configuration with the prices of batches, to estimate the cost of evaluations."""
     judges = {
         name: _discounted(judge) if judge.takes_batches else judge for name, judge in config.settings.judges.items()
     }
@@ -272,7 +272,7 @@ def _provider(settings: JudgeSettings, api: WritingApi, options: EndpointOptions
 
 @dataclass(eq=False, repr=False)
 class _Reporter:
-    """Says how far a judge's batches are: at their beginning and end, and once a minute."""
+    """Reports the progress of a judge's batches: at their beginning and end, and once a minute."""
 
     judge: str
     say: Callable[[str], None]
@@ -283,14 +283,14 @@ class _Reporter:
         self._reported_at: dict[str, float] = {}
 
     def report(self, progress: BatchProgress) -> None:
-        """A batch is so far."""
+        """Report the progress of a batch."""
         if progress.status == GONE:
             self.warn(f"judge {self.judge}: {_gone_text(progress)}")
         elif progress.ended or self._due(progress.batch):
             self.say(f"judge {self.judge}: {_progress_text(progress)}")
 
     def report_problem(self, error: JudgeError) -> None:
-        """The provider is unavailable."""
+        """Report that the provider is unavailable."""
         if self._due(""):
             self.warn(f"judge {self.judge} is unavailable ({error}); it is asked again")
 

@@ -41,9 +41,9 @@ from evaluators.wire.outside_json import read_outside
 _MOST_WAITING = 5000
 _MOST_SENT = 200
 _PAUSE = 1.0
-"""Seconds in which spans gather."""
+"""Seconds for which spans are collected before they are sent."""
 _LAST = 5.0
-"""Seconds that the last of them have at the end."""
+"""Seconds for sending the last spans at the end."""
 _MOST_TEXT = 20_000
 JudgeSpans = Callable[[str, JudgeSettings], Callable[[Connecting], Connecting]]
 """By a judge's name and settings: the wrapper of its connections that makes spans of their requests."""
@@ -75,7 +75,7 @@ class _SpanQueue(SpanProcessor):
 
 @asynccontextmanager
 async def open_judge_spans(settings: OtlpExportSettings, context: ExportContext) -> AsyncGenerator[JudgeSpans]:
-    """Send the spans of requests to judges to the destination of scores until left."""
+    """Until the context ends, send the spans of requests to judges to the destination of scores."""
     assert context.own is not None
     waiting = _SpanQueue(context.telemetry)
     provider = TracerProvider(
@@ -212,12 +212,12 @@ class _TracedConnection:
 
 
 def _some(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """The attributes that have a value of a kind that attributes may have."""
+    """The attributes whose values have a type that OpenTelemetry allows."""
     return {name: value for name, value in attributes.items() if isinstance(value, str | int | float | Sequence)}
 
 
 def _parent(judged: JudgedNow) -> Any:
-    """The context of an evaluation's span; None where it is in no trace."""
+    """The context of an evaluation's span; None if the evaluation is in no trace."""
     try:
         trace_id = int(judged.trace_id or "", 16)
     except ValueError:

@@ -26,8 +26,8 @@ from evaluators.judges.wrapper import JudgeWrapper, with_members
 class ConfirmedJudge(JudgeWrapper):
     """A judge that is asked after `confirm`.
 
-    It is near the request, behind what a question may wait for: while the process stood still in such a wait, another
-    one may have asked the same.
+    It is close to the request, after every layer in which a question may wait: if the process was frozen in such a
+    wait, another process may have asked the same question.
     """
 
     def __init__(self, judge: Judge, confirm: Confirm) -> None:
@@ -41,15 +41,15 @@ class ConfirmedJudge(JudgeWrapper):
 
 
 UNLIMITED_ATTEMPTS = 1_000_000
-"""Attempts at a question: its deadline bounds them."""
+"""The attempts at a question are limited by its deadline alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerContext:
     """The shared parts of one judge's layers. `limiter` and `breaker` are shared by judges of the same endpoint.
 
-    `unavailable` has the names of all judges that are unavailable now, and the problem of each.
-    `confirm` waits until this process certainly owns what it evaluates.
+    `unavailable` maps the judges that are unavailable now to their problems. `confirm` waits until this process
+    certainly owns its partitions.
     """
 
     name: str
@@ -76,7 +76,8 @@ def layers_of(settings: JudgeSettings) -> Sequence[Layer]:
         _queue_while_open,
         # The rate limit is inside the retries: a question that waits for its next attempt holds no slot.
         _retry,
-        # The breaker is inside the rate limit: what waited for a slot while the breaker opened is not sent any more.
+        # The breaker is inside the rate limit, so a question that waited for a slot while the breaker opened is not
+        # sent.
         _limit_rate,
         _break_circuit,
         _confirm_ownership,
@@ -147,7 +148,7 @@ def _retry(judge: Judge, context: LayerContext) -> Judge:
         judge,
         attempts=UNLIMITED_ATTEMPTS,
         deadline=context.settings.deadline,
-        denied=not context.policy.awaited,  # in the service somebody mends the key while questions wait
+        denied=not context.policy.awaited,  # in the service, questions wait until an operator corrects the key
     )
 
 

@@ -67,7 +67,7 @@ Token = Callable[[], Awaitable[str]]
 def client_of(
     name: str, settings: JudgeSettings, ssl_context: ssl.SSLContext | None
 ) -> Callable[[], AsyncOpenAI] | None:
-    """The maker of a judge's client; None for a judge that is asked directly. Errors as those of `client_made`."""
+    """The maker of a judge's client; None for a judge that is asked directly. Raises the errors of `client_made`."""
     return client_made(name, settings, ssl_context) if settings.through_client else None
 
 
@@ -161,7 +161,7 @@ def _google_token() -> Token:
 class EndpointBreakers:
     """The breakers of a process. Judges with the same base URL, model, key and headers share one.
 
-    Another model or another key at the same address may be in order where this one is refused.
+    If one model or key is refused, another one at the same address may still work.
     """
 
     def __init__(self, telemetry: Telemetry, policy: ReportPolicy) -> None:
@@ -225,9 +225,9 @@ async def open_judges(
     """The judges that evaluators name, and their fallbacks, ready to be asked; their connections close on leaving.
 
     Without `telemetry` a command asks, and a person waits for its end: questions to an unavailable endpoint fail
-    instead of waiting for it, and outages are reported on stderr instead of in the log. `health` gets a check. Before
-    each request `confirm` waits until this process certainly owns what it evaluates. With `batches` requests go out in
-    batches, of judges whose providers take such. `spans` makes spans of requests that go out at once.
+    instead of waiting, and outages are reported on stderr instead of in the log. `health` gets a check. Before each
+    request, `confirm` waits until this process certainly owns its partitions. With `batches`, requests go out in
+    batches if the judge's provider takes them. `spans` makes spans of requests that go out at once.
     """
     policy = _FOR_COMMANDS if telemetry is None else _FOR_SERVICE
     telemetry = telemetry or Telemetry()
@@ -247,7 +247,8 @@ async def open_judges(
         unpriced = [name for name in names if not configured[name].priced and configured[name].kind == "openai"]
         if unpriced:
             logger.info("no price is known for judge %s: its cost is unknown; see `check`", ", ".join(unpriced))
-        # What others see of these judges begins when all are open: where one cannot be, those of before stay in sight.
+        # Health and metrics change when all judges are open: if one cannot be opened, they keep showing the earlier
+        # judges.
         for name in names:
             settings = configured[name]
             endpoint = endpoint_of(settings)
@@ -402,7 +403,7 @@ def _writing(
 def _fresh_headers(
     name: str, settings: JudgeSettings, of_key: Callable[[str], Mapping[str, str]]
 ) -> Callable[[], Mapping[str, str]] | None:
-    """The headers whose values are in files, as they are now; None if there are none. `of_key` makes those of a key.
+    """The headers whose values are in files, read now; None if there are none. `of_key` makes the headers of a key.
 
     Raises:
         ConfigError: a file cannot be read.
@@ -427,7 +428,7 @@ def _fresh_headers(
 
 
 def _own(name: str, settings: JudgeSettings) -> Judge:
-    """A judge of somebody's own class."""
+    """A judge of a class that the configuration names."""
     try:
         judge = plugins.judge_class(settings.kind)(settings.model, **settings.options)
     except (TypeError, ValueError) as error:

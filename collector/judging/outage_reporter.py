@@ -1,7 +1,7 @@
-"""Counts of the requests to judges, and reports of judges that are unavailable or give answers of no use.
+"""Counts the requests to judges, and reports judges that are unavailable or give unusable answers.
 
-One sentence comes when an outage begins, then one rarely, and one when it is over. A model at an endpoint has the
-limits of all judges that use it.
+There is one sentence when an outage begins, one from time to time, and one when it is over. All judges that use a model
+at an endpoint share its limits.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ from evaluators.judges.wrapper import JudgeWrapper
 
 @dataclass(frozen=True, slots=True)
 class EndpointLimits:
-    """Requests at once, and requests and tokens per minute; None is no limit."""
+    """The limits on requests at a time, and on requests and tokens per minute; None is no limit."""
 
     concurrency: int
     requests_per_minute: int | None = None
@@ -54,9 +54,9 @@ class EndpointLimits:
 
 
 def endpoint_of(judge: JudgeSettings) -> tuple[str, str]:
-    """The base URL with the wire format, or the class of a judge of one's own, and the model.
+    """The base URL with the wire format (or the class of a custom judge), and the model.
 
-    Providers limit each model by itself, and what takes chats may take no decisions.
+    Providers limit each model separately, and an endpoint that takes chats may take no decisions.
     """
     if judge.kind != "openai":
         return judge.kind, judge.model
@@ -64,12 +64,12 @@ def endpoint_of(judge: JudgeSettings) -> tuple[str, str]:
 
 
 def address_without_secrets(judge: JudgeSettings) -> str:
-    """The base URL without what may hold a key."""
+    """The base URL without the parts that may hold a key."""
     return urlsplit(judge.base_url)._replace(query="", fragment="").geturl()
 
 
 def limits_by_endpoint(judges: Iterable[JudgeSettings]) -> Mapping[tuple[str, str], EndpointLimits]:
-    """The limits of each endpoint; of several settings the strictest."""
+    """The limits of each endpoint: the strictest of its judges' settings."""
     groups: dict[tuple[str, str], list[JudgeSettings]] = {}
     for judge in judges:
         groups.setdefault(endpoint_of(judge), []).append(judge)
@@ -119,7 +119,7 @@ class InstrumentedJudge(JudgeWrapper):
 
 
 REPORT_AT = 5
-"""Unusable answers in a row after which they are reported: every judge gives one now and then."""
+"""Unusable answers in a row after which they are reported: any judge gives one now and then."""
 
 
 @dataclass(eq=False, repr=False)
@@ -140,9 +140,10 @@ class UnusableAnswers:
         self._reported_at: float | None = None
 
     def add(self, error: JudgeReplyInvalid, *, steps: bool = False) -> None:
-        """The judge gave one more; report it if there are many by now, and none were reported lately.
+        """Add an unusable answer; report if there are many in a row, and none were reported lately.
 
-        That to a question for evaluation `steps` is reported at once: all evaluations by them wait for it, and fail.
+        An unusable answer to a question for evaluation `steps` is reported at once, because all evaluations that need
+        the steps fail.
         """
         self.in_a_row += 1
         now = self.clock()
@@ -156,7 +157,7 @@ class UnusableAnswers:
             )
 
     def end(self) -> None:
-        """The judge gave an answer that can be used."""
+        """Note a usable answer."""
         if self._reported_at is not None:
             self.report(f"judge {self.name} gives usable answers again, after {self.in_a_row:,} that were of no use")
             self._reported_at = None
@@ -164,7 +165,7 @@ class UnusableAnswers:
 
 
 REPORT_AFTER = 1.0
-"""Seconds that an outage lasts before it is reported: shorter ones are of no interest."""
+"""Seconds after which an outage is reported; shorter ones do not matter."""
 FIRST_ANSWER_WITHIN = 30.0
 """Seconds after which it is reported that a judge has never answered; they include the client's own start."""
 
@@ -233,7 +234,7 @@ class OutageReporter(JudgeWrapper):
             self._unusable.add(error, steps=prompt.constant)
             raise
         except JudgeError:
-            self._record_success()  # it answers; what is wrong is another matter
+            self._record_success()  # it answers, so this is no outage
             raise
         finally:
             if timer is not None:
@@ -263,7 +264,7 @@ class OutageReporter(JudgeWrapper):
         self._report(f"is unavailable ({error}); requests are retried{how_long}", cause=_cause(error))
 
     def _soon(self, wait: float = 0.0) -> bool:
-        """Whether the outage is so short that it is not reported yet."""
+        """Whether the outage is still too short to be reported."""
         since = self._clock() if self._failing_since is None else self._failing_since
         return max(self._clock() - since, wait) < REPORT_AFTER
 
@@ -285,7 +286,9 @@ class OutageReporter(JudgeWrapper):
             self._report(f"has not answered within {FIRST_ANSWER_WITHIN:g} s; {limit}")
 
     def _report(self, problem: str, cause: str = "") -> None:
-        """Report the problem, unless its cause was reported lately: another cause has another remedy."""
+        """Report the problem, unless the same cause was reported lately. A different cause is reported, since its
+        remedy differs.
+        """
         self._unavailable[self._name] = problem
         now = self._clock()
         if now - self._reported.get(cause, -math.inf) >= self._policy.repeat_after:

@@ -1,1 +1,1 @@
-"""Conversations that nobody named: turns are put together by the history that they repeat."""
+"""Conversations without an id: turns are linked by the history that they repeat."""

@@ -1,10 +1,10 @@
 """The link stage: a turn without a conversation id belongs to the conversation that its history repeats.
 
 A conversation starts with a turn that has no history, and each turn extends it. Two people who start with the same
-words and get the same answer have two conversations; a turn that continues either goes to the younger one, whose
-history is the same. A turn whose start was never seen, because it is older, cut off or consists of examples, is a
-conversation of its own. A turn whose endpoint keeps the history names the response before it instead, and belongs to
-that one's conversation.
+words and get the same answer have two conversations. A turn that may continue either goes to the younger one. A turn
+whose first exchange was never seen, because it is older, was cut off or consists of examples, is a conversation of its
+own. If the endpoint keeps the history, a turn names the previous response instead, and belongs to the conversation of
+that response.
 
 The linker has no clock and no log; a fold over the unlinked turns appends them with their ids to the turns log.
 """
@@ -32,8 +32,9 @@ HistoryDigest = bytes
 class History(NamedTuple):
     """The place of a turn in its conversation.
 
-    `opening` is the digest of the first exchange, `before` of all before the turn, None if it is the first, and `after`
-    of what a next turn would repeat. `opening` and `after` are None as long as there is no answer.
+    `opening` is the digest of the first exchange. `before` is the digest of all exchanges before the turn, None for the
+    first turn. `after` is the digest that the next turn will repeat. `opening` and `after` are None while there is no
+    answer.
     """
 
     opening: HistoryDigest | None
@@ -42,11 +43,11 @@ class History(NamedTuple):
 
 
 RESPONSE = "resp_"
-"""Begins the ids of responses of OpenAI's API."""
+"""The prefix of response ids of OpenAI's API."""
 
 
 def is_pointer(conversation: str | None) -> bool:
-    """Whether an id is that of a response of OpenAI's API: libraries write the response before as the conversation."""
+    """Whether an id is a response id of OpenAI's API: libraries write the previous response as the conversation."""
     return conversation is not None and conversation.startswith(RESPONSE)
 
 
@@ -56,7 +57,7 @@ def follows_responses(turn: Turn) -> bool:
 
 
 def history_of(turn: Turn) -> History:
-    """Compute what a turn repeats of its conversation.
+    """Compute the history that a turn repeats.
 
     Only messages of the user and answers count: system prompts contain the date, some applications omit what tools
     returned, and an attempt without an answer may be repeated or not.
@@ -74,7 +75,7 @@ def history_of(turn: Turn) -> History:
 
 
 def extend(digest: HistoryDigest, question: str, answer: str) -> HistoryDigest:
-    """The digest of the same conversation, an exchange later. White space makes no difference."""
+    """The digest of the conversation after one more exchange. White space makes no difference."""
     words = "\x1f".join((" ".join(question.split()), " ".join(answer.split())))
     return hashlib.blake2b(digest + words.encode(errors="replace"), digest_size=16).digest()
 
@@ -103,7 +104,7 @@ def _exchanges(turn: Turn) -> Iterator[tuple[str, str]]:
 
 
 MOST = 200_000
-"""Conversations remembered at once, in a partition; the oldest are forgotten first."""
+"""The most conversations that are remembered in a partition; the oldest are forgotten first."""
 
 
 @dataclass(slots=True, eq=False)
@@ -131,9 +132,9 @@ class ConversationLinker:
         self._window = window
         self._max_age = max_age
         self._most = most
-        self._chats: OrderedDict[int, _Chat] = OrderedDict()  # by their first offsets, which grow
-        self._touched: OrderedDict[int, _Chat] = OrderedDict()  # the same, the last touched at the end
-        self._by_digest: dict[HistoryDigest, list[_Chat]] = {}  # those with the same history, by their first offsets
+        self._chats: OrderedDict[int, _Chat] = OrderedDict()  # by their first offsets, which ascend
+        self._touched: OrderedDict[int, _Chat] = OrderedDict()  # the same, with the last used at the end
+        self._by_digest: dict[HistoryDigest, list[_Chat]] = {}  # conversations with the same history, by first offset
         self._turns: dict[str, _Chat] = {}
         self._traces: dict[str, _Chat] = {}
         self._responses: dict[tuple[str, str], _Chat] = {}  # by tenant and id
@@ -161,7 +162,7 @@ class ConversationLinker:
             chat = self._responses.get((tenant_of(turn), turn.conversation_id))
         if chat is None and history.before is not None:
             chat = next(reversed(self._by_digest.get(history.before, ())), None)
-        elif chat is None and turn.conversation_id is None:  # what follows a response that was never seen starts none
+        elif chat is None and turn.conversation_id is None:  # after an unseen response, none starts
             chat = self._start(turn, offset, time)
         if chat is None:
             return _own_id(turn)
@@ -193,7 +194,7 @@ class ConversationLinker:
             return
         if not chat.digest or before == chat.digest:
             self._extend(chat, after)
-        elif before is None:  # of the same trace, which need not repeat itself
+        elif before is None:  # turns of one trace need not repeat their history
             self._extend(chat, extend(chat.digest, turn.input or "", turn.actual_output or ""))
 
     def _extend(self, chat: _Chat, digest: HistoryDigest) -> None:
@@ -237,12 +238,13 @@ def _own_id(turn: Turn) -> str:
 
 
 _BATCH = 256
-"""Turns appended at once, and records replayed before other tasks may run."""
+"""The most turns in one append, and the most records that are replayed before other tasks may run."""
 
 
 @dataclass(eq=False, repr=False)
 class LinkStage:
-    """Opens the folds of the unlinked log's partitions: one has all turns that started with the same words.
+    """Opens the folds of the unlinked log's partitions. All turns that started with the same words are in one
+    partition.
 
     `new_linker` creates the empty state of a partition.
     """
@@ -261,7 +263,7 @@ class LinkStage:
 
 @dataclass(eq=False)
 class LinkFold:
-    """One partition of the unlinked log. Time is that of the records."""
+    """The fold of one partition of the unlinked log. Its time is that of the records."""
 
     turns: Log
     linker: ConversationLinker
@@ -306,4 +308,4 @@ class LinkFold:
 
 
 def _ignore_bad(_record: StoredRecord, _error: BadInput) -> None:
-    """Bad records were reported when they came."""
+    """Ignore bad records: they were reported when they came."""

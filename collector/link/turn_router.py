@@ -18,7 +18,9 @@ EVERY = "*"
 
 
 class RoutedRecord(NamedTuple):
-    """A record to append; whether its turn is still to be linked to a conversation, and whether nobody can want it."""
+    """A record to append; whether its turn has to be linked to a conversation first, and whether no monitor can want
+    it.
+    """
 
     record: Record
     unlinked: bool = False
@@ -38,9 +40,9 @@ def has_no_conversation(turn: Turn, services: frozenset[str]) -> bool:
 
 
 def _unlinked_key(turns: Sequence[Turn]) -> bytes | None:
-    """The key that turns have in common with those that continue them; None if nothing may continue them.
+    """The key that turns share with the turns that continue them; None if nothing may continue them.
 
-    It is the words of their first exchange, or the service whose turns name the response before them.
+    The key is the words of their first exchange, or the service if its turns name the previous response.
     """
     services = (turn.service or "" for turn in turns if follows_responses(turn))
     if (service := next(services, None)) is not None:
@@ -52,8 +54,8 @@ def _unlinked_key(turns: Sequence[Turn]) -> bytes | None:
 class TurnRouter:
     """Appends turns to their log. Those of `services` that name no conversation go to the log `unlinked`.
 
-    With `is_key_wanted` the turns of other keys are stored without their content, and what is appended of them at once
-    for a partition shares a record; those to be linked are not.
+    With `is_key_wanted`, turns of other keys are stored without their content, and those in one append to a partition
+    share a record. Turns that have to be linked first keep their content.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Past evaluations to make again, out of the evaluations log or a file."""
+"""Past evaluations, from the evaluations log or a file."""
 
 from collections.abc import AsyncIterator, Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ class EvaluationFilter:
         return self.covers(evaluation) and not is_repetition(evaluation)
 
     def covers(self, evaluation: Evaluation) -> bool:
-        """Whether the evaluation is one of them, whoever wrote it."""
+        """Whether the evaluation is one of them, even if it is a repetition."""
         return (
             (not self.evaluators or evaluation.evaluator in self.evaluators)
             and (not self.monitors or evaluation.monitor in self.monitors)
@@ -51,7 +51,9 @@ class EvaluationFilter:
 
 
 def is_repetition(evaluation: Evaluation) -> bool:
-    """Whether a comparison made it again, for itself. A backfill by another version is a score like others."""
+    """Whether a comparison made the evaluation, as a repetition of another. A backfill by another version is no
+    repetition.
+    """
     return REPLAY_OF in evaluation.attributes and evaluation.happened_at is None
 
 
@@ -66,10 +68,10 @@ class SelectedEvaluations:
 
 
 def parse_moment(text: str, now: datetime) -> datetime:
-    """A point in time: ISO 8601, UTC unless it says otherwise; as alerts print it; how long ago, like 24h; or `now`.
+    """A point in time: ISO 8601 (UTC by default), the form that alerts print, a time before now like 24h, or `now`.
 
     Raises:
-        ValueError: it is neither.
+        ValueError: the text has none of these forms.
     """
     if text == "now":
         return now
@@ -82,7 +84,7 @@ def parse_moment(text: str, now: datetime) -> datetime:
 
 
 def select(past: Iterable[PastEvaluation], selection: EvaluationFilter) -> SelectedEvaluations:
-    """The evaluations of a stretch: of each evaluator and subject the newest, none that a later one supersedes."""
+    """The evaluations of a period: the newest of each evaluator and subject, without superseded ones."""
     newest: dict[tuple[Hashable, ...], PastEvaluation] = {}
     known = 0
     superseded: set[str] = set()
@@ -107,7 +109,7 @@ def key_of(evaluation: Evaluation) -> tuple[Hashable, ...]:
 
 
 def subject_key(evaluator: str, scope: Scope, subject: Subject, attributes: Mapping[str, Json]) -> tuple[Hashable, ...]:
-    """An evaluator and its subject. Several parts of a conversation, told by their turns, are several subjects."""
+    """An evaluator and its subject. Parts of a conversation with different turns are different subjects."""
     turns = () if scope == "turn" else (subject.links, attributes.get("turns"))
     return (evaluator, scope, subject.turn_id, subject.conversation_id, turns)
 
@@ -140,7 +142,7 @@ async def of_newest_versions(
 ) -> Mapping[tuple[str, str], list[Converted]]:
     """The selected evaluations by monitor and evaluator, of the version that scored last.
 
-    Each is as `convert` makes it; one that becomes None is left out.
+    `convert` is applied to each; results of None are left out.
     """
     by_version: dict[tuple[str, str], dict[str, list[Converted]]] = {}
     newest: dict[tuple[str, str], tuple[float, str]] = {}

@@ -1,4 +1,4 @@
-"""Several ordered sources as one, in one order."""
+"""Merges several ordered sources."""
 
 import heapq
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -8,7 +8,7 @@ T = TypeVar("T")
 
 
 async def merged(sources: Sequence[AsyncIterator[T]], key: Callable[[T], Any]) -> AsyncIterator[T]:
-    """The items of all sources by their keys; those of one source in its order."""
+    """The items of all sources, sorted by their keys; items of one source keep their order."""
     waiting: list[tuple[Any, int, T]] = []
 
     async def advance(number: int) -> None:

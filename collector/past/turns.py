@@ -19,15 +19,15 @@ from evaluators.results import Evaluation, Label
 async def labels_in(log: Log) -> AsyncIterator[Label]:
     """Every label of the labels log, partition by partition, without feedback. Raises LogUnavailable."""
     async for record in read_records(log):
-        if not record.headers:  # else feedback, or a tick
+        if not record.headers:  # otherwise it is feedback, or a tick
             try:
                 yield label_from_json(record.value)
             except BadInput:
-                continue  # of a later version
+                continue  # a later version wrote it
 
 
 async def newest_labels(log: Log, evaluator: str | None = None) -> Sequence[Label]:
-    """The label of each evaluation by each person that counts; of one evaluator, or of all.
+    """The valid label of each person for each evaluation, of one evaluator or of all.
 
     The later label counts, unless the same person picked the later one and labelled the earlier one because it was
     drawn.
@@ -60,7 +60,7 @@ async def turns_in_log(
     """The turns of these conversations in the turns log (from `starts` on), with the application's `declared`
     attributes.
 
-    Of a turn that came twice, the later one.
+    If a turn came twice, the later one is taken.
     """
     keys = {conversation.encode("utf-8", "replace") for conversation in conversations}
     turns: list[Turn] = []
@@ -99,8 +99,8 @@ def case_of(evaluation: Evaluation, turns: Turns) -> Turn | Conversation | None:
 def _conversation(evaluation: Evaluation, members: Mapping[str, Turn]) -> Conversation | None:
     """The conversation as it was then: without the turns that came later.
 
-    An evaluation has the spans of its turns, and their number. Turns without spans are identified by number alone: if
-    there are more by now, it is unknown which were meant.
+    An evaluation has the spans of its turns, and their number. Turns without spans are known by their number alone: if
+    the conversation has more turns now, it is unknown which ones were judged.
     """
     links = set(evaluation.subject.links)
     turns = [turn for turn in members.values() if not links or (turn.trace_id, turn.span_id) in links]
@@ -111,7 +111,7 @@ def _conversation(evaluation: Evaluation, members: Mapping[str, Turn]) -> Conver
     return Conversation(
         **conversation_fields(ordered),
         conversation_id=evaluation.subject.conversation_id,
-        turns=tuple(replace(turn, history=()) for turn in ordered),  # it repeats the turns before
+        turns=tuple(replace(turn, history=()) for turn in ordered),  # its history repeats the turns before it
         closed_by=str(evaluation.attributes.get("closed_by", "")) or None,
         revision=evaluation.subject.revision,
         attributes=evaluation.attributes,
