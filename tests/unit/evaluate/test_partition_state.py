@@ -264,6 +264,16 @@ def test_what_is_not_sampled_is_counted_and_its_demand_is_known() -> None:
             assert state.demands[1:] == [("solved", 1.0)] * jobs, "one that is judged stands for five"
 
 
+def test_a_conversation_kept_for_a_boost_that_never_came_is_counted_as_not_sampled() -> None:
+    boosted = watching(WHOLE, rate=0.19, strata=Strata((Boost("error", 4.0, failed),)))
+    for error, jobs in (("boom", 1), (None, 0)):
+        state = State(boosted)
+        state.receive(turn(conversation_id=DRAWN, error=error), 110.0, DRAWN.encode())
+        assert len(state.tick(500.0)) == jobs
+        assert state.counts.evaluations["solved", "matched"] == 1
+        assert state.counts.evaluations["solved", "sampled_out"] == 1 - jobs
+
+
 def test_without_a_key_a_record_is_read() -> None:
     state = State(watching(TURNS, rate=0.19))
     assert state.receive(turn(conversation_id=DRAWN), 110.0, None) == []
@@ -459,3 +469,6 @@ def test_a_copy_of_a_turn_behind_a_switch_may_have_been_judged_by_the_version_be
     configurations = Configurations(switches=[(0, 1), (4, 2)], plan=new, number=2, others=[old])
     assert [made.evaluation_id for made in configurations.by_others(again)] == [first.evaluation_id]
     assert configurations.by_others(replace(again, happened_at=at(100.0))) == ()
+    later = replace(configurations, switches=[(0, 1), (again.trigger_offset + 1, 2)])
+    asked = later.by_others(replace(again, happened_at=at(100.0)))
+    assert [made.evaluation_id for made in asked] == [first.evaluation_id], "asked for before the switch"

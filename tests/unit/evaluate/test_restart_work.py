@@ -207,6 +207,49 @@ async def test_what_is_too_large_for_a_snapshot_stays_open_until_it_needs_record
         assert len(judged) == 1
 
 
+async def test_a_single_partition_writes_no_snapshots_while_a_restart_reads_few_turns() -> None:
+    service = Service(StateLimits(snapshot_turns=300))
+    async with service.running():
+        await service.send([f"c{n}" for n in range(200)])  # their work is 240
+        assert not await service.written()
+        await service.send([f"d{n}" for n in range(100)])
+        assert await service.written()
+
+
+async def test_one_that_is_too_large_keeps_no_other_from_its_snapshot() -> None:
+    """They are written together, and the large one may be the second of two."""
+    service = Service(StateLimits(snapshot_seconds=100.0), max_record_bytes=3000)
+    async with service.running():
+        await service.tick()
+        await service.send(["small", *["large"] * 12], text=random.Random(1).randbytes(300).hex())
+        assert not await service.written()
+        service.now += 101.0
+        await service.tick()
+        await service.settle(1)
+        assert [each.key for each in await service.written()] == [b"small"]
+        assert list(service.state()) == ["small"], "the large one would hold the low watermark back"
+
+
+async def test_snapshots_of_long_conversations_keep_nobody_waiting_for_much_more_than_a_mebibyte() -> None:
+    service = Service(StateLimits(snapshot_seconds=100.0))
+    async with service.running():
+        await service.tick()
+        await service.send([f"c{n}" for n in range(30)], text=random.Random(1).randbytes(50_000).hex())
+        appended: list[int] = []
+        append = service.turns.append
+
+        async def noted(records: Sequence[Record]) -> None:
+            appended.append(sum(len(each.value) for each in records))
+            await append(records)
+
+        service.turns.append = noted
+        service.now += 101.0
+        await service.tick()
+        await service.settle(1)
+        assert len(await service.written()) == 30
+        assert 900_000 < max(appended) < 1_600_000, "bytes are written as base64"
+
+
 async def test_nothing_is_snapshotted_while_that_would_not_help_a_restart() -> None:
     """An evaluation that is pending holds back the low watermark; when it has ended, snapshots catch up."""
     TurnCount.gate = asyncio.Event()

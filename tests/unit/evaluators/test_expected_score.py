@@ -89,6 +89,9 @@ CASES = {
     "a first digit that might be of 10 is left out": Case(
         said(START, token(" "), token("8", {"8": 0.6, "1": 0.4}), END), "logprobs", 0.8, 0.6
     ),
+    "a first digit that might be of 10 or 11": Case(  # on 0 to 10 a 1 that is not 1 can only be 10
+        said(START, token(" "), token("8", {"8": 0.6, "1": 0.4}), END), "single", 8 / 11, 0.6, Scale(0, 11)
+    ),
     "85 in two tokens": Case(  # 85: .95 * .6; 80: .95 * .3; 8: .95 * .1; what follows the 9 is not known
         said(
             START,

@@ -100,6 +100,34 @@ def test_a_conversation_of_ten_thousand_turns_is_no_more_than_twenty() -> None:
     assert long[-1].clipped == 1.0
 
 
+def test_a_weight_has_at_most_two_percent_of_a_thousand_conversations() -> None:
+    sums = BoundedSums()
+    before = counted(singles([1.0] * 999), sums)
+    forged = sums.add("s", "forged", weight=upstream(1e6), score=0.0, time=0.0)
+    assert forged.mean.w / math.fsum(each.mean.w for each in before) == pytest.approx(0.02, rel=0.01)
+
+
+def test_a_sampler_before_us_is_believed_from_the_twentieth_conversation_on() -> None:
+    """It keeps one trace in thirty: more than a single conversation may claim while no others are known."""
+    assert [each.clipped for each in counted(singles([30.0] * 25))] == [10.0] * 19 + [0.0] * 6
+
+
+@pytest.mark.parametrize(("heavy", "bet"), [(2, 1.0), (3, 0.5)])
+def test_bets_are_shares_of_what_all_but_a_twentieth_of_the_weight_stays_below(heavy: int, bet: float) -> None:
+    sums = BoundedSums()
+    counted(singles([1.0] * 78 + [2.0] * heavy), sums)
+    assert counted([("next", 1.0, 1.0)], sums)[0].evidence.w == bet
+
+
+def test_a_conversation_that_goes_on_for_hours_counts_again_in_each() -> None:
+    sums = BoundedSums()
+    counted(singles([1.0] * 500), sums)
+    for hour in range(3):
+        time = 3601.0 * hour
+        turns = [sums.add("s", "long", weight=upstream(1.0), score=0.0, time=time + n) for n in range(30)]
+        assert 19.0 < math.fsum(each.mean.w for each in turns) < 25.0, hour
+
+
 @pytest.mark.parametrize("weight", [1.0, 10.0, 100.0, 10_000.0])
 def test_equal_weights_are_all_the_same_to_the_detector(weight: float) -> None:
     """One in a hundred sampled before us, or all: bets are as large, and nothing is left out once it is known."""

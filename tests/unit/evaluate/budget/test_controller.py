@@ -25,7 +25,8 @@ from evaluators.turn.g_eval import GEval
 
 
 class Named:
-    model = "dear"
+    def __init__(self, model: str = "dear") -> None:
+        self.model = model
 
     async def ask(self, *_: Any, **__: Any) -> Any:
         raise NotImplementedError
@@ -118,6 +119,21 @@ def test_a_process_that_ends_before_its_first_rate_begins_within_what_is_left() 
         again.add_demand(0, WATCHED, ASSIGNMENT, 1.0)
     assert again.is_decision_due(0, 1.0), "a quarter of the even pace is left: four evaluations a minute"
     assert again.decide_rates(0, 1.0)[0].of("m").factor < 0.5
+
+
+def test_the_first_minutes_money_is_counted_at_the_price_of_the_judge_and_not_of_its_fallback() -> None:
+    both = replace(ASSIGNMENT, fallback=Named("cheap"), fallback_version="v2")
+    watched = replace(WATCHED, assignments=(both,))
+    budget = BudgetController(Plan((watched,)), 2)
+    for partition in (0, 1):
+        budget.add_partition(partition, 0.0, None, ())
+        budget.decide_rates(partition, 0.0)
+    cheap = replace(JOB, monitor=watched, assignment=both, fallback=True)
+    budget.settle(cheap, 1, 1e-6, 1.0)
+    budget.add_demand(0, watched, both, 7.0)
+    assert not budget.is_decision_due(0, 1.0)
+    budget.add_demand(0, watched, both, 10.0)
+    assert budget.is_decision_due(0, 1.0)
 
 
 def test_what_is_shown_of_a_partition_is_what_it_goes_on_with() -> None:

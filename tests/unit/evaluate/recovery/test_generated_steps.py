@@ -20,6 +20,8 @@ async def test_of_two_processes_the_first_in_the_log_wins_for_both() -> None:
     assert await one.save("k", "from one") == "from one"
     assert await two.save("k", "from two") == "from one"
     assert await one.load("k") == await two.load("k") == "from one"
+    assert await (third := await GeneratedStepsStore.open(log)).load("k") == "from one"
+    assert [each.added for each in (one, two, third)] == [1, 1, 0], "a command tells whoever wrote steps to keep them"
 
 
 class Away(MemoryLog):
