@@ -22,7 +22,7 @@ import resource
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -90,7 +90,7 @@ TARGETS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     ),
 }
 """By name: the files or folders that are mutated, and the tests that should notice, one after the other until one
-does: the quickest first. Paths that do not exist are an error."""
+does: the quickest first, behind those named after the module. Paths that do not exist are an error."""
 LIMIT = 120
 """Seconds of processor time for the tests of one mutant; a mutant that takes longer never ends, and is noticed by that."""
 OPTIONS = (
@@ -246,20 +246,24 @@ def try_all(drawn: list[tuple[str, Mutant]], workers: int) -> Iterator[str]:
     """Try mutants, `workers` at a time; gives the target of each that no test noticed, and prints each at once."""
     for name in LOADED:
         importlib.import_module(name)
-    for target in sorted({target for target, _ in drawn}):
-        if os.waitstatus_to_exitcode(os.waitpid(_start(target, None), 0)[1]) != 0:
-            raise SystemExit(f"{target}: its tests fail without any mutation")
-    waiting, running = drawn[::-1], dict[int, tuple[str, Mutant]]()
+    unchanged = [(target, None) for target in sorted({target for target, _ in drawn})]
+    if failing := [target for target, _, passed in _ends(unchanged, workers) if not passed]:
+        raise SystemExit(f"{', '.join(failing)}: the tests fail without any mutation")
+    for target, mutant, survived in _ends(drawn, workers):
+        print(f"{'SURVIVED' if survived else 'noticed '}  {mutant}", flush=True)
+        if survived:
+            yield target
+
+
+def _ends(drawn: Sequence[tuple[str, Mutant | None]], workers: int) -> Iterator[tuple[str, Mutant | None, bool]]:
+    """Run the tests with each mutant, `workers` at a time; gives them as they end, and whether all tests passed."""
+    waiting, running = list(drawn[::-1]), dict[int, tuple[str, Mutant | None]]()
     while waiting or running:
         while waiting and len(running) < workers:
             target, mutant = waiting.pop()
             running[_start(target, mutant)] = target, mutant
         process, status = os.wait()
-        target, mutant = running.pop(process)
-        survived = os.waitstatus_to_exitcode(status) == 0
-        print(f"{'SURVIVED' if survived else 'noticed '}  {mutant}", flush=True)
-        if survived:
-            yield target
+        yield *running.pop(process), os.waitstatus_to_exitcode(status) == 0
 
 
 def _start(target: str, mutant: Mutant | None) -> int:
@@ -274,10 +278,24 @@ def _start(target: str, mutant: Mutant | None) -> int:
                 os.dup2(silence, stream)
             if mutant is not None:
                 sys.meta_path.insert(0, MutantImporter(mutant))
-            status = next(filter(None, (pytest.main([*OPTIONS, tests]) for tests in TARGETS[target][1])), 0)
+            ends = (pytest.main([*OPTIONS, *tests]) for tests in _tests(target, mutant))
+            ran_before = pytest.ExitCode.NO_TESTS_COLLECTED if mutant is not None else None
+            status = next((end for end in ends if end not in {pytest.ExitCode.OK, ran_before}), 0)
         finally:
             os._exit(status)
     return process
+
+
+def _tests(target: str, mutant: Mutant | None) -> Iterator[list[str]]:
+    """The tests of a target as arguments of pytest's runs: first those that are named after the mutant's module."""
+    folders = TARGETS[target][1]
+    own: list[str] = []
+    if mutant is not None:
+        found = (path for each in map(ROOT.joinpath, folders) for path in (each, *each.rglob("*.py")))
+        own = [str(path) for path in found if path.name == f"test_{mutant.path.stem}.py"]
+    if own:
+        yield own
+    yield from ([*map("--ignore={}".format, own), each] for each in folders if str(ROOT / each) not in own)
 
 
 class MutantImporter(Loader, MetaPathFinder):

@@ -41,6 +41,15 @@ def test_the_question_of_a_whole_span_does_and_what_was_cut_is_named() -> None:
     assert turn.attributes["truncated_fields"] == "history,system_prompt,retrieval_context,tools_called"
 
 
+def test_why_an_answer_is_missing_is_told_by_the_agent_if_its_last_call_only_asks_for_a_tool() -> None:
+    agent = {**chat(QUESTION, ANSWER), "gen_ai.operation.name": "invoke_agent"}
+    agent["gen_ai.output.messages"] = agent["gen_ai.output.messages"][:-20]
+    wanted = {"type": "tool_call", "id": "t", "name": "find_crossing", "arguments": {}}
+    call = {**chat(QUESTION, ""), "gen_ai.output.messages": json.dumps([{"role": "assistant", "parts": [wanted]}])}
+    turn = Trace().span(1, "agent", agent, took=9).span(2, "chat", call, parent=1).turn()
+    assert (turn.input, turn.actual_output, turn.incomplete) == (QUESTION, None, "truncated")
+
+
 def test_messages_that_a_limit_dropped_were_the_last() -> None:
     held = {
         "openinference.span.kind": "LLM",

@@ -65,6 +65,15 @@ def test_what_is_summed_up_since_the_fall_began_begins_with_nothing(record: str)
     assert f"{series.EVIDENCE_DELTAS['w']}{OF} * 0 + 0)" in named(record).expr
 
 
+@pytest.mark.parametrize("key", [*series.SUMS, "intervals"])
+def test_what_is_summed_up_since_the_alert_began_begins_with_nothing(key: str) -> None:
+    """A score or an interval too many would settle a fall's level by less than is known of it."""
+    label = f'sum="{key}"'
+    before = f"{last(series.DROP_AFTER, label)} unless ({series.DROP_STARTS_OVER}{OF} > 0)"
+    begun = f"({before} or {series.EVIDENCE_DELTAS['w']}{OF} * 0 + 0) + "
+    assert named(series.DROP_AFTER, sum=key).expr.startswith(f"({begun}")
+
+
 def test_every_bet_is_a_rule_and_their_mean_the_evidence() -> None:
     bets = [each.labels["lambda"] for each in rules(HIGH) if "lambda" in each.labels]
     assert bets == [f"{bet:g}" for bet in HIGH.bets]
