@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import ast
-import copy
 import importlib
 import os
 import random
@@ -154,28 +153,40 @@ def main() -> int:
 
 def draw(chance: random.Random, count: int, targets: list[str]) -> list[tuple[str, Mutant]]:
     """Draw `count` mutants, evenly over the targets; within a target every possible change is equally likely."""
-    by_target = {target: [each for path in _files(target) for each in mutants_of(path)] for target in targets}
     drawn: list[tuple[str, Mutant]] = []
     for index, target in enumerate(targets):
         share = count // len(targets) + (index < count % len(targets))
-        drawn += [(target, each) for each in chance.sample(by_target[target], min(share, len(by_target[target])))]
+        places = [(path, *place) for path in _files(target) for place in _places(_tree(path))]
+        drawn += [(target, _mutant(*place)) for place in chance.sample(places, min(share, len(places)))]
     chance.shuffle(drawn)
     return drawn
 
 
-def mutants_of(path: Path) -> Iterator[Mutant]:
-    """Every mutant of a file. Docstrings, annotations, decorators, logging and raised messages are left alone."""
-    source = (ROOT / path).read_text(encoding="utf-8")
-    tree = ast.parse(source)
+def _tree(path: Path) -> ast.Module:
+    return ast.parse((ROOT / path).read_text(encoding="utf-8"))
+
+
+def _places(tree: ast.Module) -> Iterator[tuple[int, int]]:
+    """Every possible change of a file: the node's number, and which of its changes.
+
+    Docstrings, annotations, decorators, logging and raised messages are left alone.
+    """
     silent = {id(each) for node in ast.walk(tree) for part in _silent_parts(node) for each in ast.walk(part)}
-    for index, node in enumerate(ast.walk(tree)):
-        for mutate in _mutations(node) if id(node) not in silent else ():
-            changed = copy.deepcopy(tree)
-            twin = next(each for number, each in enumerate(ast.walk(changed)) if number == index)
-            before = _shown(node)
-            mutate(twin)
-            after = ast.unparse(ast.fix_missing_locations(changed))
-            yield Mutant(path, getattr(node, "lineno", 0), f"{before} -> {_shown(twin)}", after)
+    for number, node in enumerate(ast.walk(tree)):
+        if id(node) not in silent:
+            yield from ((number, change) for change, _ in enumerate(_mutations(node)))
+
+
+def _mutant(path: Path, number: int, change: int) -> Mutant:
+    """The file with one change."""
+    tree = _tree(path)
+    around = {id(part): node for node in ast.walk(tree) for part in ast.iter_child_nodes(node)}
+    node = list(ast.walk(tree))[number]
+    shown = around[id(node)] if isinstance(node, ast.Constant) else node  # a number alone would not tell which
+    before = _shown(shown)
+    list(_mutations(node))[change](node)
+    after = ast.unparse(ast.fix_missing_locations(tree))
+    return Mutant(path, getattr(node, "lineno", 0), f"{before} -> {_shown(shown)}", after)
 
 
 def _mutations(node: ast.AST) -> Iterator[Callable[[ast.AST], None]]:
