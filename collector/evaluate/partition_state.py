@@ -271,8 +271,7 @@ class PartitionState:
 
     async def _apply_shared(self, record: StoredRecord) -> list[Job]:
         """Apply a record that holds several turns."""
-        # Its turns are applied as one record: controls, snapshots and commits have offsets, so they lie between
-        # records.
+        # Its turns are applied as one record: controls, snapshots and commits have offsets, and so lie between records.
         jobs: list[Job] = []
         trigger, sampled_out = self._trigger(record), 0
 
@@ -475,10 +474,7 @@ class PartitionState:
     def _add_to_window(
         self, monitor: Monitor, stratified: StratifiedTurn, happened_at: float
     ) -> tuple[AddOutcome | Literal["sampled_out"], Sequence[WindowResult]]:
-        """Add a turn to its conversation if the conversation is in the sample.
-
-        Returns what became of the turn, and the windows that it closed.
-        """
+        """Add a turn to a conversation in the sample; returns what became of it, and the windows that it closed."""
         sessions = self.conversations.get(monitor.name)
         if sessions is None:
             return "sampled_out", ()
