@@ -425,10 +425,10 @@ def examine_spans(
         name = scope.scope.name
         spans: list[ExaminedSpan] = []
         for span in items:
-            pairs = span.attributes
+            pairs: list[bytes] = span.attributes[:]  # each is made and hashed once
             if silent and wanted and pairs and pairs[0] in silent:  # one that is wanted begins with what says so
-                others = [pair for pair in pairs if pair not in silent]
-                if not wanted(attributes_of(others), name, span):
+                others = [KeyValue.FromString(pair).key for pair in pairs if pair not in silent]
+                if not wanted(others, name, span):
                     spans.append((span, NOTHING, (), 0))
                     continue
             doubtful: list[str] = []

@@ -83,7 +83,7 @@ class RequestRedaction:
     def _parts(self, message: Outline, *fields: str) -> None:
         """The parts of a message; its attributes and some fields wait, unless they are known. A tight loop."""
         clean = self._clean.known
-        for number, pair in enumerate(message.attributes):
+        for number, pair in enumerate(message.attributes[:]):  # a list: protobuf's own is walked in half again the time
             if pair not in clean:  # asked here, too, as a call takes longer
                 self._wait(pair, message, number)
         self._texts(message, *fields)
