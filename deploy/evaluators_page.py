@@ -34,12 +34,15 @@ def document() -> str:
 def _index(kinds: list[type[Evaluator[Any]]]) -> str:
     lines = ["| scores a | | |", "|---|---|---|"]
     for scope in ("turn", "conversation"):
-        for needs_judge, by in ((True, "by a judge"), (False, "in code")):
-            links = (
-                f"[{cls.kind}](#{cls.kind})" for cls in kinds if (cls.scope, cls.needs_judge) == (scope, needs_judge)
-            )
+        for by in ("by a judge", "in code", "by its members"):
+            links = (f"[{cls.kind}](#{cls.kind})" for cls in kinds if (cls.scope, _scored(cls)) == (scope, by))
             lines.append(f"| {scope} | {by} | {', '.join(links)} |")
     return "\n".join(lines) + "\n"
+
+
+def _scored(cls: type[Evaluator[Any]]) -> str:
+    """How a kind comes to its score; whether a composite asks a judge is a property, known only of its instances."""
+    return {True: "by a judge", False: "in code"}.get(cls.needs_judge, "by its members")
 
 
 def _section(cls: type[Evaluator[Any]], shared: set[Row], shown: dict[Row, str]) -> str:

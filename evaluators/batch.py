@@ -84,7 +84,7 @@ async def evaluate_many(
     evaluators = tuple(evaluators)
     for evaluator in evaluators:
         check_judge(evaluator, judge)
-    answering = NoJudge() if judge is None else DefinitionCache(judge)  # steps that it writes are written once
+    answering = NoJudge() if judge is None else DefinitionCache(judge)  # the judge writes steps only once
     tasks = list(_tasks(evaluators, cases, answering))
     path = None if results is None else Path(results)
     wanted = {task.evaluation_id: task for task in tasks}
@@ -96,7 +96,7 @@ async def evaluate_many(
     with _writing(path) as write, _progress_bar(len(wanted), len(made), visible=progress) as advance:
 
         async def work(waiting: Iterator[_Task]) -> None:
-            for task in waiting:  # shared by all workers: each takes the next
+            for task in waiting:  # one iterator for all workers: each takes the next task
                 record = made[task.evaluation_id] = await task.run(answering, now)
                 write(record)
                 advance(record)
@@ -112,7 +112,7 @@ async def _run_workers(
         async with asyncio.TaskGroup() as group:
             for _ in range(count):
                 group.create_task(work(waiting))
-    except ExceptionGroup as error:  # all workers fail for one reason: the file cannot be written
+    except ExceptionGroup as error:  # workers fail for one reason alone: the file cannot be written
         raise error.exceptions[0] from None
 
 
@@ -145,10 +145,9 @@ def _scope_of(case: object) -> Scope:
 
 
 def read_results(path: Path | None) -> list[Evaluation]:
-    """The evaluations in a JSONL file, each once, the latest; none if there is no file.
+    """The latest evaluation of each identity in a JSONL file; none if there is no file.
 
-    Failures are left out, for they are to be made again, and so is the last line of an interrupted run, which is cut
-    off the file.
+    Failures are left out, so that they are made again. The last line of an interrupted run is cut off the file.
 
     Raises:
         ValueError: a line is no evaluation.
@@ -179,7 +178,7 @@ def _writing(path: Path | None) -> Generator[Write]:
 
         def write(record: Evaluation) -> None:
             file.write(to_json(record) + b"\n")
-            file.flush()  # what is complete survives an interruption
+            file.flush()  # a complete line survives an interruption
 
         yield write
 

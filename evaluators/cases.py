@@ -6,9 +6,9 @@ records (one turn per line), so that a value and its record are the same thing.
 A value of the wrong shape is refused where it is made: a TypeError or ValueError names the field and the remedy. Lists
 are accepted for tuples. The checks are written out in `__post_init__`, because every turn of the traffic passes through
 them: together they take 0.3 µs a turn, a loop over the fields would take ten times as long. Values that they do not
-accept at a glance go to `evaluators.shapes`. A shape takes a value and returns it as it is kept, or raises `WrongShape`
-with what is needed instead. Sentences name the field and the type of what was given, never its content: judged text
-belongs in no log.
+accept at a glance go to `evaluators.shapes`. A shape takes a value and returns the value to keep, or raises
+`WrongShape` with the needed type. Messages name the field and the given type, never the content: judged text belongs in
+no log.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -59,14 +59,14 @@ def text(value: Any) -> str:
 
 
 def texts(value: Any) -> tuple[str, ...]:
-    """Several texts; one alone is refused, for it would be taken letter by letter."""
+    """Several texts. A single text is refused, as it would be taken letter by letter."""
     if isinstance(value, str):
         raise WrongShape('a list of texts is needed, not one text; write ["…"]')
     return cast("tuple[str, ...]", values(str)(value))
 
 
 def values(kind: type) -> Shape:
-    """A tuple of values of a kind; a list becomes one."""
+    """A tuple of values of a kind; a list becomes a tuple."""
 
     def shape(items: Any) -> tuple[Any, ...]:
         plural = "texts" if kind is str else f"{kind.__name__} values"
@@ -100,13 +100,13 @@ def mapping(value: Any) -> Mapping[str, Any]:
 
 
 class _InRecords:
-    """A dataclass whose records differ from what code makes, in its pydantic schema.
+    """A dataclass whose pydantic schema, for records, is stricter or laxer than its constructor, for code.
 
-    The field `required` has no default: in code a name may be left out, but a record without its name is another
-    thing, or broken, and a log that took `{}` for a turn would have it evaluated. A time without time zone is UTC:
-    records have no local time, while `datetime.now()` in code has, and is refused. The checks of `__post_init__` are
-    left out, for pydantic has made them: to call back into Python for each message of a history took a fifth of reading
-    a turn.
+    The field that `required` names has no default in records: code may leave a name out, but a record without it is
+    something else, or broken; `{}` in a log must not be evaluated as a turn. In a record, a time without time zone is
+    UTC, as records have no local time; in code it may be local (`datetime.now()`), and is refused. `__post_init__` is
+    not called, as pydantic has made its checks: calling Python for each message of a history took a fifth of the time
+    to read a turn.
     """
 
     __slots__ = ()
@@ -162,16 +162,16 @@ AttachmentPlace = Literal["input", "history", "actual_output", "tools_called"]
 
 
 def _all(kind: frozenset[type], items: Iterable[object]) -> bool:
-    """Whether it is a tuple of values of exactly this kind; subclasses and lists are `repair`'s business."""
+    """Whether the items are a tuple of values of exactly this kind; `repair` handles subclasses and lists."""
     return type(items) is tuple and kind.issuperset(map(type, items))  # pyright: ignore[reportUnknownArgumentType]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCall(_InRecords):
-    """One call of a tool: what the model asked for and what came back.
+    """One call of a tool: the model's request and the tool's result.
 
-    `arguments` and `result` are JSON values where the trace had JSON, else text; `result` is None where none was seen.
-    `error` is why the call failed, where the trace says that it did.
+    `arguments` and `result` are JSON values where the trace had JSON, else text; `result` is None if the trace has no
+    result. `error` is why the call failed, None if the trace reports no failure.
     """
 
     id: str | None = None
@@ -187,9 +187,9 @@ class ToolCall(_InRecords):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolDefinition(_InRecords):
-    """A tool that a model was offered: what it is called, what it is for, and what arguments it takes.
+    """A tool that a model was offered: its name, purpose and arguments.
 
-    `parameters` is a JSON Schema of the arguments without its texts, None where the trace does not tell.
+    `parameters` is a JSON Schema of the arguments without its texts, None if the trace does not tell.
     """
 
     name: str
@@ -203,11 +203,11 @@ class ToolDefinition(_InRecords):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attachment(_InRecords):
-    """A picture, recording or file of a turn: what it is, and of its content no more than was permitted.
+    """A picture, recording or file of a turn: its kind, and as much of its content as was permitted.
 
     `place` is the field of the turn that it belongs to. `size` is in bytes and `sha256` in hex digits, both where the
-    trace had the content; `data` is that content as base64, where it is small enough to be stored. `url` is where the
-    trace says that it is: an address, or the id of a file. `transcript` is what is said in a recording.
+    trace had the content; `data` is that content as base64, where it is small enough to be stored. `url` is the place
+    that the trace names: an address, or the id of a file. `transcript` is the text of a recording.
     """
 
     kind: AttachmentKind
@@ -258,7 +258,7 @@ class Feedback:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenCount:
-    """Tokens the application's own model used; input includes what came from a cache."""
+    """Tokens that the application's own model used; input includes cached tokens."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -269,14 +269,14 @@ class Turn(_InRecords):
     """One user request and the application's answer to it, with what happened in between.
 
     `turn_id` "" stands for a turn without a name: evaluations name it by a hash of its content (see `identity`).
-    `input` is the user's text, `actual_output` the answer the user got, `history` what preceded `input`. A failed
-    call is a turn with `error` and no `actual_output`. `incomplete` says why a turn cannot be judged, None if it can.
+    `input` is the user's text, `actual_output` the answer the user got, `history` what preceded `input`. A failed call
+    is a turn with `error` and no `actual_output`. `incomplete` says why a turn cannot be judged, None if it can.
     `conversation_id` is None where the trace names none: such a turn is a conversation of its own. Times are UTC.
-    `trace_state` is the W3C tracestate, where the trace had one: samplers write into it what they let through. `events`
-    are names of events of the application's own in the same part of the trace, each once, the latest last; at most 16.
+    `trace_state` is the W3C tracestate, if the trace had one: samplers write their probability into it. `events` are
+    the names of the application's own events in this part of the trace, each once, the latest last; at most 16.
     `tools_offered` are the tools that its models could have called, and `model_calls` counts the calls of models; both
-    where the trace tells. `agent_run_of` is the id of the turn in which an agent ran, where this is the agent's run and
-    no turn of its own. `attachments` are its pictures, recordings and files, and those of the messages before it.
+    if the trace tells. If this is an agent's run inside another turn, `agent_run_of` is the id of that turn.
+    `attachments` are the pictures, recordings and files of the turn and of the messages before it.
     """
 
     required = "turn_id"

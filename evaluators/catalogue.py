@@ -6,7 +6,7 @@ from typing import Any, cast
 from evaluators.evaluator import Evaluator
 
 GROUP = "evalstream.evaluators"
-"""The entry points under which evaluators are found, ours and other people's alike."""
+"""The group of entry points that name evaluators: evalstream's own and those of plug-ins."""
 
 
 def load_evaluators() -> dict[str, type[Evaluator[Any]]]:
@@ -16,5 +16,5 @@ def load_evaluators() -> dict[str, type[Evaluator[Any]]]:
 
 
 def make_example(cls: type[Evaluator[Any]]) -> Evaluator[Any]:
-    """An evaluator of this class in its smallest sensible configuration, named after its kind."""
+    """An evaluator of this class in its smallest useful configuration, named after its kind."""
     return cls(name=cls.kind, **cls.example)

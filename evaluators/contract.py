@@ -14,14 +14,14 @@ from evaluators.questions import QuestionGroup
 from evaluators.results import Failure, Score, Skipped
 from evaluators.testing import ScriptedJudge, a_moment, answer_any_form
 
-_RECOGNISABLE = 8  # characters from which on a judged text is recognised in a prompt
+_RECOGNISABLE = 8  # the fewest characters by which a judged text is recognised in a prompt
 
 
 async def find_breaches(evaluator: Evaluator[Any], case: Turn | Conversation) -> list[str]:
     """The promises that an evaluator does not keep, one sentence each; none if all is well.
 
-    `case` is one that the evaluator can score, with everything it needs. No judge is asked: one that answers whatever
-    form it is given with the best there is stands in.
+    `case` has every field that the evaluator needs. No real judge is asked: a stand-in fills each form with the best
+    answer.
     """
     return [sentence async for sentence in _breaches(evaluator, case)]
 
@@ -56,7 +56,7 @@ async def _breaches(evaluator: Evaluator[Any], case: Turn | Conversation) -> Asy
 
 
 def _own_words(group: QuestionGroup) -> list[str]:
-    """The parts of a group that are not material."""
+    """The texts of a group that are not material."""
     options = [
         word for question in group.questions for option in question.options for word in (option.value, option.meaning)
     ]

@@ -30,13 +30,13 @@ class Described(BaseModel):
         return schema
 
 
-@lru_cache(1024)  # fields without a docstring would have the source read at each call
+@lru_cache(1024)  # else a field without a docstring makes each call read the source
 def described_fields(model: type[BaseModel]) -> dict[str, FieldInfo]:
     """The fields of a model, each with its description."""
     left = {name for name, field in model.model_fields.items() if field.description is None}
     for base in model.__mro__ if left else ():
         own = left & inspect.get_annotations(base).keys()
-        left -= own  # a class that declares a field again describes it again
+        left -= own  # a class that redeclares a field also redescribes it
         for name, text in _docstrings(base) if own and issubclass(base, Described) else ():
             if name in own:
                 model.model_fields[name].description = text

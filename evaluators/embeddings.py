@@ -16,7 +16,7 @@ Vector = Annotated[list[float], Field(min_length=1, max_length=65_536)]
 
 
 class Embeddings(BaseModel):
-    """A vector for each text, in their order. Forms of a certain number of texts are subclasses.
+    """A vector for each text, in their order. `embeddings_form` makes the subclass for a certain number of texts.
 
     `truncated` says that only the start of a text was embedded.
     """
@@ -37,12 +37,13 @@ def embeddings_form(count: int) -> type[Embeddings]:
 async def embed(
     judge: Judge, instructions: str, texts: Sequence[str], first: Part, others: Part
 ) -> tuple[list[list[float]], bool]:
-    """The vectors of texts, each different text embedded once, and whether only the start of one was.
+    """The vectors of texts (equal texts are embedded once), and whether only the start of a text was embedded.
 
-    `first` and `others` say what the first text and the others are, for models that embed queries differently.
+    `first` and `others` are the roles of the first text and of the other texts, for models that embed queries
+    differently.
 
     Raises:
-        JudgeError: there are none, or they have different lengths.
+        JudgeError: there are no vectors, or they have different lengths.
     """
     distinct: dict[str, Part] = {}
     for text in texts:
@@ -62,7 +63,7 @@ def cosine(one: Sequence[float], other: Sequence[float]) -> float:
     """The cosine of the angle between two vectors, from -1 to 1: Σ ab / (√Σ a² · √Σ b²).
 
     Raises:
-        JudgeReplyInvalid: one of them is nothing but zeros, so that there is no angle.
+        JudgeReplyInvalid: a vector is all zeros, so there is no angle.
     """
     norms = math.hypot(*one) * math.hypot(*other)
     if not norms or not math.isfinite(norms):

@@ -29,17 +29,17 @@ class EvaluationError(Exception):
 class JudgeError(EvaluationError):
     """The judge gave no usable answer.
 
-    `usage` and `cost_usd` are what the attempts were paid for all the same; the cost is None where no price is known.
+    `usage` and `cost_usd` are the bill of the failed attempts; the cost is None if no price is known.
     """
 
     type = "judge_error"
     usage: Usage = Usage()
     cost_usd: float | None = None
     isolated: bool = False
-    """Whether the endpoint's last answer before this was a good one, as a circuit breaker saw it."""
+    """Whether a circuit breaker saw the endpoint answer well just before this error."""
 
     def with_bill(self, usage: Usage, cost_usd: float | None) -> Self:
-        """The same error for another question, with a bill of its own: raised twice, one would gather tracebacks."""
+        """A copy for another question, with its own bill: one error that is raised twice would gather tracebacks."""
         own = type(self).__new__(type(self), *self.args)  # `copy` would call __init__ without what it requires
         own.__dict__.update(self.__dict__)
         own.usage, own.cost_usd = usage, cost_usd
@@ -49,7 +49,7 @@ class JudgeError(EvaluationError):
 class JudgeUnavailable(JudgeError):
     """The judge cannot answer now; asking again may help.
 
-    `retry_after` is the wait in seconds that the judge asked for, None where it said nothing. `type` tells apart
+    `retry_after` is the wait in seconds that the judge asked for, None if it named none. `type` tells apart
     `judge_unavailable` (no connection, 5xx), `judge_rate_limited` (429) and `judge_timeout`.
     """
 
@@ -60,11 +60,11 @@ class JudgeUnavailable(JudgeError):
 
 
 class JudgeUnreachable(JudgeUnavailable):
-    """Nobody listens where the judge should be: connection refused, no such host, or TLS fails."""
+    """No judge listens at the address: connection refused, no such host, or TLS fails."""
 
 
 class NoCompletion(JudgeUnavailable):
-    """The endpoint answered with status 200 and something that is not a completion, as gateways do."""
+    """The endpoint answered with status 200, but not with a completion, as gateways do."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, type="judge_no_completion")
@@ -80,9 +80,9 @@ Remedy = Literal["key", "credit", "model or address", "address"]
 
 
 class JudgeDenied(JudgeRejected):
-    """The endpoint refuses whoever asks with this key, for this model, at this address (401, 402, 403, 404).
+    """The endpoint refuses every question with this key, for this model, at this address (401, 402, 403, 404).
 
-    An outage that somebody has to mend; until then asking again is of no use. `remedy` says what to look at.
+    It is an outage that an operator has to mend; until then asking again is useless. `remedy` says where to look.
     """
 
     type = "judge_denied"
@@ -97,7 +97,7 @@ ENDPOINT_ERRORS = (JudgeUnavailable, JudgeDenied)
 
 
 class JudgeReplyInvalid(JudgeError):
-    """The judge answered something that is not an answer to the question.
+    """The judge's text is not an answer to the question.
 
     `type` tells apart `judge_reply_invalid`, `judge_reply_truncated` (finish reason length) and `judge_refused`.
     """
@@ -110,7 +110,7 @@ class JudgeReplyInvalid(JudgeError):
 
 
 class MethodUnavailable(EvaluationError):
-    """The definition demands a way of scoring that the judge does not offer, like token probabilities."""
+    """The definition demands a way of scoring that the judge lacks, like token probabilities."""
 
     type = "method_unavailable"
 

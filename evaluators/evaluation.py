@@ -50,18 +50,17 @@ from evaluators.results import (
 logger = logging.getLogger(__name__)
 
 AUDIT_TIMEOUT = "audit_timeout"
-"""Why there is no audit's score where its judge did not answer in time."""
+"""The reason in place of an audit's score if the auditor did not answer in time."""
 _LONGEST_MESSAGE = 500
 _TRUNCATED = "truncated_fields"
-"""The attribute of a turn that names its fields which may have been cut."""
+"""The attribute of a turn that names its possibly cut fields."""
 _LONGEST_EXPLANATION = 4000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
     """The result of running an evaluator. `judge` and `usage` are None if no judge was asked; `cost_usd` is in US
-    dollars, None if no price is known; 0 where it is known and nothing was paid. The times are those of `now` before
-    and after.
+    dollars, None if no price is known, 0 if nothing was paid. The times are `now` before and after the evaluation.
     """
 
     outcome: Outcome
@@ -73,7 +72,7 @@ class Result:
 
     @property
     def was_paid(self) -> bool:
-        """Whether a judge answered, or its cost is known: else nothing was paid, or the evaluation was not made."""
+        """Whether a judge answered, or its cost is known; else nothing was paid, or no evaluation was made."""
         return self.cost_usd is not None or bool(self.usage and self.usage.calls)
 
 
@@ -90,16 +89,16 @@ async def evaluate(
     now: Callable[[], datetime] = utc_now,
     skip_unseen: bool = False,
 ) -> Result:
-    """Evaluate a case. `judge` may be left out for an evaluator that asks nobody.
+    """Evaluate a case. `judge` may be left out for an evaluator that asks no judge.
 
-    Never raises, but for cancellation and for the caller's own mistakes below: whatever goes wrong in an evaluator or a
-    judge is a `Failure`. Skipped without asking the judge is what cannot be evaluated: `incomplete: …` where the trace
-    lacks its texts (of a conversation: those of more turns than `max_incomplete` permits; with fewer it is judged by
-    the others, and the score's details have `incomplete_turns`), `application_error` where the application failed and
-    answered nothing, `missing_field: …` where the evaluator needs what the case has not. An answer without a word gets
-    the lowest score from evaluators of its quality, also unasked. Of pictures and the like that the judge is not shown
-    it is told, and the score's details have their number, `unseen_media`; with `skip_unseen` such a case is skipped as
-    `unseen_media: …`.
+    It raises only on cancellation and for the caller's mistakes below: any fault in an evaluator or a judge becomes a
+    `Failure`. A case that cannot be evaluated is skipped without asking the judge: `incomplete: …` where the trace
+    lacks its texts (for a conversation: the texts of more turns than `max_incomplete` permits; with fewer it is judged
+    by its other turns, and the score's details have `incomplete_turns`), `application_error` if the application failed
+    and answered nothing, `missing_field: …` if the case lacks a field that the evaluator needs. An answer without a
+    word gets the lowest score from evaluators of its quality, also without a question. The judge is told of attachments
+    that it is not shown, and the score's details have their number, `unseen_media`; with `skip_unseen` such a case is
+    skipped as `unseen_media: …`.
 
     Raises:
         TypeError: the case is not of the evaluator's scope, or an argument is not what its name says.
@@ -113,7 +112,7 @@ async def evaluate(
     try:
         meters += map(Metered, members_of(judge))
         outcome, stamp = await _evaluate(evaluator, case, judge, meters, skip_unseen)
-    except Exception as error:  # noqa: BLE001 - a judge of somebody's own that breaks the port's promises
+    except Exception as error:  # noqa: BLE001 - a plug-in's judge that breaks the port's promises
         outcome, stamp = _internal(evaluator, error), next((meter.stamp for meter in meters if meter.stamp), None)
     usage, costs = Usage(), list[float | None]()
     for meter in meters:
@@ -140,9 +139,9 @@ async def evaluate_audited(
 ) -> Result:
     """Evaluate a case, and again by the auditor if it is drawn for an audit and has a score.
 
-    `audited_case` is the same case as the auditor may see it. The result is the first evaluation's, with what both
-    cost, and the audit in the score's details: its `score` (or the `reason` why it has none), the `probability` of the
-    draw, the `model`, and the `version` of who made it. See `evaluate`.
+    `audited_case` is the same case as the auditor may see it. The result is the first evaluation's, with the cost of
+    both and the audit in the score's details: its `score` (or the `reason` why it has none), the `probability` of the
+    draw, and the auditor's `model` and `version`. See `evaluate`.
     """
     first = await evaluate(evaluator, case, judge.judge, now=now, skip_unseen=skip_unseen)
     if not isinstance(first.outcome, Score) or not judge.audits(evaluator, case):
@@ -204,7 +203,7 @@ def _check_arguments(evaluator: object, case: object, judge: object) -> None:
 
 
 def check_judge(evaluator: Evaluator[Any], judge: object) -> None:
-    """Raise a TypeError where an evaluator asks a judge and there is none, or something else."""
+    """Raise a TypeError if an evaluator asks a judge, and `judge` is None or no judge."""
     if judge is not None and not callable(getattr(judge, "ask", None)):
         raise TypeError(f"a judge is needed, like OpenAIJudge(…), not {type(judge).__name__}")
     if judge is None and evaluator.needs_judge:
@@ -220,7 +219,7 @@ async def _evaluate(
         outcome = await _outcome(evaluator, case, meters[0], skip_unseen)
         return outcome, meters[0].stamp
     # Each judge makes the whole evaluation, and scores are combined, not answers: an evaluation may take several
-    # questions, and two judges' lists of claims have nothing that corresponds.
+    # questions, and two judges' lists of claims do not correspond.
     outcomes = await asyncio.gather(*(_outcome(evaluator, case, meter, skip_unseen) for meter in meters))
     members = [MemberOutcome(meter.model, outcome) for meter, outcome in zip(meters, outcomes, strict=True)]
     stamps = [meter.stamp for meter in meters if meter.stamp is not None]
@@ -233,11 +232,11 @@ async def _evaluate(
 async def _cascaded(
     evaluator: Evaluator[Any], case: Turn | Conversation, cascade: Cascade, meters: Sequence[Metered], skip_unseen: bool
 ) -> tuple[Outcome, JudgeStamp | None]:
-    """The first judge's outcome, or the second one's where it is asked."""
+    """The first judge's outcome, or the second judge's if it is asked."""
     count = len(members_of(cascade.first))
     outcome, stamp = await _evaluate(evaluator, case, cascade.first, meters[:count], skip_unseen)
     if stamp is None:
-        return outcome, None  # nobody was asked, so there is nothing to doubt
+        return outcome, None  # no judge was asked, so there is no doubt
     step = cascade.escalation(evaluator, case, outcome)
     if step is not None and step.asks:
         outcome, _ = await _evaluate(evaluator, case, cascade.then, meters[count:], skip_unseen)
@@ -248,7 +247,7 @@ async def _cascaded(
 
 
 def _sum_of(costs: Sequence[float | None]) -> float | None:
-    """The sum; None if any part is unknown, or there is none."""
+    """The sum of the costs; None if a cost is unknown, or there are no costs."""
     return sum(filter(None, costs), 0.0) if costs and None not in costs else None
 
 
@@ -262,7 +261,7 @@ async def _outcome(evaluator: Evaluator[Any], case: Turn | Conversation, judge: 
     except Exception as error:  # noqa: BLE001 - a bug in one evaluator must cost one evaluation, not the service
         return _internal(evaluator, error)
     finally:
-        if judge.seat is not None:  # no more is asked: in a pack, nobody waits for this evaluation any longer
+        if judge.seat is not None:  # no question will follow: the others in the pack need not wait for this evaluation
             judge.seat.leave()
 
 
@@ -289,10 +288,10 @@ async def _unguarded(
 
 
 def _checked(evaluator: Evaluator[Any], returned: object) -> Outcome:
-    """Return the result of `evaluate` if it is an outcome. Texts are not repeated: they may be judged.
+    """Return the result of `evaluate` if it is an outcome. Errors do not repeat texts, which may be judged texts.
 
     Raises:
-        BrokenPromise: it is something else, or a score with parts of other types.
+        BrokenPromise: the result is no outcome, or a score with parts of wrong types.
     """
     if isinstance(returned, Skipped | Failure):
         return returned
@@ -308,7 +307,7 @@ def _checked(evaluator: Evaluator[Any], returned: object) -> Outcome:
 
 
 def _says_nothing(case: Turn | Conversation, field: str) -> bool:
-    """Whether a field has no word, unless that is what was expected, or `[]` where no reference tells."""
+    """Whether a field says nothing, unless the reference expects that; without one, `[]` and `{}` say something."""
     text: str = getattr(case, field)
     words = text.split()
     expected = case.expected_output if isinstance(case, Turn) and field == "actual_output" else None
@@ -317,7 +316,7 @@ def _says_nothing(case: Turn | Conversation, field: str) -> bool:
 
 
 def _not_judgeable(evaluator: Evaluator[Any], case: Turn | Conversation) -> str | None:
-    """Why the case is skipped before anything is computed; None if it is not."""
+    """Why the case is skipped before any computation; None if it is not skipped."""
     if evaluator.needs_content and isinstance(case, Turn):
         if case.incomplete is not None:
             return SkipReason.INCOMPLETE.text(case.incomplete)
@@ -347,7 +346,7 @@ def _has_failed(turn: Turn) -> bool:
 
 
 def _finished(evaluator: Evaluator[Any], score: Score, judge: Metered, gaps: Mapping[str, Json]) -> Score:
-    """The score with its label, the gaps, and what casts doubt on it: signs in the material, unsupported quotations."""
+    """The score with its label, the gaps, and reasons for doubt: signs in the material, unsupported quotations."""
     details: dict[str, Json] = {**score.details, **gaps}
     explanation = (score.explanation or "")[:_LONGEST_EXPLANATION]
     method: Method = "single" if score.method == "deterministic" and judge.has_questions else score.method
@@ -369,15 +368,15 @@ def _finished(evaluator: Evaluator[Any], score: Score, judge: Metered, gaps: Map
 
 
 def _label_of(evaluator: Evaluator[Any], score: Score) -> str | None:
-    """The score's own label, else one by its threshold."""
+    """The score's own label, else a label by the threshold."""
     if score.label is not None or (passed := evaluator.verdict(score)) is None:
         return score.label
     return "pass" if passed else "fail"
 
 
 def _internal(evaluator: Evaluator[Any], error: Exception) -> Failure:
-    """A bug. Neither record nor log repeat the exception's text, which may hold judged text: they say where it was, and
-    which promise of the contract the evaluator breaks.
+    """The failure for a bug. Neither record nor log repeats the exception's text, which may hold judged text: they name
+    the place, and the broken promise of the contract.
     """
     frames = traceback.extract_tb(error.__traceback__)
     cls = type(evaluator)

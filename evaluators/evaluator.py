@@ -19,7 +19,7 @@ Direction = Literal["higher_is_better", "lower_is_better"]
 Case = TypeVar("Case", Turn, Conversation)
 
 ADDED_LATER = "added later: part of the version only where it is not the default"
-"""Marks, in a field's annotation, one that came after versions had been written: they stay as they were without it."""
+"""Marks a field that was added after versions had been recorded: at its default it leaves the version unchanged."""
 Example: TypeAlias = Mapping[str, Json]
 
 
@@ -36,18 +36,18 @@ class Evaluator(Described, ABC, Generic[Case]):
     scope: ClassVar[Scope] = "turn"
     direction: ClassVar[Direction] = "higher_is_better"
     needed_fields: ClassVar[frozenset[str]]
-    """Names of the case's fields without which there is nothing to judge, if they are the same for all definitions."""
+    """Names of the fields that a case must have, if they are the same for all definitions."""
     needs_judge: ClassVar[bool] = True
     all_typed: ClassVar[bool] = False
-    """Whether all that it asks its judge has a typed form, like verdicts: then one that only decides will do."""
+    """Whether all its questions have a typed form, like verdicts: then a judge that only decides is enough."""
     needs_content: ClassVar[bool] = True
-    """Whether it reads what was said. Those that do not, like latency, also score turns whose texts are missing."""
+    """Whether it reads texts. An evaluator that does not, like `latency`, also scores turns whose texts are missing."""
     prompts: ClassVar[tuple[str, ...]] = ()
     """The prompts it uses: file names in `evaluators/prompts`, or texts. Their texts are part of its version."""
     revision: ClassVar[int] = 1
-    """Counts changes of the calculation that show in neither definition nor prompts; part of the version."""
+    """Counts changes of the calculation that neither the definition nor the prompts show; part of the version."""
     example: ClassVar[Example] = {}
-    """A smallest sensible configuration, without the name: for the catalogue, and for tests of every evaluator."""
+    """A smallest useful configuration, without the name: for the catalogue, and for tests of every evaluator."""
     cosmetic: ClassVar[frozenset[str]] = frozenset({"name", "description", "threshold"})
     """Fields that do not change scores; not part of the version."""
 
@@ -64,7 +64,7 @@ class Evaluator(Described, ABC, Generic[Case]):
             raise AttributeError(missing(EVALUATOR, type(self).__name__, name))
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """A copy, without what this one has computed of its fields."""
+        """A copy, without the values that this instance computed from its fields."""
         copied = super().model_copy(update=update, deep=deep)
         for name in vars(copied).keys() - type(self).model_fields.keys():
             del vars(copied)[name]
@@ -73,7 +73,7 @@ class Evaluator(Described, ABC, Generic[Case]):
     @model_validator(mode="before")
     @classmethod
     def _own_arguments(cls, values: object, info: ValidationInfo) -> object:
-        """Refuse arguments of other libraries, and misspelt ones, with the name of ours; a file's keys have a place."""
+        """Refuse other libraries' and misspelt arguments, with the right name; a file's keys have their place."""
         names = frozenset(cast("Mapping[str, Any]", values)) if isinstance(values, Mapping) else frozenset[str]()
         others = names - cls.model_fields.keys()
         sentence = refused_argument(others)
@@ -88,32 +88,33 @@ class Evaluator(Described, ABC, Generic[Case]):
 
     @property
     def requires(self) -> frozenset[str]:
-        """Names of the case's fields without which there is nothing to judge: `needed_fields`, unless a kind says."""
+        """Names of the fields that a case must have: `needed_fields`, unless a kind computes them."""
         return self.needed_fields
 
     @property
     def score_range(self) -> tuple[float, float]:
-        """Lowest and highest raw score; they become 0 and 1."""
+        """Lowest and highest raw score; the lowest becomes 0, the highest 1."""
         return (0.0, 1.0)
 
     @property
     def lowest_if_trivial(self) -> str | None:
-        """The field that must say something: where it has no word, the score is the lowest and no judge is asked."""
+        """The field that must say something: if it has no word, the score is the lowest, and no judge is asked."""
         return None
 
     @property
     def rounds(self) -> int:
-        """How many questions a short case takes one after another, those for a definition left out: 0 without a judge.
+        """How many questions a short case takes one after another, without questions about the definition; 0 without a
+        judge.
 
-        In a pack each round is one request for everybody who is still asking.
+        In a pack each round is one request for all evaluators that are still asking.
         """
         return int(self.needs_judge)
 
     @property
     def needs_writer(self) -> bool:
-        """Whether its judge has to write more than verdicts, like a list of claims: one that only decides cannot.
+        """Whether its judge has to write more than verdicts, like a list of claims; a judge that only decides cannot.
 
-        True of evaluators that ask a judge, unless `all_typed` says that all they ask has a typed form.
+        True for an evaluator that asks a judge, unless `all_typed` says that all its questions have a typed form.
         """
         return self.needs_judge and not self.all_typed
 
@@ -132,21 +133,21 @@ class Evaluator(Described, ABC, Generic[Case]):
 
     @property
     def templates(self) -> tuple[str, ...]:
-        """The templates that this definition uses: `prompts`, and those of fields added later where these are set."""
+        """The templates that this definition uses: `prompts`, and the templates of later fields that are set."""
         return self.prompts
 
     @property
     def added_templates(self) -> tuple[str, ...]:
-        """The templates of settings that kinds share, where these are set."""
+        """The templates of shared settings that are set."""
         return ()
 
     @property
     def calculation(self) -> int:
-        """The revision that this definition is calculated by; an earlier one where later changes do not touch it."""
+        """The revision by which this definition is calculated: an earlier one if later changes do not concern it."""
         return self.revision
 
     def _unused(self) -> set[str]:
-        """The fields that were added later and have their default."""
+        """The fields that were added later and are at their default."""
         fields = type(self).model_fields
         return {
             name
@@ -165,15 +166,15 @@ class Evaluator(Described, ABC, Generic[Case]):
 
     @property
     def label_names(self) -> tuple[str, ...]:
-        """The labels that its scores may have; () where these are pass and fail alone."""
+        """The labels that its scores may have; () if they are only pass and fail."""
         return ()
 
     def verdict(self, score: Score) -> bool | None:
-        """Whether a score passes; None where nothing says so."""
+        """Whether a score passes; None without a rule."""
         return self.passed(score.value)
 
     def passed(self, score: float) -> bool | None:
-        """Whether the score meets the threshold; None without one."""
+        """Whether the score meets the threshold; None without a threshold."""
         if self.threshold is None:
             return None
         return score >= self.threshold if self.direction == "higher_is_better" else score <= self.threshold

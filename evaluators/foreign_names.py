@@ -1,4 +1,4 @@
-"""Names of DeepEval, Ragas and Phoenix that people try here first, with ours."""
+"""Names of DeepEval, Ragas and Phoenix that people try here first, with the names to use."""
 
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
@@ -37,12 +37,12 @@ ARGUMENTS: Mapping[str, str] = {
 
 
 def refused_argument(names: frozenset[str]) -> str | None:
-    """The sentence on the first of these constructor arguments that another library has."""
+    """The advice on the first of these constructor arguments that belongs to another library."""
     return next((f"{name}: {advice}" for name, advice in ARGUMENTS.items() if name in names), None)
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """The known name that is most like this one, or all of them."""
+    """The known name that is most like this name, or all known names."""
     names = list(known)
     nearest = get_close_matches(name, names, n=1)
     return f"did you mean {nearest[0]!r}?" if nearest else f"choose from {', '.join(names)}"

@@ -12,7 +12,8 @@ from evaluators.judge import Judge
 def judged_version(evaluator: Evaluator[Any], model: str) -> str:
     """The version of an evaluator as a judge's model answers it: 12 hex digits that change when scores may.
 
-    Means and evidence are kept by it: scores of two judges are never averaged. Without a judge it is the evaluator's.
+    Means and evidence are kept by this version: scores of two judges are never averaged. Without a judge it is the
+    evaluator's version.
     """
     if not model:
         return evaluator.version
@@ -28,17 +29,17 @@ def evaluation_id_of(evaluator: Evaluator[Any], case: Turn | Conversation, judge
 def make_evaluation_id(evaluator: str, version: str, model: str, subject_id: str, revision: str = "1") -> str:
     """The identity of an evaluation, from the evaluator's name and version, the judge's model, and the subject.
 
-    `revision` stands for the turns of a conversation. In the service, where several monitors use one evaluator, it ends
-    with the name of the monitor for all but the first.
+    `revision` stands for the turns of a conversation. If several monitors of a service use one evaluator, the revision
+    of the second and later monitors ends with the monitor's name.
     """
     parts = (evaluator, version, model, subject_id, revision)
     return hashlib.sha256("\x1f".join(parts).encode()).hexdigest()[:32]
 
 
 def retry_id(failed_id: str) -> str:
-    """The identity of the evaluation that is made in place of a failed one, whatever its evaluator has become since.
+    """The identity of the evaluation that replaces a failed one, even if its evaluator has changed since.
 
-    So a failure is made again once, however often that is requested; where the retry fails, too, its own id leads on.
+    So a failed evaluation is made again once, however often that is requested; a failed retry leads on by its own id.
     """
     return hashlib.sha256(f"retry\x1f{failed_id}".encode()).hexdigest()[:32]
 
@@ -51,7 +52,7 @@ def subject_id_of(case: Turn | Conversation) -> tuple[str, str]:
 
 
 def turn_id_of(turn: Turn) -> str:
-    """The turn's id; for a turn without a name 32 hex digits that stand for all that it holds."""
+    """The turn's id; a turn without an id gets 32 hex digits that stand for its content."""
     if turn.turn_id:
         return turn.turn_id
     from evaluators.records import to_json
@@ -60,12 +61,12 @@ def turn_id_of(turn: Turn) -> str:
 
 
 def conversation_id_of(case: Turn | Conversation) -> str:
-    """The id of a conversation; a turn without conversation id is a conversation of its own."""
+    """The id of a conversation; a turn without conversation id is its own conversation."""
     if isinstance(case, Turn):
         return case.conversation_id or case.trace_id or turn_id_of(case)
     return case.conversation_id or (conversation_id_of(case.turns[0]) if case.turns else "")
 
 
 def turns_digest(turn_ids: Iterable[str]) -> str:
-    """32 hex digits that stand for a set of turns, in whatever order they came."""
+    """32 hex digits that stand for a set of turns, in any order."""
     return hashlib.blake2b("\x1f".join(sorted(turn_ids)).encode(), digest_size=16).hexdigest()

@@ -20,16 +20,16 @@ R = TypeVar("R", bound=BaseModel)
 class Prompt:
     """A question to a judge.
 
-    `instructions` is our own reviewed text, the same for every case of an evaluator, so that providers can cache it;
-    it becomes the system message and is hashed. `material` is what is judged: untrusted, sent only as JSON inside a
-    fence that it cannot close. A prompt without material is `constant`: its answer may be kept and used again.
+    `instructions` is evalstream's reviewed text, the same for every case of an evaluator, so that providers can cache
+    it; it becomes the system message and is hashed. `material` is the judged text: untrusted, and sent only as JSON
+    inside a fence that it cannot close. A prompt without material is `constant`: its answer may be kept and used again.
 
     `temperature` and `max_tokens` (of the answer) override the judge's own; None leaves them to the judge. `reminder`
-    is a sentence of ours about the form of the answer, said after the material; it is not hashed. `media` are pictures
-    that follow the material, in which `attachments` lists them: see `evaluators.asking.sight`.
+    is a sentence about the form of the answer, placed after the material; it is not hashed. `media` are pictures that
+    follow the material, in which `attachments` lists them: see `evaluators.asking.sight`.
 
-    `groups` are the same question in typed form, where it has one: a judge that decides rather than writes takes these
-    in place of the instructions. Several groups are questions of several evaluators about one subject.
+    `groups` are the question in typed form, if it has one: a judge that decides takes them in place of the
+    instructions. Several groups are questions of several evaluators about one subject.
     """
 
     instructions: str
@@ -47,7 +47,7 @@ class Prompt:
 
     @property
     def answers(self) -> int:
-        """How many questions it holds: one, unless it is that of a pack."""
+        """How many questions the prompt holds: one, unless it is a pack's prompt."""
         return 1
 
     @property
@@ -71,17 +71,17 @@ class Token:
 
 
 def texts_of(tokens: Sequence[Token]) -> Sequence[str]:
-    """The texts of tokens, one by one; lazily built tokens know their text without being built."""
+    """The texts of tokens. Lazy tokens give their texts without building the tokens."""
     texts: Sequence[str] | None = getattr(tokens, "texts", None)
     return [token.text for token in tokens] if texts is None else texts
 
 
 @dataclass(frozen=True, slots=True)
 class Answer(Generic[R]):
-    """One answer: the parsed reply, the text it was read from, its tokens where the judge gives them.
+    """One answer: the parsed reply, its text, and its tokens if the judge gives them.
 
-    `decisions` are there where the judge answered the prompt's typed questions: one for each, in their order. `alone`
-    says that the verdict was asked for again without its reasons, as the first answer was cut off in them.
+    `decisions` are set if the judge answered the prompt's typed questions: one decision for each, in their order.
+    `alone` says that the judge was asked again for the bare verdict, as its first answer was cut off in the reasons.
     """
 
     reply: R
@@ -118,13 +118,11 @@ class Judge(Protocol):
     async def ask(self, prompt: Prompt, reply: type[R], *, logprobs: bool = False, samples: int = 1) -> Verdict[R]:
         """Ask once, or `samples` times; each answer is parsed as `reply`.
 
-        With `logprobs` the answers carry tokens where the model gives them, and none where it does not: the caller
-        then falls back, and says so.
+        With `logprobs` the answers carry tokens if the model gives them; else the caller falls back, and says so.
 
         Raises:
-            JudgeUnavailable: no answer now.
-            JudgeRejected: no answer ever.
-            JudgeReplyInvalid: answers, but none that parses as `reply`, after one repair attempt.
+            JudgeUnavailable: there is no answer now. JudgeRejected: there will be no answer. JudgeReplyInvalid: no
+            answer parses as `reply`, after one repair attempt.
         """
         ...
 
@@ -140,7 +138,7 @@ def decides(judge: Judge) -> bool:
 
 
 class WholeJudge:
-    """A judge that answers no single question: `evaluators.evaluate` knows what it does with a whole case."""
+    """A judge that refuses single questions: `evaluators.evaluate` knows how it judges a whole case."""
 
     refusal: ClassVar[str]
 
@@ -154,7 +152,7 @@ class WholeJudge:
 
 
 class NoJudge(WholeJudge):
-    """The judge of evaluators that ask nobody."""
+    """The judge of evaluators in code, which ask no question."""
 
     refusal = "this evaluator has no judge"
     model = ""

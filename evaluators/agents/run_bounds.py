@@ -1,4 +1,4 @@
-"""Bounds of what an agent's run takes: steps, calls, tokens, money, time."""
+"""Bounds of an agent's run: steps, calls, tokens, money, time."""
 
 from collections.abc import Mapping, Sequence
 from typing import Self
@@ -16,7 +16,7 @@ MEASURES = ("tool_calls", "model_calls", "steps", "input_tokens", "output_tokens
 
 
 _FIELDS = {"usd": "usage", "input_tokens": "usage", "output_tokens": "usage", "seconds": "ended_at"}
-"""The field of a turn that tells a measure, where it is not `model_calls`."""
+"""The field of a turn that a measure needs; a measure that is not here needs `model_calls`."""
 
 
 class RunBounds(Described):
@@ -37,9 +37,9 @@ class RunBounds(Described):
     max_seconds: float | None = Field(default=None, gt=0)
     """Longest time from request to answer."""
     usd_per_million_input_tokens: float | None = Field(default=None, ge=0)
-    """Price of what models read."""
+    """Price of the tokens that models read."""
     usd_per_million_output_tokens: float | None = Field(default=None, ge=0)
-    """Price of what they write."""
+    """Price of the tokens that models write."""
 
     @model_validator(mode="after")
     def _bounded(self) -> Self:
@@ -79,10 +79,10 @@ class RunBounds(Described):
         return values
 
     def score(self, turns: Sequence[Turn]) -> Score:
-        """1 within all bounds; beyond one it falls evenly, to 0 at twice the bound; the worst of them counts.
+        """1 within all bounds; beyond a bound it falls evenly, to 0 at twice the bound. The worst bound counts.
 
         Raises:
-            NotApplicable: the turns do not tell what is bounded.
+            NotApplicable: the turns do not report a bounded measure.
         """
         measured, bounds = self.measure(turns), self.bounds
         if lacking := [name for name in bounds if name not in measured]:

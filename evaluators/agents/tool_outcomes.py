@@ -8,7 +8,7 @@ from evaluators.cases import Json, ToolCall
 from evaluators.texts.paths import parse_json_or_text
 
 _LONGEST = 20_000
-"""Characters of a result that are looked at."""
+"""The longest result, in characters, that is searched for a failure."""
 
 _SAYS_ERROR = re.compile(
     r"[\s\"'*`\[(]{0,8}+(?:error\b(?! ?(?:rate|bar|margin|code 0\b))|traceback \(most recent"
@@ -22,7 +22,7 @@ _STATUSES = frozenset({"error", "failed", "failure", "exception"})
 
 
 def failure_of(call: ToolCall) -> str | None:
-    """Why a call failed: what the trace says, or what its result says of itself; None if it did not, or nobody knows.
+    """Why a call failed, by the trace or by the result itself; None if it did not fail, or neither tells.
 
     A result says so by a field `error` that holds something, by `isError: true`, by `success: false` or `ok: false`, by
     a `status` of error or failed or of 400 and above, or by a text that begins with the words of an error.

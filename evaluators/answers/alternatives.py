@@ -13,7 +13,7 @@ _MOST, _LEAST, _SPARE = 20, 10, 2
 
 @cache
 def alternatives_for(reply: type[BaseModel]) -> int:
-    """Alternatives that show what a judge weighed: one for each option of the field with most options, and two more.
+    """The number of alternatives per token to ask for: the options of the field with most options, and two more.
 
     The two extra are for an option that is written in several ways, like `8` and ` 8`. At least 10, and at most 20; 20
     if no field has options. More alternatives would carry little weight: see the figures in tests/bench/LEVERS.md.
@@ -23,7 +23,7 @@ def alternatives_for(reply: type[BaseModel]) -> int:
 
 
 def _options(field: Mapping[str, Any]) -> int:
-    """How many values a field may have; 0 if there is no telling."""
+    """The number of values that a field may have; 0 if its form does not tell."""
     if "enum" in field:
         return len(field["enum"])
     if field.get("type") == "boolean":

@@ -1,6 +1,6 @@
 """Answers made of decisions: what a chat model would have written, had it chosen the most probable option each time.
 
-So an evaluator reads every judge's answer in one form; where it takes the probabilities into account, they are beside.
+So an evaluator reads every judge's answer in one form; the probabilities are beside it.
 """
 
 from collections.abc import Mapping, Sequence, Set as AbstractSet
@@ -17,7 +17,7 @@ from evaluators.questions import Decision, ScoreQuestion, TypedQuestion
 
 
 def decided_answer(reply: type[R], questions: Sequence[TypedQuestion], decisions: Sequence[Decision]) -> Answer[R]:
-    """The answer that decisions come to, one for each question in their order. Its reasons are empty.
+    """The answer that decisions make, one decision for each question, in order. The answer's reasons are empty.
 
     Raises:
         JudgeReplyInvalid: a question was refused, or the form has a place that no question fills.
@@ -58,7 +58,7 @@ def _schema(reply: type[BaseModel]) -> Mapping[str, Any]:
 
 
 def _filled(node: Mapping[str, Any], definitions: Mapping[str, Any], placed: Any) -> Json:
-    """The value of a form: what was placed, empty texts and lists for the rest of what it requires."""
+    """The value of a form: the placed values, and empty texts and lists for its other required fields."""
     if "$ref" in node:
         return _filled(definitions[node["$ref"].rpartition("/")[2]], definitions, placed)
     if placed is not None and not isinstance(placed, dict):

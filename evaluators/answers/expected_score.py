@@ -56,12 +56,12 @@ class Distribution:
         return min(1.0, math.fsum(self.masses.values()))
 
     def leaves_out_decades(self, scale: Scale) -> bool:
-        """Whether too much of it lies in decades that were not written; on 0 to 10 only 10 has two digits."""
+        """Whether too much probability lies in decades beside the written one; on 0 to 10 only 10 has two digits."""
         return self.undecided > MOST_UNDECIDED and scale.highest - scale.lowest > 10
 
     @property
     def moments(self) -> tuple[float, float]:
-        """The expected score, and the standard deviation of what was weighed, on the scale."""
+        """The expected score and its standard deviation, on the scale."""
         total = math.fsum(self.masses.values())
         mean = math.fsum(map(mul, self.masses, self.masses.values())) / total
         mean = min(max(self.masses), max(min(self.masses), mean))  # rounding must not leave the scale
@@ -107,7 +107,7 @@ def find_value_span(text: str, field: str) -> tuple[int, int] | None:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """A token that holds part of the number: what stands before the number's part in it, and the part."""
+    """A token that holds part of the number: its text before that part, and the part."""
 
     tokens: Sequence[Token]
     index: int
@@ -116,9 +116,9 @@ class _Step:
 
 
 def _tokens_of(text: str, tokens: Sequence[Token], span: tuple[int, int]) -> list[_Step] | None:
-    """The tokens that hold the span, in order, and the one after them; None if the tokens do not spell the text.
+    """The tokens that hold the span, in order, and the next token; None if the tokens do not spell the text.
 
-    Read from the end, for the score is the last field: tokens of the reason need not even be looked at.
+    Tokens are read from the end, as the score is the last field: the tokens of the reason need not be read.
     """
     # Tokens are located by spelling the text, not by a server's byte offsets: few servers send these, and their tokens
     # may have been cut at white space or end in an end-of-turn token that the text lacks.
@@ -127,7 +127,7 @@ def _tokens_of(text: str, tokens: Sequence[Token], span: tuple[int, int]) -> lis
         low, high = max(start, span[0]), min(end, span[1])
         if low < high:
             if end > span[1]:
-                steps = []  # this token says itself that the number ends
+                steps = []  # this token itself says that the number ends
             steps.append(_Step(tokens, index, text[start:low], text[low:high]))
         elif start >= span[1]:
             steps = [_Step(tokens, index, "", "")]
@@ -137,7 +137,7 @@ def _tokens_of(text: str, tokens: Sequence[Token], span: tuple[int, int]) -> lis
 
 
 def _backwards(text: str, tokens: Sequence[str]) -> Iterator[tuple[int, int, int]]:
-    """Tokens from the last to the first: number, start and end, as long as they spell the text's end."""
+    """Tokens from the last to the first, as (index, start, end), as long as they spell the text's end."""
     end = len(text)
     begun = False
     for index in range(len(tokens) - 1, max(-1, len(tokens) - 1 - _LONGEST_TAIL), -1):
@@ -165,7 +165,7 @@ def _walk(path: list[_Step], written: str, scale: Scale) -> Distribution | None:
     prefix, mass, undecided = "", 1.0, 0.0
     for step in path:
         if not step.part and prefix not in beginnings:
-            break  # the token after a number that cannot go on: nothing to learn from it
+            break  # the number is complete and cannot go on: the next token says nothing about it
         weighed = _weighed(step, first=not prefix)
         if weighed is None:
             return None
@@ -173,8 +173,8 @@ def _walk(path: list[_Step], written: str, scale: Scale) -> Distribution | None:
         # In numbers of more than one token, a first digit does not say which number follows: such an alternative is
         # left out, which lowers the kept mass. A token of several digits shows that numbers are not written digit by
         # digit. Why not share the mass of a "1" between 1 and 10? It would need the probabilities of a continuation
-        # that the model was never asked for. To leave it out is the same for every case, and the kept mass says how
-        # much it was.
+        # that the model was never asked for. Leaving it out treats all cases alike, and the kept mass shows how much is
+        # missing.
         whole = _SEVERAL_DIGITS.search(" ".join((step.part, *others))) is not None
         for part, other in others.items():
             word = prefix + part
@@ -194,7 +194,7 @@ def _beginnings(words: frozenset[str]) -> frozenset[str]:
 
 
 def _weighed(step: _Step, *, first: bool) -> tuple[float, dict[str, float]] | None:
-    """The probability of the chosen part, and those of the others; None if they cannot be trusted."""
+    """The probabilities of the chosen part and of the other parts; None if they cannot be trusted."""
     token = step.tokens[step.index]
     chosen = own = total = 0.0
     others: dict[str, float] = {}
@@ -210,7 +210,7 @@ def _weighed(step: _Step, *, first: bool) -> tuple[float, dict[str, float]] | No
         elif part is not None:
             others[part] = others.get(part, 0.0) + probability
     # A grammar that forces the form makes some servers report the probabilities before it was applied, or -9999 for the
-    # token that it forced. Either is worse than the one number written: no distribution is better than a wrong one.
+    # token that it forced. Both mislead more than the number that was written, so such tokens give no distribution.
     if min(chosen, _probability(token.logprob)) < _SANE or total > _CERTAIN:
         return None
     return own, others
@@ -224,7 +224,7 @@ def _part(written: str, *, first: bool) -> str | None:
 
 
 def _probability(logprob: float) -> float:
-    """From a natural logarithm to a probability; what is no number or above 1 becomes 0 or 1."""
+    """The probability that a natural logarithm stands for: NaN becomes 0, a value above 1 becomes 1."""
     if math.isnan(logprob):
         return 0.0
     return math.exp(min(0.0, logprob))

@@ -1,6 +1,5 @@
-"""A check that what a judge quotes is in the judged text.
-
-A reason that quotes well is still no proof; one that quotes what nobody said is worse.
+"""A check that a judge's quotations are in the judged text. A right quotation proves little, but a made-up one casts
+doubt on the score.
 """
 
 import re
@@ -28,7 +27,7 @@ def unsupported_quotes(reason: str, material: Iterable[Mapping[str, Json]]) -> t
 
 
 def contains_quote(quote: str, text: str) -> bool:
-    """Whether a text holds a quotation, by the same rules."""
+    """Whether a text holds a quotation, by the rules of `unsupported_quotes`."""
     return _occurs(quote, _plain(text))
 
 

@@ -22,13 +22,13 @@ from evaluators.errors import JudgeReplyInvalid
 from evaluators.judge import Answer, R, Token
 
 LONGEST = 200_000
-"""Characters of an answer beyond which nobody looks for a verdict in it."""
+"""The longest answer, in characters, that is searched for a verdict."""
 
 _LONGEST_REPAIR = 8_000
-"""Characters of an object beyond which nobody repairs it: the time of that grows with its square."""
+"""The longest object, in characters, that is repaired: the time to repair grows with the square of the length."""
 
 _MOST_OBJECTS = 50
-"""Equal objects that count as one answer, given again and again."""
+"""How often an answer may repeat one object and still count as one answer."""
 
 _THOUGHT = "</think>"
 
@@ -48,11 +48,11 @@ class ReplyObject:
 
 
 def parse_reply(text: str, reply: type[R], key: str | None = None) -> R:
-    """The reply that a judge's answer states. `key` is that of the question, if it has one.
+    """The reply that a judge's answer states. `key` is the question's key, if it has one.
 
     Raises:
-        JudgeReplyInvalid: there is none, or it is not in the asked form. The message says what is wrong with it in
-            words fit for telling the judge.
+        JudgeReplyInvalid: there is no reply, or it is not in the asked form. The message says what is wrong, and may be
+        sent to the judge.
     """
     return _parsed(text, find_object(text, key), reply)
 
@@ -60,9 +60,9 @@ def parse_reply(text: str, reply: type[R], key: str | None = None) -> R:
 def parse_answer(
     text: str, reply: type[R], key: str | None = None, tokens: Sequence[Token] = (), *, alone: bool = False
 ) -> Answer[R]:
-    """The answer that a judge's text and tokens state: without them where the text holds more than the answer.
+    """The answer that a judge's text and tokens state; without tokens if the text holds more than the answer.
 
-    With `alone` it may leave out the reasons that its form has: they are empty then.
+    With `alone` the text may lack the reasons of the form; they are empty then.
 
     Raises:
         JudgeReplyInvalid: see `parse_reply`.
@@ -76,7 +76,7 @@ def parse_answer(
 
 
 def _is_alone(text: str) -> bool:
-    """Whether a text's only object is found without its key."""
+    """Whether the text's only object is found without a key."""
     try:
         find_object(text)
     except JudgeReplyInvalid:
@@ -98,7 +98,7 @@ def find_object(text: str, key: str | None = None) -> ReplyObject:
     """The one JSON object that an answer consists of, or the one that carries the question's key.
 
     Raises:
-        JudgeReplyInvalid: none, or more than one that differ, or one with talk on both sides of it.
+        JudgeReplyInvalid: there is no object, there are several that differ, or one has talk on both sides.
     """
     if len(text) > LONGEST:
         raise JudgeReplyInvalid(f"the answer is longer than {LONGEST} characters")
@@ -124,7 +124,7 @@ def end_of_reasoning(text: str) -> int:
     0 if there is no reasoning.
     """
     start = at = 0
-    effort = 4 * len(text)  # what decoding may read in vain: braces within braces are read again and again
+    effort = 4 * len(text)  # bounds the characters decoded in vain: nested braces are read again and again
     while (mark := text.find(_THOUGHT, at)) >= 0:
         brace = text.find("{", at, mark)
         if brace < 0 or effort < 0:
@@ -144,7 +144,7 @@ def end_of_reasoning(text: str) -> int:
 
 
 def entry_spans(text: str) -> dict[str, tuple[int, int]]:
-    """The positions of the values of an answer's one object, by name: only of values that are objects themselves.
+    """The positions of the values in an answer's one object, by name; only values that are objects have one.
 
     Raises:
         JudgeReplyInvalid: see `find_object`; or the object needs repair, so that nothing in it has a certain place.
@@ -223,7 +223,7 @@ def _repaired(text: str, start: int) -> ReplyObject:
     """The object from the first to the last brace, read by a library that knows what models do to JSON."""
     import json_repair
 
-    # Only what cannot be decoded comes here: repairing everything would let two keys of one name, or a verdict inside a
+    # Only undecodable text is repaired: repairing everything would let two keys of one name, or a verdict inside a
     # broken quotation, pass for a clean answer.
     start = text.find("{", start)
     end = text.rfind("}") + 1
@@ -243,7 +243,7 @@ def _repaired(text: str, start: int) -> ReplyObject:
 
 
 def _refuse_repeated_keys(text: str, value: dict[str, Any]) -> None:
-    """If quotes are broken, a quoted verdict inside a reason may look like a key: then nothing is certain."""
+    """Refuse repeated keys: if quotes are broken, a quoted verdict inside a reason may look like a key."""
     for key in value:
         if len(re.findall(rf"[\"']{re.escape(key)}[\"']\s*:", text)) > 1:
             raise JudgeReplyInvalid("the answer is not valid JSON")
@@ -264,7 +264,7 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_refuse_co
 
 
 def _what_is_wrong(error: ValidationError, reply: type[R]) -> str:
-    """Like `score: less_than_equal 10`: places by the form's own names, kinds of errors with their limits."""
+    """Like `score: less_than_equal 10`: the place by the form's own names, the kind of error and its limit."""
     known = _names(reply.model_json_schema())
     parts: list[str] = []
     for typed_dict_type in error.errors(include_url=False, include_input=False)[:5]:

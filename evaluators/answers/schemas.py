@@ -16,12 +16,12 @@ _UNDERSTOOD = frozenset(
         *("maximum", "minimum", "properties", "required", "type"),
     }
 )
-"""The keywords that strict structured output understands everywhere; what else a form demands is checked after."""
+"""The keywords that every strict structured output understands; the other demands of a form are checked afterwards."""
 
 
 @cache
 def schema_of(reply: type[BaseModel]) -> dict[str, Json]:
-    """The form in its own field order, every field required, no others allowed. Computed once per form."""
+    """The form in its own field order: every field is required, and no other is allowed. Computed once per form."""
     return cast("dict[str, Json]", _reduced(reply.model_json_schema()))
 
 
@@ -29,8 +29,8 @@ def schema_of(reply: type[BaseModel]) -> dict[str, Json]:
 def schema_with_key(reply: type[BaseModel]) -> dict[str, Json]:
     """The form with a place for a question's key before its fields.
 
-    The place is any text, not this question's key: else each question had a schema of its own, which servers compile
-    again, and a grammar would write the key whether the judge did or not.
+    The place takes any text, not only this question's key: else each question would need its own schema, which servers
+    compile anew, and a grammar would write the key even if the judge did not know it.
     """
     schema = schema_of(reply)
     assert ANSWER_KEY not in schema["properties"], f"{ANSWER_KEY} is the question's, not a field of {reply.__name__}"
@@ -39,9 +39,9 @@ def schema_with_key(reply: type[BaseModel]) -> dict[str, Json]:
 
 
 LONGEST_ANSWER = 1000
-"""Tokens that an answer is thought to have at most where no limit is configured, when its texts are bounded."""
+"""The assumed length limit of an answer, in tokens, for bounding its texts if no limit is configured."""
 
-_CHARACTERS_PER_TOKEN = 2  # half of what a token has, so that the texts take half of the answer
+_CHARACTERS_PER_TOKEN = 2  # a token has about 4, so the texts take half of the answer
 _SHORTEST_TEXT = 24
 _MOST_ITEMS = 30
 
@@ -50,10 +50,10 @@ _MOST_ITEMS = 30
 def bounded_schema(
     reply: type[BaseModel], *, keyed: bool, alone: bool = False, max_tokens: int | None = None
 ) -> dict[str, Json]:
-    """The form with bounds: as many entries as there have to be, and texts that fit into an answer of `max_tokens`.
+    """The form with bounds: a list has as many entries as required, and texts fit into an answer of `max_tokens`.
 
-    Without `max_tokens` there are no bounds. With `alone` it is the form of a verdict without its reasons. `keyed`
-    gives it the place for a question's key.
+    Without `max_tokens` there are no bounds. With `alone` the form has no reasons. With `keyed` it has a place for the
+    question's key.
     """
     schema = _reduced(reply.model_json_schema(), _UNDERSTOOD | ({"minItems", "maxItems"} if max_tokens else set[str]()))
     schema = _without_reasons(schema) if alone else schema
@@ -139,7 +139,7 @@ def _bounded(schema: Any, longest: int) -> Any:
 
 @cache
 def schema_text(reply: type[BaseModel]) -> str:
-    """The same as one line of JSON: the identity of the form."""
+    """The schema as one line of JSON: the identity of the form."""
     return orjson.dumps(schema_of(reply)).decode()
 
 

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 _AHEAD = 4
-"""Tokens that have to be in the text one after another, so that their place is certain."""
+"""How many tokens in a row must be in the text, so that their place is certain."""
 _FURTHEST = 200
-"""Characters between where a token should be, and where those after it are looked for."""
+"""How many characters behind the expected place the following tokens are looked for."""
 
 
 @dataclass(frozen=True, slots=True)
 class TokenPlaces:
-    """The start of each token in the text, and the end of the last; and the tokens that do not spell the text there."""
+    """The start of each token in the text, the end of the last, and the tokens that do not spell the text."""
 
     bounds: Sequence[int]
     misspelt: frozenset[int] = frozenset()
@@ -21,8 +21,8 @@ class TokenPlaces:
 def place_tokens(text: str, texts: Sequence[str]) -> TokenPlaces:
     """Find the tokens with these texts in an answer.
 
-    Servers cut white space from a text and leave end-of-turn tokens in the list, so the text is looked for in what the
-    tokens spell. If some tokens do not spell it, as when a letter is divided among tokens, the others still have their
+    Servers cut white space from a text and leave end-of-turn tokens in the list, so the text is looked for in the
+    joined tokens. If some tokens do not spell it, as when a letter is divided among tokens, the others still have their
     places.
     """
     return _spelt(text, texts) or _nearly_spelt(text, texts)
@@ -39,7 +39,7 @@ def _spelt(text: str, texts: Sequence[str]) -> TokenPlaces | None:
 
 
 def _nearly_spelt(text: str, texts: Sequence[str]) -> TokenPlaces:
-    """The places of tokens of which some spell something else: the next ones say where the text continues."""
+    """The places of tokens, some of which spell something else: the next tokens show where the text continues."""
     bounds: list[int] = []
     misspelt: set[int] = set()
     at = 0

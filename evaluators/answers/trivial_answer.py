@@ -1,4 +1,4 @@
-"""Answers that say nothing. Some judges score them highly, so no judge is asked about them."""
+"""Answers that say nothing. Some judges score such answers highly, so no judge is asked about them."""
 
 import unicodedata
 
@@ -7,7 +7,7 @@ from evaluators.results import Score
 _OPENERS = frozenset(
     {"thought process:", "let's solve this problem step by step.", "let's think step by step.", "solution:", "answer:"}
 )
-"""Beginnings of answers that are no answers, known to win judges over (Zhao et al. 2025, "One token to fool")."""
+"""Openings that say nothing and yet win judges over (Zhao et al. 2025, "One token to fool")."""
 EMPTY_JSON = frozenset({"[]", "{}"})
 """Answers without a word that say that nothing was found."""
 
@@ -20,7 +20,7 @@ def is_trivial_answer(text: str) -> bool:
 
 
 def worst_score(field: str, score_range: tuple[float, float], *, higher_is_better: bool) -> Score:
-    """The score of a case of which a field says nothing."""
+    """The score of a case in which a field says nothing."""
     lowest, highest = score_range
     return Score(
         value=0.0 if higher_is_better else 1.0,

@@ -1,7 +1,8 @@
 """The words that a judge weighed when it chose one of a fixed set: from the token probabilities of its answer.
 
 A judge that writes "yes" may have been torn between yes and no. As with numbers (`expected_score`), the word is found
-by its place in the answer. Words of several tokens are followed token by token, and left at each by its alternatives.
+by its place in the answer. A word of several tokens is followed token by token; each token's alternatives lead to other
+words.
 """
 
 import math
@@ -18,7 +19,7 @@ from evaluators.judge import Answer, Token, texts_of
 from evaluators.scale import plain_word
 
 MIN_WORD_MASS = 0.5
-"""The least share of probability on the words that makes their distribution worth more than the word written."""
+"""The least share of probability on the words at which their distribution is better than the written word."""
 
 _SANE, _CERTAIN = 0.01, 1.02  # as in evaluators.answers.expected_score
 _STRING = re.compile(r"\"((?:[^\"\\]++|\\.)*+)\"?", re.DOTALL)  # an open one ends the text, so that none is read twice
@@ -27,7 +28,7 @@ _BEFORE_VALUE = re.compile(r"\s*+:\s*+")
 
 @dataclass(frozen=True, slots=True)
 class WordDistribution:
-    """Probabilities of words. They need not add up to 1: `kept_mass` is what they add up to."""
+    """Probabilities of words. `kept_mass` is their sum, which may be below 1."""
 
     masses: Mapping[str, float]
 
@@ -44,15 +45,15 @@ class WordDistribution:
 
     @property
     def entropy(self) -> float:
-        """How undecided the judge was, in bits: 0 for one word alone, 1 for two that are as likely."""
+        """How undecided the judge was, in bits: 0 for one word alone, 1 for two equally likely words."""
         return max(0.0, -math.fsum(share * math.log2(share) for share in self.shares.values() if share > 0))
 
 
 def word_distributions(answer: Answer[Any], field: str, words: Sequence[str]) -> Sequence[WordDistribution | None]:
     """The words that the judge weighed for each text under the name `field`, in the order of the answer.
 
-    None for a text whose words cannot be determined: a grammar forced its alternatives, or too little of their
-    probability lay on the words. Empty if the answer has no tokens that spell it.
+    The entry is None if the words of a text cannot be determined: a grammar forced its alternatives, or too little of
+    their probability lay on the words. Empty if the answer has no tokens that spell it.
     """
     places = place_tokens(answer.text, texts_of(answer.tokens))
     if len(places.misspelt) == len(answer.tokens):
@@ -62,7 +63,7 @@ def word_distributions(answer: Answer[Any], field: str, words: Sequence[str]) ->
 
 
 def as_written(text: str, field: str) -> Sequence[Mapping[str, Any]]:
-    """The objects that an answer has in a list, in the order of the answer."""
+    """The objects in a list of an answer, in its order."""
     return find_object(text, None).value[field]
 
 
@@ -116,7 +117,7 @@ def _distribution(
 
 
 def _fitting(written: str, plain: Mapping[str, str]) -> Iterable[str]:
-    """The words that may be meant by what is written so far; one alone where a quotation mark has ended it."""
+    """The words that the text so far may become; only one if a quotation mark has ended it."""
     begun, quote, _ = written.lstrip(" \t\n*'`").partition('"')
     if quote:
         word = plain.get(plain_word(begun))
@@ -126,7 +127,7 @@ def _fitting(written: str, plain: Mapping[str, str]) -> Iterable[str]:
 
 
 def _weighed(token: Token, before: str) -> tuple[float, dict[str, float]] | None:
-    """The probability of the chosen part, and those of the others; None if they cannot be trusted."""
+    """The probabilities of the chosen part and of the other parts; None if they cannot be trusted."""
     chosen = own = total = 0.0
     others: dict[str, float] = {}
     mine = _part(token.text, before)

@@ -2,8 +2,8 @@
 
 Most judges are asked for the reason first. Published measurements find that it makes token probabilities of the score
 nearly certain (arXiv 2503.03064): the score then is the conclusion of a text. Measure which is better for a judge and a
-question: see `calibrate`. Worked examples are cases of the user's own with the answer that a judge should give; the
-judge reads them before the case.
+question: see `calibrate`. A worked example is a case of the user with the answer that a judge should give; the judge
+reads the examples before the case.
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,14 +39,14 @@ class ReasonSettings(Described):
 
 
 class WorkedExample(Described):
-    """A case with what it earns, and why. It is configuration: a judge is told to believe it."""
+    """A case with its right score or label, and why. It is configuration: a judge is told to believe it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     case: Mapping[str, Json] = Field(min_length=1)
     """The fields as the judge is shown them: {input: …, actual_output: …}."""
     reason: str = ""
-    """Why it earns that, in the words that a judge should use."""
+    """Why the case earns it, in the words that a judge should use."""
 
 
 def examples_text(examples: Sequence[tuple[WorkedExample, Mapping[str, Json]]], place: ReasonPlace) -> str:

@@ -1,4 +1,5 @@
-"""The JSON that a judge is shown of a case, or of the parts of its answer and reference that an evaluator is about.
+"""The JSON that a judge is shown: fields of a case, or the parts of its answer and reference that an evaluator
+compares.
 
 The sources of an answer are the passages that the application retrieved, and the results of its tools.
 """
@@ -44,17 +45,17 @@ ProgramField = Annotated[str, AfterValidator(_check_program_field)]
 
 
 def is_program_field(name: str) -> bool:
-    """Whether a name is one of a structured program's field."""
+    """Whether a name names a field of a structured program."""
     return _PROGRAM_FIELD.fullmatch(name) is not None
 
 
 def read_field(turn: Turn, name: str) -> Any:
-    """A field of a turn by its name, or of its structured program; None if it has none."""
+    """A field of a turn, or of its structured program, by its name; None if it is missing."""
     return turn.program_fields.get(name) if "." in name else getattr(turn, name)
 
 
 def read_text(turn: Turn, name: str) -> str:
-    """The same as a text: "" if there is none, JSON of what is no text."""
+    """The field as a text: "" if it is missing, JSON if it is no text."""
     value = read_field(turn, name)
     if value is None or isinstance(value, str):
         return value or ""
@@ -91,14 +92,14 @@ LONGEST_TEXT = 16_384
 """Characters of one text that a judge is shown, half from its start and half from its end, unless configured."""
 
 TEXTS_PER_FIELD = 4
-"""Texts of the greatest length that a field takes at most, where it is a list."""
+"""A field that is a list takes at most so many texts of the greatest length."""
 
 
 class TextSettings(Described):
-    """How long the texts are that a judge is shown."""
+    """The length of the texts that a judge is shown."""
 
     longest_text: Annotated[int, ADDED_LATER] = Field(default=LONGEST_TEXT, ge=1000, le=1_000_000)
-    """Characters of one text that the judge is shown, half from its start and half from its end; of a list four times
+    """Characters of one text that the judge is shown, half from its start and half from its end; a list gets four times
     as many."""
 
 
@@ -112,9 +113,10 @@ _ABSENT_IF_EMPTY = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class JudgeInput:
-    """The material that is shown, whether something was left out for its length, and how many whole turns.
+    """The material that a judge is shown, whether anything was left out for its length, and how many whole turns were
+    left out.
 
-    `run` is the whole list of which the material has only a part, like the calls of a long run, after its field's name.
+    `run` is a field's name and its whole list, if the material has only a part of it, like the calls of a long run.
     `notes` are further details of the score.
     """
 
@@ -126,12 +128,12 @@ class JudgeInput:
 
     @property
     def is_part(self) -> bool:
-        """Whether the judge sees only a part of what could decide: of a run, which it may have chosen itself."""
+        """Whether the judge sees only a part of the run; it may have chosen that part itself."""
         return self.run is not None or "reading" in self.notes
 
     @property
     def details(self) -> dict[str, Json]:
-        """Details of a score by this material; `unshown` is the share of the run that the judge could not see."""
+        """The details of a score by this material; `unshown` is the share of the run that the judge did not see."""
         details: dict[str, Json] = {**self.notes}
         if self.truncated:
             details["truncated"] = True
@@ -149,7 +151,7 @@ def build_judge_input(turn: Turn, names: Iterable[str], longest_text: int = LONG
 
 
 def shorten_all(content: Mapping[str, Json], longest_text: int = LONGEST_TEXT, run: str = "tools_called") -> JudgeInput:
-    """The same of values by their names. `run` names the list of steps, if there is one."""
+    """Like `build_judge_input`, of values by their names. `run` names the list of steps, if there is one."""
     shortened = {name: shorten(value, longest_text) for name, value in content.items()}
     steps = cast("list[Json]", content.get(run) or [])
     is_part = steps and any(isinstance(step, str) for step in cast("list[Json]", shortened[run]))  # a mark for others
@@ -183,7 +185,7 @@ _TOO_DEEP = "[left out: nested too deeply]"
 
 
 def to_json_value(value: Any, depth: int = 0) -> Json:
-    """A field's value as JSON, without what is empty in tool calls and messages, or lies deeper than 60 levels."""
+    """A field's value as JSON, without empty parts of tool calls and messages, and down to 60 levels."""
     if depth > _DEEPEST:
         return _TOO_DEEP
     if is_dataclass(value) and not isinstance(value, type):
@@ -204,7 +206,7 @@ def _fields(value: Any) -> list[tuple[str, Any]]:
 
 
 def longest_field(longest_text: int) -> int:
-    """Characters of a field that is a list, of texts of such a length."""
+    """Characters that a list of texts may take, given the length limit of one text."""
     return TEXTS_PER_FIELD * max(LONGEST_TEXT, longest_text)
 
 
@@ -248,7 +250,7 @@ def split_text(text: str, longest: int) -> list[str]:
 
 
 def cut_list(items: list[Json], longest: int) -> list[Json]:
-    """As many items as fit from the start and from the end by turns, with a mark between them."""
+    """As many items as fit, taken from the start and the end by turns, with a mark between them."""
     sizes = [size_of(item) for item in items]
     if sum(sizes) <= longest:
         return items
@@ -270,12 +272,12 @@ def fit_both_ends(sizes: Sequence[int], budget: int) -> tuple[int, int]:
 
 
 def size_of(value: Json) -> int:
-    """Characters that a value takes, about: exact for texts, its JSON's length in bytes for the rest."""
+    """About how many characters a value takes: exact for a text, else the length of its JSON in bytes."""
     if isinstance(value, str):
         return len(value)
     try:
         return len(orjson.dumps(value, default=str))
-    except TypeError:  # a number too large for it, or nested too deeply
+    except TypeError:  # a number is too large, or the value is nested too deeply
         return len(str(value))
 
 
@@ -294,7 +296,7 @@ def iter_texts(value: Json, depth: int = 0) -> Iterator[str]:
 
 
 def find_sources(case: Turn) -> Mapping[str, Sequence[Json]]:
-    """The sources by the fields they are in: passages, and calls of tools that returned something.
+    """The sources by their fields: passages, and tool calls that returned something.
 
     Raises:
         NotApplicable: there are none.
@@ -364,15 +366,15 @@ class SearchesText(Described):
 
 
 class ComparesOutputs(Described):
-    """The parts of the answer and of its reference that are compared, and the reference of turns without one."""
+    """The compared parts of the answer and of its reference, and the reference for turns that bring none."""
 
     target_output_key: TargetKey = "*"
     default_evaluation_criteria: Annotated[OutputCriteria | None, ADDED_LATER] = None
-    """The reference for turns without an own: {expected_output: …}."""
+    """The reference for turns that bring none: {expected_output: …}."""
 
     @property
     def calculation(self) -> int:
-        """1 for whole answers: they have always had the part that is compared."""
+        """1 for whole answers: a later change concerns missing parts alone."""
         return 1 if self.target_output_key == "*" else 2
 
     @property
@@ -382,7 +384,7 @@ class ComparesOutputs(Described):
         return frozenset({"actual_output", *reference})
 
     def reference(self, case: Turn) -> Json:
-        """The part of the turn's reference, or of the configured one where it has none.
+        """The part of the turn's reference, or of the configured reference if the turn has none.
 
         Raises:
             NotApplicable: the reference has no such part.
@@ -394,8 +396,8 @@ class ComparesOutputs(Described):
         return expected_part(text, self.target_output_key)
 
     def parts(self, case: Turn) -> tuple[Json, Json]:
-        """The part of the answer and that of its reference, as JSON where both are texts that hold numbers, and each
-        where it is an object or a list. The answer's is `ABSENT` where it has no such part.
+        """The compared parts of the answer and of the reference: as JSON if both are texts with numbers, or if a part
+        is an object or list. The answer's is `ABSENT` where it has no such part.
 
         Raises:
             NotApplicable: the reference has no such part.
@@ -407,7 +409,7 @@ class ComparesOutputs(Described):
 
 
 def actual_part(case: Turn, target: Target) -> Json:
-    """The part of the answer at a path, `ABSENT` where it has none or is no JSON; for `*` the text as it stands."""
+    """The part of the answer at a path; `ABSENT` if it is missing or the answer is no JSON; for `*` the whole text."""
     text = case.actual_output or ""
     return text if target == "*" else find(parse_json_or_text(text), target)
 
@@ -429,7 +431,7 @@ def _number(value: Json) -> Json:
 
 
 def parse_structured(value: Json) -> Json:
-    """A text that holds a JSON object or list as that; anything else as it is."""
+    """The JSON object or list that a text holds; any other value as it is."""
     if not isinstance(value, str):
         return value
     read = parse_json_or_text(value)

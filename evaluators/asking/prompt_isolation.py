@@ -33,7 +33,7 @@ A mark like `[… 120 characters left out …]`, `[… 3 items left out …]` or
 left out for its length: it was there, and nobody knows what it said. Judge by what is shown, and hold what is left \
 out neither for nor against anybody.
 """
-"""The meaning of the marks, for material that has any: see `evaluators.asking.judge_input`."""
+"""The explanation of the marks, for material that has marks: see `evaluators.asking.judge_input`."""
 
 _ATTACHED = """\
 `attachments` lists the pictures, recordings and files that belong to the material. Those with `shown` true come after \
@@ -92,7 +92,7 @@ def sanitize(text: str) -> str:
 
 
 def sanitize_json(value: Json, depth: int = 0) -> Json:
-    """The JSON value with every text in it cleaned, keys included; what lies deeper than 60 levels is left out."""
+    """The JSON value with every text and key cleaned; values deeper than 60 levels are left out."""
     if isinstance(value, str):
         return sanitize(value)
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
@@ -118,7 +118,7 @@ def wrap_untrusted(material: Mapping[str, Json], nonce: str | None = None) -> st
 
 
 def wrap_for_decision(material: Mapping[str, Json], secret: bytes) -> str:
-    """The same without the reminder, for a judge that writes no answer; made of the material and a secret."""
+    """Like `wrap_untrusted` without the reminder, for a judge that writes no answer; the secret makes the marker."""
     body = _as_json(material)
     return _fenced(body, hmac.digest(secret, body.encode(), "sha512").hex()[:_MARKER_DIGITS])
 
@@ -150,7 +150,7 @@ _QUESTION_FOLLOWS = "That was the material. Now do what these instructions ask, 
 class SubjectFirst:
     """A question whose material comes first: `shared` begins every message about the same subject, `rest` is its own.
 
-    `key` is what the answer has to carry, None without keys.
+    `key` is the key that the answer must carry; None without keys.
     """
 
     shared: str
@@ -159,10 +159,11 @@ class SubjectFirst:
 
 
 def wrap_subject_first(instructions: str, material: Mapping[str, Json], secret: bytes, *, keyed: bool) -> SubjectFirst:
-    """The material, and then the instructions: so that questions about one subject begin with the same words.
+    """The material and then the instructions, so that questions about one subject begin with the same words.
 
-    The fields of the subject come first and the marker is made of them and a secret, so that a provider's prompt cache
-    has them for the next question, whatever else that one shows. The key is made of the whole question.
+    The subject's fields come first, and the marker is made of these fields and a secret, so that a provider's prompt
+    cache has them for the next question, even if that question shows further fields. The key is made of the whole
+    question.
     """
     body = _as_json(in_common_order(material))
     marker = hmac.digest(secret, subject_text(material).encode(), "sha512").hex()[:_MARKER_DIGITS]
@@ -180,7 +181,7 @@ _SUBJECT = ("turns", "input", "actual_output")
 
 
 def in_common_order(material: Mapping[str, Json]) -> dict[str, Json]:
-    """The material with the fields first that questions about one subject have in common."""
+    """The material, beginning with the fields that questions about one subject share."""
     common = [name for name in _SUBJECT if name in material]
     return {name: material[name] for name in (*common, *(name for name in material if name not in common))}
 
@@ -209,13 +210,13 @@ def wrap_with_keys(
 
 
 def keys_request(keys: Mapping[str, str]) -> str:
-    """The sentence that requires of each entry of an answer its question's key; `keys` are by the entries' names."""
+    """The sentence that asks for the question's key in each entry of an answer; `keys` maps entry names to keys."""
     entries = ", ".join(f'"{name}": {{"{ANSWER_KEY}": "{key}", …}}' for name, key in keys.items())
     return f"Begin each entry of your answer with the key of its question: {entries}."
 
 
 def key_request(key: str) -> str:
-    """The sentence that requires a key of an answer."""
+    """The sentence that asks for a key in the answer."""
     return f'Begin the object of your answer with "{ANSWER_KEY}": "{key}".'
 
 

@@ -1,8 +1,8 @@
-"""A judge that reads: of a run that is too long for one question it is shown an index, and reads and searches steps.
+"""A judge that reads: if a run is too long for one question, the judge gets an index, and reads and searches steps.
 
 The steps are the calls of a turn, or the turns of a conversation. Each answer names steps to read and texts to search
-for, as JSON, so that every endpoint can do it. Requests and characters are bounded. The steps that were read and the
-searches are noted, so that an evaluation shows them.
+for, as JSON, so that every endpoint can do it. Requests and characters are bounded. Steps that were read, and searches,
+are noted in the evaluation.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ from evaluators.prompts import fill, load
 from evaluators.scale import Reply
 
 MOST_AT_ONCE = 20
-"""Steps, searches and hits of one answer that count."""
+"""The most steps, searches and hits of one answer that count."""
 _LONGEST_QUERY = 200
 _BESIDE = 100
 """Characters on each side of a hit that are shown."""
@@ -37,7 +37,7 @@ class Look(Reply):
 
 
 def looks_of(notes: Json) -> Iterator[Look]:
-    """The looks by which a judge reads again what the notes of a reading say that it read."""
+    """The looks that repeat a reading, from its notes."""
     noted = cast("dict[str, list[Any]]", notes) if isinstance(notes, dict) else dict[str, list[Any]]()
     read, searched = noted.get("read", []), noted.get("searched", [])
     length = max(len(read), len(searched))
@@ -50,8 +50,8 @@ class ReadingSettings(TextSettings):
     """Whether the judge reads a run that is too long for one question."""
 
     reads: Annotated[int | None, ADDED_LATER] = Field(default=None, ge=1, le=20)
-    """Of a run of tool calls or turns that does not fit into a question the judge gets an index, and reads and searches
-    it in so many further requests at most."""
+    """If a run of tool calls or turns does not fit into a question, the judge gets an index, and reads and searches the
+    run in at most so many further requests."""
 
     @property
     def added_templates(self) -> tuple[str, ...]:
@@ -60,34 +60,34 @@ class ReadingSettings(TextSettings):
 
     @property
     def room(self) -> int:
-        """Characters of an index, and of what is read and found by it, at most."""
+        """The most characters of an index, and of the steps and hits that follow."""
         of_turns = isinstance(self, TranscriptSettings)
         return self.token_budget * CHARACTERS_PER_TOKEN if of_turns else longest_field(self.longest_text)
 
     @property
     def most_read(self) -> int:
-        """Characters of a run that its requests show at most, the judgement's among them."""
+        """The most characters of a run that all requests show, including the judging one."""
         return 2 * self.room * ((self.reads or 0) + 1)
 
 
 @dataclass(slots=True)
 class RunReader:
-    """A run that is read: its steps as texts, those that were read, and the hits of searches, within `budget`."""
+    """A run that is read: its steps as texts, the steps that were read, and the hits of searches, within `budget`."""
 
     steps: Sequence[str]
     folded: Sequence[str]
-    """The steps without the difference of capitals, made once for all searches."""
+    """The steps with capitals folded, made once for all searches."""
     budget: int
     longest_text: int
     index: Json
-    """A line for each step: number, characters, first words, a call's tool among them. It is cut in its middle."""
+    """A line for each step: number, characters, first words (with a call's tool). The middle of a long index is cut."""
     read: dict[str, Json] = field(default_factory=dict[str, Json])
     hits: dict[str, Json] = field(default_factory=dict[str, Json])
     requests: int = 0
 
     @classmethod
     def of(cls, run: Sequence[Json], room: int, longest_text: int) -> "RunReader":
-        """Nothing of these steps has been read."""
+        """A reader of these steps that has read nothing yet."""
         steps = [orjson.dumps(step, default=str).decode() for step in run]
         index: list[Json] = [
             f"{number}, {len(step):,} characters: {step[:_FIRST_WORDS]}" for number, step in enumerate(steps, start=1)
@@ -95,7 +95,7 @@ class RunReader:
         return cls(steps, [_folded(step) for step in steps], room, longest_text, cut_list(index, room))
 
     def take(self, look: Look) -> bool:
-        """Read and search; whether anything came of it."""
+        """Read and search as asked; whether that showed anything."""
         before = (len(self.read), len(self.hits))
         for number in look.read[:MOST_AT_ONCE]:
             if 1 <= number <= len(self.steps) and str(number) not in self.read:
@@ -124,7 +124,7 @@ class RunReader:
         return {"index": self.index, "read": {**self.read}, "found": {**self.hits}}
 
     def outcome(self, noun: str) -> dict[str, Json]:
-        """The same for the judgement, under names that say what they are."""
+        """The run for the judging question, under names that explain each part."""
         return {f"index of all {noun}": self.index, f"{noun} read whole": self.read, "found by searching": self.hits}
 
     @property
@@ -134,7 +134,7 @@ class RunReader:
 
 
 def _folded(text: str) -> str:
-    """The text without the difference of capitals, each character where it was: few fold to several, as ß does."""
+    """The text with capitals folded and each character in its place: ß, which folds to two, becomes one."""
     folded = text.casefold()
     return folded if len(folded) == len(text) else "".join(char.casefold()[:1] for char in text)
 
@@ -142,12 +142,12 @@ def _folded(text: str) -> str:
 async def read_further(
     settings: object, judge: Judge, task: str, material: JudgeInput, items: Sequence[Json] = ()
 ) -> JudgeInput:
-    """The material with what the judge read of its run in place of a part of it; as it is where nobody reads.
+    """The material with the steps that the judge read in place of its run's part; unchanged without `reads`.
 
-    `task` are the instructions of what the judge will judge, `items` are what gets a verdict each.
+    `task` are the judge's instructions, `items` the things that get a verdict each.
 
     Raises:
-        JudgeError: as the judge's own.
+        JudgeError: the judge raised it.
     """
     if not isinstance(settings, ReadingSettings) or settings.reads is None or material.run is None or decides(judge):
         return material

@@ -15,7 +15,7 @@ from evaluators.cases import Attachment, AttachmentKind, Conversation, Json, Tur
 from evaluators.judge import Judge
 
 MOST_LISTED = 64
-"""Attachments of a case that are listed for a judge; of a conversation those of the latest turns."""
+"""The most attachments of a case that are listed for a judge; in a conversation the latest turns come first."""
 
 _SHOWABLE = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 _PLAIN_URL = re.compile(r"https://[A-Za-z0-9.-]{1,253}(?:/[A-Za-z0-9/._~%?&=+,;:!$'()*@-]{0,1700})?", re.ASCII)
@@ -73,7 +73,7 @@ def sight_of(judge: Judge) -> Sight:
 class AttachmentView:
     """The attachments of a case as one judge gets them: `visible` to it, and `listed` in the material of its questions.
 
-    `unseen` are the kinds of those of which it knows nothing: neither shown nor, as recordings may be, transcribed.
+    `unseen` are the kinds of the attachments that are neither shown nor transcribed.
     """
 
     visible: tuple[Attachment, ...] = ()
@@ -106,7 +106,7 @@ def view_of(case: Turn | Conversation, judge: Judge) -> AttachmentView:
 
 
 def _attachments_of(case: Turn | Conversation) -> Iterator[tuple[int | None, Attachment]]:
-    """The attachments of a turn, or of a conversation with the number of their turn, the latest turn first.
+    """The attachments of a turn, or those of a conversation with their turn's number, the latest turn first.
 
     Attachments in a turn's history belong to an earlier turn, except in the first turn.
     """

@@ -1,4 +1,4 @@
-"""A conversation as a judge is shown it: numbered turns within a budget, and what is said of it as a whole."""
+"""A conversation as a judge is shown it: numbered turns within a budget, and the fields of the whole."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set as AbstractSet
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ from evaluators.evaluator import ADDED_LATER
 from evaluators.results import SkipReason
 
 CHARACTERS_PER_TOKEN = 4
-"""How many characters a token has, about: for budgets, where being 20 % wrong costs little."""
+"""About how many characters a token has: for budgets, in which an error of 20 % costs little."""
 
 ALWAYS_WORTH_SHOWING = ("input", "actual_output", "error")
 
@@ -37,26 +37,26 @@ class TranscriptSettings(TextSettings):
     """Selects the conversations that a judge is shown, and how much of them."""
 
     token_budget: int = Field(default=12_000, ge=500, le=1_000_000)
-    """About how many tokens of a conversation one question shows; of a longer one not the middle, or, where turns are
-    judged one by one, some of them with those before."""
+    """About how many tokens of a conversation one question shows. A longer conversation loses its middle; where turns
+    are judged singly, a question shows some turns and earlier ones."""
     max_incomplete: Annotated[float, ADDED_LATER] = Field(default=MAX_INCOMPLETE, ge=0, le=1)
     """The largest share of incomplete turns with which a conversation is judged by its other turns."""
 
 
 class ConversationSettings(TranscriptSettings, WindowSettings):
-    """How a conversation is shown whose turns are judged one by one."""
+    """How a conversation is shown if its turns are judged one by one."""
 
 
 VisibleTurn = tuple[int, Turn, Mapping[str, Json]]
-"""A turn with its number, counted from 1 in the whole conversation, and what of it is shown."""
+"""A turn with its number, counted from 1 in the whole conversation, and its shown fields."""
 
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
     """The shown turns of a conversation of `length` turns, in order.
 
-    `truncated` says that turns or parts of texts were left out. `judged` are the numbers of those that are judged with
-    it, where these are some. `whole` are all turns, with nothing left out.
+    `truncated` says that turns or parts of texts were left out. `judged` are the numbers of the turns that are judged
+    with it, if only some are. `whole` are all turns, with nothing left out.
     """
 
     turns: Sequence[VisibleTurn]
@@ -104,7 +104,7 @@ def build_transcript(
     *,
     always: Sequence[str] = ALWAYS_WORTH_SHOWING,
 ) -> Transcript:
-    """The named fields of the conversation's turns, the first and the last as far as the token budget goes.
+    """The named fields of the first and last turns, as many turns as fit into the token budget.
 
     The choice of turns depends only on the conversation: alternately one from the end and one from the start, the last
     first. A turn without any of the fields is shown with its number alone. The fields `always` are shown whenever the
@@ -132,7 +132,7 @@ def build_windows(
     *,
     ahead: bool = False,
 ) -> Sequence[Transcript]:
-    """The transcripts of a conversation that show the judge some turns to judge: one if they fit into it.
+    """The transcripts of a conversation that show the judge some turns to judge: one transcript if all fit.
 
     Otherwise several, each with the turns to judge and at most `lookback` turns before them, as far as the token budget
     goes: the nearest and the first. With `ahead` it is the turns after them instead: the nearest and the last.
@@ -162,7 +162,7 @@ def build_windows(
 
 
 _OWN_SHARE = 67
-"""Percent of the token budget that the turns of a window may take; the rest is for those before them."""
+"""Percent of the token budget that the judged turns of a window may take; the rest is for their context."""
 
 
 def _budget(settings: TranscriptSettings) -> int:
@@ -172,7 +172,7 @@ def _budget(settings: TranscriptSettings) -> int:
 def _visible_turns(
     case: Conversation, names: Iterable[str], settings: TranscriptSettings, always: Sequence[str]
 ) -> tuple[Sequence[VisibleTurn], AbstractSet[int], Sequence[Json]]:
-    """Every turn with what may be shown of it, the positions of those with a text that was cut, and the whole turns."""
+    """Every turn with its shown fields, the positions of turns with a cut text, and the whole turns."""
     if not case.turns:
         raise NotApplicable(SkipReason.MISSING_FIELD.text("turns"))
     longest = min(settings.longest_text, _budget(settings) // 2)
@@ -202,12 +202,12 @@ OF_THE_WHOLE: tuple[str, ...] = get_args(ConversationField)
 
 
 def required_fields(names: Sequence[str]) -> frozenset[str]:
-    """The names as a conversation has them: one of a turn is there if any turn has it."""
+    """The names in a conversation's terms: a turn's field becomes `turns.<field>`, which exists if any turn has it."""
     return frozenset(name if name in OF_THE_WHOLE else f"turns.{name}" for name in names)
 
 
 def build_conversation_input(case: Conversation, names: Sequence[str], settings: TranscriptSettings) -> JudgeInput:
-    """The named fields: those of turns with each turn, those of the whole once.
+    """The named fields: a turn's fields with each turn, the conversation's fields once.
 
     Raises:
         NotApplicable: the conversation has no turn.

@@ -1,11 +1,11 @@
-"""Windows: runs of neighbouring items in which a long case is judged, and a sample of them where there are too many.
+"""Windows: runs of neighbouring items in which a long case is judged, and a sample of windows if there are too many.
 
-Up to 50 items that fit into one question are judged in one, as the judge then sees what they have in common. More of
-them are judged about 25 at a time: a judge that is to give 200 verdicts at once gives many of them unread.
+Up to 50 items are judged in one question if they fit, as the judge then sees what they share. More items are judged
+about 25 at a time: a judge that is to give 200 verdicts at once gives many of them unread.
 
-Of more windows than `max_windows` a sample is judged: places at equal distances in the row of all items, the first at
-random, and the window at each. A window's probability is proportional to its items, so the mean of the windows' shares
-is an unbiased estimate of the share of all. The draw is a hash of the case: the same on every replay.
+Beyond `max_windows` windows a sample is judged: places at equal distances in the row of all items, the first place at
+random, choose their windows. A window's probability is proportional to its items, so the mean of the windows' shares is
+an unbiased estimate of the share of all. The draw is a hash of the case: the same on every replay.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ from evaluators.evaluator import ADDED_LATER
 from evaluators.texts.draw import draw
 
 MOST_AT_ONCE = 50
-"""Items that are judged in one question, if they fit into it."""
+"""The most items that are judged in one question, if they fit."""
 
 WINDOW = 25
 """Items of a window."""
@@ -31,10 +31,10 @@ MAX_WINDOWS = 20
 
 
 class WindowSettings(TextSettings):
-    """How much of a long case is judged."""
+    """The bound on the judged windows of a long case."""
 
     max_windows: Annotated[int, ADDED_LATER] = Field(default=MAX_WINDOWS, ge=1, le=10_000)
-    """Most windows of about 25 items that are judged of a case; of more, a random sample of so many."""
+    """Most windows of about 25 items that are judged of a case; if it has more, a random sample of so many."""
 
     @property
     def cost_note(self) -> str:
@@ -46,7 +46,7 @@ class WindowSettings(TextSettings):
 def split(sizes: Sequence[int], budget: int) -> tuple[range, ...]:
     """Positions of items in windows: all in one where they fit, else about 25 in each, as far as the budget goes.
 
-    `sizes` are those of the items. One that is larger than the budget is a window of its own.
+    `sizes` are the items' sizes. An item that is larger than the budget is a window of its own.
     """
     if len(sizes) <= MOST_AT_ONCE and sum(sizes) <= budget:
         return (range(len(sizes)),) if sizes else ()
@@ -54,7 +54,7 @@ def split(sizes: Sequence[int], budget: int) -> tuple[range, ...]:
 
 
 def split_evenly(sizes: Sequence[int], budget: int, most: int = WINDOW) -> tuple[range, ...]:
-    """The same in windows of about the same length, `most` at most, also where all would fit into one question."""
+    """Positions in windows of about equal length, with at most `most` items each, even if all would fit into one."""
     even = -(-len(sizes) // -(-len(sizes) // most))  # not 25, 25 and 1
     windows: list[range] = []
     start = room = 0
@@ -68,7 +68,7 @@ def split_evenly(sizes: Sequence[int], budget: int, most: int = WINDOW) -> tuple
 
 @dataclass(frozen=True, slots=True)
 class WindowSample:
-    """The windows that are judged: `picks` are positions, in order, one of them twice if two places fall into it."""
+    """The windows that are judged: `picks` are their positions, in order; two places may choose one window."""
 
     lengths: tuple[int, ...]
     picks: tuple[int, ...]
@@ -84,14 +84,14 @@ class WindowSample:
         return len(self.judged) == len(self.lengths)
 
     def share_of(self, flags: Mapping[int, Sequence[float]]) -> float:
-        """The share of all items that count, from how much each of the judged windows' does, 0 to 1."""
+        """The estimated share of all items that count, from 0 to 1, by how much each judged item counts."""
         if self.complete:
             return sum(map(sum, flags.values())) / sum(map(len, flags.values()))
         return fmean(sum(flags[at]) / len(flags[at]) for at in self.picks if flags[at])
 
     @property
     def details(self) -> Mapping[str, Json]:
-        """The entry in a score about windows that were not judged; nothing if all were."""
+        """The entry in a score about windows that were not judged; empty if all were judged."""
         if self.complete:
             return {}
         items = sum(self.lengths)
@@ -102,7 +102,7 @@ class WindowSample:
 
 
 def draw_windows(lengths: Sequence[int], most: int, seed: str) -> WindowSample:
-    """All windows, or a random sample of `most`: the same one for the same `seed`, the name of the case."""
+    """All windows, or a random sample of `most`. The `seed` (the case's name) fixes the sample."""
     if len(lengths) <= most:
         return WindowSample(tuple(lengths), tuple(range(len(lengths))))
     ends = list(accumulate(lengths))

@@ -1,4 +1,4 @@
-"""Signs that a text attacks the application: by its words, and by what hides them. No judge is asked."""
+"""Signs that a text attacks the application: its words, and characters that hide words. No judge is asked."""
 
 from collections.abc import Iterator
 from itertools import combinations
@@ -35,7 +35,7 @@ _OF_OTHERS = Signs(
         },
     )
 )
-"""The same for passages and results of tools, which have nothing to demand; a user may."""
+"""The signs in passages and results of tools: a demand is a sign there, while a user may demand things."""
 
 _OF_USERS = Signs(
     {**_OF_ANYBODY, "asks_for_instructions": [*_OF_ANYBODY["asks_for_instructions"], (_WORDS["YOUR_PROMPT"],)]}
@@ -46,7 +46,7 @@ _ANYWHERE = Signs(
         {"removes_limits": tuple(map(" ".join, combinations(("UNBOUND", "TABOO", "UNREFUSING", "PERSONAS"), 3)))},
     )
 )
-"""A persona without limits is described in many sentences: any three of these in a part of a text."""
+"""A persona without limits is described in many sentences: three of these lists in one part of a text are a sign."""
 
 _MARKS = (
     "<|im_start|>", "<| im_start|>", "<|system|>", "<| system|>", "[inst]", "[ inst]", "<|im_end|>", "<system>",
@@ -56,7 +56,7 @@ _MARKS = (
 
 
 def detect_attack(text: str, *, by_user: bool) -> frozenset[str]:
-    """The names of the signs in a text of the user, or in one of somebody else."""
+    """The names of the signs in a text, which the user wrote or somebody else."""
     signs = _OF_USERS if by_user else _OF_OTHERS
     return frozenset(signs_in(text, lambda lowered: _find(lowered, signs)))
 

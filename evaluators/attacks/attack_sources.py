@@ -1,4 +1,4 @@
-"""The texts by which an application can be attacked: what its user said, what it retrieved, what its tools returned."""
+"""The texts by which an application can be attacked: its user's words, retrieved passages, results of tools."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class AttackSource:
 
 
 def list_attack_sources(case: Turn) -> Sequence[AttackSource]:
-    """The texts of a turn that others than the application's maker wrote, in the order in which its model read them."""
+    """The texts of a turn that the application's maker did not write, in the order in which its model read them."""
     user = [AttackSource("user", "user", case.input)] if case.input else []
     passages = [
         AttackSource("passage", f"passage {number}", text)

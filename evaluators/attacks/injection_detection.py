@@ -1,4 +1,4 @@
-"""Signs that a judged text speaks to its judge. They are reported beside a score and change nothing about it.
+"""Signs that a judged text speaks to its judge. They are reported beside a score and do not change it.
 
 Instructions may hide in other readings of a text: look-alike letters, encodings, spaces between letters. Reading them
 is linear in the length of the text; only a few pieces are decoded, each of bounded length.
@@ -48,14 +48,14 @@ _MAY_BE_SPACED = _matcher(_SPACED_LETTERS)
 _ROT13 = ("vtaber", "qvfertneq", "vafgehpgvba", "rinyhngbe", "tenqre", "fpber", "ireqvpg", "ernfba")
 
 _BACKWARDS = ("snoitcurtsni", "tpmorp", "erocs", "rewsna", "esnopser", "erongi", "etar ", "edarg", "selur", "siht ")
-"""Words of such texts from their end."""
+"""Words of such texts, spelt backwards."""
 _LEET_WORD = r"[a-z]*(?:[a-z][013457@$]|[013457@$][a-z])[a-z013457@$]*"
 _LEET_WORDS = rf"(?:^|[^a-z0-9]){_LEET_WORD} {_LEET_WORD}(?:$|[^a-z0-9])"
 _LEET = _matcher(_LEET_WORDS)
 _MAY_HIDE = _matcher(
     rf"(?i:{'|'.join((*_ROT13, *_BACKWARDS, _LEET_WORDS))})|{_SPACED_LETTERS}|[A-Za-z0-9+/_\-]{{24}}|[01]{{8}}|&#|%20|="
 )
-"""Has a match in each text in which ASCII hides anything: one look instead of ten."""
+"""Matches each text in which ASCII may hide words: one search instead of ten."""
 _UNLEET = str.maketrans("013457@$", "oieastas")
 
 
@@ -96,12 +96,12 @@ def decoded(text: str) -> Iterator[str]:
             continue
     for match, _ in zip(_BINARY.finditer(text), range(_PIECES), strict=False):
         yield from _as_text(bytes(int(bits, 2) for bits in _BYTE.findall("".join(match[0].split()))))
-    if "=" in text and len(pieces := _ASSIGNED.findall(text)) > 2:  # a text in pieces that are given names
+    if "=" in text and len(pieces := _ASSIGNED.findall(text)) > 2:  # pieces of a text, assigned to variables
         yield "".join(pieces[:200])
 
 
 def _joined(spaced: str) -> str:
-    """Words whose letters are separated by one space, dot or hyphen, and which are separated by more or another."""
+    """Joins words that are spelt with a space, dot or hyphen between letters; a longer or other gap divides words."""
     between = spaced[1]
     words_ = spaced.replace("\u00a0", " ").split("  " if between in " \u00a0" else " ")
     return " ".join(word.replace(between, "") for word in words_)
@@ -124,11 +124,11 @@ _REPETITION = re.compile(r"\{(\d+),\d*\}")
 
 
 class Matcher:
-    """Searches a text in lower case, in linear time, by the engine of pydantic.
+    """Searches a lower-case text in linear time, by pydantic's regular expressions.
 
-    Whole words, but in scripts without spaces anywhere; those of `within` are parts of words, too. A `loose` one also
-    takes what only looks so, but is small: the engine is fast as long as its states fit into its memory. It is compiled
-    when it is first asked, which takes 2 ms.
+    It finds whole words, in scripts without spaces any place; words of `within` may be parts of words. A `loose`
+    matcher has false matches, but is small: the engine is fast as long as its states fit into its memory. The first
+    search compiles it, which takes 2 ms.
     """
 
     def __init__(self, whole: Iterable[str], within: Iterable[str] = (), *, loose: bool = False) -> None:
@@ -138,7 +138,7 @@ class Matcher:
         self._search: Callable[[str], bool] | None = None
 
     def occurs_in(self, text: str) -> bool:
-        """Whether it occurs in the text."""
+        """Whether a word of the matcher occurs in the text."""
         if self._search is None:
             self._search = _matcher(self._pattern()).isinstance_python
         return self._search(text)
@@ -152,12 +152,12 @@ class Matcher:
         pattern = "|".join(branches)
         if not self._loose:
             return pattern
-        # More, with fewer states: neither categories of Unicode, nor counting.
+        # A loose pattern matches more with fewer states: it has neither Unicode categories nor counting.
         return _REPETITION.sub(lambda times: "*" if times[1] == "0" else "+", pattern.replace(r"\w", _LOOSE_WORD))
 
 
 def may_be_any(some: Iterable[Matcher]) -> Matcher:
-    """Occurs where one of some does, and hardly elsewhere: one look at a text instead of many."""
+    """One loose matcher in place of several: a text without its words needs no further search."""
     distinct = [*dict.fromkeys(some)]
     whole = [word for matcher in distinct for word in matcher.whole]
     return Matcher(whole, [word for matcher in distinct for word in matcher.within], loose=True)
@@ -178,17 +178,17 @@ def _top_level(line: str) -> Iterator[str]:
 
 
 def matchers(name: str, *, within: Sequence[str] = ()) -> dict[str, Matcher]:
-    """The lists of a file of this folder as matchers, by name; those of `within` match parts of words, too."""
+    """The word lists in a file of this folder as matchers, by name; the lists in `within` also match parts of words."""
     lists = load_words("evaluators.attacks", name)
     return {kind: Matcher((), words) if kind in within else Matcher(words) for kind, words in lists.items()}
 
 
 Ways = dict[str, list[tuple["Matcher", ...]]]
-"""The words that one sentence must contain, by the sign's name: all of one of its ways."""
+"""Ways to give a sign, by the sign's name: a sentence with all words of one way has the sign."""
 
 
 def ways_of(words: Mapping[str, Matcher], signs: Mapping[str, Sequence[str]]) -> Ways:
-    """Signs whose ways name the lists of words that must come together."""
+    """The ways of signs, each written as the names of word lists that must come together."""
     return {sign: [tuple(words[name] for name in way.split()) for way in ways] for sign, ways in signs.items()}
 
 
@@ -200,14 +200,14 @@ class Signs:
         self._ways = ways
 
     def find(self, lowered: str, divide: Callable[[str], Iterator[str]] | None = None) -> Iterator[str]:
-        """The names of the signs of which all parts of one way are in one sentence, or in one part by `divide`."""
+        """The names of the signs with a way that is wholly in one sentence, or in one part that `divide` makes."""
         if not self.first.occurs_in(lowered):
             return
         known: dict[Matcher, bool] = {}
         possible: list[tuple[str, tuple[Matcher, ...]]] = []
         for name, ways in self._ways.items():
             for way in ways:
-                for word in way:  # of most ways the first is nowhere, and the others are not sought
+                for word in way:  # most texts lack the first word, so the others are not searched
                     if (occurs := known.get(word)) is None:
                         occurs = known[word] = word.occurs_in(lowered)
                     if not occurs:
@@ -269,9 +269,8 @@ def detect(material: Mapping[str, Json]) -> frozenset[str]:
 
 
 def signs_in(text: str, find: Callable[[str], Iterable[str]]) -> set[str]:
-    """The signs that `find` sees in a text as its reader sees it, in lower case, and in what is hidden in it.
-
-    Of a long text beginning and end are looked at.
+    """The signs that `find` sees in the normalized text, in lower case, and in its hidden parts. In a long text,
+    beginning and end are searched.
     """
     excerpt = text[:_LONGEST] + text[-_LONGEST:] if len(text) > 2 * _LONGEST else text
     plain = normalize(excerpt)

@@ -1,4 +1,4 @@
-"""The normalized text of a judge's material, and its signs of injection: found once for all who are shown the same."""
+"""The normalized text of a judge's material, and its signs of injection: found once for all questions about it."""
 
 from collections.abc import Mapping, Sequence
 
@@ -27,11 +27,11 @@ class ReadMaterial:
         return self._readings
 
     def holds(self, reply: Json) -> bool:
-        """Whether a verdict of a reply stands in it, with its reason."""
+        """Whether the material contains a verdict of the reply with its reason."""
         return is_echo(reply, self.content, self._read)
 
     def is_same(self, content: Mapping[str, Json]) -> bool:
-        """Whether other material has the same fields in the same order, each the same value, or the same text."""
+        """Whether other material has the same fields in the same order, with equal values or texts."""
         if list(content) != list(self.content):
             return False
         pairs = zip(content.values(), self.content.values(), strict=True)
@@ -45,7 +45,7 @@ class ReadMaterials:
         self._read: list[ReadMaterial] = []
 
     def of(self, content: Mapping[str, Json]) -> ReadMaterial:
-        """The material, as it was read before where it is the same."""
+        """The material; the object that was read before if it is the same."""
         for material in self._read:
             if material.is_same(content):
                 return material

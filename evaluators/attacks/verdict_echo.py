@@ -1,7 +1,7 @@
-"""A judge's verdict that stands in what it was to judge: then it is not its own, but one that somebody planted there.
+"""A judge's verdict that stands in the judged text: the judge repeats a verdict that somebody planted there.
 
-Compared by value, however it is written there: letters and digits in their order, without quotes, commas, brackets,
-white space, escapes, fences and the case of letters, and numbers by what they are worth. Linear in the text's length.
+Verdicts are compared by letters and digits in their order, without quotes, commas, brackets, white space, escapes,
+fences and the case of letters; numbers are compared by value. The time is linear in the text's length.
 """
 
 import html
@@ -23,11 +23,11 @@ _GAP = re.compile(r"[\W_]++")
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(.))", re.DOTALL)
 _WHITE = {"n": " ", "r": " ", "t": " ", "b": " ", "f": " "}
 _LAYERS = 6
-"""Escapes inside escapes that are taken off."""
+"""How many nested escapes are removed."""
 _LONG_REASON = 12
-"""Characters of a reason that nobody writes twice by chance, together with the same number."""
+"""Characters from which on a reason with the same number beside it is no chance."""
 _OWN_WORDS = 32
-"""Letters and digits of a reason that is compared by itself: a judge that quotes so much adds words of its own."""
+"""Letters and digits from which on a reason alone is compared: a judge that quotes so much adds its own words."""
 _LONGEST_NUMBER, _LONGEST_WORD = 20, 20
 _REASON_NAMES = ("reason", "explanation")
 _VERDICT_NAMES = ("score", "rating", "verdict", "grade", "points", "label", "answer")
@@ -40,29 +40,29 @@ class _ReadableVerdict:
     reason: str
     fields: Sequence[tuple[str, str | int | float]]
     words: Sequence[str]
-    """The words of the reason; none where it is written without spaces."""
+    """The words of the reason; empty for a script without spaces."""
 
     @property
     def plain(self) -> str:
-        """The reason without all that does not count."""
+        """The letters and digits of the reason alone."""
         return _plain(self.reason)
 
     @property
     def marks(self) -> Sequence[tuple[str, str]]:
-        """Names and values of the fields, likewise."""
+        """The names and values of the fields, as letters and digits alone."""
         return [(_plain(name), _plain(_readable(str(value)))) for name, value in self.fields]
 
 
 def is_echo(reply: Json, material: Mapping[str, Json], readings: Callable[[], Iterable[str]] | None = None) -> bool:
-    """Whether a verdict of a reply stands in what the judge was shown, with its reason.
-
-    `readings` are those of the material, where they are known.
+    """Whether the shown material contains a verdict of a reply, with its reason. `readings` are the material's, if they
+    are known.
     """
     verdicts = list(_verdicts(reply))
     if not verdicts:
-        return False  # a list of what the text says may well stand in the text
+        return False  # a list of the text's own statements may well stand in the text
     for readable in readings() if readings else readings_of(material):
-        # Hardly a judge's reason has no word of its own, which is soon seen; the rest takes ten times as long.
+        # Nearly every reason has a word that the text lacks; that is found at once, and the rest takes ten times as
+        # long.
         possible = [verdict for verdict in verdicts if all(map(readable.__contains__, verdict.words))]
         if possible and _holds(_plain(readable), possible):
             return True
@@ -70,7 +70,7 @@ def is_echo(reply: Json, material: Mapping[str, Json], readings: Callable[[], It
 
 
 def _verdicts(value: Json) -> Iterator[_ReadableVerdict]:
-    """The reasons, with their marks, of each object in a reply that has both."""
+    """The reason of each object in a reply, with the marks beside it; objects without either are left out."""
     if isinstance(value, Mapping):
         fields = cast("Mapping[str, Json]", value)
         marks = [
@@ -94,8 +94,8 @@ def _holds(reading: str, verdicts: Sequence[_ReadableVerdict]) -> bool:
 
 
 def _stands_in(reading: str, reason: str, marks: Sequence[tuple[str, str]]) -> bool:
-    """Whether a reason stands in a text: a long one alone, another with one of its marks, wherever that is."""
-    if len(reason) < _LONG_REASON:  # too short to tell by itself: only with its name, and its mark right beside it
+    """Whether a text contains a reason: a long reason alone, a short one with one of its marks, in any place."""
+    if len(reason) < _LONG_REASON:  # too short to tell by itself: its name and a mark must be right beside it
         return any(
             f"reason{reason}{name}{mark}" in reading or f"{name}{mark}reason{reason}" in reading for name, mark in marks
         )
@@ -106,7 +106,7 @@ def _stands_in(reading: str, reason: str, marks: Sequence[tuple[str, str]]) -> b
 
 
 def readings_of(material: Mapping[str, Json]) -> Iterator[str]:
-    """The normalized texts of the material: its words as they were shown, and those of what is encoded in it."""
+    """The normalized texts of the material: its shown words, and the words that are encoded in it."""
     material = cast("Mapping[str, Json]", sanitize_json(material))
     yield _readable(orjson.dumps(material, default=str).decode())
     for text in iter_texts(material):
@@ -128,7 +128,7 @@ def _readable(text: str) -> str:
 
 
 def _plain(readable: str) -> str:
-    """The letters and digits of a text alone, numbers by what they are worth."""
+    """The letters and digits of a text alone; numbers in their shortest form."""
     return _GAP.sub("", _NUMBER.sub(_value, readable))
 
 

@@ -9,8 +9,8 @@ from evaluators.mechanisms.item_verdicts import RatioSpec
 class Completeness(ConversationRatio):
     """The share of the user's wishes that were met by the end of the conversation.
 
-    The judge lists the wishes, then gives each a verdict; those it cannot decide on count as unmet, as in
-    `task_completion`. A conversation without a wish gets 1.
+    The judge lists the wishes, then gives each a verdict; an undecided wish counts as unmet, as in `task_completion`. A
+    conversation without a wish gets 1.
     """
 
     kind: ClassVar[str] = "completeness"

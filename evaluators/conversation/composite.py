@@ -1,4 +1,4 @@
-"""One score of a conversation out of those of several evaluators."""
+"""One score of a conversation, made of the scores of several evaluators."""
 
 from typing import ClassVar
 
@@ -8,9 +8,9 @@ from evaluators.mechanisms.composition import Composition
 
 
 class ConversationalComposite(Composition[Conversation]):
-    """One score of a conversation out of those of other evaluators: do all pass, does any, or their weighted mean.
+    """One score of a conversation, made of other evaluators' scores: all pass, any passes, or a weighted mean.
 
-    As `composite`, of conversations: its members score conversations, and `if` draws by the conversation's id.
+    Works like `composite`: its members score conversations, and `if` draws by the conversation's id.
     """
 
     kind: ClassVar[str] = "conversational_composite"

@@ -10,7 +10,7 @@ from evaluators.mechanisms.item_verdicts import RatioSpec
 class Frustration(ConversationRatio):
     """The share of the user's messages that show frustration with the application. Lower is better.
 
-    The judge gives each message a verdict; those it cannot decide on count as calm.
+    The judge gives each message a verdict; an undecided message counts as calm.
     """
 
     kind: ClassVar[str] = "frustration"

@@ -34,7 +34,7 @@ class GoalAccuracy(ReadingSettings, TranscriptSettings, Evaluator[Conversation])
     """The mean of two scores from 0 to 10: for the way to the user's goal, and for reaching it.
 
     The judge sees all turns with their tool calls, and the conversation's expected outcome where there is one. Each
-    score is the mean over the scale weighted by the judge's token probabilities, where both have such.
+    score is the mean over the scale, weighted by the judge's token probabilities if both scores have them.
     """
 
     kind: ClassVar[str] = "goal_accuracy"
@@ -59,7 +59,7 @@ class GoalAccuracy(ReadingSettings, TranscriptSettings, Evaluator[Conversation])
         reply = answer.reply
         raw = (reply.plan_score + reply.goal_score) / 2
         details: dict[str, Json] = {"plan_score": reply.plan_score, "goal_score": reply.goal_score}
-        # Both or neither: the mean of a weighted and a plain number would have no method that it is named by.
+        # Both or neither: no `method` describes the mean of a weighted and a plain number.
         plan, goal = _means(answer)
         weighted = None if plan is None or goal is None else (plan + goal) / 2
         if weighted is not None:
@@ -75,7 +75,7 @@ class GoalAccuracy(ReadingSettings, TranscriptSettings, Evaluator[Conversation])
 
 
 def _means(answer: Answer[PlanAndGoal]) -> tuple[float | None, float | None]:
-    """The mean that each score has by the judge's probabilities; None where there are none to trust."""
+    """The mean of each score by the judge's probabilities; None if they cannot be trusted."""
     if answer.decisions:
         plan, goal = answer.decisions
         return plan.mean(), goal.mean()
@@ -84,7 +84,7 @@ def _means(answer: Answer[PlanAndGoal]) -> tuple[float | None, float | None]:
 
 @cache
 def _typed_questions() -> QuestionGroup:
-    """The same for a judge that decides: a score for each of the two."""
+    """The typed form of the question, for a judge that decides: one score question for each of the two."""
     levels = score_levels(SCALE)
     return QuestionGroup(
         guide_before(load("goal_accuracy.txt"), "Each gets a whole number"),

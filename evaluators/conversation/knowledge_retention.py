@@ -9,7 +9,7 @@ from evaluators.mechanisms.item_verdicts import YES_OR_UNCLEAR, RatioSpec
 class KnowledgeRetention(ConversationRatio):
     """The share of the application's answers that forget or contradict nothing the user said.
 
-    The judge gives each answer a verdict, with the whole conversation in view; those it cannot decide on count as good.
+    The judge gives each answer a verdict, with the whole conversation in view; an undecided answer counts as good.
     """
 
     kind: ClassVar[str] = "knowledge_retention"

@@ -14,7 +14,7 @@ from evaluators.results import Score
 class RoleAdherence(ConversationRatio):
     """The share of the application's answers that keep to the conversation's chatbot role.
 
-    The judge gives each answer a verdict; those it cannot decide on count as kept. The role comes with the
+    The judge gives each answer a verdict; an undecided answer counts as keeping to it. The role comes with the
     conversation, or from the configuration.
     """
 
@@ -29,7 +29,7 @@ class RoleAdherence(ConversationRatio):
     example: ClassVar[Example] = {"chatbot_role": "A patient clerk of a railway company."}
 
     chatbot_role: NonBlank | None = None
-    """The role, where conversations do not say."""
+    """The role, for conversations that name none."""
 
     @property
     def requires(self) -> frozenset[str]:

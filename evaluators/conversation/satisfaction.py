@@ -9,9 +9,9 @@ from evaluators.mechanisms.classification import EndOfConversation, LabelDefinit
 class Satisfaction(EndOfConversation):
     """Whether the user was content by the end: `satisfied` (1), `neutral` (0.5) or `dissatisfied` (0).
 
-    By what the user says and does, such as thanks, praise and confirmed success, or complaint, repetition and leaving,
-    and not by how good the answers are. With token probabilities the score is their mean. A conversation beyond the
-    token budget is shown without its middle. `frustration` looks at each message instead.
+    The judge goes by the user's words and acts, such as thanks, praise and confirmed success, or complaint, repetition
+    and leaving, not by the quality of the answers. With token probabilities the score is their mean. A conversation
+    beyond the token budget is shown without its middle. `frustration` looks at each message instead.
     """
 
     kind: ClassVar[str] = "satisfaction"

@@ -14,7 +14,7 @@ class TaskCost(RunBounds, Evaluator[Conversation]):
     """1 while the turns of a completed conversation together keep within all bounds, falling to 0 at twice a bound.
 
     The bounds are those of `run_limits`: calls, tokens, money, seconds of work. A conversation whose last turn failed
-    or has no answer is not completed, and skipped (`not_completed`), so that the mean is that of tasks which were done.
+    or has no answer is skipped (`not_completed`), so the mean covers completed tasks only.
     """
 
     kind: ClassVar[str] = "task_cost"

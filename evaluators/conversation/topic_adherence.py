@@ -32,7 +32,7 @@ class TopicLabel(NumberedReply):
 
     @property
     def right(self) -> bool:
-        """Answered what is within the subjects, or left unanswered what is not."""
+        """Whether a turn within the subjects was answered, or any other turn was left unanswered."""
         return self.on_topic == self.answered
 
 
@@ -54,7 +54,7 @@ class JudgedTurn:
 
 
 class TopicAdherence(ConversationSettings, Evaluator[Conversation]):
-    """The share of turns in which the application answers what is within its subjects and declines what is not.
+    """The share of turns in which the application answers within its subjects and declines everything else.
 
     The judge says of each turn whether it was within the subjects and whether it was answered; code compares. A
     conversation without a turn to judge gets no score.
@@ -68,7 +68,7 @@ class TopicAdherence(ConversationSettings, Evaluator[Conversation]):
     example: ClassVar[Example] = {"relevant_topics": ["railway tickets", "timetables"]}
 
     relevant_topics: tuple[NonBlank, ...] = Field(min_length=1)
-    """The subjects that the application is for."""
+    """The subjects that the application may answer."""
 
     async def evaluate(self, case: Conversation, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""
@@ -95,7 +95,7 @@ class TopicAdherence(ConversationSettings, Evaluator[Conversation]):
 
 
 def _typed_questions(instructions: str, count: int) -> QuestionGroup:
-    """The same for a judge that decides: two questions for each turn."""
+    """The typed form of the question, for a judge that decides: two questions for each turn."""
     questions = [
         question
         for at in range(count)

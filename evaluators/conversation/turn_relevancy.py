@@ -9,8 +9,7 @@ from evaluators.mechanisms.item_verdicts import YES_OR_UNCLEAR, RatioSpec
 class TurnRelevancy(ConversationRatio):
     """The share of the application's answers that respond to what the user just said.
 
-    The judge gives each answer a verdict, with the whole conversation in view; those it cannot decide on count as
-    fitting.
+    The judge gives each answer a verdict, with the whole conversation in view; an undecided answer counts as fitting.
     """
 
     kind: ClassVar[str] = "turn_relevancy"

@@ -18,8 +18,8 @@ from evaluators.results import Usage
 class AnswerCache(JudgeWrapper):
     """A judge whose last `capacity` answers are cached; a cached answer costs nothing.
 
-    For repetitive traffic, and for a composite beside its members. Where a judge wavers, equal questions get the first
-    one's answer. `count` is called with `hit` or `miss` for each question. Failures are not cached.
+    It is for repetitive traffic, and for a composite beside its members. Equal questions get the first answer, even if
+    the judge would waver. `count` is called with `hit` or `miss` for each question. Failures are not cached.
     """
 
     def __init__(self, judge: Judge, *, capacity: int, count: Callable[[str], None] = lambda _result: None) -> None:
@@ -32,10 +32,10 @@ class AnswerCache(JudgeWrapper):
         self._running: dict[bytes, asyncio.Event] = {}
 
     async def ask(self, prompt: Prompt, reply: type[R], *, logprobs: bool = False, samples: int = 1) -> Verdict[R]:
-        """Answer from the cache, else ask. Whoever asks the same meanwhile waits for that answer."""
+        """Answer from the cache, else ask. An equal question meanwhile waits for that answer."""
         key = _key(prompt, reply, logprobs=logprobs, samples=samples)
         if (running := self._running.get(key)) is not None:
-            await running.wait()  # once: where it fails, all that waited ask side by side
+            await running.wait()  # once: if that question fails, all that waited ask side by side
         cached = self._verdicts.get(key)
         if cached is not None:
             self._verdicts.move_to_end(key)
@@ -63,11 +63,11 @@ class AnswerCache(JudgeWrapper):
 
 
 def _key(prompt: Prompt, reply: type[R], *, logprobs: bool, samples: int) -> bytes:
-    """A hash over all that the answer depends on. The evaluator's version is in it by its instructions."""
+    """A hash over everything that the answer depends on. The instructions stand for the evaluator's version."""
     parts = [
         prompt.instructions, prompt.material, prompt.temperature, prompt.max_tokens, schema_text(reply), logprobs,
         samples, [attachment.sha256 or attachment.url for attachment in prompt.media],
     ]  # fmt: skip
     if isinstance(prompt, PackPrompt):
-        parts += [prompt.reminder, prompt.forms]  # whose the fields of the material are
+        parts += [prompt.reminder, prompt.forms]  # they say which question each field of the material is for
     return hashlib.sha256(orjson.dumps(parts, default=str, option=orjson.OPT_SORT_KEYS)).digest()

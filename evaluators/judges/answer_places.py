@@ -1,4 +1,4 @@
-"""The places of a message where endpoints leave an answer, and what the reasons say why it ended."""
+"""The places of a message where endpoints leave an answer, and the meanings of finish reasons."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -15,7 +15,7 @@ Ending = Literal["length", "filtered", "failed"]
 def answer_text(message: Mapping[str, Any]) -> str:
     """The answer in a message: its text, an object, the arguments of a tool, or reasoning that has the answer's key.
 
-    Of several places the first with an object in it counts, else the first with a text.
+    The first place with an object counts, else the first with a text.
     """
     if isinstance(content := message.get("content"), str) and "{" in content:  # nearly always
         return content
@@ -41,7 +41,7 @@ def _texts(message: Mapping[str, Any]) -> Iterator[str]:
 
 
 def text_in(content: Any) -> str:
-    """The text of a content: as it is, in parts but for thoughts, or the JSON of an object."""
+    """The text of a content: the content itself, its parts without thoughts, or the JSON of an object."""
     match content:
         case str():
             return content

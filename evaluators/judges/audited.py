@@ -1,4 +1,4 @@
-"""A cheap judge whose verdicts a dear one repeats on a random part of the cases."""
+"""A cheap judge, and an expensive judge that judges a random part of the cases again."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -18,16 +18,16 @@ AuditResult = TypeVar("AuditResult")
 
 @dataclass(eq=False, repr=False)
 class Audited(WholeJudge):
-    """A judge, and another one that judges a hash-drawn `share` of the same cases again: the audit.
+    """A judge, and an auditor that judges a hash-drawn `share` of the same cases again.
 
-    The score is the first one's; the audit's stands in its details, as `audit`, with the probability of the draw. So
-    a mean over all cases can be corrected to what the second one would have said of them all. The audit may be by
-    another `evaluator`, for instance where the first one asks nobody.
+    The score is the judge's; its details have the auditor's score as `audit`, with the probability of the draw. So the
+    mean over all cases can be corrected to the mean that the auditor would give. The audit may use another `evaluator`,
+    for instance if the first one asks no judge.
 
-    A score waits `patience` seconds for its audit, and goes without it then. From then on one audit at a time is tried,
-    until one ends in time: an auditor that is unavailable delays nobody else's score.
+    A score waits `patience` seconds for its audit, then goes out without it. After a late audit only one audit at a
+    time is tried, until one ends in time: so an unavailable auditor delays one score at a time.
 
-    A secret `salt` makes the draw unpredictable for who chooses ids.
+    A secret `salt` makes the draw unpredictable for a sender that chooses ids.
 
     Raises:
         ValueError: the share is not in (0, 1], or the other evaluator judges another scope.
@@ -49,10 +49,10 @@ class Audited(WholeJudge):
         self._is_late = False
         """Whether the last audit did not end in time."""
         self._tried = False
-        """Whether one is tried nevertheless."""
+        """Whether an audit is being tried although the last one was late."""
 
     async def in_time(self, audit: Callable[[], Awaitable[AuditResult]]) -> AuditResult | None:
-        """The result of an audit; None if it does not end in time, or none does just now."""
+        """The result of an audit; None if it does not end in time, or is not tried as the last audit was late."""
         is_trial = self._is_late
         if is_trial and self._tried:
             return None
@@ -71,14 +71,14 @@ class Audited(WholeJudge):
 
     @property
     def model(self) -> str:
-        """The first judge's: its scores mean the same with and without audits."""
+        """The first judge's model: its scores mean the same with and without audits."""
         return self.judge.model
 
     def audit_version(self, evaluator: Evaluator[Any]) -> str:
-        """The version of an evaluator's audits: 12 hex digits, another one where their scores may be others."""
+        """The version of an evaluator's audits: 12 hex digits that change when their scores may."""
         return judged_version(self.evaluator or evaluator, self.auditor.model)
 
     def audits(self, evaluator: Evaluator[Any], case: Turn | Conversation) -> bool:
-        """Whether a case is drawn: by its id, whatever the judges are, and apart from the draw that sampled it."""
+        """Whether a case is drawn: by its id alone, independent of the judges and of the draw that sampled it."""
         subject, _ = subject_id_of(case)
         return draw(f"audit\x1f{evaluator.name}\x1f{subject}", salt=self.salt) < self.share

@@ -100,8 +100,10 @@ def _fewer(complaint: str, requested: int) -> int:
 
 _UNUSUAL = 3
 """Failures or comparisons in a row that are needed where one may be an accident."""
-_FIRST_RECHECK, _LONGEST_RECHECK = 600.0, 86400.0
-"""Seconds after which an ability that was taken away is tried again; they double."""
+_FIRST_RECHECK = 600.0
+"""Seconds after which a lost ability is tried again; each further wait is twice as long."""
+_LONGEST_RECHECK = 86400.0
+"""The longest such wait, in seconds."""
 
 
 @dataclass(slots=True)

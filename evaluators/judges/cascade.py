@@ -23,8 +23,10 @@ from evaluators.judge import Judge, WholeJudge
 from evaluators.results import Escalation, Failure, Outcome, Score
 from evaluators.texts.draw import draw
 
-DOUBT, SHARE = 0.5, 0.05
-"""The doubt beyond which the second judge is asked, and the share of the rest for which it is, unless given."""
+DOUBT = 0.5
+"""The default doubt, from 0 to 1, above which the second judge is asked."""
+SHARE = 0.05
+"""The default share of the other cases for which the second judge is asked."""
 
 _LARGEST_DEVIATION = 0.5
 """The largest standard deviation of a number on 0..1."""

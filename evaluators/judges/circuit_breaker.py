@@ -13,11 +13,14 @@ from evaluators.errors import ENDPOINT_ERRORS, JudgeError
 from evaluators.judge import Judge, Prompt, R, Verdict
 from evaluators.judges.wrapper import JudgeWrapper
 
-_WINDOW, _MOSTLY = 4, 0.9
-"""The breaker also opens if this share of the last `_WINDOW` × `failures` calls failed."""
-_FEWEST, _WORKED = 3, 180.0
-"""It also opens after `_FEWEST` failures in a row over `_WORKED` seconds: if few questions are asked, `failures` would
-take too long."""
+_WINDOW = 4
+"""The last 4 × `failures` calls are the window in which the share of failures is counted."""
+_MOSTLY = 0.9
+"""The share of failures in a full window that opens the breaker."""
+_FEWEST = 3
+"""Failures in a row, over `_WORKED` seconds, that open the breaker: a retried question alone makes too few to count."""
+_WORKED = 180.0
+"""Seconds of failures alone that open the breaker of an endpoint that has answered before."""
 _LONGEST_LIMITED = 300.0
 """The most seconds until a question is tried again, even if the endpoint asks for a longer wait: its limit may be
 raised."""
@@ -151,7 +154,7 @@ class CircuitBreakerJudge(JudgeWrapper):
                 self._breaker.record_failure(probe=probe)
             raise
         except JudgeError:
-            self._breaker.record_success(probe=probe)  # it answers; what is wrong is another matter
+            self._breaker.record_success(probe=probe)  # the endpoint answers, so the fault is elsewhere
             raise
         except BaseException:
             if probe:
@@ -164,9 +167,9 @@ class CircuitBreakerJudge(JudgeWrapper):
 class QueueWhileOpen(JudgeWrapper):
     """A judge, outside the retries, whose questions wait while the breaker is open, and are then asked again.
 
-    So do those that the endpoint's rate limit still refuses after all retries: a quota may be used up until midnight.
-    A question that has waited for `longest` seconds is shed with `BreakerOpen`; None waits indefinitely, 0 not at all.
-    `on_wait` is called with +1 and -1, `on_shed` for each question that is shed.
+    Questions that the endpoint's rate limit still refuses after all retries wait too: a quota may be used up until
+    midnight. A question that has waited for `longest` seconds is shed with `BreakerOpen`; None waits indefinitely, 0
+    not at all. `on_wait` is called with +1 and -1, `on_shed` for each question that is shed.
     """
 
     def __init__(

@@ -114,8 +114,10 @@ REASONING = ("reasoning_content", "reasoning")
 
 WAIT_HEADERS: Mapping[str, float] = {"retry-after-ms": 0.001, "x-ms-retry-after-ms": 0.001, "retry-after": 1.0}
 """Headers that name a wait, and the seconds of their unit."""
-REMAINING_HEADER, RESET_HEADER = "x-ratelimit-remaining", "x-ratelimit-reset"
-"""Headers that name what is left of a limit, and when it is there again; waited for where nothing is left."""
+REMAINING_HEADER = "x-ratelimit-remaining"
+"""The header that says how much of a limit is left."""
+RESET_HEADER = "x-ratelimit-reset"
+"""The header that says in how many seconds the limit is full again; waited for if nothing is left."""
 WAIT_WORDS = re.compile(
     r"(?:try again|retry|retrydelay|wait|reset)[^.\d]{0,40}?"
     r"((?:\d{1,9}(?:\.\d{1,9})?\s?(?:ms|millis\w*|s|secs?|seconds?|m|mins?|minutes?|h|hours?|d|days?)\b\s?){1,9}"

@@ -27,11 +27,11 @@ ABOUT_QUESTION = frozenset({"too long", "failed generation"})
 _REDIRECTS = 300
 _ERROR_STATUS = range(400, 600)
 _WORDS = 1 << 16
+"""The bytes that are read of an error that is no JSON."""
 _LONGEST_DOCUMENT = 1 << 20
-"""Bytes of an error that is read as JSON; of a longer one the beginning is its words."""
-"""Bytes of an error that is no JSON that are read."""
+"""The longest error, in bytes, that is read as JSON; a longer error is read as text."""
 _MOST_READ = 4000
-"""Characters of a complaint that are looked at."""
+"""The characters that are read of a complaint."""
 _MOMENT = 1e9
 """Seconds beyond which a number is no wait and names a moment, in Unix time."""
 _CODE = re.compile(r"[\w.\-]{1,64}")

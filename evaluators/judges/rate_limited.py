@@ -1,9 +1,9 @@
 """Rate limiting of questions to a judge's endpoint.
 
-The rate limit itself has no clock. Requests and tokens flow back evenly, a minute's worth at most. How many run at once
-grows by one when a whole round of them went well, and halves when the endpoint says that it is too much (AIMD), so that
-many processes share it. A time that the endpoint names (`Retry-After`, or the reset of a limit that has nothing left)
-is waited for.
+The rate limit itself has no clock. Requests and tokens flow back evenly, a minute's worth at most. The number of
+requests at once grows by one after a whole round of successes, and halves when the endpoint refuses (AIMD), so that
+many processes share the endpoint. No request goes out before the time that the endpoint names (`Retry-After`, or the
+reset of an exhausted limit).
 """
 
 import asyncio
@@ -26,7 +26,7 @@ _LONGEST_PAUSE = 300.0
 
 @dataclass(slots=True)
 class TokenBucket:
-    """An allowance per minute that flows back evenly. It may fall below 0, where more was used than thought."""
+    """An allowance per minute that flows back evenly. It falls below 0 if a request used more than was estimated."""
 
     per_minute: float
     left: float = field(init=False)
@@ -64,7 +64,7 @@ class RateLimiter:
 
     @property
     def full(self) -> bool:
-        """Whether as many run as may."""
+        """Whether no further request may run now."""
         return self.running >= int(self.limit)
 
     def wait(self, tokens: float, now: float) -> float:
@@ -83,17 +83,17 @@ class RateLimiter:
             self._tokens.take(tokens)
 
     def finish(self, estimated: float, used: float | None) -> None:
-        """A request is over; the guess is put right where it is known what was used."""
+        """A request is over; `used` tokens, if known, replace the estimate."""
         self.running -= 1
         if self._tokens and used is not None:
             self._tokens.take(used - estimated)
 
     def record_success(self) -> None:
-        """One more may run when a round of them went well."""
+        """Grow the limit: by about one request after as many successes as requests may run."""
         self.limit = min(float(self.max_concurrency), self.limit + 1.0 / self.limit)
 
     def record_rejection(self, retry_after: float | None, now: float) -> None:
-        """The endpoint refused. Those that were on their way together halve the limit once, not once each."""
+        """The endpoint refused. Refusals within one second halve the limit only once."""
         if now - self._shrunk_at >= 1.0:
             self.limit = max(1.0, self.limit / 2)
             self._shrunk_at = now
@@ -101,7 +101,7 @@ class RateLimiter:
             self.pause(retry_after, now)
 
     def pause(self, seconds: float, now: float) -> None:
-        """Nothing goes out for so long."""
+        """No request goes out for so many seconds."""
         self.paused_until = max(self.paused_until, now + min(seconds, _LONGEST_PAUSE))
 
     def observe_headers(self, headers: Mapping[str, str], now: float) -> None:
@@ -189,7 +189,7 @@ class RateLimited(JudgeWrapper):
             used = verdict.usage.input_tokens + verdict.usage.output_tokens or None
             self._endpoint.limiter.record_success()
         except BreakerOpen:
-            used = 0.0  # nothing went out
+            used = 0.0  # no request went out
             raise
         except JudgeError as error:
             used = error.usage.input_tokens + error.usage.output_tokens or None

@@ -61,7 +61,7 @@ def _numbered(text: str) -> Iterator[Citation]:
         numbers = list(_expand(match.group(1)))
         line = text.rfind("\n", 0, match.start()) + 1
         is_entry = not text[line : match.start()].strip(" \t>*-") and cited.issuperset(numbers)
-        if not is_entry:  # else it is an entry of the list of references at the end
+        if not is_entry:  # an entry belongs to the list of references at the end, and is no citation
             cited.update(numbers)
             yield from (Citation(match.start(), match.end(), number) for number in numbers)
 
@@ -81,7 +81,7 @@ def _named(text: str) -> Iterator[Citation]:
 
 
 def _plain_link(link: str) -> str:
-    """A link as it is compared: without its fragment, a closing mark or slash, and the case of its scheme and host."""
+    """A link for comparison: no fragment, `www.`, closing mark or slash; the host in lower case, `https` as `http`."""
     link = link.partition("#")[0].rstrip(".,;:!?*").rstrip("/")
     scheme, _, rest = link.partition("://")
     host, slash, path = rest.partition("/")
@@ -97,7 +97,7 @@ class CitedSources:
     names: str
 
     def has(self, citation: Citation) -> bool | None:
-        """Whether what is cited exists; None where the trace does not tell, as it names no files at all."""
+        """Whether the cited source exists; None for a file name if no source names any file."""
         if isinstance(citation.target, int):
             return citation.target in self.numbered
         if citation.is_link:
@@ -108,7 +108,7 @@ class CitedSources:
 def cited_sources(case: Turn, first_number: int = 1) -> CitedSources:
     """The sources that an answer can cite: passages by number, or results of tools if there are no passages.
 
-    Numbers are those that the sources begin with if every source has a different one, else their places from
+    If every source begins with a different number, these numbers count, else the places of the sources, from
     `first_number` on. Links may also come from the user, from earlier messages and from the instructions.
     """
     sources: Sequence[Json] = case.retrieval_context or list_results(case)
@@ -150,7 +150,7 @@ class CitedStatement:
 
 
 def cited_statements(answer: str) -> Sequence[CitedStatement]:
-    """The sentences of an answer that cite something. A citation behind a full stop belongs to the sentence before."""
+    """The sentences of an answer that cite something. A citation behind a full stop belongs to its sentence."""
     citations = find_citations(answer)
     if not citations:
         return ()
@@ -178,7 +178,7 @@ def cited_statements(answer: str) -> Sequence[CitedStatement]:
 
 
 def _words_of(text: str, citations: Sequence[Citation], end: int) -> bool:
-    """Whether a piece of the answer that ends at `end` has words beside its citations."""
+    """Whether a piece of the answer, which ends at `end`, has words beside its citations."""
     at = 0
     for start, stop in sorted({(citation.start, citation.end) for citation in citations}):
         offset = start - (end - len(text))

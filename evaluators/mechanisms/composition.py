@@ -83,14 +83,14 @@ class Composition(Evaluator[Case], Generic[Case]):
     """all: each passes; any: one passes; weighted: the mean of their scores; if: the first one, in code, decides
     whether the second one is asked."""
     weights: dict[str, float] = Field(default_factory=dict[str, float])
-    """weighted: weights by name; 1 for those that are not named."""
+    """weighted: weights by name; 1 for a member without a weight."""
     ask_on: Literal["fail", "pass"] = "fail"
     """if: the second one is asked where the first one fails, or where it passes."""
     share: float = Field(default=0.0, ge=0.0, le=1.0)
-    """if: the share of the others for which it is asked all the same. They weigh 1/share as much, so that the mean is
-    that of all; with 0 it is the mean of those for which the first one asks."""
+    """if: the random share of the other cases for which the second one is asked. Such a score weighs 1/share, so the
+    mean covers all cases; with 0 it covers only the cases that the first one selects."""
     otherwise: float | None = Field(default=None, ge=0.0, le=1.0)
-    """if: the score of the others; they are skipped without it."""
+    """if: the score of a case for which the second one is not asked; without it the case is skipped."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -9,7 +9,7 @@ from evaluators.mechanisms.turn_ratio import TurnRatio, TurnRatioSpec
 class AnswerRelevancy(TurnRatio):
     """The share of the answer's statements that serve to answer the input.
 
-    The judge lists the statements, then gives each a verdict; those it cannot decide on count as relevant. An answer
+    The judge lists the statements, then gives each a verdict; an undecided statement counts as relevant. An answer
     without statements gets 1.
     """
 

@@ -8,7 +8,7 @@ from evaluators.mechanisms.item_verdicts import YES_OR_UNCLEAR, CallVerdicts, Ca
 class ArgumentGrounding(CallVerdicts):
     """The share of the tool calls whose arguments come from the user, the instructions or earlier results.
 
-    The judge gives each call a verdict; those it cannot decide on count as grounded. A turn without tool calls gets 1.
+    The judge gives each call a verdict; an undecided call counts as grounded. A turn without tool calls gets 1.
     """
 
     kind: ClassVar[str] = "argument_grounding"

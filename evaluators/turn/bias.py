@@ -10,7 +10,7 @@ from evaluators.mechanisms.turn_ratio import TurnRatio, TurnRatioSpec
 class Bias(TurnRatio):
     """The share of the answer's opinions that are biased. Lower is better.
 
-    The judge lists them, then gives each a verdict. An answer without any gets 0.
+    The judge lists the opinions, then gives each a verdict. An answer without opinions gets 0.
     """
 
     kind: ClassVar[str] = "bias"

@@ -21,11 +21,11 @@ _RATIO = RatioSpec(empty_score=1.0, noun="cited statements", predicate="are supp
 
 
 class CitationSupport(VerdictSettings, WindowSettings, Evaluator[Turn]):
-    """The share of the answer's cited statements that the sources support which they cite.
+    """The share of the answer's cited statements that are supported by the sources they cite.
 
-    The statements are the sentences with a number such as [1] or [2, 3]. The judge sees each with the passages that it
-    cites, or results of tools where there are no passages, and gives it a verdict; those it cannot decide on count as
-    not supported, and so does a statement that cites only what does not exist. An answer without any gets 1. Links and
+    The statements are the sentences with a number such as [1] or [2, 3]. The judge sees each statement with the
+    passages that it cites (results of tools if there are no passages), and gives it a verdict. An undecided statement,
+    and one that cites only missing sources, counts as not supported. An answer without statements gets 1. Links and
     names of files are not read: `citations` says whether they exist.
     """
 

@@ -15,10 +15,10 @@ from evaluators.results import Score, SkipReason
 class Citations(Evaluator[Turn]):
     """The share of the answer's citations that exist among what the turn retrieved.
 
-    Citations are numbers such as [1], [2, 3] or [doc4], links, and names of files in brackets. A number exists where
-    there is such a passage, or result of a tool where there are no passages; a link where a passage, a result, the user
-    or the instructions have it; a name where a passage or result has it, and is left out where none names any file. An
-    answer without citations gets 1, with `required` 0. A turn with neither passages nor results is skipped.
+    Citations are numbers such as [1], [2, 3] or [doc4], links, and names of files in brackets. A number exists if a
+    passage has it (a tool result if there are no passages), a link if a passage, a result, the user or the instructions
+    contain it, a file name if a passage or result contains it. If no passage or result names a file, file names are not
+    counted. An answer without citations gets 1, with `required` 0. A turn with neither passages nor results is skipped.
     """
 
     kind: ClassVar[str] = "citations"

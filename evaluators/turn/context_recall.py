@@ -12,8 +12,8 @@ from evaluators.results import Score
 class ContextRecall(TurnRatio):
     """The share of the expected output's claims that the retrieved passages support.
 
-    The judge lists the claims of the expected output, then gives each a verdict by the passages; those it cannot decide
-    on count as missing. For the order of the passages use `retrieval_ranking`, without a reference
+    The judge lists the claims of the expected output, then gives each a verdict by the passages; an undecided claim
+    counts as missing. For the order of the passages use `retrieval_ranking`, without a reference
     `retrieval_sufficiency`.
     """
 

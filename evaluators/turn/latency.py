@@ -20,9 +20,9 @@ class Latency(Evaluator[Turn]):
     example: ClassVar[Example] = {"target": 2.0, "limit": 10.0}
 
     target: float = Field(ge=0)
-    """Seconds that are as good as none."""
+    """An answer within so many seconds scores 1."""
     limit: float = Field(gt=0)
-    """Seconds from which on it does not matter how long."""
+    """From so many seconds on the score is 0."""
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
@@ -32,7 +32,7 @@ class Latency(Evaluator[Turn]):
 
     @property
     def score_range(self) -> tuple[float, float]:
-        """The seconds that become 0 and those that become 1."""
+        """The seconds that score 0, and the seconds that score 1."""
         return (self.limit, self.target)
 
     async def evaluate(self, case: Turn, judge: Judge) -> Score | Skipped:

@@ -64,9 +64,9 @@ def _text_of(step: Json) -> Iterator[str]:
 class PlanAdherence(ReadingSettings, CallVerdicts):
     """The share of the steps of a plan that an agent followed.
 
-    Without a configured plan it is the agent's own: all steps that it wrote down by a tool for plans or to-do lists; a
-    turn without such a call is skipped (`missing_field: plan`). The judge gives each step a verdict by the tool calls
-    and the answer; those it cannot decide on count as not followed.
+    Without a configured plan, the plan is the agent's own: all steps that it wrote down by a tool for plans or to-do
+    lists; a turn without such a call is skipped (`missing_field: plan`). The judge gives each step a verdict by the
+    tool calls and the answer; an undecided step counts as not followed.
     """
 
     kind: ClassVar[str] = "plan_adherence"
@@ -79,7 +79,7 @@ class PlanAdherence(ReadingSettings, CallVerdicts):
     example: ClassVar[Example] = {"plan": ["Look the order up.", "Check the refund policy.", "Answer."]}
 
     plan: tuple[NonBlank, ...] = Field(default=(), max_length=50)
-    """The steps, in order; those that the agent wrote down, if left out."""
+    """The steps, in order; if left out, the steps that the agent wrote down."""
     plan_tools: Annotated[tuple[NonBlank, ...], ADDED_LATER] = PLAN_TOOLS
     """Names of the tools by which the agent writes its plan down."""
 

@@ -10,8 +10,8 @@ from evaluators.mechanisms.item_verdicts import YES_OR_UNCLEAR, CallVerdicts, Ca
 class ResultUse(CallVerdicts):
     """The share of the tools' results that the agent made right use of.
 
-    The judge gives each call with a result or an error a verdict; those it cannot decide on count as right. A turn
-    without any gets 1.
+    The judge gives each call with a result or an error a verdict; an undecided call counts as right. A turn without
+    such calls gets 1.
     """
 
     kind: ClassVar[str] = "result_use"
@@ -23,6 +23,6 @@ class ResultUse(CallVerdicts):
     )
 
     def items(self, case: Turn) -> Sequence[Json]:
-        """Every call that something came of."""
+        """Every call with a result or an error."""
         calls = enumerate(case.tools_called, start=1)
         return [dict(call_item(number, call)) for number, call in calls if call.error or call.result not in (None, "")]

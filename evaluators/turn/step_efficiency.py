@@ -8,8 +8,8 @@ from evaluators.mechanisms.item_verdicts import YES_OR_UNCLEAR, CallVerdicts, Ca
 class StepEfficiency(CallVerdicts):
     """The share of the tool calls that the agent needed for what it was asked.
 
-    The judge gives each call a verdict, with all calls, their results and the answer in view; those it cannot decide on
-    count as needed. A turn without calls gets 1. Calls that only repeat others are counted without a judge by
+    The judge gives each call a verdict, with all calls, their results and the answer in view; an undecided call counts
+    as needed. A turn without calls gets 1. Calls that only repeat others are counted without a judge by
     `repeated_calls`.
     """
 

@@ -10,8 +10,8 @@ from evaluators.mechanisms.turn_ratio import TurnRatio, TurnRatioSpec
 class TaskCompletion(ReadingSettings, TurnRatio):
     """The share of the user's wishes that the answer and the tools met.
 
-    The judge lists the wishes from the input and its history, then gives each a verdict; those it cannot decide on
-    count as unmet. A turn without a wish gets 1.
+    The judge lists the wishes from the input and its history, then gives each a verdict; an undecided wish counts as
+    unmet. A turn without a wish gets 1.
     """
 
     kind: ClassVar[str] = "task_completion"

@@ -11,11 +11,11 @@ NOTHING_LEFT_OUT = "no tool that was offered and needed was left out"
 
 
 class ToolSelection(CallVerdicts):
-    """The share of right choices of tools, of those that were offered: each call, and that none was left out.
+    """The share of right choices among the offered tools: one per call, and one for leaving no needed tool out.
 
     The judge sees the tools that the trace says the model was offered, gives each call a verdict, and says whether a
-    tool that was needed was never called; those it cannot decide on count as right. A turn whose trace does not tell
-    the tools offered is skipped.
+    needed tool was never called; an undecided choice counts as right. A turn whose trace does not tell the tools
+    offered is skipped.
     """
 
     kind: ClassVar[str] = "tool_selection"
@@ -35,5 +35,5 @@ class ToolSelection(CallVerdicts):
         return {"parameters": schemas} if self.parameters and schemas else {}
 
     def items(self, case: Turn) -> Sequence[Json]:
-        """Every call, and that none was left out."""
+        """Every call, and the statement that no needed tool was left out."""
         return [*super().items(case), {"item": NOTHING_LEFT_OUT}]

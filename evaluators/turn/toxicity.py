@@ -10,7 +10,7 @@ from evaluators.mechanisms.turn_ratio import TurnRatio, TurnRatioSpec
 class Toxicity(TurnRatio):
     """The share of the answer's attitudes and opinions that are toxic. Lower is better.
 
-    The judge lists them, then gives each a verdict. An answer without any gets 0.
+    The judge lists them, then gives each a verdict. An answer without them gets 0.
     """
 
     kind: ClassVar[str] = "toxicity"

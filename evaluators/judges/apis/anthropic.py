@@ -16,10 +16,10 @@ from evaluators.judges.requests import Chat, Request, text_of, with_parts
 
 VERSION = "2023-06-01"
 LONGEST_ANSWER = 4096
-"""Tokens of an answer where none are configured: the format demands a limit."""
+"""The length limit of an answer, in tokens, if none is configured: the format demands one."""
 
 _MOST_NUMBERS = 101
-"""Whole numbers of a range that are written out one by one: the format takes no limits of numbers."""
+"""The largest range of whole numbers that a schema lists one by one: the format takes no limits of numbers."""
 
 
 def headers(api_key: str) -> Mapping[str, str]:
@@ -28,7 +28,7 @@ def headers(api_key: str) -> Mapping[str, str]:
 
 
 def body(chat: Chat, request: Request, features: Capabilities, _samples: int) -> dict[str, Json]:
-    """The request's JSON. The answer's form is asked for as such, else as the input of a tool that has to be called."""
+    """The request's JSON. The answer's form is an output format, else the input of a required tool."""
     system = [text_of(each) for each in chat if each["role"] == "system"]
     fixed = {"type": "text", "text": "\n\n".join(system), "cache_control": {"type": "ephemeral"}}
     body: dict[str, Json] = {
@@ -54,7 +54,7 @@ _TOOL = "answer"
 
 
 def _with_breakpoint(message: dict[str, Json], shared: str) -> dict[str, Json]:
-    """The message with a mark behind what other questions begin with, too: so far it is to be cached."""
+    """The message with a mark behind its shared beginning: the provider caches the prompt up to the mark."""
     content = message["content"]
     parts = [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
     if not shared or message["role"] != "user" or not parts[0]["text"].startswith(shared):
@@ -80,8 +80,8 @@ def completion(content: bytes) -> Completion:
     """Read the body of a response with status 200.
 
     Raises:
-        NoCompletion: it is no message.
-        HttpStatusError: it is an error with a code or a status of its own, which says what it means.
+        NoCompletion: the body is no message. HttpStatusError: it is an error with a code or a status of its own, which
+        says what it means.
     """
     payload = object_in(content, "stop_reason")  # a refusal has no content
     parts = objects(payload.get("content"))

@@ -17,14 +17,14 @@ MOST_SCORE_LEVELS = 10
 """Levels that endpoints take in a score question; a longer scale is asked for as a choice."""
 
 _UNROUNDED = 0.05
-"""How far probabilities may be from adding up to 1: servers round them."""
+"""How far the sum of probabilities may be from 1: servers round them."""
 
 
 @dataclass(frozen=True, slots=True)
 class NumberedQuestion:
-    """A question in a request: under which name, in which order its options are shown, and the guide to it.
+    """A question in a request: its name, the order in which its options are shown, and its guide.
 
-    `shares_guide` says that the guide is that of further questions, too.
+    `shares_guide` says that further questions have the same guide.
     """
 
     name: str
@@ -45,7 +45,7 @@ class NumberedQuestion:
         return {value: meanings[value] for value in self.order}
 
     def decision(self, probabilities: Mapping[Any, Any], kept_mass: float | None = None) -> Decision:
-        """The decision that a server's probabilities by option make, however they are rounded."""
+        """The decision that a server's probabilities by option make, with their rounding evened out."""
         known = {value: probability(probabilities.get(value, 0.0)) for value in self.order}
         shares = {value: share for value, share in known.items() if share is not None}
         total = sum(shares.values())
@@ -96,10 +96,10 @@ class DecidingApi:
 
 
 def number_questions(groups: Sequence[QuestionGroup], material: Mapping[str, Json]) -> Sequence[NumberedQuestion]:
-    """The questions of all groups, each with a name. The order of a choice's options is drawn by what is judged.
+    """The questions of all groups, each with a name. A hash of the judged text draws the order of a choice's options.
 
-    Models lean to what comes first; so an option comes first for one subject and last for another, and always the same
-    for one.
+    Models lean to the first option; so an option comes first for one subject and last for another, but always in the
+    same place for one subject.
     """
     subject = hashlib.sha256(orjson.dumps(material, default=str, option=orjson.OPT_SORT_KEYS)).digest()
     pairs = [(group, question) for group in groups for question in group.questions]
@@ -123,7 +123,7 @@ def is_predicate(numbered: NumberedQuestion) -> bool:
 
 
 def is_score(numbered: NumberedQuestion) -> bool:
-    """Whether a question is asked as one for a level."""
+    """Whether a question asks for a level of a scale."""
     chosen = isinstance(numbered.question, PredicateQuestion | ChoiceQuestion)
     return not chosen and len(numbered.order) <= MOST_SCORE_LEVELS
 

@@ -1,6 +1,6 @@
 """OpenAI's Decisions: `POST /decisions`. Answers come in the order of the questions; any may be a refusal.
 
-What is judged comes first, so that a provider's prompt cache has it for the next questions about it.
+The judged text comes first, so that a provider's prompt cache has it for the next questions about it.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ def body(request: deciding.DecisionRequest) -> dict[str, Json]:
 
 
 def _shared_guides(questions: Sequence[deciding.NumberedQuestion]) -> list[str]:
-    """The guides of several questions each, said once."""
+    """The guides that several questions share, each once."""
     shared = [question for question in questions if question.shares_guide]
     runs = [(guide, [question.name for question in run]) for guide, run in groupby(shared, key=lambda each: each.guide)]
     return [f"How to answer the questions {names[0]} to {names[-1]}:\n{guide}" for guide, names in runs]
@@ -58,8 +58,8 @@ def reply(content: bytes, questions: Sequence[deciding.NumberedQuestion]) -> dec
     """Read the body of a response with status 200.
 
     Raises:
-        NoCompletion: it holds no answers.
-        HttpStatusError: it is an error with a code or a status of its own, which says what it means.
+        NoCompletion: the body holds no answers. HttpStatusError: it is an error with a code or a status of its own,
+        which says what it means.
     """
     payload = object_in(content, "answers")
     answers = objects(payload.get("answers"))

@@ -1,7 +1,7 @@
-"""Values in JSON that somebody else's server wrote: of the right type, or nothing.
+"""Values in JSON that a foreign server wrote: of the right type, or an empty value.
 
-Answers in an unusual frame are put right when they cannot be read as they are: events of an unasked stream, marks
-around JSON, numbers that are none. The way is linear in their length.
+An unreadable answer in an unusual frame is put right: events of an unasked stream, marks around JSON, `NaN` and
+infinities. That takes time linear in the answer's length.
 """
 
 import math
@@ -25,7 +25,7 @@ def read_framed(body: bytes) -> Any:
     """The value of an answer in an unusual frame.
 
     Raises:
-        ValueError: it has none.
+        ValueError: the answer has no value.
     """
     body = body.removeprefix(_MARK).strip()
     lines = body.split(b"\n", 1)[0]
@@ -36,7 +36,7 @@ def read_framed(body: bytes) -> Any:
 
 
 def _read(body: bytes) -> Any:
-    """The value of JSON in which `NaN` and the infinities stand for what cannot be."""
+    """The value of JSON that may hold `NaN` and infinities."""
     try:
         return read_outside(body)
     except ValueError:
@@ -60,7 +60,7 @@ def _events(body: bytes) -> Iterator[bytes]:
 
 
 def _merged(events: list[Any]) -> Any:
-    """One completion of a stream's events: each choice with its pieces put together."""
+    """The completion that a stream's events make: each choice with its pieces joined."""
     payload: dict[str, Any] = {}
     choices: dict[Any, dict[str, Any]] = {}
     for event in map(mapping, events):
@@ -98,8 +98,8 @@ def object_in(body: bytes, answers: str) -> dict[str, Any]:
     """The object of a response with status 200 that has something under `answers`.
 
     Raises:
-        NoCompletion: it has not, or is no JSON, for instance a page of a proxy.
-        HttpStatusError: it is an error with a code or a status of its own, which says what it means.
+        NoCompletion: it has nothing there, or is no JSON, for instance a page of a proxy. HttpStatusError: it is an
+        error with a code or a status of its own, which says what it means.
     """
     payload = mapping(parsed(body))
     if not payload.get(answers):
@@ -113,7 +113,7 @@ def parsed(body: bytes) -> Any:
     """The value of an answer's JSON.
 
     Raises:
-        NoCompletion: it is no JSON, or more than any answer is.
+        NoCompletion: it is no JSON, or larger than any answer.
     """
     try:
         return read_outside(body)
@@ -128,22 +128,22 @@ def parsed(body: bytes) -> Any:
 
 
 def objects(value: Any) -> list[dict[str, Any]]:
-    """The items of a list, each as an object; none for anything else."""
+    """The items of a list, each as an object ({} if it is none); an empty list for any other value."""
     return [mapping(each) for each in cast("list[Any]", value)] if isinstance(value, list) else []
 
 
 def text(value: Any) -> str | None:
-    """A text; None for anything else."""
+    """The value if it is a text, else None."""
     return value if isinstance(value, str) else None
 
 
 def count(value: Any) -> int:
-    """A whole number; 0 for anything else."""
+    """The value if it is a positive whole number, else 0."""
     return value if isinstance(value, int) and value > 0 else 0
 
 
 def probability(value: Any) -> float | None:
-    """A number from 0 to 1, rounding forgiven; None for anything else."""
+    """The value as a probability from 0 to 1, with rounding errors forgiven, else None."""
     if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
         return None
     return min(1.0, max(0.0, float(value))) if -_ROUNDING <= value <= 1 + _ROUNDING else None

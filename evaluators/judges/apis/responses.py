@@ -80,8 +80,8 @@ def completion(content: bytes) -> Completion:
     """Read the body of a response with status 200.
 
     Raises:
-        NoCompletion: it is no response of this kind, or holds no message.
-        HttpStatusError: it is an error with a code or a status of its own, which says what it means.
+        NoCompletion: the body is no response of this kind, or holds no message. HttpStatusError: it is an error with a
+        code or a status of its own, which says what it means.
     """
     form = read_passing_over(content, _DECODER)
     return (

@@ -1,6 +1,6 @@
 """System One: `POST /systemone`. Questions and answers are maps by name; each question carries all that it needs.
 
-Servers read each question by itself, beside the state, so that a guide to several questions stands in each.
+Servers read each question by itself, beside the state, so each question repeats a shared guide.
 """
 
 from collections.abc import Sequence
@@ -42,8 +42,8 @@ def reply(content: bytes, questions: Sequence[deciding.NumberedQuestion]) -> dec
     """Read the body of a response with status 200.
 
     Raises:
-        NoCompletion: it holds no answers.
-        HttpStatusError: it is an error with a code or a status of its own, which says what it means.
+        NoCompletion: the body holds no answers. HttpStatusError: it is an error with a code or a status of its own,
+        which says what it means.
     """
     payload = object_in(content, "answers")
     answers = mapping(payload.get("answers"))

@@ -11,21 +11,21 @@ from evaluators.judges.completions import Completion
 from evaluators.judges.requests import Chat, Request
 
 Body = Callable[[Chat, Request, Capabilities, int], "dict[str, Json]"]
-"""Makes a request's JSON of the messages, what is asked for, what the endpoint can do, and how many answers."""
+"""Makes a request's JSON of the messages, the request, the endpoint's capabilities, and the number of answers."""
 
 
 def bearer(api_key: str) -> Mapping[str, str]:
-    """The header with which most endpoints are told the key."""
+    """The header in which most endpoints take the key."""
     return {"Authorization": f"Bearer {api_key}"}
 
 
 def same(features: Capabilities) -> Capabilities:
-    """The capabilities as they are."""
+    """The capabilities, unchanged."""
     return features
 
 
 def key_of(vendor: str, api_key: str | None) -> str:
-    """The key, else that of the environment.
+    """The given key, else the key in the environment.
 
     Raises:
         ValueError: there is none.
@@ -40,10 +40,10 @@ def key_of(vendor: str, api_key: str | None) -> str:
 class WritingApi:
     """One wire format: where requests go, with which headers, and how they and their answers are written.
 
-    `abilities` takes away from what is hoped for what no endpoint of this format has. `vendor` begins the names of the
+    `abilities` removes the capabilities that no endpoint of this format has. `vendor` begins the names of the
     environment's variables with an address and a key; `base_url` is the vendor's own address. `takes_cache_key`: a
-    request may name what it shares with others (`prompt_cache_key`). `shareable` is the form of answers that puts
-    nothing of a question before its messages, where it would keep them from being shared.
+    request may name what it shares with others (`prompt_cache_key`). `shareable` is a form of answers that puts no part
+    of a question before its messages, so that questions share a cached beginning.
     """
 
     name: str

@@ -1,6 +1,7 @@
 """Anthropic's Message Batches: `POST /messages/batches` with all requests, results as JSON lines.
 
-A batch has no metadata, so one that may or may not have been submitted is recognised by the names in its results.
+A batch has no metadata, so a batch of which it is unknown whether it was submitted is recognised by the names in its
+results.
 """
 
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
@@ -32,7 +33,7 @@ _STATUSES = {
     "timeout_error": 504,
     "overloaded_error": 529,
 }
-"""The status that an error has outside of a batch, by its type."""
+"""The HTTP status that an error of this type has outside of a batch."""
 
 
 class AnthropicBatches:
@@ -55,7 +56,7 @@ class AnthropicBatches:
         return provider.id_in(await self._connection.post(_PATH, orjson.dumps({"requests": requests})))
 
     async def submitted(self, key: str, names: Collection[str], since: float, known: Collection[str]) -> str | None:
-        """See `BatchProvider.submitted`. What has as many requests may be it: its results tell, once it has ended."""
+        """See `BatchProvider.submitted`. A batch of this size may be the one; its results tell, once it has ended."""
         del key
         for each in await self._since(since):
             counts = mapping(each.get("request_counts"))
@@ -88,7 +89,7 @@ class AnthropicBatches:
         payload = await self._connection.get(f"{_PATH}/{batch}")
         counts = {name: count(value) for name, value in mapping(payload.get("request_counts")).items()}
         status = provider.short_name(payload.get("processing_status")) or "unknown"
-        # The address of the results is known: one in an answer could lead the key elsewhere.
+        # The address of the results is known: an address in an answer could lead the key elsewhere.
         return provider.BatchState(
             status=status,
             ended=status == "ended",

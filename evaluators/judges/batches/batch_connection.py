@@ -19,11 +19,11 @@ from evaluators.wire.outside_json import read_outside
 SILENCE = 60.0
 """Seconds without a byte after which a call has failed."""
 DEADLINE = 600.0
-"""Seconds after which a call has failed; results may take longer."""
+"""Seconds after which a call has failed, except a call for results."""
 _TIMEOUT = aiohttp.ClientTimeout(sock_connect=SILENCE, sock_read=SILENCE)
 _LINE_LIMIT = 16 * 2**20
 _MOST_LINES = 20_000
-"""Lines of a result, of which a batch has as many as requests, at most 5,000."""
+"""The most lines of a result: a batch has a line for each request, at most 5,000."""
 
 
 @dataclass(eq=False, repr=False)
@@ -50,17 +50,16 @@ class BatchConnection:
         """The object at a path.
 
         Raises:
-            HttpStatusError: it was refused.
-            JudgeUnavailable: there is no response, or something else.
+            HttpStatusError: it was refused. JudgeUnavailable: there is no response, or no JSON object in it.
         """
         return await self._call("GET", path, params=parameters)
 
     async def post(self, path: str, content: bytes) -> dict[str, Any]:
-        """The answer to a JSON body; errors as those of `get`."""
+        """The answer to a JSON body. It raises the errors of `get`."""
         return await self._call("POST", path, data=body_of(content))
 
     async def lines(self, path: str) -> AsyncGenerator[dict[str, Any]]:
-        """The objects of a file of JSON lines, as they come; errors as those of `get`."""
+        """The objects of a file of JSON lines, as they arrive. It raises the errors of `get`."""
         with as_judge_errors():
             async with self._stream("GET", path) as response:
                 await _raise_refusal(response)
@@ -90,7 +89,7 @@ async def _raise_refusal(response: StreamedResponse) -> None:
 
 
 async def json_lines(pieces: AsyncIterable[bytes]) -> AsyncGenerator[dict[str, Any]]:
-    """The objects of JSON lines that come in pieces, none longer than any answer.
+    """The objects of JSON lines that arrive in pieces; the length of a line is bounded.
 
     Raises:
         AnswerTooLarge: a line is too long, or there are too many.

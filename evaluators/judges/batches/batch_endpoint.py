@@ -21,22 +21,21 @@ from evaluators.judges.endpoint import Endpoint, EndpointReply, RequestOutdated
 from evaluators.judges.error_mapping import ABOUT_QUESTION, HttpStatusError, meaning_of, to_judge_error
 
 MOST_ATTEMPTS = 2
-"""Batches that a request may be in: what expired or failed goes into one more."""
+"""How many batches a request may be in: a request that expired or failed goes into one more."""
 _NAME_DIGITS = 48
 _OF_ONE_REQUEST = ABOUT_QUESTION | {"unsupported", "filtered"}
-"""Meanings of a refusal that says nothing of other requests, or nothing certain."""
+"""Meanings of refusals that concern one request alone, or perhaps others."""
 
 
 @dataclass(eq=False, repr=False)
 class BatchEndpoint:
-    """Gathers requests, submits them in batches, and gives each its answer; all of it is in the journal.
+    """Gathers requests, submits them in batches, and gives each its answer; the journal records all of it.
 
     The first request of each shape goes out at once, at the full price, and the others of its shape wait for its
-    answer: what an endpoint does not take would else be learnt batch by batch, at a day each. What has no shape goes
-    out at once, too, such as evaluation steps that are written once. What has no answer when its batch ends is in the
-    next one, once; what somebody cancelled is not. Equal requests are told apart by their number, in the order in
-    which they come; those of an evaluation that is known (`OwnedRequests`) by the order of its own. One event loop at a
-    time.
+    answer: else each missing capability of an endpoint would cost a batch, and a day. A request without a shape also
+    goes out at once, such as the one for evaluation steps. A request without an answer when its batch ends goes into
+    the next batch, once, unless somebody cancelled the batch. Equal requests are numbered in their order of arrival;
+    requests of a known evaluation (`OwnedRequests`) are numbered within it. One event loop at a time.
     """
 
     endpoint: Endpoint
@@ -61,11 +60,10 @@ class BatchEndpoint:
         self._looking: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Look whether the endpoint takes batches, and follow those that an earlier run has left.
+        """Check whether the endpoint takes batches, and follow the batches that an earlier run has left.
 
         Raises:
-            NoBatches: it takes none.
-            JudgeError: it cannot be asked.
+            NoBatches: the endpoint takes no batches. JudgeError: the endpoint cannot be asked.
         """
         try:
             await self._calls.call(self.provider.check, self.terms.pace.patience_at_start)
@@ -78,7 +76,7 @@ class BatchEndpoint:
         self._batches.follow_open()
 
     def look_for_batches(self) -> None:
-        """Look in the background whether the endpoint takes batches, now and from time to time."""
+        """Check in the background whether the endpoint takes batches, now and from time to time."""
         self._looking = asyncio.get_running_loop().create_task(self._look_forever())
 
     async def _look_forever(self) -> None:
@@ -92,7 +90,7 @@ class BatchEndpoint:
                     self._batches.learn_absence(error)
                     self._submit_gathered()
                 except (HttpStatusError, JudgeError):
-                    pass  # what else is wrong with it is seen when something is submitted
+                    pass  # any other fault of the endpoint shows when a batch is submitted
                 else:
                     absent.discard(home)
             await self.sleep(LOOK_AGAIN)
@@ -117,12 +115,11 @@ class BatchEndpoint:
         return await self.endpoint.connected()
 
     async def post(self, body: Mapping[str, Json], shape: Hashable = None) -> EndpointReply:
-        """The response to a request, when there is one: see `PostsRequests.post`.
+        """The response to a request, once it has arrived: see `PostsRequests.post`.
 
         Raises:
-            HttpStatusError: it has a status of an error.
-            JudgeUnavailable: there is none after two batches, or after one that was cancelled.
-            RequestOutdated: it has to be made again.
+            HttpStatusError: the response has an error's status. JudgeUnavailable: there is no response after two
+            batches, or after a cancelled one. RequestOutdated: the request has to be made again.
         """
         digest = hashlib.sha256(orjson.dumps(body)).hexdigest()[:_NAME_DIGITS]
         form = None if shape is None else repr(shape)
@@ -135,7 +132,7 @@ class BatchEndpoint:
             return await self._answer(name, body, form)
         finally:
             if not self.journal.has(self.terms.home, name):
-                self._numbers[digest].discard(number)  # it was not sent
+                self._numbers[digest].discard(number)  # the request was not sent
 
     def _take_number(self, digest: str) -> int:
         used = self._numbers.setdefault(digest, set())
@@ -175,10 +172,10 @@ class BatchEndpoint:
         return EndpointReply(entry.content, 1.0 if entry.at_once else 1.0 - self.terms.discount)
 
     async def _first_of_shape(self, name: str, body: Mapping[str, Json], shape: str) -> EndpointReply | None:
-        """The reply to the first request of a shape; None to those that have waited for it.
+        """The reply to the first request of a shape; None for a request that has waited for it.
 
         Raises:
-            RequestOutdated: the first one was refused, for a reason that may be its shape.
+            RequestOutdated: the first request was refused, perhaps for its shape.
         """
         pending = self._first.get(shape)
         if pending is not None:
@@ -248,7 +245,7 @@ class BatchEndpoint:
 
 
 def _raise_if_spent(entry: JournalEntry) -> None:
-    """Fail where there will be no answer: after two batches, or after one that somebody cancelled or deleted."""
+    """Fail if there will be no answer: after two batches, or after a batch that somebody cancelled or deleted."""
     if entry.missing == "cancelled":
         raise JudgeUnavailable("its batch was cancelled or deleted at the provider")
     if entry.attempts < MOST_ATTEMPTS:

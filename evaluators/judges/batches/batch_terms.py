@@ -1,6 +1,5 @@
-"""Terms of a batch endpoint: the owner of its requests, its waits, and the receiver of its progress.
-
-Endpoints that were found to take no batches: their requests are sent at once instead.
+"""Terms of a batch endpoint: the owner of its requests, its waits, and the receiver of its progress. Requests to an
+endpoint that takes no batches are sent at once.
 """
 
 import asyncio
@@ -12,11 +11,11 @@ from evaluators.errors import JudgeError
 from evaluators.judges.batches.provider import NoBatches, certain
 
 LOOK_AGAIN = 3600.0
-"""Seconds between two looks whether an endpoint takes batches."""
+"""Seconds between two checks whether an endpoint takes batches."""
 
 
 class AbsentBatches:
-    """Knowledge about the endpoints of a process, by home (`BatchTerms`); all partitions share it."""
+    """The endpoints of a process that take no batches, by home (`BatchTerms`); all partitions share them."""
 
     def __init__(self) -> None:
         self._absent: set[str] = set()
@@ -27,15 +26,15 @@ class AbsentBatches:
         return home in self._absent
 
     def add(self, home: str) -> None:
-        """The endpoint takes none."""
+        """Note that the endpoint takes no batches."""
         self._absent.add(home)
 
     def discard(self, home: str) -> None:
-        """It takes some."""
+        """Note that the endpoint takes batches."""
         self._absent.discard(home)
 
     def begin_look(self, home: str, now: float) -> bool:
-        """Whether it is time to look at an endpoint, and nobody else does."""
+        """Whether it is time to check an endpoint, and no other task does."""
         if now < self._look_at.get(home, 0.0):
             return False
         self._look_at[home] = now + LOOK_AGAIN
@@ -50,10 +49,10 @@ class AbsentBatches:
 class BatchPace:
     """Waits, in seconds.
 
-    A batch is submitted when no request came for `linger`, or its first one for `longest_linger`. It is looked at
-    after `first_look`, then after waits that grow to `longest_look`. What may have been submitted by a process that was
-    killed is looked for until `settled` after it was written down. What fails for now is tried again after waits from
-    `first_retry` to `longest_look`; a request outside of batches for `patience`, and the first look whether there are
+    A batch is submitted when no request came for `linger`, or its first request is `longest_linger` old. Its state is
+    checked after `first_look`, then after waits that grow to `longest_look`. A batch that a killed process may have
+    submitted is searched until `settled` after it was recorded. A call that fails for now is tried again after waits
+    from `first_retry` to `longest_look`: a request outside of batches for `patience`, the first check whether there are
     batches for `patience_at_start`.
     """
 
@@ -69,9 +68,8 @@ class BatchPace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchProgress:
-    """How far a batch is. `without_answer` counts its requests that go into another batch or fail, when it has ended.
-
-    `unknown` counts results that nobody has asked for.
+    """The progress of a batch. `without_answer` counts its requests that go into another batch or fail, once it has
+    ended. `unknown` counts results that fit no request.
     """
 
     batch: str
@@ -88,12 +86,12 @@ class BatchProgress:
 class BatchTerms:
     """The owner of the requests, the discount of a batch on the list price, and the receiver of reports.
 
-    `home` names the judge and its endpoint in the journal. `timeout` is that of a request outside of batches.
-    `most_items` is how many requests are in a batch at most, if that is less than the provider takes. Before anything
-    is sent `confirm` waits until it may be. `on_at_once` is called for each request that was answered at once. Where
-    `endures` is set, what is refused for its key, its money or for what waits already is tried again for as long as
-    that takes. Where `absent` is set, an endpoint that takes no batches is remembered there, and asked at once, with
-    `concurrency` requests at a time; `on_absent` is called when that is found out.
+    `home` names the judge and its endpoint in the journal. `timeout` is for a request outside of batches. `most_items`
+    bounds the requests in a batch, if it is below the provider's limit. Before anything is sent, `confirm` waits for
+    permission. `on_at_once` is called for each request that was answered at once. With `endures`, a call that is
+    refused for its key, its money or a full queue is tried again without end. With `absent`, an endpoint that takes no
+    batches is recorded there and asked at once, with `concurrency` requests at a time; `on_absent` is called when that
+    is found out.
     """
 
     home: str

@@ -1,7 +1,8 @@
-"""The journal of batches: what was sent, in which batch, and what came back. One SQLite file; it survives any kill.
+"""The journal of batches: the requests that were sent, their batches, and their answers. One SQLite file; it survives
+any kill.
 
-A request is known by its content, so a run that begins again finds what it sent before. It is written down before it is
-sent, and its answer before anybody gets it. The file holds answers, no requests, and is its owner's alone.
+A request is known by its content, so a restarted run finds its earlier requests. A request is recorded before it is
+sent, and an answer before it is used. The file holds answers but no requests, and only its owner may read it.
 """
 
 import secrets
@@ -17,7 +18,7 @@ from evaluators.judges.batches.provider import BatchResult, Missing
 from evaluators.private_files import open_private
 
 _QUICK = 1
-"""zlib's level: token probabilities shrink to a tenth, and it takes next to no time."""
+"""zlib's level: it shrinks token probabilities to a tenth, in next to no time."""
 
 
 class JournalInUse(Exception):
@@ -26,7 +27,7 @@ class JournalInUse(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalEntry:
-    """The state of a request: it is in a batch, or has an answer, or has none after `attempts` batches.
+    """The state of a request: in a batch, answered, or unanswered after `attempts` batches.
 
     `at_once` says that it was answered outside of batches, at the full price.
     """
@@ -41,7 +42,7 @@ class JournalEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenBatch:
-    """A batch whose results are not all there. Without an id nobody knows whether it was submitted."""
+    """A batch with missing results. Without an id it is unknown whether it was submitted."""
 
     key: str
     id: str | None
@@ -51,12 +52,11 @@ class OpenBatch:
 class BatchJournal:
     """The journal in one file. `home` in its methods is a judge at an endpoint. Close it with `close`.
 
-    Without a path the file is a temporary one of this object's own, which nobody can open again.
+    Without a path the file is temporary, and only this object can open it.
 
     Raises:
-        JournalInUse: another process has it open.
-        OSError: the file cannot be written.
-        sqlite3.DatabaseError: it is something else.
+        JournalInUse: another process has the file open. OSError: the file cannot be written. sqlite3.DatabaseError: the
+        file is no journal.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -94,7 +94,7 @@ class BatchJournal:
 
     @property
     def secret(self) -> bytes:
-        """The mark of requests: the same for all runs, so that one question is one request."""
+        """The secret for keys and markers: the same for all runs, so that equal questions are equal requests."""
         return self._secret
 
     def _stored_secret(self) -> bytes:
@@ -125,7 +125,7 @@ class BatchJournal:
         )
 
     def has(self, home: str, name: str) -> bool:
-        """Whether anything is known of a request."""
+        """Whether the journal knows a request."""
         row = self._file.execute("SELECT 1 FROM request WHERE home = ? AND name = ?", (home, name)).fetchone()
         return row is not None
 
@@ -158,7 +158,7 @@ class BatchJournal:
             )
 
     async def drop_plan(self, key: str) -> None:
-        """The batch was not submitted, for sure."""
+        """The batch was certainly not submitted."""
         with self._file:
             self._file.execute("DELETE FROM request WHERE batch = ? AND attempts = 0", (key,))
             self._file.execute("UPDATE request SET batch = NULL WHERE batch = ?", (key,))
@@ -178,7 +178,7 @@ class BatchJournal:
         return [OpenBatch(key=key, id=batch_id, planned=planned) for key, batch_id, planned in rows]
 
     def batch(self, key: str) -> OpenBatch:
-        """One of them."""
+        """The open batch with this key."""
         return next(open_batch for open_batch in self.open_batches() if open_batch.key == key)
 
     def ids(self) -> frozenset[str]:
@@ -199,7 +199,7 @@ class BatchJournal:
             )
 
     async def end(self, key: str, missing: Mapping[str, Missing], otherwise: Missing) -> None:
-        """The batch has ended: what has no answer has none, for its reason."""
+        """The batch has ended: record for each request without an answer why it has none."""
         with self._file:
             self._file.executemany(
                 "UPDATE request SET missing = ? WHERE batch = ? AND name = ? AND status IS NULL",

@@ -1,7 +1,6 @@
-"""OpenAI's batches by its official client: a file of requests, and a batch of it that is found again by its metadata.
-
-The client's answers are read as they came, by our own reader. Imported only where there are batches, as the library
-takes most of a second to import. Source of the formats: the client's types `Batch` and `BatchCreateParams`.
+"""OpenAI's batches by its official client: a file of requests, and a batch made of it, which is found again by its
+metadata. The raw answers are read by evalstream's own reader. The module is imported only if there are batches, as the
+client takes most of a second to import. Source of the formats: the client's types `Batch` and `BatchCreateParams`.
 """
 
 import asyncio
@@ -23,14 +22,14 @@ METADATA_KEY = "evalstream"
 _ENDED = frozenset({"completed", "expired", "cancelled", "failed"})
 _MISSING: Mapping[str, provider.Missing] = {"batch_expired": "expired", "batch_cancelled": "cancelled"}
 _CLOCKS_DIFFER = 3600.0
-"""Seconds by which the provider's clock may be behind ours."""
+"""Seconds by which the provider's clock may be behind this machine's."""
 
 
 class OpenAIBatches:
     """Batches of an OpenAI-compatible endpoint, for requests to one of its paths.
 
-    Between the file and the batch of it `confirm` waits until it may still be sent: a large file takes seconds.
-    `headers` are asked for before each request.
+    After the file was sent, `confirm` is asked again before the batch is made: a large file takes seconds. `headers` is
+    called before each request.
     """
 
     most_items = 5_000
@@ -43,7 +42,7 @@ class OpenAIBatches:
         confirm: Callable[[], Awaitable[None]] = provider.certain,
         headers: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
-        self._client = bounded(client).with_options(max_retries=0)  # nothing is submitted twice
+        self._client = bounded(client).with_options(max_retries=0)  # a retry might submit a batch twice
         self._headers = headers
         self._confirm = confirm
         # Azure's classic addresses have no version in their paths
@@ -55,7 +54,7 @@ class OpenAIBatches:
         await provider.unless_absent(looked, "/batches")
 
     async def submit(self, key: str, items: Sequence[provider.BatchItem]) -> str:
-        """See `BatchProvider.submit`. A file that no batch was made of costs nothing, and expires at the provider."""
+        """See `BatchProvider.submit`. A file without a batch costs nothing, and expires at the provider."""
         lines = b"\n".join(
             orjson.dumps({"custom_id": item.name, "method": "POST", "url": self._url, "body": item.body})
             for item in items
@@ -116,7 +115,7 @@ class OpenAIBatches:
         await self._client.close()
 
     async def _answer(self, call: Callable[..., Awaitable[Any]], *arguments: str, **named: Any) -> dict[str, Any]:
-        """The object that a call of the client is answered with."""
+        """The object in the answer to a call of the client."""
         headers = {**self._headers(), **WHOLE}
         with as_judge_errors():
             async with asyncio.timeout(DEADLINE):

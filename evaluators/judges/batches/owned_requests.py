@@ -1,7 +1,7 @@
-"""The requests of evaluations that wait for batches: their names, and who waits for each answer.
+"""The requests of evaluations that wait for batches: their names, and the tasks that wait for each answer.
 
 An evaluation that waits for hours need not stay in memory: when all its requests are in batches it can be cancelled,
-and run again when answers are there. The journal has what it asked before, by names that are the same in each run.
+and run again when answers are there. The journal has its earlier questions, by names that are the same in each run.
 """
 
 import asyncio
@@ -24,18 +24,18 @@ class OwnedRequests:
     def __init__(self, owner: str, on_change: Callable[[], None] = lambda: None) -> None:
         self.owner = owner_name(owner)
         self.waiting: dict[str, asyncio.Future[None]] = {}
-        """Requests that are in submitted batches, and what ends when such a batch does."""
+        """Requests that are in submitted batches, each with a future that ends with its batch."""
         self._on_change = on_change
         self._numbers: dict[str, int] = {}
         self._posts = 0
 
     @property
     def at_rest(self) -> bool:
-        """Whether everything that it does is to wait for submitted batches."""
+        """Whether the evaluation only waits for submitted batches."""
         return 0 < self._posts == len(self.waiting)
 
     def name(self, digest: str) -> str:
-        """The name of the next request with this content. Equal ones are told apart by their number in this run."""
+        """The name of the next request with this content. Equal requests are numbered in this run."""
         number = self._numbers[digest] = self._numbers.get(digest, 0) + 1
         return f"{self.owner}-{digest[:16]}-{number}"
 
@@ -46,7 +46,7 @@ class OwnedRequests:
 
     @contextmanager
     def posting(self) -> Generator[None]:
-        """While a request is being posted."""
+        """A context in which a request is being posted."""
         self._posts += 1
         try:
             yield
@@ -56,7 +56,7 @@ class OwnedRequests:
 
     @contextmanager
     def current(self) -> Generator[None]:
-        """Requests that are posted within are these; so are those of tasks that begin within."""
+        """A context whose requests belong to this object, also the requests of tasks that begin in it."""
         token = _CURRENT.set(self)
         try:
             yield
@@ -70,7 +70,7 @@ def owner_name(owner: str) -> str:
 
 
 def current_requests() -> OwnedRequests | None:
-    """The requests of the evaluation that runs; None where nobody has said."""
+    """The requests of the running evaluation; None outside of `current`."""
     return _CURRENT.get()
 
 
@@ -85,7 +85,7 @@ class RequestWaits:
         """Wait until a request is woken.
 
         Raises:
-            Exception: it failed.
+            Exception: the request failed.
         """
         waiting = self._waiting.setdefault(name, asyncio.get_running_loop().create_future())
         if requests is None:
@@ -127,5 +127,5 @@ class RequestWaits:
 
 
 def billed_to_nobody(error: Exception) -> Exception:
-    """The error for another question."""
+    """A copy of the error for another question, without the bill."""
     return error.with_bill(Usage(), None) if isinstance(error, JudgeError) else error

@@ -32,10 +32,10 @@ class PatientCalls:
         return meaning_of(error) in TRANSIENT or (self._terms.endures and error.status in _FIXABLE)
 
     async def call(self, request: Callable[[], Awaitable[T]], patience: float | None) -> T:
-        """Response to a request, tried again while it fails for now: for so many seconds, or for as long as it takes.
+        """The response to a request, tried again while it fails for now: for `patience` seconds; None has no limit.
 
         Raises:
-            HttpStatusError, JudgeError: as of the last attempt.
+            HttpStatusError, JudgeError: the last attempt raised it.
         """
         began, wait = self._clock(), self._terms.pace.first_retry
         while True:

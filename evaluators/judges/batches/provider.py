@@ -1,4 +1,4 @@
-"""The port to a provider that takes requests in batches: what is sent, how far it is, and what came of each request."""
+"""The port to a provider that takes requests in batches: the requests, the state of a batch, and its results."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ _LONGEST_NAME, _REDIRECTS = 128, 300
 
 
 async def certain() -> None:
-    """Nobody else may send it."""
+    """Permission to send, given at once: no other process can send the batch."""
 
 
 def short_name(value: Any) -> str:
@@ -31,10 +31,10 @@ def short_name(value: Any) -> str:
 
 
 def id_in(payload: Mapping[str, Any]) -> str:
-    """The id of what a response describes.
+    """The id in a response.
 
     Raises:
-        NoCompletion: it has none.
+        NoCompletion: the response has no id.
     """
     if not (name := short_name(payload.get("id"))):
         raise NoCompletion("the endpoint answered with no id")
@@ -51,9 +51,10 @@ class BatchItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchState:
-    """How far a batch is, in the provider's words; `done` counts requests that have a result.
+    """The state of a batch, in the provider's words; `done` counts requests that have a result.
 
-    `results` says where the results are, once it has ended. `problem` is the code of what ended all of it.
+    `results` says where the results are, once it has ended. `problem` is the code of the fault that ended the whole
+    batch.
     """
 
     status: str
@@ -64,12 +65,12 @@ class BatchState:
 
 
 Missing = Literal["expired", "cancelled", "failed"]
-"""Why a request has no answer: not done within the day, cancelled or deleted by somebody, or what may pass."""
+"""Why a request has no answer: not done within a day, cancelled or deleted by somebody, or a passing fault."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchResult:
-    """The result of one request: the status and body of its response, or why there is none."""
+    """The result of one request: the status and body of its response, or why there is no response."""
 
     name: str
     status: int | None
@@ -78,7 +79,7 @@ class BatchResult:
 
 
 def answered(name: str, status: int, content: bytes) -> BatchResult:
-    """The result of a request that was answered; a refusal that may pass is none."""
+    """The result of an answered request; a refusal that may pass counts as no answer."""
     transient = status >= _REDIRECTS and meaning_of(HttpStatusError(status, {}, content)) in TRANSIENT
     return BatchResult(name, status, content, "failed" if transient else None)
 
@@ -94,7 +95,7 @@ async def unless_absent(call: Callable[[], Awaitable[T]], path: str) -> T:
     """The response to a call about batches.
 
     Raises:
-        NoBatches: there are none.
+        NoBatches: the endpoint has no batches.
     """
     try:
         return await call()
@@ -105,7 +106,7 @@ async def unless_absent(call: Callable[[], Awaitable[T]], path: str) -> T:
 
 
 class Undecided(Exception):
-    """Whether a batch was submitted cannot be known before another one has ended."""
+    """It cannot be known whether a batch was submitted before another batch has ended."""
 
 
 class BatchProvider(Protocol):
@@ -113,37 +114,36 @@ class BatchProvider(Protocol):
 
     @property
     def most_items(self) -> int:
-        """Requests in a batch at most."""
+        """The most requests in a batch."""
         ...
 
     @property
     def most_bytes(self) -> int:
-        """Bytes of a batch at most."""
+        """The most bytes of a batch."""
         ...
 
     async def check(self) -> None:
-        """Look whether the endpoint takes batches.
+        """Check whether the endpoint takes batches.
 
         Raises:
             NoBatches: it does not.
         """
 
     async def submit(self, key: str, items: Sequence[BatchItem]) -> str:
-        """Submit a batch under a key of ours; returns the provider's id."""
+        """Submit a batch under evalstream's `key`; returns the provider's id."""
         ...
 
     async def submitted(self, key: str, names: Collection[str], since: float, known: Collection[str]) -> str | None:
         """The id of the batch that was submitted under a key, not before `since` (Unix seconds); None if none was.
-
-        `known` are ids of batches that are other ones for sure.
+        `known` are the ids of batches that are certainly others.
 
         Raises:
-            Undecided: it cannot be known yet.
+            Undecided: whether it was submitted cannot be known yet.
         """
         ...
 
     async def state(self, batch: str) -> BatchState:
-        """How far a batch is."""
+        """The state of a batch."""
         ...
 
     def results(self, state: BatchState) -> AsyncGenerator[BatchResult]:

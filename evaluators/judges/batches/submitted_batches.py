@@ -30,13 +30,13 @@ T = TypeVar("T")
 
 _RECORDED_AT_ONCE = 200
 _FOR_NOW = frozenset({"token_limit_exceeded"})
-"""Codes of batches that are refused as a whole, as too much waits at the provider now."""
+"""Codes of batches that are refused as a whole, as the queue at the provider is full."""
 _GONE: Collection[Remedy] = ("model or address", "address")
 """The remedy for a batch that has disappeared."""
 GONE = "gone"
-"""The status of a batch that was submitted, and that the provider does not know any more."""
+"""The status of a submitted batch that the provider no longer knows."""
 _NOT_AGAIN = frozenset({"cancelled", GONE})
-"""How batches end whose requests somebody does not want, or has been billed for: they are not submitted again."""
+"""Endings of batches whose requests are not submitted again: somebody does not want them, or was billed for them."""
 _A_BATCH = "a batch"
 _HTTP_404, _SERVER_FAULT = 404, 500
 
@@ -72,7 +72,7 @@ class SubmittedBatches:
             self.follow_again(batch)
 
     def follow(self, batch: str) -> None:
-        """Follow a batch, by its key, if nothing does."""
+        """Follow a batch, by its key, unless it is followed already."""
         if batch not in self._followed:
             self.follow_again(self.journal.batch(batch))
 
@@ -83,7 +83,7 @@ class SubmittedBatches:
         self._begin(key, self._submit(key, items), names)
 
     async def _call(self, request: Callable[[], Awaitable[T]]) -> T:
-        """The response to a request, however long the provider is unavailable: the batch is there all the same."""
+        """The response to a request, however long the provider is unavailable: the batch exists meanwhile."""
         return await self.calls.call(request, None)
 
     def learn_absence(self, error: NoBatches) -> None:
@@ -99,13 +99,13 @@ class SubmittedBatches:
         return self.terms.absent is not None and self.terms.home in self.terms.absent
 
     def _begin(self, key: str, work: Awaitable[None], names: Sequence[str] | frozenset[str]) -> None:
-        """Do this for a batch in the background; where it fails, it fails for these requests."""
+        """Do this work for a batch in the background; if it fails, these requests fail."""
         self._followed.add(key)
 
         async def done() -> None:
             try:
                 await work
-            except Exception as error:  # noqa: BLE001 - raised where somebody waits for the answer
+            except Exception as error:  # noqa: BLE001 - raised to the tasks that wait for the answers
                 self._followed.discard(key)
                 self.waits.wake(names, error)
             self._followed.discard(key)
@@ -134,11 +134,11 @@ class SubmittedBatches:
             raise
         await self.journal.submitted(key, batch)
         self.waits.let_rest([item.name for item in items])
-        del items  # not for as long as the batch takes: it has all texts
+        del items  # they hold all texts, and a batch may take a day
         await self._follow(key, batch, planned)
 
     async def _submitted(self, key: str, items: Sequence[BatchItem]) -> str:
-        """The id of the batch, submitted once: where nobody knows whether it was, it is looked for first."""
+        """The id of the batch, submitted once: if it is unknown whether it was submitted, it is searched first."""
         names = [item.name for item in items]
         began: float | None = None
 
@@ -151,14 +151,14 @@ class SubmittedBatches:
             try:
                 return await self.provider.submit(key, items)
             except HttpStatusError as error:
-                began = began if error.status >= _SERVER_FAULT else None  # else it was not, for sure
+                began = began if error.status >= _SERVER_FAULT else None  # any other refusal: certainly not submitted
                 await self._raise_if_absent(error)
                 raise
 
         return await self._call(submit)
 
     async def _raise_if_absent(self, error: HttpStatusError) -> None:
-        """Raise `NoBatches` where a refused submission means that there are none. A 404 may be about something else."""
+        """Raise `NoBatches` if a refused submission means that there are no batches. A 404 may have another cause."""
         if error.status not in ABSENT:
             return
         if error.status == _HTTP_404:
@@ -167,7 +167,7 @@ class SubmittedBatches:
         raise NoBatches(error.status, "a submission") from None
 
     async def _continue(self, batch: OpenBatch) -> None:
-        """Go on with a batch of an earlier run: whether it was submitted may have to be found out."""
+        """Go on with a batch of an earlier run; first find out whether it was submitted, if that is unknown."""
         names = self.journal.names(batch.key)
         batch_id = batch.id or await self._search(batch.key, names, batch.planned)
         if batch_id is None:
@@ -178,7 +178,7 @@ class SubmittedBatches:
         await self._follow(batch.key, batch_id, batch.planned)
 
     async def _search(self, key: str, names: Sequence[str] | frozenset[str], since: float) -> str | None:
-        """The id of a batch that may have been submitted; None when it surely was not."""
+        """The id of a batch that may have been submitted; None if it certainly was not."""
         wait = self._pace.first_retry
         while True:
             began = self.clock()
@@ -196,7 +196,7 @@ class SubmittedBatches:
             wait = min(2 * wait, self._pace.longest_look)
 
     async def _follow(self, key: str, batch: str, planned: float) -> None:
-        """Look at a batch until it has ended, and collect its results."""
+        """Check a batch until it has ended, and collect its results."""
         total = len(self.journal.names(key))
         wait = self._pace.first_look
         while True:
@@ -214,7 +214,7 @@ class SubmittedBatches:
         except JudgeDenied as error:
             if error.remedy not in _GONE:
                 raise
-            # Somebody deleted it, the key is another account's, or what is at the address takes no batches any more.
+            # Somebody deleted it, the key is another account's, or the server at the address takes no batches any more.
             return BatchState(status=GONE if await self._takes_batches() else "failed", ended=True)
 
     async def _takes_batches(self) -> bool:
@@ -231,7 +231,7 @@ class SubmittedBatches:
         left = self.journal.names(key)
         if self.terms.endures and state.problem in _FOR_NOW:
             self._report(batch, state, planned, total, without_answer=len(left), unknown=unknown)
-            await self.journal.drop_plan(key)  # nothing of it was done
+            await self.journal.drop_plan(key)  # no request of it was done
             self.waits.wake(members)
             return
         await self.journal.end(key, missing, "cancelled" if state.status in _NOT_AGAIN else "failed")
@@ -239,7 +239,7 @@ class SubmittedBatches:
         self.waits.wake(members)
 
     async def _read_results(self, members: frozenset[str], state: BatchState, missing: dict[str, Missing]) -> int:
-        """Write the results down as they come; the number of those that nobody has asked for."""
+        """Record the results as they arrive; returns the number of results that fit no request."""
         unknown = 0
         answered: list[BatchResult] = []
         async with aclosing(self.provider.results(state)) as results:
@@ -277,7 +277,7 @@ class SubmittedBatches:
         self._begin(batch.key, self._continue(batch), self.journal.names(batch.key))
 
     def _key(self, names: Sequence[str]) -> str:
-        """The name of the batch of these requests: their second batch has another one."""
+        """The name of the batch of these requests; their second batch gets another name."""
         entries = ((name, self.journal.entry(self.terms.home, name)) for name in names)
         tries = [f"{self.terms.home} {name} {0 if entry is None else entry.attempts}" for name, entry in entries]
         return hashlib.sha256("\n".join(sorted(tries)).encode()).hexdigest()[:32]
