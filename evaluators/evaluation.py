@@ -96,7 +96,7 @@ async def evaluate(
     lacks its texts (for a conversation: the texts of more turns than `max_incomplete` permits; with fewer it is judged
     by its other turns, and the score's details have `incomplete_turns`), `application_error` if the application failed
     and answered nothing, `missing_field: …` if the case lacks a field that the evaluator needs. An answer without a
-    word gets the lowest score from evaluators of its quality, also without a question. The judge is told of attachments
+    word gets the lowest score from evaluators of its quality, also without a question. The judge learns of attachments
     that it is not shown, and the score's details have their number, `unseen_media`; with `skip_unseen` such a case is
     skipped as `unseen_media: …`.
 
