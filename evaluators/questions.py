@@ -110,7 +110,7 @@ class Decision:
 
     @property
     def choice(self) -> str:
-        """The most probable option; of several the one that comes first by its name, whatever order was shown."""
+        """The most probable option; in a tie the first by name, whatever order was shown."""
         return min(self.probabilities, key=lambda value: (-self.probabilities[value], value))
 
     def mean(self, worth: Mapping[str, float] | None = None) -> float:
@@ -120,7 +120,7 @@ class Decision:
         return min(max(values.values()), max(min(values.values()), mean))  # rounding must not leave the scale
 
     def deviation(self, worth: Mapping[str, float] | None = None) -> float:
-        """The standard deviation of the same."""
+        """The standard deviation over the options of their worth."""
         values = {value: float(value) for value in self.probabilities} if worth is None else worth
         mean = self.mean(values)
         spread = math.fsum(share * (values[value] - mean) ** 2 for value, share in self.probabilities.items())
@@ -128,7 +128,7 @@ class Decision:
 
     @property
     def entropy(self) -> float:
-        """How undecided the model was, in bits: 0 for one option alone, 1 for two that are as likely."""
+        """How undecided the model was, in bits: 0 for one option alone, 1 for two equally likely options."""
         return max(0.0, -math.fsum(share * math.log2(share) for share in self.probabilities.values() if share > 0))
 
 

@@ -107,7 +107,7 @@ class Escalation:
         return self.reason != "sure"
 
     def corrected(self, score: float) -> float | None:
-        """The value whose mean is that of the second judge: x + (y - x) / π where it was drawn, else the score.
+        """The value whose mean is the second judge's mean: x + (y - x) / π if the case was drawn, else the score.
 
         It may lie outside [0, 1]. None where nothing is drawn, so that the first judge's errors stay unknown.
         """
@@ -119,7 +119,7 @@ class Escalation:
 
 
 class InvalidScore(ValueError):
-    """The number of a score is none, or out of its range. The message holds numbers alone."""
+    """The number of a score is NaN, or out of its range. The message holds numbers alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,7 +259,7 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
-    """That an evaluation was made again: the how-manyth attempt it is, from 2 on, and why the one before failed."""
+    """A repeated evaluation: the number of the attempt, from 2 on, and why the attempt before failed."""
 
     attempt: int
     reason: str
@@ -267,7 +267,7 @@ class Retry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """The record of one evaluator having dealt with one subject. `score` is there only if `outcome` is `scored`.
+    """The record of one evaluation: one evaluator, one subject. `score` is there only if `outcome` is `scored`.
 
     `evaluator_version` changes with the evaluator's definition, its prompts and its judge's model.
     `supersedes` are the ids of evaluations that this one stands in for: of the same conversation, before turns came.

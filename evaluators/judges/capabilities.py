@@ -28,14 +28,14 @@ class Capabilities:
     multiple_choices: bool = True
     """Whether one request may ask for several answers."""
     system: bool = True
-    """Whether instructions may be a message of the system; else they begin the user's first one."""
+    """Whether instructions may be a system message; else they begin the user's first message."""
     bounds: Literal["unneeded", "needed", "refused"] = "unneeded"
     """Whether schemas bound the length of texts and lists: needed once an answer was cut off."""
     optional: tuple[str, ...] = ()
-    """Names of further parameters that it takes, of those that may be left out."""
+    """Names of the optional parameters that the endpoint takes."""
 
     def without(self, complaint: str) -> Capabilities | None:
-        """The features without the one that a refusal complains of; None if it names none that is left."""
+        """The features without the one that a refusal complains of; None if it names no remaining feature."""
         complaint = complaint.lower()
         for name in self.optional:
             if name in complaint:
@@ -63,11 +63,11 @@ class Capabilities:
         return None
 
     def bounded(self) -> Capabilities:
-        """The features after an answer that was cut off."""
+        """The features to use after an answer was cut off."""
         return replace(self, bounds="needed") if self.bounds == "unneeded" else self
 
     def weaker(self, first: Capabilities) -> Capabilities | None:
-        """The features without the one that endpoints lack most often, for a refusal that does not say why.
+        """The features without the most often missing one, for a refusal that does not say why.
 
         A form of answers is taken away with token probabilities only where they alone were not it: `first` has it.
         """
@@ -99,7 +99,7 @@ def _fewer(complaint: str, requested: int) -> int:
 
 
 _UNUSUAL = 3
-"""Failures or comparisons in a row that are needed where one may be an accident."""
+"""How many failures or comparisons in a row count as evidence, if a single one may be an accident."""
 _FIRST_RECHECK = 600.0
 """Seconds after which a lost ability is tried again; each further wait is twice as long."""
 _LONGEST_RECHECK = 86400.0
@@ -108,7 +108,7 @@ _LONGEST_RECHECK = 86400.0
 
 @dataclass(slots=True)
 class QuestionAttempt:
-    """One question, asked with ever fewer features until it is answered. `used` are the names of those it makes use of.
+    """One question, asked with ever fewer features until it is answered. `used` are the names of its features.
 
     `certain` says that each refusal was about the endpoint, not about the one question.
     """
@@ -122,8 +122,8 @@ class QuestionAttempt:
 class LearntCapabilities:
     """The capabilities of an endpoint, learnt by comparing: a question is refused with a feature, and answered without.
 
-    One comparison is enough for a feature that the endpoint has never taken, several in a row are needed for one that
-    it has. One question tries later whether it has come back.
+    One comparison is enough for a feature that the endpoint has never taken; a feature that it once took needs several
+    in a row. Later one question tries whether the feature has come back.
     """
 
     def __init__(self, hoped_for: Capabilities, clock: Callable[[], float] = time.monotonic) -> None:
@@ -159,7 +159,7 @@ class LearntCapabilities:
         return self._go_on(attempt, left)
 
     def failed(self, attempt: QuestionAttempt) -> bool:
-        """The same after a fault of the endpoint (500): after several in a row, without what it has never taken.
+        """Take a feature away after a fault of the endpoint (500): after several in a row, one that it has never taken.
 
         Servers whose template has no system role say so in their own log alone.
         """

@@ -1,8 +1,8 @@
-"""A cascade: a cheap judge first, and a strong one where the cheap one is in doubt, or is checked by a draw.
+"""A cascade: a cheap judge first, then a strong judge if the cheap one is in doubt, or if a draw checks it.
 
 With x the first judge's score and y the second one's, an evaluation's score is y where the second one was asked and x
-elsewhere. The mean of these scores has the errors of the first judge where it is sure. So of what it is sure of a share
-π is drawn for the second one all the same, by a hash of the case, and
+elsewhere. The mean of these scores has the errors of the first judge where it is sure. So a share π of the sure cases
+is also drawn for the second judge, by a hash of the case, and
 
     z = x + (y - x) / π    where it was drawn, and the score elsewhere
 
@@ -31,7 +31,7 @@ SHARE = 0.05
 _LARGEST_DEVIATION = 0.5
 """The largest standard deviation of a number on 0..1."""
 _UNREADABLE = frozenset({"judge_reply_invalid", "judge_reply_truncated", "judge_refused"})
-"""Failures of the first judge at a question, not of its endpoint: another judge may do better."""
+"""Failures of the first judge at one question, not of its endpoint: the second judge may do better."""
 
 
 def cascade_model(first: str, then: str, doubt: float, share: float) -> str:
@@ -42,11 +42,12 @@ def cascade_model(first: str, then: str, doubt: float, share: float) -> str:
 class Cascade(WholeJudge):
     """Two judges; `evaluators.evaluate` asks `then` only where `first` does not suffice.
 
-    `first` makes the whole evaluation. Where its doubt is above `doubt`, or unknown, or its answer cannot be read,
-    `then` makes it again, and for a `share` of the others, too. Doubt goes from 0 to 1: twice the standard deviation of
-    the first judge's own probabilities or samples, or the range of a jury's scores. Either may be a jury. Where the
-    endpoint of `first` fails, so does the evaluation: an outage must not become a bill. Where `then` was asked and
-    gives no score, there is none. A secret `salt` makes the draw of the share unpredictable for who chooses ids.
+    `first` makes the whole evaluation. If its doubt is above `doubt` or unknown, or its answer cannot be read, `then`
+    makes it again, and also for a random `share` of the other cases. Doubt goes from 0 to 1: twice the standard
+    deviation of the first judge's own probabilities or samples, or the range of a jury's scores. Either may be a jury.
+    If the endpoint of `first` fails, so does the evaluation: an outage must not become a bill. If `then` is asked and
+    gives no score, the cascade gives none. A secret `salt` makes the draw of the share unpredictable for a sender that
+    chooses ids.
 
     Raises:
         ValueError: `doubt` or `share` is outside [0, 1].
@@ -72,7 +73,7 @@ class Cascade(WholeJudge):
         return cascade_model(self.first.model, self.then.model, self.doubt, self.share)
 
     def escalation(self, evaluator: Evaluator[Any], case: Turn | Conversation, outcome: Outcome) -> Escalation | None:
-        """The decision after the first judge's outcome; None where that is the end, for there is no score by it."""
+        """The decision after the first judge's outcome; None if that outcome is final and no score."""
         if isinstance(outcome, Failure) and outcome.type in _UNREADABLE:
             return Escalation(reason="unreadable", probability=1.0)
         if not isinstance(outcome, Score):
@@ -87,7 +88,7 @@ class Cascade(WholeJudge):
 
 
 def doubt_of(details: Mapping[str, Json]) -> float | None:
-    """How doubtful a score is, from 0 to 1, by its details; None where they do not say."""
+    """How doubtful a score is, from 0 to 1, by its details; None if they do not tell."""
     known = [
         value / largest
         for name, largest in (("uncertainty", _LARGEST_DEVIATION), ("disagreement", 1.0))

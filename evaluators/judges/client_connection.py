@@ -1,8 +1,8 @@
 """A judge's connection through the official client of OpenAI: its credentials and addresses, our reader.
 
 Imported only where a client is used, as the library takes most of a second to import. An answer is the same as over
-`Connection`: the client is asked for the response as it came, follows no redirect, and repeats no request, since the
-judge itself does.
+`Connection`: the client returns the raw response, follows no redirect, and repeats no request, as the judge itself
+does.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Mapping
@@ -27,7 +27,7 @@ STREAMED: Mapping[str, str] = {"Accept-Encoding": "identity, *;q=0"}
 class ClientConnection:
     """Posts requests to one path through a client. `own` says whether the client is closed with the connection.
 
-    A client that others use, too, answers them as before: only the answers to our requests are bounded.
+    Other users of the client get their answers as before: only the answers to this connection's requests are bounded.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ def as_judge_errors() -> Generator[None]:
 
 
 def bounded(client: AsyncOpenAI) -> AsyncOpenAI:
-    """The client, whose answers to our requests are bounded from now on; those to others are as before."""
+    """The client; its answers to evalstream's requests are bounded from now on, other answers stay as before."""
     http = client._client  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - the client shows it to nobody
     hooks = http.event_hooks["response"]
     if _bound not in hooks:

@@ -1,9 +1,9 @@
 """Chat completions as any OpenAI-compatible endpoint sends them: from bytes to choices, tokens and usage.
 
-Twenty alternatives for each token are nearly all of an answer's bytes, and of hundreds of tokens only those of a
-verdict are ever looked at. So a decoder that knows the form passes over them, and remembers where they stand in the
-body. Usage may have any names and types. If it is missing or impossible, tokens are estimated from the texts, for a
-cost that is unknown is not one of zero.
+Twenty alternatives for each token are nearly all of an answer's bytes, but only the few tokens of a verdict are ever
+read. So a decoder that knows the form passes over them, and remembers where they stand in the body. Usage may have any
+names and types. If it is missing or impossible, tokens are estimated from the texts, for a cost that is unknown is not
+one of zero.
 """
 
 import math
@@ -31,11 +31,11 @@ _CACHED = ("cached_tokens", "cache_read_input_tokens", "prompt_cache_hit_tokens"
 _WRITTEN = ("cache_write_tokens", "cache_creation_input_tokens")
 _REASONING = ("reasoning_tokens",)
 _MOST = 1 << 24
-"""Tokens of a request beyond which a number is none: more than any model reads or writes."""
+"""The largest believable number of tokens in a request: more than any model reads or writes."""
 _MOST_UNSEEN = 100_000
-"""Input tokens beyond the bytes of a request: pictures behind addresses, and what an endpoint adds unasked."""
+"""How far input tokens may exceed the bytes of a request: for pictures behind addresses and additions."""
 _MOST_REASONING = 200_000
-"""Output tokens beyond the bytes of an answer: reasoning that it does not show."""
+"""How far output tokens may exceed the bytes of an answer: for hidden reasoning."""
 _BYTES_PER_TOKEN = 4
 _FEWEST = 32
 """The estimated tokens that are one at the least: a token of 128 bytes is longer than those of any text."""
@@ -43,7 +43,7 @@ _PICTURE_TOKENS = 1000
 
 
 def usage_of(used: Any) -> Usage:
-    """The billed usage of one request; what is not known is 0.
+    """The billed usage of one request; an unknown number is 0.
 
     Reasoning that is reported beside the answer's tokens, or stands in the total alone, is output. Input
     tokens of Anthropic, and of others where they are fewer than those out of the cache, leave these out.
@@ -91,12 +91,12 @@ def with_estimates(usage: Usage, question_tokens: int, answer_tokens: int) -> Us
 
 
 def _may_be(reported: int, estimated: int, unseen: int) -> bool:
-    """Whether a reported number of tokens may be that of a text with about `estimated` of them."""
+    """Whether a reported number of tokens is possible for a text with about `estimated` tokens."""
     return reported <= estimated * _BYTES_PER_TOKEN + unseen and (reported > 0 or not estimated)
 
 
 def estimated_tokens(*parts: Any) -> int:
-    """About how many tokens texts, and the texts and pictures within lists and objects, are: four bytes are one."""
+    """About how many tokens texts and pictures have, also within lists and objects: four bytes are a token."""
     size = 0
     for part in parts:
         if isinstance(part, str):
@@ -127,7 +127,7 @@ def _highest(parts: Sequence[Mapping[str, Any]], names: Sequence[str]) -> int:
 
 
 def _tokens(value: Any) -> int:
-    """A number of tokens, as number or text; 0 for anything else, and for what is plainly impossible."""
+    """A number of tokens, from a number or text; 0 for any other value and for an impossible number."""
     if type(value) is int:
         return value if 0 < value <= _MOST else 0
     try:
@@ -141,7 +141,7 @@ _NEVER = -9999.0  # what servers report for a token that could not have been
 _FAULT = 502
 """The status of a choice that ended by a fault without a code."""
 _MOST_CHOICES = 1000
-"""More than any question has samples."""
+"""The most choices that are read: more than any question has samples."""
 NULL = msgspec.Raw(b"null")
 """The placeholder of a form for a missing part of a body."""
 
@@ -149,7 +149,7 @@ Entry = TypeVar("Entry")
 
 
 class TokenEntry(msgspec.Struct, gc=False):
-    """A token of an answer: its text, and all else as it stands in the body. Not its bytes, which nobody needs."""
+    """A token of an answer: its text, and its probabilities as raw JSON; its bytes are not needed."""
 
     token: str
     logprob: msgspec.Raw = NULL
@@ -165,7 +165,7 @@ _ALTERNATIVES = msgspec.json.Decoder(list[_Alternative])
 
 
 class LazyTokens(Sequence[Token], Generic[Entry]):
-    """Tokens that are made of their entries when they are looked at."""
+    """Tokens that are made of their entries when they are read."""
 
     def __init__(self, texts: Sequence[str], entries: Sequence[Entry], read: Callable[[Entry], Token]) -> None:
         self.texts = texts
@@ -187,7 +187,7 @@ class LazyTokens(Sequence[Token], Generic[Entry]):
 
 
 def tokens_of(entries: Any) -> Sequence[Token]:
-    """The tokens of a list of entries, as either decoder has read it; none of anything else."""
+    """The tokens of a list of entries, as either decoder has read it; no tokens for any other value."""
     if not isinstance(entries, list) or not entries:
         return ()
     every = cast("list[Any]", entries)

@@ -16,11 +16,11 @@ from evaluators.errors import JudgeUnavailable, JudgeUnreachable, NoCompletion
 from evaluators.wire.http_client import AnswerTooLarge, HttpClient, HttpResponse, trusting
 
 _LONG = 1 << 20
-"""Bytes of a body beyond which aiohttp warns of one that is written at once."""
+"""The body size, in bytes, above which aiohttp warns of writing the body at once."""
 
 
 def proxy_for(url: str, proxy: str | None) -> str | None:
-    """The proxy to an address: the given one, else that which the environment names for it, if any.
+    """The proxy to an address: the given proxy, else the environment's proxy for the address, if any.
 
     Raises:
         JudgeUnavailable: the environment names one of another kind than HTTP.
@@ -42,13 +42,13 @@ def proxy_for(url: str, proxy: str | None) -> str | None:
 
 
 def body_of(content: bytes) -> bytes | io.BytesIO:
-    """The content as a session takes it: what is long is written piece by piece, and does not hold the loop."""
+    """The content for a session: a long one is written piece by piece, so that it does not hold the loop."""
     return content if len(content) <= _LONG else io.BytesIO(content)
 
 
 HEADERS = {"content-type": "application/json", "accept": "application/json", "accept-encoding": "identity"}
 _NO_TIMEOUT = aiohttp.ClientTimeout()
-"""The deadline is the judge's alone: one of the session would start again with each packet."""
+"""Only the judge has a deadline: a session's timeout would start again with each packet."""
 
 
 class Connection:
@@ -106,7 +106,7 @@ def as_judge_errors() -> Generator[None]:
 
 
 def no_connection(error: BaseException) -> JudgeUnavailable:
-    """The judge's error for one of its connection."""
+    """The judge's error for an error of its connection."""
     kind = JudgeUnavailable if unreachable(error) is None else JudgeUnreachable
     return kind(f"no connection to the judge: {connection_problem(error)}")
 
@@ -135,9 +135,8 @@ _NOBODY_THERE = {
 
 
 def unreachable(error: BaseException) -> str | None:
-    """Why no connection came about, where asking again soon is of little use; None if it is anything else.
-
-    What an error was made of tells.
+    """Why there is no connection, if asking again soon is of little use; None for any other error. Causes of the error
+    tell.
     """
     for exception in _causes(error):
         if isinstance(exception, socket.gaierror):

@@ -1,4 +1,4 @@
-"""Two judges as one: one writes what has to be written, the other decides."""
+"""Two judges as one: one judge writes texts, the other decides."""
 
 from evaluators.judge import Judge, Prompt, R, Verdict, decides, takes_packs
 
@@ -6,8 +6,7 @@ from evaluators.judge import Judge, Prompt, R, Verdict, decides, takes_packs
 class DividedJudge:
     """A judge whose typed questions go to `decide`, and all others to `extract`.
 
-    Claims that are listed and steps that are derived have to be written, which a judge that decides cannot. What both
-    cost is added up as that of one judge's questions.
+    Lists of claims and steps have to be written, which a judge that decides cannot do. The costs of both are added up.
     """
 
     def __init__(self, extract: Judge, decide: Judge) -> None:
@@ -22,7 +21,7 @@ class DividedJudge:
         return divided_model(self.extract.model, self.decide.model)
 
     async def ask(self, prompt: Prompt, reply: type[R], *, logprobs: bool = False, samples: int = 1) -> Verdict[R]:
-        """Ask the one that the question is for."""
+        """Ask the judge that the question is for."""
         judge = self.decide if prompt.groups else self.extract
         return await judge.ask(prompt, reply, logprobs=logprobs, samples=samples)
 

@@ -80,7 +80,7 @@ class EndpointReply:
 
 
 class RequestOutdated(Exception):
-    """The request was not sent: one of its shape was refused meanwhile, so it is to be made again, and posted again."""
+    """The request was not sent, as another of its shape was refused meanwhile: make it again, and post it again."""
 
 
 class PostsRequests(Protocol):
@@ -90,7 +90,7 @@ class PostsRequests(Protocol):
         """Close the connections."""
 
     async def connected(self) -> object:
-        """Be ready: what takes time before the first request.
+        """Do the slow preparations before the first request.
 
         Raises:
             JudgeUnavailable: it cannot be.
@@ -98,9 +98,8 @@ class PostsRequests(Protocol):
         ...
 
     async def post(self, body: Mapping[str, Json], shape: Hashable = None) -> EndpointReply:
-        """The response to a request. `shape` is what it has of what an endpoint may refuse; others have it, too.
-
-        One without a shape is waited for by many others, and goes out at once.
+        """The response to a request. `shape` stands for the features of the request that an endpoint may refuse; many
+        requests share a shape. A request without a shape goes out at once, as many others wait for it.
 
         Raises:
             HttpStatusError: it has a status of an error.
@@ -197,7 +196,7 @@ async def _until_closed(connection: Connecting) -> AsyncGenerator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """US dollars per million tokens; what is cached and what is written into a cache costs as any input if None."""
+    """US dollars per million tokens; if None, tokens read from or written into a cache cost as much as other input."""
 
     input: float | None
     output: float | None
@@ -407,7 +406,7 @@ class EndpointJudge:
 
     @asynccontextmanager
     async def _billed(self) -> AsyncGenerator[CostTracker]:
-        """A question within its time; an error has the bill on it."""
+        """A question within its time; an error carries the bill."""
         bill = CostTracker(self._prices, self._notices)
         await self._endpoint.connected()  # not the endpoint's time
         try:

@@ -13,7 +13,7 @@ from evaluators.results import Failure, JudgeStamp, Outcome, Score, Skipped
 
 Combine = Literal["mean", "median", "majority"]
 
-_PASS = 0.5  # what a score has to reach for a vote, where the evaluator has no threshold
+_PASS = 0.5  # the score at which a judge votes for passing, if the evaluator has no threshold
 
 
 def jury_model(combine: Combine, models: Sequence[str]) -> str:
@@ -22,12 +22,12 @@ def jury_model(combine: Combine, models: Sequence[str]) -> str:
 
 
 class Jury(WholeJudge):
-    """Judges that each make the whole evaluation; `evaluators.evaluate` combines what they come to.
+    """Judges that each make the whole evaluation; `evaluators.evaluate` combines their scores.
 
-    `mean` and `median` are those of the scores. `majority`: the best score if more than half of them pass (the
-    evaluator's threshold, else 0.5), else the worst. At least `quorum` judges have to come to a score, more than half
-    of them unless given; with fewer there is none. The score's details hold each judge's score and the disagreement,
-    which is the difference of the highest and the lowest.
+    `mean` and `median` combine the scores. `majority`: the best score if more than half of them pass (the evaluator's
+    threshold, else 0.5), else the worst. At least `quorum` judges have to give a score, by default more than half of
+    them; with fewer the jury gives none. The score's details hold each judge's score and the disagreement, which is the
+    difference of the highest and the lowest.
 
     Raises:
         ValueError: there are fewer than two judges, or the quorum is out of reach.
@@ -46,7 +46,7 @@ class Jury(WholeJudge):
 
     @property
     def model(self) -> str:
-        """See `panel_model`."""
+        """See `jury_model`."""
         return jury_model(self.combine, [judge.model for judge in self.judges])
 
 
@@ -59,7 +59,7 @@ class MemberOutcome:
 
 
 def combine_outcomes(panel: Jury, evaluator: Evaluator[Any], opinions: Sequence[MemberOutcome]) -> Outcome:
-    """One outcome out of several. A skip of one is the skip of all, for it is about the case."""
+    """One outcome out of several. If one judge skips, the jury skips, as a skip is about the case."""
     for outcome in opinions:
         if isinstance(outcome.outcome, Skipped):
             return outcome.outcome
@@ -79,7 +79,7 @@ def combine_outcomes(panel: Jury, evaluator: Evaluator[Any], opinions: Sequence[
         raw_score=lowest + value * (highest - lowest),
         range=closest.range,
         details=_details(evaluator, panel, opinions, scored),
-        probability=closest.probability,  # drawn by the case's id, so the same for all
+        probability=closest.probability,  # the case's id draws, so it is the same for all judges
     )
 
 
@@ -104,7 +104,7 @@ def _value(combine: Combine, evaluator: Evaluator[Any], values: Sequence[float])
 
 
 def _label(evaluator: Evaluator[Any], scores: Sequence[Score]) -> str | None:
-    """The label that most judges chose, of several the one that was named first; None where labels are no choice."""
+    """The label that most judges chose, in a tie the first one named; None if the evaluator has no labels."""
     if not evaluator.label_names:
         return None
     chosen = Counter(score.label for score in scores)

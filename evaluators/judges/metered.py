@@ -18,7 +18,7 @@ from evaluators.results import JudgeStamp, Usage
 
 
 class Sighted(JudgeWrapper):
-    """A judge that is shown what a case has beside its texts, and reads of what it is not shown.
+    """A judge that is shown a case's attachments, and reads a list of the attachments that it is not shown.
 
     Questions about cases without attachments, and those that hold nothing of a case, stay as they are.
     """
@@ -43,7 +43,7 @@ class Metered(JudgeWrapper):
         self._prompts: list[str] = []
         self._verdicts: list[tuple[str, str | None]] = []
         self.costs: list[float | None] = []
-        """US dollars of what was paid for; None where no price is known."""
+        """The cost of each question, in US dollars; None if no price is known."""
         self._materials: list[ReadMaterial] = []
         self.seat = judge if isinstance(judge, PackSeat) else None
         """Its place in a pack, if it is asked in one."""
@@ -98,10 +98,9 @@ class Metered(JudgeWrapper):
 
     @property
     def stamp(self) -> JudgeStamp | None:
-        """The judge that answered each question; None if none was asked.
-
-        The model and fingerprint are those of the last answer, the configured model's name where none came. The hash
-        is of the last question's fixed part, or over all of them where there were several.
+        """The judge that answered; None if no question was asked. Model and fingerprint come from the last answer, or
+        the configured model's name if there was none. The hash is over the fixed part of the question, or over the
+        fixed parts of several questions.
         """
         if not self._prompts:
             return None

@@ -14,9 +14,9 @@ _SHORTEST_KEY = 20
 _SEVERAL = re.compile(rf"{re.escape(_GONE)}(?:\W*{re.escape(_GONE)})*")
 _PLAIN = re.compile(r"[a-z_]+")
 _PART = 5
-"""Letters of a word that may be the part of one in the question: shorter ones stand in others by chance."""
+"""The fewest letters by which a word counts as part of a word in the question: shorter words match by chance."""
 _RUN = 3
-"""Words in a row that stand in the question, too, are its text; fewer are so if they are no plain words."""
+"""So many words in a row that also stand in the question are its text; fewer are, if they are no plain words."""
 
 
 def own_words(spoken: str, question: str) -> str:
@@ -35,7 +35,7 @@ def without_question(spoken: str, question: str) -> str:
 
 
 def words_beside(spoken: str, question: str) -> str:
-    """An endpoint's words without each that the question has, too: so that no judged text says what it lacks."""
+    """An endpoint's words without the words of the question, so that judged text cannot pass for a complaint."""
     question_words = set(_WORD.findall(_decoded(question).lower()))
     return _WORD.sub(lambda word: "" if word[0].lower() in question_words else word[0], _decoded(spoken))
 

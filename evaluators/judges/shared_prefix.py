@@ -10,9 +10,9 @@ from evaluators.judges.wrapper import JudgeWrapper
 class SharedPrefix(JudgeWrapper):
     """A judge whose questions about one subject wait until the first of them is answered, at most `longest` seconds.
 
-    A provider has a prompt in its cache when it has answered it: asked at once, none of them finds it there. Whatever
-    becomes of the first, the others are asked then, side by side. Packs and questions without a subject wait for
-    nobody.
+    A provider caches a prompt when it has answered it, so questions that are asked at the same time would miss the
+    cache. After the first question, even if it fails, the others are asked side by side. Packs and questions without a
+    subject do not wait.
     """
 
     def __init__(self, judge: Judge, *, longest: float) -> None:

@@ -24,7 +24,7 @@ class JudgeWrapper:
 
 
 def members_of(judge: Judge) -> Sequence[Judge]:
-    """The judges that are asked: of a jury its judges, of a cascade those of the first and then of the second."""
+    """The judges that are asked: a jury's judges, or a cascade's first and then second judges."""
     if isinstance(judge, Cascade):
         return (*members_of(judge.first), *members_of(judge.then))
     return judge.judges if isinstance(judge, Jury) else (judge,)

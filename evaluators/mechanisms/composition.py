@@ -1,4 +1,4 @@
-"""Composites: one score out of those of other evaluators, and code that decides whether a judge is asked at all."""
+"""Composites: one score made of other evaluators' scores, and code that decides whether a judge is asked."""
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -134,13 +134,13 @@ class Composition(Evaluator[Case], Generic[Case]):
         """The composite's score of a case.
 
         Raises:
-            EvaluationError: a member failed, and the others do not decide without it.
-            NotApplicable: the same of a member that was skipped.
+            EvaluationError: a member failed, and the others do not decide without it. NotApplicable: a member was
+            skipped, and the others do not decide without it.
         """
         if self.combine == "if":
             return await self._gated(case, judge)
         outcomes: dict[str, Outcome] = {}
-        # what costs nothing first, so that a judge is not asked where code decides
+        # members in code first, so that no judge is asked if code decides
         for member in sorted(self.of, key=lambda candidate: candidate.needs_judge):
             outcomes[member.name] = await _outcome_of(member, case, judge)
             if self.combine != "weighted" and _passes(member, outcomes[member.name]) is (self.combine == "any"):
@@ -326,7 +326,7 @@ def _summary(member: Evaluator[Any], outcome: Outcome | None) -> Json:
 
 
 def _method(scores: Sequence[Score]) -> Method:
-    """That of the members that asked a judge, if it is the same; a composite in code alone is deterministic."""
+    """The common method of the members that asked a judge; a composite in code alone is deterministic."""
     judged: set[Method] = {score.method for score in scores if score.method != "deterministic"}
     return judged.pop() if len(judged) == 1 else "single" if judged else "deterministic"
 

@@ -33,7 +33,7 @@ VerdictWord = Literal["yes", "no", "unclear"]
 """The verdicts that a judge can give on an item."""
 
 WORDS: tuple[VerdictWord, ...] = ("yes", "no", "unclear")
-"""The same, the most decisive first."""
+"""The verdict words, the most decisive first."""
 
 YES_OR_UNCLEAR: frozenset[VerdictWord] = frozenset({"yes", "unclear"})
 """The verdicts that count where an item is good unless the judge says no."""
@@ -86,7 +86,7 @@ class WeighedVerdict:
     decided: bool = False
 
     def counts(self, counting: AbstractSet[str]) -> float:
-        """How much of the verdict counts: 0 or 1 for a word, between them for probabilities."""
+        """How much the verdict counts: 0 or 1 for a word, a number between them for probabilities."""
         if self.masses is None:
             return float(self.verdict.verdict in counting)
         return math.fsum(mass for word, mass in self.masses.items() if word in counting)
@@ -111,7 +111,7 @@ class ItemWindow:
 
     If that is too much for one question there are several `materials`, each for a separate question about the same
     items. `truncated` says that something was left out that may matter. `partial`: the judge sees only a part of what
-    could decide, so an item that it cannot decide on counts neither way.
+    could decide, so an undecided item is left out of the share.
     """
 
     items: Sequence[Json]
@@ -121,7 +121,7 @@ class ItemWindow:
 
 
 async def extract_items(judge: Judge, template: str, material: Mapping[str, Json]) -> tuple[str, ...]:
-    """The items that the judge takes the material apart into, without empty ones and repetitions."""
+    """The items into which the judge takes the material apart, without empty items and repetitions."""
     instructions = fill(load(template), {"form": load("items_form.txt")})
     verdict = await judge.ask(Prompt(instructions, material), Items)
     return tuple(dict.fromkeys(item.strip() for item in verdict.reply.items if item.strip()))
@@ -181,7 +181,7 @@ def _weighed(answer: Answer[ItemVerdicts]) -> Sequence[WeighedVerdict]:
 
 
 def _decisive(verdicts: Sequence[WeighedVerdict]) -> WeighedVerdict:
-    """Of several verdicts on one item, by parts of the material: what one part says, others need not say."""
+    """The most decisive of several verdicts on one item, each by one part of the material."""
     return min(verdicts, key=lambda item: WORDS.index(item.verdict.verdict))
 
 
@@ -264,7 +264,7 @@ def item_details(item: Json, weighed: WeighedVerdict) -> Json:
 
 
 def because(weighed: WeighedVerdict) -> str:
-    """The reason of a verdict after a colon; the verdict itself where there is none."""
+    """The reason of a verdict after a colon; the verdict itself if there is no reason."""
     return f": {weighed.verdict.verdict}." if weighed.decided else f": {weighed.verdict.reason}"
 
 

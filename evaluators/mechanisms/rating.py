@@ -443,7 +443,7 @@ class PromptDefinition(Rating):
     async def _score_guidelines(self, judge: Judge, material: JudgeInput) -> Score:
         """The share of the guidelines that a case keeps to.
 
-        Those that the judge cannot decide on count as kept, and of a run that it saw only a part of neither way.
+        An undecided guideline counts as kept; if the judge saw only a part of a run, it is left out of the share.
         """
         task = "\n".join(("Which of these rules does the application keep?", *self.guidelines))
         material = await read_further(self, judge, task, material)

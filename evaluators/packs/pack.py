@@ -1,8 +1,8 @@
 """A pack: evaluators that judge one case side by side, and whose questions go out together.
 
 Each evaluator has a seat, which is a judge to it, and asks what it would ask alone. When everybody who has not left
-waits for an answer, a round is complete: its questions go out as one request, and everybody gets the own answer. An
-evaluator that takes several steps continues in the next round with those that do, too.
+waits for an answer, a round is complete: its questions go out as one request, and each evaluator gets its own answer.
+Evaluators that take several steps continue in the next round.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ class Pack:
         self._rounds: set[asyncio.Task[None]] = set()
 
     async def ask(self, seat: int, question: PackedQuestion) -> Verdict[Any]:
-        """Ask in the next round; at once for a seat that was left."""
+        """Ask in the next round; at once if the seat was left."""
         pending = _PendingQuestion(seat, question, asyncio.get_running_loop().create_future())
         if seat not in self._present:
             self._send([pending])
@@ -56,7 +56,7 @@ class Pack:
         return await pending.answer
 
     def leave(self, seat: int) -> None:
-        """Nothing more comes from a seat: nobody waits for it any longer."""
+        """No further question comes from a seat: the others no longer wait for it."""
         self._present.discard(seat)
         self._waiting = [question for question in self._waiting if not question.answer.done()]
         self._send_if_complete()

@@ -1,8 +1,8 @@
 """The prompt of a pack, what is judged once with every question about it, and its answer, read question by question.
 
-A question's entry is found by its name and its key together, wherever it stands: an entry under another's name or with
-another's key is nobody's. Each entry becomes the answer that the question would have got alone, with the tokens that
-spell it; what one lacks or breaks is its own failure alone.
+A question's entry is found by its name and its key together, wherever it stands: an entry with another question's name
+or key is ignored. Each entry becomes the answer that the question would have got alone, with the tokens that spell it;
+a missing or broken entry fails its own question alone.
 """
 
 import re

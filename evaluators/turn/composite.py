@@ -1,4 +1,4 @@
-"""One score of a turn out of those of several evaluators."""
+"""One score of a turn, made of the scores of several evaluators."""
 
 from typing import ClassVar
 
@@ -8,7 +8,7 @@ from evaluators.mechanisms.composition import Composition
 
 
 class Composite(Composition[Turn]):
-    """One score out of those of other evaluators: do all pass, does any, or their weighted mean.
+    """One score made of other evaluators' scores: all pass, any passes, or a weighted mean.
 
     `all` and `any` are 1 or 0, by the members' verdicts. Members in code come first, and the rest is not asked once the
     result is certain. `weighted` is Σ w·s / Σ w, with 1 − s for s where lower is better. If a member fails or is
@@ -16,8 +16,8 @@ class Composite(Composition[Turn]):
 
     With `if` the first member, in code, decides whether the second one is asked: where it fails (`ask_on`), and for a
     `share` of the rest, drawn by the turn's id. The others are skipped as `gated`, or score `otherwise`. The score is
-    the second member's, and weighs 1 / the probability with which it was asked. So the mean is that of all turns; with
-    `share: 0` it is that of the turns that the first member asks for.
+    the second member's, and weighs 1 / the probability with which it was asked. So the mean covers all turns; with
+    `share: 0`, the turns that the first member selects.
     """
 
     # The probability is p·π: p of the sample, π = 1 where the first one asks and the share elsewhere. The estimate is

@@ -215,7 +215,7 @@ DONE, FAILED = 0, 1
 class ScoreOptions:
     """The command's options. `fail_under` is the mean below which the exit status is 1.
 
-    Where lower is better, it is 1 if the mean is above 1 less `fail_under`.
+    If lower is better, the status is 1 above a mean of 1 - `fail_under`.
 
     `max_usd` is the limit of this run's judge costs. `against` are the results of a base run, compared case by case:
     the exit status is 1 where an evaluator is worse for sure, by more than `tolerance`. With `batch` the judges are
