@@ -117,6 +117,8 @@ async def _answer(
         return failure(error.status, "this is the page; traces go to receive.otlp_http" if here else error.reason)
     except web.HTTPException as error:
         return failure(error.status, error.reason)
+    except ConnectionResetError:  # the browser has gone
+        raise
     except Exception as error:  # noqa: BLE001 - the last place before the browser: a bug is answered and logged
         frame = traceback.extract_tb(error.__traceback__)[-1]
         logger.error("the page failed: %s at %s:%s", type(error).__name__, frame.filename, frame.lineno)  # noqa: TRY400 - the message may hold judged text

@@ -635,6 +635,39 @@ def test_too_many_unscored_are_noticed(tmp_path: Path):
     )
 
 
+@pytest.mark.parametrize("scored", [True, False])
+def test_failures_that_were_made_again_with_a_score_no_longer_count(tmp_path: Path, scored: bool):
+    """`rejudge` after a quarter of an hour of failures; in vain, they still count."""
+    stream = Stream(2.0, seed=6).run(100)
+    labels = {**SERIES, "instance": "a", "job": "evalstream"}
+    failing = [float(min(minute, 60) - min(minute, 45)) for minute in range(101)]
+    failed = series("evalstream_evaluations_total", failing, **labels, outcome="failed", reason="judge_reply_invalid")
+    again = [15.0 * (minute > 64) for minute in range(101)]
+    due = series(
+        "evalstream_evaluations_due_total", again, evaluator="helpful", monitor=SERIES["monitor"], origin="retried"
+    )
+    outcome = "scored" if scored else "failed"
+    made = series("evalstream_evaluations_backfilled_total", again, **SERIES, outcome=outcome)
+    kept = [] if scored else [{"alertname": "EvalstreamUnscored", "severity": "warning"}]
+    alerts = [firing(85, "EvalstreamUnscored", *kept)]
+    run(tmp_path, configured(), [{"inputs": [*in_full(100, stream), failed, due, made], "alerts": alerts}])
+
+
+def test_a_judge_that_limits_every_request_is_unavailable(tmp_path: Path):
+    """Its breaker stays closed, as the endpoint works; with some answers it is only slow."""
+
+    def requests(judge: str, result: str, a_minute: float) -> dict[str, str]:
+        counts = [a_minute * minute for minute in range(21)]
+        return series("evalstream_judge_requests_total", counts, judge=judge, result=result)
+
+    inputs = [
+        *(requests("full", "judge_rate_limited", 30.0), requests("full", "ok", 0.0)),
+        *(requests("busy", "judge_rate_limited", 30.0), requests("busy", "ok", 3.0)),
+    ]
+    unavailable = {"alertname": "EvalstreamJudgeUnavailable", "severity": "page"}  # one of the two
+    run(tmp_path, configured(), [{"inputs": inputs, "alerts": [firing(15, unavailable["alertname"], unavailable)]}])
+
+
 GOLDEN = {"evaluator": "helpful", "evaluator_version": "v", "judge": "main"}
 
 

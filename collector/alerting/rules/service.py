@@ -85,8 +85,12 @@ def _trust(targets: Sequence[Target], alerts: AlertSettings, timing: Timing) -> 
     failed = _SUBJECTS % (metrics.EVALUATIONS.name, '{outcome="failed"}', hour)
     lost = _SUBJECTS % (metrics.EVALUATIONS.name, f'{{outcome="skipped",reason=~"{LOST_REASONS}"}}', hour)
     wanted = _wanted(timing)
-    without = f"(({failed}) + ({lost} or {failed} * 0) or {lost})"
-    yield RecordingRule(series.UNSCORED_SHARE, f"{without} / ((({wanted}) + ({lost} or {wanted} * 0) or {lost}) > 0)")
+    made_again = _SUBJECTS % (_DUE, '{origin="retried"}', hour)
+    in_vain = _SUBJECTS % (metrics.EVALUATIONS_BACKFILLED.name, '{outcome!="scored"}', hour)
+    again = f"clamp_min({made_again} - ({in_vain} or {made_again} * 0), 0)"  # each replaces a failed one
+    without, subjects = (f"(({some}) + ({lost} or {some} * 0) or {lost})" for some in (failed, wanted))
+    left, of_all = (f"{some} - ({again} or {some} * 0)" for some in (without, subjects))
+    yield RecordingRule(series.UNSCORED_SHARE, f"clamp_min({left}, 0) / ({of_all} > 0)")
     unshown = f"{_SUBJECTS % (metrics.UNSHOWN.name, '', hour)} / ({wanted} > 0)"
     share = series.UNSCORED_SHARE
     yield RecordingRule(series.UNCOVERED_SHARE, f"clamp_max({share} + ({unshown} or {share} * 0), 1)")
@@ -246,16 +250,19 @@ def _failing(timing: Timing) -> AlertingRule:
 
 
 def _unavailable(timing: Timing) -> AlertingRule:
+    asked = f"sum by (judge) (increase({metrics.JUDGE_REQUESTS.name}%s[{timing.text(300)}]))"
+    limited = asked % '{result="judge_rate_limited"}'  # opens no breaker, as the endpoint works
+    only_limited = limited + " >= 5 unless " + asked % '{result=~"ok|judge_reply_.*"}' + " > 0"
     return AlertingRule(
         name=JUDGE_UNAVAILABLE,
-        expr=f'max by (judge) ({metrics.BREAKER_STATE.name}{{state=~"open|half_open"}}) > 0',
+        expr=f'max by (judge) ({metrics.BREAKER_STATE.name}{{state=~"open|half_open"}}) > 0 or ({only_limited})',
         severity="page",
         hold=timing.seconds(120),
         summary="{label:judge}: the judge is unavailable, or refuses every request",
         description=(
-            "The circuit breaker of {label:judge} is open: its endpoint does not answer, answers with something that "
-            "is not a completion, or refuses the key, the model or the account. Evaluations wait; the log of the "
-            "service says what to correct."
+            "{label:judge} answers no question: its endpoint does not answer, limits every request (429), answers with "
+            "something that is not a completion, or refuses the key, the model or the account. Evaluations wait; the "
+            "log of the service says what to correct."
         ),
     )
 

@@ -167,7 +167,7 @@ def _mean_of(buckets: Mapping[int, Bucket], first: int, day: WindowSums) -> tupl
 def _unscored_share(buckets: Mapping[int, Bucket], first: int) -> float:
     """The share of what should have a score and has none, or none of an audit that was drawn."""
     recent = [bucket for number, bucket in buckets.items() if number >= first]
-    unscored = sum(bucket.unscored for bucket in recent) / max(1, sum(bucket.wanted for bucket in recent))
+    unscored = max(0, sum(bucket.unscored for bucket in recent)) / max(1, sum(bucket.wanted for bucket in recent))
     lost = sum(bucket.lost_audits for bucket in recent)
     audited = sum(bucket.audited.values[0] for bucket in recent if bucket.audited is not None)
     return 1.0 - (1.0 - unscored) * (audited / (audited + lost) if lost else 1.0)

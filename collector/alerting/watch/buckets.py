@@ -128,11 +128,11 @@ class Buckets:
         grown = self._audits.add(key, weight=cheap.mean.w, score=score, audit=audit, time=time)
         bucket.audited = _both(bucket.audited, grown)
 
-    def add_unscored(self, series: Series, *, time: float) -> None:
-        """Count an evaluation that should have a score and has none."""
+    def add_unscored(self, series: Series, *, time: float, number: int = 1) -> None:
+        """Count evaluations that should have a score and have none; -1 takes one back that was made again."""
         bucket = self._bucket(series, time)
-        bucket.wanted += 1
-        bucket.unscored += 1
+        bucket.wanted += number
+        bucket.unscored += number
 
     def _bucket(self, series: Series, time: float) -> Bucket:
         number = int(time // self._interval)

@@ -431,9 +431,15 @@ class WatchFold(MemoryFold):
     def take(self, evaluation: Evaluation, time: float) -> None:
         """Count the scores."""
         series = list(self._series_of(evaluation))
-        if not series or not _is_wanted(evaluation) or evaluation.happened_at is not None:
+        is_past = evaluation.happened_at is not None
+        if not series or not _is_wanted(evaluation) or (is_past and evaluation.retry is None):
             return
         if self._seen.repeats(evaluation.evaluation_id):
+            return
+        if evaluation.retry is not None and evaluation.score is not None:
+            key = (evaluation.monitor, evaluation.evaluator, evaluation.evaluator_version)
+            self.buckets.add_unscored(key, time=time, number=-1)
+        if is_past:
             return
         for name, score, detector in series:
             if name == audit_name(evaluation.evaluator):

@@ -215,6 +215,8 @@ def test_the_share_without_a_score_is_of_the_last_hour_and_of_enough():
     for _ in range(6):
         buckets.add_unscored(SERIES, time=7250.0)
     assert unscored_share(parts, now=7300.0, interval=60.0) == pytest.approx(6 / 25)
+    buckets.add_unscored(SERIES, time=7260.0, number=-1)
+    assert unscored_share(parts, now=7300.0, interval=60.0) == pytest.approx(5 / 24), "one was made again"
     assert unscored_share(parts, now=7300.0 + 3700.0, interval=60.0) == 0.0
 
 
