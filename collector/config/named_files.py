@@ -68,6 +68,10 @@ def _problem(where: str, files: Mapping[str, Path]) -> str:
         elif where.startswith("receive.files"):
             files_in([path])
         elif where in ("log.path", "export.jsonl.path"):
+            if where == "log.path" and path.exists():
+                with path.open("rb") as file:
+                    if file.read(16) not in (b"", b"SQLite format 3\0"):
+                        return f": {path} is no SQLite file; name another, or move it away"
             return "" if path.parent.is_dir() else f": there is no folder {path.parent}; make it, or name another"
         elif not path.read_bytes().strip():
             return f": {path} is empty; write into it what the service needs"

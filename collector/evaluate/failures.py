@@ -15,26 +15,23 @@ REPORT_AT = 3
 """Failures in a row after which an evaluator is reported: any judge gives an unusable answer now and then."""
 
 
+_REMEDIES = {
+    "judge_reply_truncated": "raise judges.{judge}.max_tokens",
+    "judge_refused": "name another model (judges.{judge}.model), or leave such texts out (match of a monitor)",
+    "judge_reply_invalid": "name a model that follows instructions and writes JSON (judges.{judge}.model)",
+    "judge_timeout": "raise judges.{judge}.timeout, or name a faster model",
+    "judge_rejected": "name a model that takes questions of this size (judges.{judge}.model)",
+    "internal_error": "mend the evaluator's code, restart, and run `evalstream rejudge --what failed`",
+}
+_OTHER = "deploy/docs/troubleshooting.md, section 'Evaluations fail'"
+_OTHER_OF_JUDGES = "see that judges.{judge} answers, and run `evalstream rejudge --what failed`"
+
+
 def remedy_of(type: str, message: str, judge: str = "<name>") -> str:
     """The remedy of a failure; `judge` is the key of the evaluator's judge under `judges`."""
-    match type:
-        case "judge_reply_truncated":
-            return f"raise judges.{judge}.max_tokens"
-        case "judge_refused":
-            return f"name another model (judges.{judge}.model), or leave such texts out (match of a monitor)"
-        case "judge_reply_invalid":
-            keyless = f", or write judges.{judge}.answer_key: false" if ANSWER_KEY in message else ""
-            return f"name a model that follows instructions and writes JSON (judges.{judge}.model){keyless}"
-        case "judge_timeout":
-            return f"raise judges.{judge}.timeout, or name a faster model"
-        case "judge_rejected":
-            return f"name a model that takes questions of this size (judges.{judge}.model)"
-        case "internal_error":
-            return "mend the evaluator's code, restart, and run `evalstream rejudge --what failed`"
-        case _ if type.startswith("judge_"):
-            return f"see that judges.{judge} answers, and run `evalstream rejudge --what failed`"
-        case _:
-            return "deploy/docs/troubleshooting.md, section 'Evaluations fail'"
+    remedy = _REMEDIES.get(type, _OTHER_OF_JUDGES if type.startswith("judge_") else _OTHER)
+    keyless = type == "judge_reply_invalid" and ANSWER_KEY in message
+    return (remedy + ", or write judges.{judge}.answer_key: false" * keyless).format(judge=judge)
 
 
 class FailingEvaluators:

@@ -191,9 +191,7 @@ class EndpointBreakers:
         self._telemetry.counter(BREAKER_OPENED, name).inc()
         queues = not self._policy.awaited and settings.breaker.when_open == "pause"
         then = "requests wait" if queues else "requests fail"
-        self._policy.report(
-            f"the circuit breaker of judge {name} is open: {then} until a single one, sent to try it, succeeds"
-        )
+        self._policy.report(f"the circuit breaker of judge {name} is open: {then} until a test request succeeds")
 
 
 def _is_in(breaker: CircuitBreaker, state: State) -> float:

@@ -130,8 +130,8 @@ EVALUATIONS = counter("evalstream_evaluations_total", (*_EVALUATION, "outcome", 
 """Evaluations that were exported, each once, by outcome (scored, skipped, failed) and, without a score, by reason."""
 EVALUATIONS_RETRIED = counter("evalstream_evaluations_retried_total", (*_EVALUATION, "reason"))
 """Failed evaluations that *Make it again* on the page has made again, by the reason of the failure.
-`evalstream_evaluations_total` counts each twice, as failed and by its new outcome: subtract this counter to count it
-once. Those of `evalstream rejudge` are in `evalstream_evaluations_backfilled_total`."""
+`evalstream_evaluations_total` has each of them twice, as failed and by its new outcome. `evalstream rejudge` counts in
+`evalstream_evaluations_backfilled_total` instead."""
 EVALUATIONS_BACKFILLED = counter(
     "evalstream_evaluations_backfilled_total", ("evaluator", "evaluator_version", "monitor", "outcome")
 )
@@ -180,7 +180,7 @@ TOTAL_BUDGET_SPENT = gauge("evalstream_total_budget_spent_ratio")
 """The largest share of the hard caps of all monitors together that this process has spent or reserved."""
 # --- judges ---
 JUDGE_REQUESTS = counter("evalstream_judge_requests_total", ("judge", "result"))
-"""Requests to a judge by result: ok, or the type of the error; retries count one by one."""
+"""Questions to a judge by result: ok, or the type of the error. Retries count; asking for a valid answer does not."""
 JUDGE_REQUEST_DURATION = histogram("evalstream_judge_request_duration_seconds", ("judge",), _LONG_SECONDS)
 """Time from a request to a judge to its answer, without the wait for a free slot."""
 JUDGE_REQUESTS_IN_FLIGHT = gauge("evalstream_judge_requests_in_flight", ("judge",))

@@ -33,8 +33,8 @@ def alert_lines(config: Config) -> Iterator[str]:
     yield from _threshold_lines(every, config)
     if any(target.mean is not None and target.monitor in _limited(config) for target in every):
         yield (
-            "alerts     a budget may leave fewer evaluations than that: from a quarter of them a drop must be twice as "
-            "large to page as soon"
+            "alerts     a budget may lower these numbers: with a quarter of the evaluations, only a drop twice as "
+            "large pages in the same time"
         )
     rates = [config.settings.monitors[target.monitor].rate for target in every if target.mean is not None]
     if any(isinstance(rate, PlannedRate) for rate in rates):
@@ -95,7 +95,7 @@ def _describe(target: Target, drop_detector: DropDetector, page: float) -> str:
         return text
     clustered = smallest_detectable_drop(drop_detector, 24.0 * hourly, page, clustered=True)
     reached = f"only a {change} to {_end(drop_detector, clustered)}" if clustered <= most else f"no {change}"
-    return f"{text}; if all turns of a conversation score alike, {reached} does"
+    return f"{text}; if all turns of a conversation score alike, {reached} pages"
 
 
 def _nearer_target(target: Target, known: DropDetector, page: float) -> Iterator[str]:

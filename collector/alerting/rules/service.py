@@ -37,6 +37,7 @@ _SHIFT_ERRORS = 4.0
 _DUE, _ENDED = metrics.EVALUATIONS_DUE.name, metrics.EVALUATIONS_ENDED.name
 _WAITING = 0.05
 """The share of evaluations that may wait while weights are compared with the traffic."""
+_LIMITED, _ANSWERED = '{result="judge_rate_limited"}', '{result=~"ok|judge_reply_.*"}'
 _ENOUGH = 20
 """The fewest subjects for an alert on a share."""
 LOST_REASONS = "|".join(LOSSES)
@@ -251,8 +252,8 @@ def _failing(timing: Timing) -> AlertingRule:
 
 def _unavailable(timing: Timing) -> AlertingRule:
     asked = f"sum by (judge) (increase({metrics.JUDGE_REQUESTS.name}%s[{timing.text(300)}]))"
-    limited = asked % '{result="judge_rate_limited"}'  # opens no breaker, as the endpoint works
-    only_limited = limited + " >= 5 unless " + asked % '{result=~"ok|judge_reply_.*"}' + " > 0"
+    # a rate limit opens no breaker, as the endpoint works
+    only_limited = f"{asked % _LIMITED} >= 5 unless {asked % _ANSWERED} > 0"
     return AlertingRule(
         name=JUDGE_UNAVAILABLE,
         expr=f'max by (judge) ({metrics.BREAKER_STATE.name}{{state=~"open|half_open"}}) > 0 or ({only_limited})',

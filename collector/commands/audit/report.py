@@ -122,7 +122,7 @@ def _balance(balance: Balance) -> str:
     ):
         parts += [f"{number:,} {name}"] if number else []
     again = f"; they replace {plural(balance.retried, 'failed evaluation')}" if balance.retried else ""
-    others = f" ({balance.others:,} more, by an earlier configuration, a replay or a copy)" if balance.others else ""
+    others = f" (and {balance.others:,} not due now: reconfigured, replayed, copied or newer)" if balance.others else ""
     return (f" = {listed(parts)}" if parts else "") + again + others
 
 

@@ -340,8 +340,8 @@ def _trial(trial: Trial, made: Proposal) -> str:
     last = "" if not count else f", last at {datetime.fromtimestamp(trial.pages[-1], UTC):%Y-%m-%d %H:%M}"
     word = "rise" if made.of.lower_is_better else "fall"
     times = ((delay.fall, dict.fromkeys((_span(delay.half), _span(delay.most)))) for delay in trial.delays)
-    falls = "; ".join(f"of {fall:g}: {', '.join(spans)}" for fall, spans in times)
-    return f"{would}{last}; time until half, and 9 of 10, of {word}s are noticed: {falls}"
+    falls = "; ".join(f"{fall:g}: {', '.join(spans)}" for fall, spans in times)
+    return f"{would}{last}; {word}s are noticed (half, 9 of 10) after: {falls}"
 
 
 def _span(hours: float | None) -> str:

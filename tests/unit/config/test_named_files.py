@@ -157,3 +157,13 @@ def test_the_start_names_the_same_file(folder: Path) -> None:
         ssl_context_of(TlsSettings(certificate=folder / "our.pem", key=folder / "no.key"), "page")
     with pytest.raises(LogRefused, match=r"^security\.ca: \S+/prose cannot be used"):
         Credentials(KafkaSecuritySettings(protocol="SSL", ca=folder / "prose")).options()
+
+
+def test_a_log_that_is_no_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The start would refuse it; a new or empty file is made a database."""
+    monkeypatch.chdir(tmp_path)
+    Path("c.yaml").write_text(WHOLE + "log: {path: e.db}\n")
+    assert elsewhere_notes(load(Path("c.yaml"))) == []
+    Path("e.db").write_bytes(b"random bytes, more than sixteen of them")
+    with pytest.raises(ConfigError, match=r"log\.path: e\.db is no SQLite file; name another, or move it away"):
+        elsewhere_notes(load(Path("c.yaml")))

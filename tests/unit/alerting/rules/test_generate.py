@@ -255,7 +255,7 @@ def test_check_says_what_alerts_see():
     assert (
         "chatbot/exact: target 0.77; at 1,000 evaluations/h a lasting drop to 0.76 pages within 24 h in 9" in lines[0]
     )
-    assert lines[0].endswith("if all turns of a conversation score alike, only a drop to 0.74 does")
+    assert lines[0].endswith("if all turns of a conversation score alike, only a drop to 0.74 pages")
     assert lines.pop(1) == (
         "           a mean of 0.80 that drops by 0.05 and stays there pages after about 4.1 h; with a target of 0.79, "
         "after about 1 h"
