@@ -251,9 +251,9 @@ def _failing(timing: Timing) -> AlertingRule:
 
 
 def _unavailable(timing: Timing) -> AlertingRule:
-    asked = f"sum by (judge) (increase({metrics.JUDGE_REQUESTS.name}%s[{timing.text(300)}]))"
+    requests = f"sum by (judge) (increase({metrics.JUDGE_REQUESTS.name}%s[{timing.text(300)}]))"
     # a rate limit opens no breaker, as the endpoint works
-    only_limited = f"{asked % _LIMITED} >= 5 unless {asked % _ANSWERED} > 0"
+    only_limited = f"{requests % _LIMITED} >= 5 unless {requests % _ANSWERED} > 0"
     return AlertingRule(
         name=JUDGE_UNAVAILABLE,
         expr=f'max by (judge) ({metrics.BREAKER_STATE.name}{{state=~"open|half_open"}}) > 0 or ({only_limited})',
