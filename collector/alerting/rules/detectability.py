@@ -32,7 +32,7 @@ def alert_lines(config: Config) -> Iterator[str]:
         yield from _nearer_target(target, detector(target, every, alerts, segments), alerts.page_standard_errors)
     yield from _threshold_lines(every, config)
     if any(target.mean is not None and target.monitor in _limited(config) for target in every):
-        yield "alerts     if a budget leaves a quarter of the evaluations, a drop must be twice as large to page in time"
+        yield "alerts     if a budget leaves a quarter of the evaluations, a drop must be twice as large to page"
     rates = [config.settings.monitors[target.monitor].rate for target in every if target.mean is not None]
     if any(isinstance(rate, PlannedRate) for rate in rates):
         yield (
