@@ -317,7 +317,7 @@ def test_predicted_delays_are_those_of_the_simulation(
 
 
 def test_a_budget_is_mentioned():
-    text = "a budget may leave fewer evaluations"
+    text = "if a budget leaves"
     assert not any(text in line for line in alert_lines(configured()))
     limited = check(
         {
