@@ -116,7 +116,7 @@ class LabelIndex:
             usable = [person for person in people.values() if person.human is not None]
             if usable := [label for label in usable if label.is_random] or usable:
                 human = fmean(label.human for label in usable if label.human is not None)
-                yield replace(usable[0].first, human=human), usable[0].audit
+                yield replace(usable[0].first, human=human, people=len(usable)), usable[0].audit
 
     def others(self, version: Version) -> list[HumanLabel]:
         """The labels of other versions of the evaluator."""

@@ -281,15 +281,19 @@ def _certificate(
     if not labels or not ledger:
         what = "labels that were drawn at random (--random, or label_probability)" if ledger else "scores in the log"
         raise ConfigError(f"--certify: needs {what}; there are none")
-    pairs = [label.weighted() for label in labels]
     return certify(
-        [
-            VerdictPair(scale.fails(pair.judge), scale.is_bad(pair.human), pair.weight, pair.conversation)
-            for pair in pairs
-        ],
+        [verdict for label in labels for verdict in _verdicts(label, scale)],
         [JudgedVerdict(scale.fails(score.score), score.weight, score.conversation) for score in ledger],
         bound,
     )
+
+
+def _verdicts(label: HumanLabel, scale: ScoreScale) -> Iterator[VerdictPair]:
+    """The verdict of a label; of people who are divided, half of either: counted as good, it would certify too much."""
+    pair = label.weighted()
+    failed = (True, False) if label.people > 1 and pair.human == 0.5 else (scale.is_bad(pair.human),)
+    for one in failed:
+        yield VerdictPair(scale.fails(pair.judge), one, pair.weight / len(failed), pair.conversation or label.name)
 
 
 def _notes_on_draw(labels: Sequence[HumanLabel], at_random: Sequence[HumanLabel]) -> Iterator[str]:

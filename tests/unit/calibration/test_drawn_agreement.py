@@ -14,7 +14,7 @@ import pytest
 
 from collector.calibration.agreement_watch import verdict_agreement
 from collector.calibration.labels import HumanLabel, weighted_pairs
-from collector.commands.calibrate.calibrate import mean_by_people
+from collector.commands.calibrate.calibrate import _verdicts, mean_by_people
 from collector.statistics.agreement import ScoreScale, agreement, interval, weighted_kappa
 from collector.statistics.certificate import JudgedVerdict, VerdictPair, certify
 from collector.statistics.correction import WeightedScore
@@ -129,3 +129,17 @@ def test_conversations_that_fail_together_are_not_certified_at_the_bound(turns: 
     share = certified(turns, runs)
     print(f"{turns} turns: certified {share:.1%} of {runs}")
     assert share <= 0.02 + 2 * math.sqrt(0.02 / runs)
+
+
+def test_people_who_are_divided_count_half_each_way_in_a_certificate() -> None:
+    """Two labellers of whom one fails the answer: as good, the rate of failures would be too low."""
+
+    def verdicts(human: float, people: int) -> list[tuple[bool, float]]:
+        label = HumanLabel(judge=1.0, human=human, segment="all", weight=4.0, people=people, name="e1")
+        made = list(_verdicts(label, SCALE))
+        assert {one.conversation for one in made} == {"e1"}, "still one conversation"
+        return [(one.human_fails, one.weight) for one in made]
+
+    assert verdicts(0.5, 2) == [(True, 2.0), (False, 2.0)]
+    assert verdicts(0.5, 1) == [(False, 4.0)], "the middle grade of one person"
+    assert verdicts(0.0, 2) == [(True, 4.0)]
