@@ -76,10 +76,10 @@ class HumanLabel:
     """The id by which the log knows what is labelled, if it is known."""
     tokens: float | None = None
     """How many the judge read in a call."""
-    people: int = 1
-    """How many people's scores `human` is the mean of."""
     is_of_past: bool = False
     """Whether a backfill made the score, which is in no mean of the present."""
+    people: int = 1
+    """How many people's scores `human` is the mean of."""
 
     def weighted(self) -> LabelledScore:
         """The two scores with what they stand for: 1 / the probability to be both judged and labelled."""
