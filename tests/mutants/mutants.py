@@ -53,6 +53,7 @@ TARGETS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
             "tests/unit/evaluate/scheduling",
             "tests/unit/evaluate/test_stage.py",
             "tests/unit/evaluate/test_restart_work.py",
+            "tests/unit/evaluate/test_partition_state.py",
             PINS,
             MACHINE,
         ),
