@@ -5,11 +5,14 @@ of arguments a tool takes are read; texts and examples of the arguments are not:
 repeat with each turn.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import chain
 from typing import Any, cast
 
-from collector.dialects.decode import as_dict, as_list, decode
+import msgspec
+
+from collector.dialects.decode import as_dict, as_list, decode, decode_json
 from collector.dialects.parameter_schema import compact_schema
 from evaluators.cases import Json, ToolDefinition
 
@@ -18,28 +21,26 @@ MOST_TOOLS = 128
 
 _LONGEST_NAME, _LONGEST_DESCRIPTION = 200, 500
 
-_LISTS = (
-    "gen_ai.tool.definitions",  # OpenTelemetry
-    "gen_ai.request.tools",
-    "ai.prompt.tools",  # Vercel
-    "mlflow.chat.tools",
-    "llm.request.tools",
-    "haystack.agent.tools",
-    "tools",
-)
-_WITH_LISTS = (
-    ("model_request_parameters", ("function_tools", "output_tools", "builtin_tools")),  # Pydantic AI
-    ("request_data", ("tools",)),  # Logfire
-    ("llm.invocation_parameters", ("tools",)),  # OpenInference
-    ("invocation_params", ("tools",)),
-    ("gcp.vertex.agent.llm_request", ("config",)),  # Google ADK
-    ("langfuse.observation.input", ("tools",)),
-    ("haystack.component.input", ("tools",)),
-    ("genkit:input", ("tools",)),
-    ("traceloop.entity.input", ("tools",)),  # SageMaker
-    ("gen_ai.prompt", ("tools",)),  # LangSmith
-)
-_NAMES = frozenset((*_LISTS, *(name for name, _ in _WITH_LISTS)))
+_PLACES: Mapping[str, tuple[str, ...]] = {
+    "gen_ai.tool.definitions": (),  # OpenTelemetry
+    "gen_ai.request.tools": (),
+    "ai.prompt.tools": (),  # Vercel
+    "mlflow.chat.tools": (),
+    "llm.request.tools": (),
+    "haystack.agent.tools": (),
+    "tools": (),
+    "model_request_parameters": ("function_tools", "output_tools", "builtin_tools"),  # Pydantic AI
+    "request_data": ("tools",),  # Logfire
+    "llm.invocation_parameters": ("tools",),  # OpenInference
+    "invocation_params": ("tools",),
+    "gcp.vertex.agent.llm_request": ("config",),  # Google ADK
+    "langfuse.observation.input": ("tools",),
+    "haystack.component.input": ("tools",),
+    "genkit:input": ("tools",),
+    "traceloop.entity.input": ("tools",),  # SageMaker
+    "gen_ai.prompt": ("tools",),  # LangSmith
+}
+"""The names of attributes, each with the fields of its document that list tools; none where it is a list itself."""
 _INDEXED = ("llm.tools.", "llm.request.functions.")
 """Beginnings of names with a number: OpenInference, OpenLLMetry."""
 _PARAMETERS = (
@@ -56,9 +57,10 @@ def find_tool_definitions(spans: Iterable[Mapping[str, Any]]) -> tuple[ToolDefin
     seen: set[tuple[str, str]] = set()
     for attributes in spans:
         names = "\n".join(attributes)
-        if _INDEXED[0] not in names and _INDEXED[1] not in names and _NAMES.isdisjoint(attributes):
+        is_indexed = _INDEXED[0] in names or _INDEXED[1] in names
+        if not is_indexed and _PLACES.keys().isdisjoint(attributes):
             continue
-        for definition in _definitions(attributes, seen):
+        for definition in chain(_definitions(attributes, seen), _indexed(attributes) if is_indexed else ()):
             known = unique.get(definition.name)
             unique[definition.name] = definition if known is None else _completed(known, definition)
             if len(unique) >= MOST_TOOLS:
@@ -76,20 +78,28 @@ def _completed(known: ToolDefinition, other: ToolDefinition) -> ToolDefinition:
 
 
 def _definitions(attributes: Mapping[str, Any], seen: set[tuple[str, str]]) -> Iterator[ToolDefinition]:
-    """The tools that one span defines. A catalogue that an earlier span has, too, is decoded once."""
-    for name in _LISTS:
-        if name in attributes and not _is_known(name, attributes[name], seen):
-            value = attributes[name]
-            yield from _of_text(value) if isinstance(value, str) and value.startswith("[") else _of_list(value)
-    for name, keys in _WITH_LISTS:
-        value = attributes.get(name)
-        if isinstance(value, str) and '"' in value and not any(f'"{key}"' in value for key in keys):
-            continue  # long inputs are not decoded for nothing
-        if value is not None and not _is_known(name, value, seen):
-            value = as_dict(decode(value))
-            for key in keys:
-                yield from _of_list(value.get(key))
-    yield from _indexed(attributes)
+    """The tools that one span defines as documents. A catalogue that an earlier span has, too, is decoded once."""
+    for name in [name for name in _PLACES if name in attributes]:
+        value, keys = attributes[name], _PLACES[name]
+        if keys and isinstance(value, str):
+            quote = '"' if '"' in value else ""
+            if not any(f"{quote}{key}{quote}" in value for key in keys):
+                continue  # long inputs are not decoded for nothing
+        if not _is_known(name, value, seen):
+            for each in _lists_of(value, keys) if keys else (value,):
+                yield from _of_text(each) if isinstance(each, str) and (keys or each[:1] == "[") else _of_list(each)
+
+
+def _lists_of(value: Any, keys: Sequence[str]) -> list[Json]:
+    """The lists of a document; as texts where they can be, as tools repeat and the messages beside them do not."""
+    try:
+        texts = _split(value)
+    except (TypeError, ValueError, RecursionError):  # a mapping, or no JSON
+        return [as_dict(decode(value)).get(key) for key in keys]
+    return [bytes(texts[key]).decode() for key in keys if key in texts]
+
+
+_split = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 def _is_known(name: str, value: Json, seen: set[tuple[str, str]]) -> bool:
@@ -116,19 +126,15 @@ def _indexed(attributes: Mapping[str, Any]) -> Iterator[ToolDefinition]:
             yield from _of_value(fields if schema is None else decode(schema))
 
 
-def _of_text(text: str) -> tuple[ToolDefinition, ...]:
+def _of_text(text: str) -> Iterable[ToolDefinition]:
     """The tools that a text defines, the JSON of a list or of one tool."""
-    return _of_repeated(text) if len(text) <= _LONGEST_REPEATED else _of_decoded(decode(text))
+    return _of_repeated(text) if len(text) <= _LONGEST_REPEATED else _of_list(decode_json(text))
 
 
 @lru_cache(64)
 def _of_repeated(text: str) -> tuple[ToolDefinition, ...]:
     """The tools that a text defines, decoded once: an application offers the same tools again and again."""
-    return _of_decoded(decode(text))
-
-
-def _of_decoded(value: Json) -> tuple[ToolDefinition, ...]:
-    return tuple(_of_value(value) if isinstance(value, Mapping) else _of_list(value))
+    return tuple(_of_list(decode_json(text)))
 
 
 _LONGEST_REPEATED = 32_768
