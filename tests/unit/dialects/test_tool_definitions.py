@@ -142,3 +142,16 @@ def test_a_turn_has_the_tools_offered_the_calls_of_models_and_why_a_tool_failed(
     assert turn.tools_called == (
         ToolCall(id="c1", name="look", arguments={"item": 7}, result="no connection", error="timeout"),
     )
+
+
+def test_tools_that_repeat_beside_other_messages_are_decoded_once() -> None:
+    inputs = [json.dumps({"messages": [{"role": "user", "content": text}], "tools": [NESTED]}) for text in ("a", "b")]
+    first, second = (find_tool_definitions([{"langfuse.observation.input": each}]) for each in inputs)
+    assert first == LOOK
+    assert first[0] is second[0]
+
+
+@pytest.mark.parametrize("tools", [json.dumps([NESTED]), NESTED, None, 3])
+def test_tools_in_a_document_are_a_list_its_json_or_one_tool(tools: Any) -> None:
+    found = find_tool_definitions([{"llm.invocation_parameters": json.dumps({"tools": tools})}])
+    assert found == (LOOK if isinstance(tools, (str, dict)) else ())
