@@ -235,8 +235,7 @@ def find_program_fields(draft: TurnDraft, question: str | None, answer: str | No
     inputs = _find_object(attributes, _INPUTS)
     if not outputs:
         inputs = _having(inputs, question)
-    pairs = (*_name("inputs", inputs), *_name("outputs", outputs))
-    return dict(pairs[:MOST_FIELDS])
+    return dict((*_name("inputs", inputs), *_name("outputs", outputs))[:MOST_FIELDS])
 
 
 def _find_object(attributes: Attributes, names: Iterable[str]) -> Mapping[str, Json]:

@@ -140,5 +140,4 @@ def human_of(label: PageLabel, *, lower_is_better: bool) -> float | None:
         return label.score
     if label.opinion is None or label.judge_passed is None:
         return None
-    good = label.judge_passed == (label.opinion == "agree")
-    return float(good != lower_is_better)
+    return float((label.judge_passed == (label.opinion == "agree")) != lower_is_better)
