@@ -1,4 +1,4 @@
-"""The 95 % interval of a mean of scores in 0..1, also of few scores. Every "±" comes from here.
+"""The 95 % interval of a mean of scores in 0..1, also of few scores: what every "±" shows.
 
 With n effective conversations, mean m and standard error e, the variance of a conversation is a share r of the largest
 that scores with this mean can have, m (1 - m), as scores of 0 and 1 have:

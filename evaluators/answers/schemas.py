@@ -30,7 +30,7 @@ def schema_with_key(reply: type[BaseModel]) -> dict[str, Json]:
     """The form with a place for a question's key before its fields.
 
     The place takes any text, not only this question's key: else each question would need its own schema, which servers
-    compile anew, and a grammar would write the key even if the judge did not know it.
+    compile again, and a grammar would write the key even if the judge did not know it.
     """
     schema = schema_of(reply)
     assert ANSWER_KEY not in schema["properties"], f"{ANSWER_KEY} is the question's, not a field of {reply.__name__}"
