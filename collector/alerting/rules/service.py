@@ -37,7 +37,7 @@ _SHIFT_ERRORS = 4.0
 _DUE, _ENDED = metrics.EVALUATIONS_DUE.name, metrics.EVALUATIONS_ENDED.name
 _WAITING = 0.05
 """The share of evaluations that may wait while weights are compared with the traffic."""
-_LIMITED, _ANSWERED = '{result="judge_rate_limited"}', '{result=~"ok|judge_reply_.*"}'
+_LIMITED, _ANSWERED = '{result="judge_rate_limited"}', '{result=~"ok|judge_reply_.*|judge_refused|judge_rejected"}'
 _ENOUGH = 20
 """The fewest subjects for an alert on a share."""
 LOST_REASONS = "|".join(LOSSES)
