@@ -180,7 +180,8 @@ TOTAL_BUDGET_SPENT = gauge("evalstream_total_budget_spent_ratio")
 """The largest share of the hard caps of all monitors together that this process has spent or reserved."""
 # --- judges ---
 JUDGE_REQUESTS = counter("evalstream_judge_requests_total", ("judge", "result"))
-"""Questions to a judge by result: ok, or the type of the error. Retries count; asking for a valid answer does not."""
+"""Questions to a judge by result: ok, or the type of the error. A retry counts; a question repeated after an unusable
+answer does not."""
 JUDGE_REQUEST_DURATION = histogram("evalstream_judge_request_duration_seconds", ("judge",), _LONG_SECONDS)
 """Time from a request to a judge to its answer, without the wait for a free slot."""
 JUDGE_REQUESTS_IN_FLIGHT = gauge("evalstream_judge_requests_in_flight", ("judge",))
