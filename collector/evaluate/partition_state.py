@@ -224,7 +224,7 @@ class PartitionState:
 
     async def apply(self, record: StoredRecord) -> list[Job]:
         """Apply the next record; returns the jobs that it makes due."""
-        if record.timestamp < self.time:  # times only rise: a replay that seeks by time then misses no record
+        if record.timestamp < self.time:  # time never goes back, also if a replay begins behind what set it
             record = replace(record, timestamp=self.time)
         self._choose_plan(record.offset)
         jobs = self._apply_controls_up_to(record.offset)
@@ -248,7 +248,7 @@ class PartitionState:
             jobs += self._take_over(record)
         elif is_reference(record):
             jobs += self._apply_reference(record)
-        elif record.headers != CONTROL_HEADERS:  # a sender's own headers do not matter
+        elif record.headers != CONTROL_HEADERS:  # a turn that was dead-lettered and redriven has headers
             jobs += await self._apply_turn(record)
         return jobs + self._apply_controls_up_to(self.next_offset)
 
