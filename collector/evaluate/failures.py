@@ -30,7 +30,9 @@ _OTHER_OF_JUDGES = "see that judges.{judge} answers, and run `evalstream rejudge
 def remedy_of(type: str, message: str, judge: str = "<name>") -> str:
     """The remedy of a failure; `judge` is the key of the evaluator's judge under `judges`."""
     remedy = _REMEDIES.get(type, _OTHER_OF_JUDGES if type.startswith("judge_") else _OTHER)
-    return (remedy + ", or write judges.{judge}.answer_key: false" * (ANSWER_KEY in message)).format(judge=judge)
+    if ANSWER_KEY in message:
+        remedy += ", or write judges.{judge}.answer_key: false"
+    return remedy.format(judge=judge)
 
 
 class FailingEvaluators:

@@ -128,8 +128,7 @@ def _group(group: RuleGroup, rules: RuleSet) -> dict[str, Any]:
 
 
 def _recording(rule: RecordingRule) -> dict[str, Any]:
-    labels = {"labels": dict(rule.labels)} if rule.labels else {}
-    return {"record": rule.record, "expr": rule.expr, **labels}
+    return {"record": rule.record, "expr": rule.expr, **({"labels": dict(rule.labels)} if rule.labels else {})}
 
 
 def _alert(alert: AlertingRule, rules: RuleSet) -> dict[str, Any]:

@@ -439,7 +439,9 @@ class WatchFold(MemoryFold):
         if evaluation.retry is not None and evaluation.score is not None:
             key = (evaluation.monitor, evaluation.evaluator, evaluation.evaluator_version)
             self.buckets.add_unscored(key, time=time, number=-1)
-        for name, score, detector in () if is_past else series:
+        if is_past:
+            return
+        for name, score, detector in series:
             if name == audit_name(evaluation.evaluator):
                 self._count_audit(evaluation, detector, time)
                 continue

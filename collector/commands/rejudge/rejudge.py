@@ -130,13 +130,12 @@ def _versions(config: Config, options: RejudgeOptions) -> Mapping[str, str]:
     names = sorted(set(options.evaluators) or used)
     judges = [judge for name in names for judge in judges_of(name, config.evaluators)]
     # what failed was within its budget when it was due, and its price may be unknown
-    is_limited = options.max_usd is not None or (not options.dry_run and options.what != "failed")
-    if is_limited:  # first of all: a limit without prices is refused
-        require_prices(config, judges)
-    if judges and options.max_usd is None and is_limited:
-        raise ConfigError(
-            "--max-usd: say what judging the past may cost, like --max-usd 5; --dry-run shows an estimate"
-        )
+    if options.max_usd is not None or (not options.dry_run and options.what != "failed"):
+        require_prices(config, judges)  # first of all: a limit without prices is refused
+        if judges and options.max_usd is None:
+            raise ConfigError(
+                "--max-usd: say what judging the past may cost, like --max-usd 5; --dry-run shows an estimate"
+            )
     return {name: evaluator_version_in(config, name) for name in names}
 
 
