@@ -23,7 +23,7 @@ from pathlib import Path
 
 import aiohttp
 from aiohttp.test_utils import TestServer
-from attacks import CASES, CPU_OF_OTHERS, CPU_PER_BYTE, NEIGHBOUR, STRANGER, Target
+from attacks import CASES, CPU_PER_BYTE, NEIGHBOUR, SPEED, STRANGER, Target, work
 from copying_judge import application
 from limited_service import MEMORY, MIB, LimitedService, Usage, until_idle
 from service import free_port
@@ -139,6 +139,18 @@ async def attacked(folder: Path, scale: float) -> AsyncIterator[Target]:
             await process.end()
 
 
+async def measure(target: Target) -> None:
+    """Note what the neighbour costs alone, and what a byte may cost on a machine as fast as this one."""
+    await until_idle(target.process)
+    async with neighbour_of(target.process.url):
+        before, started = target.process.usage(), time.monotonic()
+        await asyncio.sleep(3)
+        target.others = (target.process.usage().cpu - before.cpu) / (time.monotonic() - started)
+    slower = max(1.0, min(work() for _ in range(5)) / SPEED)
+    target.cpu_per_byte = CPU_PER_BYTE * slower
+    print(f"the neighbour takes {target.others:.2f} CPU seconds a second; this machine is {slower:.1f} times slower")
+
+
 async def run_case(name: str, target: Target) -> Finding:
     """Run one attack while a neighbour sends, and see what it cost until the service is idle again."""
     case, process = CASES[name], target.process
@@ -165,11 +177,11 @@ async def run_case(name: str, target: Target) -> Finding:
     problems += [f"a neighbour waited {neighbour.slowest:.1f} s"] if neighbour.slowest > SLOWEST else []
     after, seconds = process.usage(), time.monotonic() - started
     finding = Finding(name, target.sent, target.answers, before, after, neighbour, seconds, problems)
-    if case.of_bytes and finding.cpu > CPU_PER_BYTE * target.sent + CPU_OF_OTHERS * seconds:
+    if case.of_bytes and finding.cpu > target.cpu_per_byte * target.sent + target.others * seconds:
         problems.append(f"a byte cost {finding.cpu / target.sent * 1e6:.0f} µs")
     for piece, cost in sorted(target.costs.items(), key=lambda item: -item[1])[:3]:
         print(f"    {piece!r} costs {cost * 1e6:.0f} µs a byte")
-        problems += [f"a byte of {piece!r} cost {cost * 1e6:.0f} µs"] if cost > CPU_PER_BYTE else []
+        problems += [f"a byte of {piece!r} cost {cost * 1e6:.0f} µs"] if cost > target.cpu_per_byte else []
     return finding
 
 
@@ -179,6 +191,7 @@ async def run(names: Sequence[str], scale: float, folder: Path) -> list[Finding]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard if hard < 2**20 else max(soft, 65_536), hard))
     findings: list[Finding] = []
     async with attacked(folder, scale) as target:
+        await measure(target)
         for name in names:
             findings.append(await run_case(name, target))
             print(findings[-1].row(), flush=True)

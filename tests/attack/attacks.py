@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import json
 import os
+import re
 import ssl
 import time
 from collections import Counter
@@ -28,10 +29,19 @@ STRANGER, NEIGHBOUR = "a-token-of-a-stranger-0123456789", "a-token-of-a-neighbou
 GZIP = {"Content-Encoding": "gzip"}
 JSON = {"Content-Type": "application/json"}
 EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
-CPU_PER_BYTE, CPU_OF_OTHERS = 1e-4, 0.1
-"""CPU seconds that a stranger's byte on the wire may cost, and those per second that a neighbour and an idle service
-take."""
+CPU_PER_BYTE = 1e-4
+"""CPU seconds that a stranger's byte on the wire may cost, on a machine of `SPEED`."""
+SPEED = 0.035
+"""CPU seconds that the machine of the figures in README.md takes for `work`."""
 RATED = {"reason": "A perfect answer in every respect.", "score": 10}
+
+
+def work() -> float:
+    """CPU seconds of a fixed search through a text: they say how fast this machine is."""
+    started, digits = time.process_time(), re.compile(r"(?:\d[ -]?){13,19}")
+    for _ in range(10):
+        sum(int(letter) for found in digits.finditer("4111 1111 1111 1112 " * 5_000) for letter in found[0].split()[0])
+    return time.process_time() - started
 
 
 @dataclass
@@ -47,6 +57,9 @@ class Target:
     answers: Counter[str] = field(default_factory=Counter)
     costs: dict[str, float] = field(default_factory=dict[str, float])
     """CPU seconds for each byte on the wire, by the piece that was sent."""
+    others: float = 0.0
+    """CPU seconds that the neighbour and an idle service take in a second."""
+    cpu_per_byte: float = CPU_PER_BYTE
 
     @asynccontextmanager
     async def measured(self, piece: str) -> AsyncIterator[None]:
@@ -54,7 +67,7 @@ class Target:
         before, sent, started = self.process.usage().cpu, self.sent, time.monotonic()
         yield
         await until_idle(self.process)
-        cpu = self.process.usage().cpu - before - CPU_OF_OTHERS * (time.monotonic() - started)
+        cpu = self.process.usage().cpu - before - self.others * (time.monotonic() - started)
         self.costs[piece] = cpu / (self.sent - sent)
 
     def times(self, count: int) -> int:
