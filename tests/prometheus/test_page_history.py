@@ -67,7 +67,7 @@ async def test_the_last_hour_on_the_page_is_that_of_prometheus_after_a_restart(
             stored = [batch async for batch in service.logs.history.read(0, 0)] if service.logs.history else []
             assert bool(stored) == (stored_every < 60.0)
             async with asyncio.timeout(60):
-                while (before := (await track(port))["whole"])["scores"] != 900:
+                while (await track(port))["whole"]["scores"] != 900:
                     await asyncio.sleep(0.2)  # the page still reads what came after its stored minutes
             await Feed(service, seed=3).at(0.7, seconds=1)
             second = await sums(seen, 200)
