@@ -23,7 +23,12 @@ from collector.evaluate.recovery.replay_point import ReplayPoint
 from collector.evaluate.retry.request import RetryRequest
 from collector.evaluate.sampling.draw import UpstreamTrust
 from collector.evaluate.sampling.strata import Boost, Strata, failed
-from collector.evaluate.transfer.transfer_records import CONVERSATION_HEADERS, JOB_HEADERS, START_HEADERS
+from collector.evaluate.transfer.transfer_records import (
+    CONVERSATION_HEADERS,
+    JOB_HEADERS,
+    START_HEADERS,
+    transferred,
+)
 from collector.logs.log import TICK, Record, StoredRecord
 from collector.records.json import turn_to_json
 from collector.records.shared_records import share_records
@@ -31,7 +36,7 @@ from evaluators.cases import Conversation, Message, Turn
 from evaluators.conversation.completeness import Completeness
 from evaluators.identity import retry_id
 from evaluators.judge import NoJudge
-from evaluators.results import ErrorDetail, Evaluation, Subject
+from evaluators.results import ErrorDetail, Evaluation, Retry, Subject
 from evaluators.turn.exact_match import ExactMatch
 from evaluators.turn.g_eval import GEval
 
@@ -339,6 +344,24 @@ def test_a_record_of_a_copy_that_cannot_be_read_is_bad() -> None:
     for headers in (START_HEADERS, CONVERSATION_HEADERS, JOB_HEADERS):
         assert asyncio.run(state.apply(StoredRecord(0, state.next_offset, 110.0, b"c", b"{", headers))) == []
     assert state.bad == [5, 6, 7]
+
+
+def test_a_job_of_a_copied_log_is_resumed_or_waits_for_its_reference() -> None:
+    """It waits only if its subject lacks the reference, it is no repetition, and it is no backfill."""
+    exact = Assignment(ExactMatch(name="exact"), NoJudge(), "v")
+    (plain,) = State(watching(exact)).receive(turn(), 110.0)
+    retry = Retry(attempt=2, reason="judge_timeout")
+    for due, resumed in (
+        (transferred(plain), 0),
+        (transferred(replace(plain, case=lambda: turn(expected_output="answer"))), 1),
+        (replace(transferred(plain), happened_at=at(90.0)), 1),
+        (replace(transferred(plain), retry=retry), 1),
+    ):
+        state = State(watching(exact, reference_wait=60.0))
+        record = due.to_record()
+        made = asyncio.run(state.apply(StoredRecord(0, 5, 120.0, record.key, record.value, record.headers)))
+        assert (len(made), state.counts.evaluations["exact", "resumed"], state.bad) == (resumed, resumed, [])
+        assert len(state.tick(181.0)) == 1 - resumed
 
 
 def test_of_a_shared_record_each_turn_that_is_not_sampled_is_counted() -> None:
