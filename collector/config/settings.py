@@ -129,7 +129,7 @@ class KafkaSourceSettings(Section):
     start: Literal["earliest", "latest"] = "earliest"
     """The place in the topics at which a new group starts."""
     group_instance_id: str | None = None
-    """A name that survives restarts; without it a restart after a crash waits 45 to 90 s."""
+    """A name that survives restarts; left out, that of log.kafka."""
     security: KafkaSecuritySettings | None = None
     """TLS and login; without it those of log.kafka, if the brokers are the same."""
 

@@ -29,12 +29,14 @@ def settings_of_log(log: KafkaLogSettings) -> "KafkaSettings":
 
 
 def settings_of_source(source: KafkaSourceSettings, log: LogSettings) -> "KafkaSettings":
-    """How to talk to the cluster of a source."""
+    """How to talk to the cluster of a source: under its own name, else under that of the logs."""
     from collector.logs.kafka import Credentials, KafkaSettings
+
+    name = log.kafka.group_instance_id if log.kind == "kafka" and log.kafka is not None else None
 
     return KafkaSettings(
         bootstrap_servers=source.bootstrap_servers,
-        group_instance_id=source.group_instance_id,
+        group_instance_id=source.group_instance_id or name,
         credentials=Credentials(security_of(source, log)),
     )
 
