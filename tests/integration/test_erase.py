@@ -236,6 +236,28 @@ async def test_ids_are_sought_as_they_are_stored(tmp_path: Path) -> None:
         assert (await world.command("erase", "--user", "al")).exit_code == 1
 
 
+async def test_a_longer_id_of_others_is_no_find(tmp_path: Path) -> None:
+    async with a_world(tmp_path, settings_of("sqlite", tmp_path, None)) as world:
+        config = load(world.configure())
+        longer = Turn(
+            turn_id="t", conversation_id=f"{ALICE}0", user_id=f"{ALICE}00", input="Hello.", actual_output="Hi."
+        )
+        async with open_logs(config.settings.log) as logs:
+            await logs.turns.append([turn_record(longer), turn_record(turn(ALICE, 1))])
+        file = tmp_path / "turns.jsonl"
+        file.write_bytes(turn_to_json(longer) + b"\n" + turn_to_json(turn(ALICE, 1)) + b"\n")
+        result = await world.command("erase", "--user", ALICE, "--file", str(file))
+        assert (result.exit_code, "found nothing" in result.output) == (0, True), result.output
+        assert file.read_bytes() == turn_to_json(longer) + b"\n"
+        asks = replace(longer, turn_id="t2", input=f"{ALICE}00 asks for {ALICE}")
+        about = replace(longer, turn_id="t3", conversation_id=f"about-{ALICE}")
+        async with open_logs(config.settings.log) as logs:
+            await logs.turns.append([turn_record(asks), turn_record(about)])
+        result = await world.command("erase", "--user", ALICE)
+        assert (result.exit_code, "log turns: 2;" in result.output) == (1, True), result.output
+        assert f"log turns, partition 0, offset 2: {ALICE}" in result.output
+
+
 @pytest.mark.long
 async def test_a_mention_keeps_no_topics(tmp_path: Path, kafka_broker: Any) -> None:
     async with a_world(tmp_path, settings_of("kafka", tmp_path, kafka_broker)) as world:

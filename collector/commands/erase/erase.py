@@ -62,6 +62,10 @@ class Person:
     ids: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     texts: set[str] = field(default_factory=set[str])
     """Parts of what was said, by which copies are looked for."""
+    others: set[str] = field(default_factory=set[str])
+    """Ids of other people that go on where one of theirs ends, as `user-12` does after `user-1`: they are no find."""
+    examples: list[str] = field(default_factory=list[str])
+    """Some of the records in which an id is still found."""
 
     @property
     def note(self) -> str:
@@ -88,6 +92,9 @@ class Person:
     def _see(self, turn: Mapping[str, Any]) -> None:
         key = turn.get("conversation_id") or turn.get("trace_id") or turn.get("turn_id")
         if turn.get("user_id") not in self.ids["user_id"] and key not in self.ids["conversation_id"]:
+            theirs = self.ids["user_id"] | self.ids["conversation_id"]
+            seen = {str(turn[name]) for name in ("user_id", "conversation_id") if turn.get(name)}
+            self.others |= {name for name in seen if any(_is_cut_out(each, name) for each in theirs)}
             return
         self.ids["conversation_id"].add(str(key))
         for name in ("turn_id", "trace_id"):
@@ -174,6 +181,15 @@ class Person:
             return record
         return replace(record, value=orjson.dumps(letter | {"key": None, "value": None, "headers": []}))
 
+    def count(self, needle: bytes, data: bytes) -> int:
+        """How often an id or a text stands in data, outside longer ids of other people."""
+        return _without(data, self.longer(needle)).count(needle)
+
+    def longer(self, needle: bytes) -> list[bytes]:
+        """Ids of other people that contain an id, the longest first."""
+        others = self.others - self.ids["user_id"] - self.ids["conversation_id"]
+        return sorted((each for name in others if needle in (each := name.encode())), key=len, reverse=True)
+
     def is_in_line(self, line: bytes) -> bool:
         """Whether a line of JSON, a turn or a conversation or an evaluation, is about them."""
         return self._is_named_in(_document(line))
@@ -185,6 +201,18 @@ _TURN = ("turn_id", "trace_id", "conversation_id", "user_id")
 
 def _tick(record: StoredRecord) -> StoredRecord:
     return replace(record, key=None, value=b"", headers=TICK)
+
+
+def _is_cut_out(name: str, longer: str) -> bool:
+    """Whether an id is in a longer one, within a word or a number."""
+    return name in longer and re.search(rf"(?<![^\W_]){re.escape(name)}(?![^\W_])", longer) is None
+
+
+def _without(data: bytes, names: Sequence[bytes]) -> bytes:
+    """Data in which names are blank."""
+    for name in names:
+        data = data.replace(name, bytes(len(name)))
+    return data
 
 
 def _trace_of(key: bytes) -> str:
@@ -210,6 +238,7 @@ CLEAN, LEFT = 0, 1
 _SHORTEST = 6
 """Bytes: what is shorter stands everywhere, and is searched for in quotation marks, as it stands in JSON."""
 _BLOCK = 8 << 20
+_EXAMPLES = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -345,7 +374,9 @@ def _erase_lines(path: Path, person: Person, options: EraseOptions) -> int:
 def _left_in(files: Sequence[Path], person: Person) -> Counter[str]:
     """How often ids still stand in files, by file."""
     ids, _ = _needles(person)
-    return Counter({str(path): sum(_occurrences(path, name) for name in ids) for path in files if path.exists()})
+    return Counter(
+        {str(path): sum(_occurrences(path, name, person) for name in ids) for path in files if path.exists()}
+    )
 
 
 def _needles(person: Person) -> tuple[list[bytes], list[bytes]]:
@@ -363,9 +394,14 @@ async def _count(logs: Iterable[Log], person: Person) -> tuple[Counter[bytes], C
         async for batch in read_partitions(log):
             for record in batch:
                 content = (record.key or b"") + record.value + b"".join(value for _, value in record.headers)
-                here = Counter({needle: content.count(needle) for needle in (*ids, *texts) if needle in content})
+                seen = [needle for needle in (*ids, *texts) if needle in content]
+                here = +Counter({needle: person.count(needle, content) for needle in seen})
                 counts += here
-                places[f"log {log.name}"] += any(name in here for name in ids)
+                found = [name.decode() for name in ids if name in here]
+                if found and places[f"log {log.name}"] < _EXAMPLES:
+                    at = f"partition {record.partition}, offset {record.offset}"
+                    person.examples.append(f"log {log.name}, {at}: {listed(found[:_EXAMPLES])}")
+                places[f"log {log.name}"] += bool(found)
     return counts, +places
 
 
@@ -385,18 +421,20 @@ def _beyond(path: Path, person: Person, live: Counter[bytes]) -> Counter[str]:
     for file in sorted(path.parent.glob(f"{path.name}*")):
         known = live if file == path else Counter[bytes]()
         for needle in (*ids, *texts):
-            beyond[str(file)] += max(0, _occurrences(file, needle) - known[needle])
+            beyond[str(file)] += max(0, _occurrences(file, needle, person) - known[needle])
     return +beyond
 
 
-def _occurrences(file: Path, needle: bytes) -> int:
-    count, rest = 0, b""
+def _occurrences(file: Path, needle: bytes, person: Person) -> int:
+    longer = person.longer(needle)
+    count, rest, overlap = 0, b"", max(map(len, (needle, *longer))) - 1
     with file.open("rb") as opened:
         while block := opened.read(_BLOCK):
             data = rest + block
-            count += data.count(needle)
-            rest = data[-len(needle) + 1 :]
-    return count
+            end = max(0, len(data) - overlap)
+            count += _without(data, longer).count(needle, 0, end + len(needle) - 1)
+            rest = data[end:]
+    return count + _without(rest, longer).count(needle)
 
 
 async def _copy_rest(config: Config, to: Config, person: Person, copied: str | None, say: Say) -> None:
@@ -451,8 +489,10 @@ def _report(
         outcome = "found nothing" if not mentions else "still found some"
         say(f"Searched all bytes for {searched}: {outcome}.")
     for place, number in mentions.items():
-        other = "records of other people that mention an id are kept: look at them yourself"
+        other = "records of other people that mention an id are kept"
         say(f"  {place}: {number}; {'an earlier copy of these logs: delete it' if place.endswith('.*') else other}")
+    for example in person.examples:
+        say(f"    {example}")
     say("Out of reach of this command:")
     for each in beyond:
         say(f"  - {each}")
