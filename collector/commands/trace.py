@@ -4,9 +4,11 @@ Of a trace or a turn: how it was read, and what each monitor's evaluators made o
 from the logs of a configuration, beside a running service or without one. No judged text is shown.
 """
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, cast
 
 import orjson
@@ -15,10 +17,12 @@ from collector.assemble.collect_trace import TracePiece
 from collector.assemble.explain import ExplainedTrace, explain, format_lines
 from collector.assemble.trace import Assembler
 from collector.assemble.unread.examination import examine
+from collector.commands.check.traffic import running_problems
 from collector.config.configured import Config
 from collector.errors import EvalstreamError
 from collector.evaluate.failures import remedy_of
-from collector.evaluate.plan import Plan
+from collector.evaluate.plan import Assignment, Monitor, Plan
+from collector.evaluate.references.subject import awaited_fields
 from collector.evaluate.sampling.draw import draw, keyed_salt
 from collector.evaluate.sampling.draw_key import PUBLIC, DrawKey, draw_key
 from collector.export.stage import group_of
@@ -35,7 +39,7 @@ from collector.service.assembly_builder import build_assembler
 from collector.service.open_logs import Logs, open_stored_logs
 from collector.service.plan_builder import build_unasked_plan, evaluator_version_in
 from collector.telemetry.plain import plain
-from collector.wording import plural
+from collector.wording import listed, plural
 from evaluators.cases import Turn
 from evaluators.results import Evaluation
 
@@ -114,13 +118,18 @@ async def _find_subject(config: Config, logs: Logs, name: str) -> dict[str, Any]
     secret, outcomes = await draw_key(await logs.generated_steps()), dict[str, Mapping[str, str]]()
     for record, turn in turns:
         plan = build_unasked_plan(config, secret.at(record.timestamp))
-        outcomes[turn.turn_id] = dict(_outcomes(turn, plan, by_place))
+        outcomes[turn.turn_id] = dict(_outcomes(turn, plan, by_place, partial(_why_none, config, plan, record, turn)))
     assembler = build_assembler(config.settings.assemble, config.settings.dialects)
     remarks = examine([[_piece(record) for record in spans]], assembler).lines()
     return {"assembled": _explained(name, spans, assembler), "remarks": list(remarks), "turns": outcomes}
 
 
-def _outcomes(turn: Turn, plan: Plan, made: Mapping[tuple[str, ...], Evaluation]) -> Iterator[tuple[str, str]]:
+def _outcomes(
+    turn: Turn,
+    plan: Plan,
+    made: Mapping[tuple[str, ...], Evaluation],
+    why_none: Callable[[Monitor, Assignment], str],
+) -> Iterator[tuple[str, str]]:
     key = conversation_key(turn)
     for monitor in plan.monitors:
         if not monitor.matches(turn):
@@ -132,11 +141,35 @@ def _outcomes(turn: Turn, plan: Plan, made: Mapping[tuple[str, ...], Evaluation]
             name, scope = assignment.evaluator.name, assignment.evaluator.scope
             draw, chance = plan.draw(assignment, key), monitor.probability(assignment, 1.0, boost)
             outcome = f"sampled_out: its draw {draw:.4f} is not below the rate {chance:g} (sample)"
-            if judged := made.get((monitor.name, name, turn.turn_id if scope == "turn" else key)):
+            judged = made.get((monitor.name, name, turn.turn_id if scope == "turn" else key))
+            if judged is not None and _includes(judged, turn):
                 outcome = f"{_result(judged)}; see evalstream explain {judged.evaluation_id}"
             elif draw < chance:
-                outcome = "none yet: its judge or its conversation's end is waited for, or a budget lowered the rate"
+                before = f"; without it: evalstream explain {judged.evaluation_id}" if judged else ""
+                outcome = f"none yet: {why_none(monitor, assignment)}{before}"
             yield f"{monitor.name}/{name}", outcome
+
+
+def _includes(judged: Evaluation, turn: Turn) -> bool:
+    """Whether a conversation's evaluation is of a revision with the turn, as far as it says which turns it has."""
+    links = judged.subject.links
+    return not links or turn.span_id is None or (turn.trace_id, turn.span_id) in links
+
+
+def _why_none(config: Config, plan: Plan, record: StoredRecord, turn: Turn, monitor: Monitor, use: Assignment) -> str:
+    """What a sampled evaluation waits for, as far as the logs, the configuration and a running service tell it."""
+    now, came = time.time(), record.timestamp
+    if use.evaluator.scope == "conversation":
+        if now < (ends := came + monitor.window_settings.idle_gap):
+            return f"it waits for the end of its conversation, {_time(ends)} if no turn follows"
+    elif monitor.reference_wait and (missing := awaited_fields(use, turn)) and now < came + monitor.reference_wait:
+        return f"it waits for {listed(sorted(missing))} until {_time(came + monitor.reference_wait)}"
+    judge = config.evaluators[use.evaluator.name].judge
+    for problem in running_problems(config) if judge else ():
+        if problem.startswith("judges: "):
+            return f"the service says of {problem}"
+    waits = f"the judge {judge} has not answered yet" if judge else "the service has not come to it"
+    return waits + (", or a budget lowered the rate" if monitor.budget.limited or plan.budget.limited else "")
 
 
 def _result(evaluation: Evaluation) -> str:

@@ -8,6 +8,7 @@ import secrets
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,11 @@ from collector.config.configured import Config
 from collector.config.loading import check
 from collector.errors import ConfigError, EvalstreamError
 from collector.logs.log import Committed, Log, Record, StoredRecord
-from collector.records.json import evaluation_from_json
+from collector.records.json import evaluation_from_json, evaluation_to_json
+from collector.records.turns import turn_record
 from collector.service.app import running
 from collector.service.open_logs import open_logs
+from evaluators.cases import Turn
 from evaluators.results import Evaluation
 
 
@@ -206,6 +209,56 @@ async def test_a_trace_and_a_turn_lead_to_the_reason_why_there_is_no_score(tmp_p
     assert ending[2].endswith(" is not below the rate 1e-09 (sample)")
     assert ending[3] == "           bank: unmatched: the turn has service shop"
     assert document["turns"][evaluation.subject.turn_id]["bank"] == "unmatched: the turn has service shop"
+
+
+async def test_what_a_turn_without_a_score_waits_for(tmp_path: Path) -> None:
+    """A judge or a budget was said to be waited for where there was neither; a score of the turns before counted."""
+    evaluators = {
+        "right": {"kind": "exact_match"},
+        "brief": {"kind": "length", "maximum": 20},
+        "polite": {"kind": "conversational_g_eval", "criteria": "Is it polite?"},
+    }
+    monitors = {
+        "all": {"evaluators": ["polite", "brief"], "idle_timeout": "1h"},
+        "known": {"evaluators": ["right"], "references": {"wait": "10m"}},
+    }
+    log = {"kind": "sqlite", "path": str(tmp_path / "logs.db")}
+    config = configured(log, "http://localhost:1", tmp_path, evaluators=evaluators, monitors=monitors)
+    asked = Turn(
+        turn_id="t1", trace_id="1" * 32, span_id="1" * 16, conversation_id="c", input="When?", actual_output="At nine."
+    )
+    before = skipped(1)
+    subject = replace(before.subject, conversation_id="c", turn_id=None, revision=1, links=(("2" * 32, "2" * 16),))
+    without = replace(before, monitor="all", evaluator="polite", scope="conversation", subject=subject)
+    async with open_logs(config.settings.log) as logs:
+        await logs.turns.append([turn_record(asked)])
+    outcomes = (await traced(config, "t1"))[1]["turns"]["t1"]
+    assert outcomes["all/polite"].startswith("none yet: it waits for the end of its conversation, 20")
+    assert outcomes["all/brief"] == "none yet: the service has not come to it"
+    assert outcomes["known/right"].startswith("none yet: it waits for expected_output until 20")
+    async with open_logs(config.settings.log) as logs:
+        await logs.evaluations.append([Record(without.evaluation_id.encode(), evaluation_to_json(without))])
+    (_, document) = await traced(config, "t1")
+    ending = f"if no turn follows; without it: evalstream explain {without.evaluation_id}"
+    assert document["turns"]["t1"]["all/polite"].endswith(ending)
+
+
+@pytest.mark.parametrize(
+    ("problems", "expected"),
+    [
+        (["judges: main refuses every request: 401"], "the service says of judges: main refuses every request: 401"),
+        (["exporters: otlp does not answer"], "the judge main has not answered yet"),
+    ],
+)
+async def test_a_judge_that_refuses_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, problems: list[str], expected: str
+) -> None:
+    monkeypatch.setattr("collector.commands.trace.running_problems", lambda _config: problems)
+    log = {"kind": "sqlite", "path": str(tmp_path / "logs.db")}
+    config = configured(log, "http://localhost:1", tmp_path, monitors={"all": {"evaluators": ["helpful"]}})
+    async with open_logs(config.settings.log) as logs:
+        await logs.turns.append([turn_record(Turn(turn_id="t1", input="When?", actual_output="At nine."))])
+    assert (await traced(config, "t1"))[1]["turns"]["t1"]["all/helpful"] == f"none yet: {expected}"
 
 
 def test_a_skip_that_no_exporter_sends_is_not_said_to_be_exported(tmp_path: Path) -> None:

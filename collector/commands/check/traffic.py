@@ -4,6 +4,7 @@ Counts are turns and evaluations of each monitor by outcome. Of traces it says w
 remedy in the configuration.
 """
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -51,6 +52,7 @@ def traffic(config: Config) -> Iterator[str]:
         yield f"traffic    unknown ({problem})"
         return
     counts = parse_counts(metrics)
+    yield from (f"traffic    the service says: {problem}" for problem in running_problems(config))
     yield from arrival_lines(metrics, has_turns=any(any(count.values()) for count in counts.values()))
     yield from count_lines(config, counts)
     yield from letter_lines(metrics)
@@ -70,7 +72,7 @@ def running_sections(config: Config) -> tuple[str, dict[str, str], str]:
     exporter: Any = config.exporters.get("prometheus")
     if exporter is None or not exporter.port:
         return "", {}, "no port is configured for /metrics"
-    text = _metrics(exporter.host, exporter.port)
+    text = _answer(exporter.host, exporter.port, "metrics")
     if text is None:
         return "", {}, f"no service answers on /metrics, port {exporter.port}"
     sections = _sections(text)
@@ -78,6 +80,15 @@ def running_sections(config: Config) -> tuple[str, dict[str, str], str]:
         other = f"what answers on port {exporter.port} is no service of this version; set export.prometheus.port"
         return "", {}, other
     return text, sections, ""
+
+
+def running_problems(config: Config) -> list[str]:
+    """The present problems of the service with this configuration on this machine, as /readyz says them."""
+    exporter: Any = config.exporters.get("prometheus")
+    text = _answer(exporter.host, exporter.port, "readyz") if exporter is not None and exporter.port else None
+    with suppress(ValueError, TypeError, KeyError):
+        return [str(problem) for problem in json.loads(text or "")["problems"]]
+    return []
 
 
 def _sections(text: str) -> dict[str, str]:
@@ -137,6 +148,8 @@ def arrival_lines(metrics: str, *, has_turns: bool) -> Iterator[str]:
 
 
 _ACCEPTED = frozenset({"200", "OK"})
+_ORIGINS = frozenset({"matched", "resumed", "retried", "backfilled"})
+"""The origins of `evalstream_evaluations_due_total`."""
 
 
 def _sums(metrics: str, series: Series, *labels: str) -> dict[str, float]:
@@ -161,7 +174,16 @@ def count_lines(config: Config, counts: Counts) -> Iterator[str]:
         yield f"traffic    {name}: turns {_listed(turns) or 'none matched'}"
         for use in monitor.uses:
             evaluations = {outcome: number for outcome, number in counts.get((name, use.name), {}).items() if number}
-            yield f"           - {use.name}: {_listed(evaluations) or _why(config, use.name, turns)}"
+            yield f"           - {use.name}: {_outcomes(evaluations) or _why(config, use.name, turns)}"
+
+
+def _outcomes(counts: Mapping[str, float]) -> str:
+    """The evaluations that were due, and what became of all of them."""
+    due = {origin: number for origin, number in counts.items() if origin in _ORIGINS}
+    ended = {outcome: number for outcome, number in counts.items() if outcome not in _ORIGINS}
+    waiting = {"not ended yet": left} if (left := sum(due.values()) - sum(ended.values())) > 0 else {}
+    origins = f" ({_listed(due)})" if due.keys() - {"matched"} else ""
+    return f"{sum(due.values()):.0f} due{origins}: {_listed(ended | waiting)}" if due else _listed(ended)
 
 
 def letter_lines(metrics: str) -> Iterator[str]:
@@ -183,10 +205,10 @@ def _listed(counts: Mapping[str, float]) -> str:
     return ", ".join(f"{number:.0f} {what}" for what, number in counts.items())
 
 
-def _metrics(host: str, port: int) -> str | None:
-    url = f"http://{'127.0.0.1' if host in {'0.0.0.0', '::'} else host}:{port}/metrics"  # noqa: S104
+def _answer(host: str, port: int, path: str) -> str | None:
+    url = f"http://{'127.0.0.1' if host in {'0.0.0.0', '::'} else host}:{port}/{path}"  # noqa: S104
     try:
-        return ask_blocking(url, None, {"Accept": "text/plain"}, timeout=2.0, proxied=False).decode()
+        return ask_blocking(url, None, {"Accept": "*/*"}, timeout=2.0, proxied=False).decode()
     except (OSError, ValueError):
         return None
 

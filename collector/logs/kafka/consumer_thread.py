@@ -208,6 +208,8 @@ logger = logging.getLogger(__name__)
 
 _RebalanceListener: Any = vars(subscription_state)["AsyncConsumerRebalanceListener"]  # untyped
 
+HIDDEN_AFTER = 5.0
+"""Seconds for which the brokers' answers lack a topic before this user is told that it is not there."""
 POLL = 0.25
 """Seconds that a poll waits for records, and so the longest time until a commit is sent."""
 
@@ -253,6 +255,7 @@ class ConsumerThread:
         self._commits = CommitSender(self._call)
         self._owned = OwnedPartitions(subscription, listener, flow, self._commits, self._call)
         self._failing_since: float | None = None
+        self._hidden_since: float | None = None
         self._reading = FailureLog(f"reading for group {subscription.group}")
         self._stopping = threading.Event()
         self._is_fenced = threading.Event()
@@ -353,8 +356,11 @@ class ConsumerThread:
 
     def _note_hidden_topics(self) -> None:
         """A poll has not failed: all is well, unless brokers show this user a topic no more."""
-        hidden = workarounds.hidden_topics(self._consumer, self._topics.names)
-        refused = LogRefused(f"{absent(hidden)}: it is waited for") if hidden else None
+        hidden, now = workarounds.hidden_topics(self._consumer, self._topics.names), time.monotonic()
+        self._hidden_since = (self._hidden_since or now) if hidden else None
+        # After a lost connection no topic is known for a moment: its rights are not the cause.
+        lasts = self._hidden_since is not None and now - self._hidden_since >= HIDDEN_AFTER
+        refused = LogRefused(f"{absent(hidden)}: it is waited for") if lasts else None
         if refused is None:
             self._reading.succeeded()
         else:

@@ -15,6 +15,7 @@ from kafka.errors import (
     NoError,
     NotCoordinatorError,
     TopicAlreadyExistsError,
+    TopicAuthorizationFailedError,
 )
 from kafka.protocol.consumer import OffsetSpec
 from kafka.structs import OffsetAndMetadata, TopicPartition
@@ -64,15 +65,22 @@ def ensure_topics(
     """
     with administrating(settings) as admin:
         there = _partitions(admin, topics)
-        missing = [topic for topic in topics if topic not in there]
+        missing, hidden = [topic for topic in topics if topic not in there], list[str]()
         for topic in missing:
             config = {**_config(settings), **_copies(replication_factor), **(configs or {}).get(topic, {})}
             config[TIMESTAMPS] = timestamps
-            with suppress(TopicAlreadyExistsError):  # another process has just made it
-                new = {"num_partitions": partitions, "replication_factor": replication_factor, "configs": config}
+            new = {"num_partitions": partitions, "replication_factor": replication_factor, "configs": config}
+            try:
                 admin.create_topics({topic: new}, wait_for_metadata=not validate_only, validate_only=validate_only)
+            except TopicAlreadyExistsError:  # another process has just made it, or this user may not see it
+                hidden.append(topic)
+            except TopicAuthorizationFailedError as error:
+                more = f", and {', '.join(rights)}: they show once the topics exist" if rights else ""
+                raise _refused({key: ["CREATE"] for key in missing}, more) from error
         if missing and not validate_only:
             _await_topics(admin, missing)
+        if hidden and (unseen := set(hidden) - _partitions(admin, hidden).keys()):
+            raise _refused({topic: ["READ", "WRITE"] for topic in unseen})
         if known := list(there) if validate_only else topics:
             _check(admin, settings, known, partitions, timestamps)
             _require(described(admin, known), *rights)
@@ -103,14 +111,22 @@ def require_rights(settings: KafkaSettings, topics: Sequence[str], *rights: str)
 
 
 def _require(there: Mapping[str, Any], *rights: str) -> None:
-    for right in rights:
-        if lacking := [name for name, topic in there.items() if right not in (topic.get(_GRANTED) or [right])]:
-            raise lacks(right, lacking)
+    lacking = {
+        name: [right for right in rights if right not in (topic.get(_GRANTED) or rights)]
+        for name, topic in there.items()
+    }
+    if any(lacking.values()):
+        raise _refused(lacking)
 
 
-def lacks(right: str, topics: Sequence[str]) -> LogRefused:
-    """The refusal of an operation on topics."""
-    return LogRefused(f"Kafka does not permit this user {right} of the topic {', '.join(sorted(topics))}: grant it")
+def _refused(lacking: Mapping[str, Sequence[str]], more: str = "") -> LogRefused:
+    """The refusal of operations, by topic: all in one sentence, so that one grant is enough."""
+    topics: dict[str, list[str]] = {}
+    for name, rights in sorted(lacking.items()):
+        if rights:
+            topics.setdefault(", ".join(rights), []).append(name)
+    what = "; ".join(f"{rights} of the topic {', '.join(names)}" for rights, names in topics.items())
+    return LogRefused(f"Kafka does not permit this user {what}: grant it{more}")
 
 
 def retention(settings: KafkaSettings, topic: str) -> float | None:
@@ -313,7 +329,7 @@ def _values(admin: Any, topics: Sequence[str], *names: str) -> dict[str, dict[st
     """
     values = readable_configs(admin, topics, *names)
     if hidden := [topic for topic in topics if not values[topic].keys() >= set(names)]:
-        raise lacks("DESCRIBE_CONFIGS", hidden)
+        raise _refused({key: ["DESCRIBE_CONFIGS"] for key in hidden})
     return values
 
 

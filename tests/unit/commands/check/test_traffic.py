@@ -55,6 +55,7 @@ def test_says_what_each_monitor_matched_where_it_went_and_why_an_evaluator_never
         ("matched", ""),
         ("matched", ""),
         ("matched", ""),
+        ("retried", ""),
         ("scored", ""),
         ("skipped", "missing_field"),
         ("sampled_out", ""),
@@ -64,7 +65,7 @@ def test_says_what_each_monitor_matched_where_it_went_and_why_an_evaluator_never
     assert lines == [
         "traffic    1 turn matched no monitor",
         "traffic    busy: turns 2 sampled, 1 sampled_out",
-        "           - exact: 3 matched, 1 scored, 1 skipped (missing_field), 1 sampled_out",
+        "           - exact: 4 due (3 matched, 1 retried): 1 scored, 1 skipped (missing_field), 1 sampled_out, 1 not ended yet",
         "traffic    quiet: turns none matched",
         "           - other: never ran: no turn matched its monitor",
     ]  # fmt: skip
