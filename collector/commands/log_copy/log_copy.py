@@ -56,6 +56,7 @@ async def kafka_target(log: KafkaLogSettings, to: Config) -> AsyncGenerator[Logs
     try:
         every = [f"{log.prefix}.{name}" for name in names_of(linking=True, page=True, judged_spans=True)]
         before = await asyncio.to_thread(states, settings, every)
+        await asyncio.to_thread(inspect, settings, [], _groups(log, to))  # commits are the last step: asked for first
         if any(state.records for state in before.values()):
             await _require_unfinished(settings, topics, before, where)
             # The note that a copy began them goes last: this may be interrupted, too.
@@ -280,7 +281,7 @@ async def require_unused(config: Config, logs: Logs) -> None:
     log = config.settings.log
     by_log = groups_by_log(config.exporters)
     if log.kind == "kafka" and log.kafka is not None:
-        groups = [f"{log.kafka.prefix}.{group}" for groups in by_log.values() for group in groups]
+        groups = _groups(log.kafka, config)
         try:
             state = await asyncio.to_thread(inspect, settings_of_log(log.kafka), [], groups)
         except LogError as error:
@@ -297,6 +298,10 @@ async def require_unused(config: Config, logs: Logs) -> None:
                 await each.claim(group)
             except GroupInUse as error:
                 raise ConfigError(f"{log.path} is in use: stop all processes of the service") from error
+
+
+def _groups(log: KafkaLogSettings, config: Config) -> list[str]:
+    return [f"{log.prefix}.{group}" for groups in groups_by_log(config.exporters).values() for group in groups]
 
 
 async def _copy_source_positions(config: Config, to: Config) -> None:
