@@ -359,11 +359,7 @@ def _finished(evaluator: Evaluator[Any], score: Score, judge: Metered, gaps: Map
     if judge.seat is not None and judge.seat.split_up:
         details["pack"] = "split_up"
     return replace(
-        score,
-        label=_label_of(evaluator, score),
-        explanation=explanation or None,
-        method=method,
-        details=details,
+        score, label=_label_of(evaluator, score), explanation=explanation or None, method=method, details=details
     )
 
 

@@ -125,10 +125,7 @@ async def _find_subject(config: Config, logs: Logs, name: str) -> dict[str, Any]
 
 
 def _outcomes(
-    turn: Turn,
-    plan: Plan,
-    made: Mapping[tuple[str, ...], Evaluation],
-    why_none: Callable[[Monitor, Assignment], str],
+    turn: Turn, plan: Plan, made: Mapping[tuple[str, ...], Evaluation], why_none: Callable[[Monitor, Assignment], str]
 ) -> Iterator[tuple[str, str]]:
     key = conversation_key(turn)
     for monitor in plan.monitors:

@@ -299,6 +299,10 @@ class LogRefused(LogUnavailable):
     """
 
 
+class NotPermitted(LogRefused):
+    """A permission is missing. Others may be, too: who checks asks on."""
+
+
 class GroupInUse(LogError, ConfigError):
     """Another process consumes a log with this group, and they cannot share it."""
 

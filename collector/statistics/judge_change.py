@@ -114,11 +114,7 @@ def judge_since(runs: Sequence[GoldenRun], since: float, cases: str = "golden ca
         moved = f"moved by {shift.mean:+.2f} ± {Z * shift.stderr:.2f}"
         return JudgeVerdict(True, shift.mean, f"The judge has changed: {where}, scored again, {moved}.")
     most = abs(shift.mean) + half
-    return JudgeVerdict(
-        False,
-        most,
-        f"The judge has not changed: {where}, scored again, moved by at most {most:.2f}.",
-    )
+    return JudgeVerdict(False, most, f"The judge has not changed: {where}, scored again, moved by at most {most:.2f}.")
 
 
 def _known(runs: Sequence[GoldenRun]) -> dict[str, list[float]]:

@@ -108,6 +108,22 @@ async def test_what_a_start_refuses_of_the_logs_is_a_mistake(cluster: Cluster, t
     assert said(path, "--json") == said(path)
 
 
+def test_all_that_is_not_permitted_is_said_at_once(secured_broker: Broker, tmp_path: Path) -> None:
+    """One right came for each attempt: first of a group, then of the topics, then of a source."""
+    cluster = Cluster(secured_broker, user_of(secured_broker, "x"), fresh("checked"))
+    source = fresh("seen")
+    cluster.make(source, 1)
+    cluster.grant("TOPIC", source, "DESCRIBE")
+    assert [
+        line.partition(": ")[2].partition(", ")[0] for line in said(cluster.file(tmp_path, source=source)).splitlines()
+    ] == [
+        f"log: Kafka does not permit it (group {cluster.name}.assemble); grant this user READ of groups that begin with the prefix",
+        f"log: Kafka does not permit this user CREATE of the topic {cluster.name}.dead_letters",
+        f"receive.kafka[0]: Kafka does not permit it (group {cluster.name}.traces); grant this user READ of groups that begin with the prefix",
+        f"receive.kafka[0]: Kafka does not permit this user READ of the topic {source}: grant it",
+    ]
+
+
 def test_a_source_that_is_missing_or_hidden_is_a_mistake(cluster: Cluster, tmp_path: Path) -> None:
     cluster.grant("TOPIC", f"{cluster.name}.", *TOPIC_RIGHTS)
     hidden = fresh("hidden")
@@ -232,6 +248,7 @@ async def test_erasing_asks_for_its_rights_first_and_can_be_run_again(cluster: C
 
     with pytest.raises(ConfigError, match=r"grant this user READ of groups that begin with the prefix"):
         await copy_logs(load(old), load(files["-two"]), told.append)
+    assert not told, "nothing is copied"
     cluster.grant("GROUP", f"{cluster.name}-", "READ")
     with pytest.raises(ConfigError, match=f"ALTER_CONFIGS, DELETE of the topic {cluster.name}-two.dead_letters, "):
         await copy_logs(load(old), load(files["-two"]), told.append)

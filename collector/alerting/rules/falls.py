@@ -41,10 +41,7 @@ JUDGE_CHANGED, JUDGE_UNCHANGED = (
     Fact(JUDGE_MOVED.name, series.BY, {"verdict": verdict}, phrase=phrase)
     for verdict, phrase in (
         ("changed", "The judge has changed: the same cases, scored again, moved by {}. "),
-        (
-            "unchanged",
-            "The judge has not changed: the same cases, scored again, moved by at most {}. ",
-        ),
+        ("unchanged", "The judge has not changed: the same cases, scored again, moved by at most {}. "),
     )
 )
 """The verdict on the judge by cases that were judged before, as a process that watches scores has it."""

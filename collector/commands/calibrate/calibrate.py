@@ -332,10 +332,7 @@ def as_json(result: Calibration) -> str:
 def _as_numbers(mean: CorrectedMean | None) -> Mapping[str, object] | None:
     if mean is None:
         return None
-    return {
-        **fields_of(mean, "mean", "error", "interval", "power"),
-        "number": mean.audits,
-    }
+    return {**fields_of(mean, "mean", "error", "interval", "power"), "number": mean.audits}
 
 
 def as_text(result: Calibration) -> str:

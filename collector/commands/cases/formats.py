@@ -136,11 +136,7 @@ def metadata_of(selected: SelectedCase) -> dict[str, Any]:
 
 
 def _label(label: Any) -> dict[str, Any]:
-    return _known(
-        {
-            **fields_of(label, "evaluator", "opinion", "score", "note", "label_probability"),
-        }
-    )
+    return _known({**fields_of(label, "evaluator", "opinion", "score", "note", "label_probability")})
 
 
 def _plain(selected: SelectedCase) -> dict[str, Any]:

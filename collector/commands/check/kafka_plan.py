@@ -21,7 +21,7 @@ from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
 from collector.export.judged_spans.destinations import JudgedSpansSettings, topic_of
 from collector.export.judged_spans.fold import GROUP as JUDGED_SPANS_GROUP
 from collector.export.stage import feedback_group_of
-from collector.logs.log import LogError, LogRefused, LogUnavailable
+from collector.logs.log import LogError, LogRefused, LogUnavailable, NotPermitted
 from collector.page.stage import EVALUATIONS_GROUP, LABELS_GROUP, TURNS_GROUP
 from collector.service.app import require_startable
 from collector.service.kafka_settings import SERVICE_RIGHTS, group_of, settings_of_log, settings_of_source
@@ -44,12 +44,15 @@ def kafka_lines(config: Config, *, offline: bool = False) -> Iterator[str]:
     Raises:
         ConfigError: no broker answers, or a login, a permission or a topic is not as the service needs it to start.
     """
-    look: Look = _unasked if offline else _state
+    refused: list[str] = []
+    look: Look = _unasked if offline else partial(_state, refused)
     log = config.settings.log.kafka if config.settings.log.kind == "kafka" else None
     if log is not None:
         yield from _log_lines(config, log, look)
     for number, source in enumerate(config.settings.receive.kafka):
         yield from _source_lines(config, number, source, look)
+    if refused:
+        raise ConfigError("\n".join(refused))
     spans = config.exporters.get("spans")
     if isinstance(spans, JudgedSpansSettings) and spans.kafka is not None and not offline:
         topic_of(spans.kafka)
@@ -130,18 +133,27 @@ def _unasked(*_: object) -> Iterator[str]:
 
 
 def _state(
-    where: str, settings: KafkaSettings, topics: Sequence[str], groups: Sequence[str], see: Callable[[], None]
+    refused: list[str],
+    where: str,
+    settings: KafkaSettings,
+    topics: Sequence[str],
+    groups: Sequence[str],
+    see: Callable[[], None],
 ) -> Iterator[str]:
-    """Their state in the cluster now."""
-    from collector.logs.kafka.topics import inspect
+    """Their state in the cluster now. What is `refused` is said in the end, all at once."""
+    from collector.logs.kafka.topics import ClusterState, inspect
 
-    try:
-        state = inspect(settings, topics, groups)
-        see()
-    except LogError as error:
-        down = isinstance(error, LogUnavailable) and not isinstance(error, LogRefused)
-        remedy = "; start it, correct bootstrap_servers, or check the file alone with --offline" if down else ""
-        raise ConfigError(f"{where}: {error}{remedy}") from error
+    state = ClusterState({}, {})
+    asks: Sequence[Callable[[], ClusterState | None]] = (partial(inspect, settings, topics, groups), see)
+    for ask in asks:
+        try:
+            state = ask() or state
+        except LogError as error:
+            down = isinstance(error, LogUnavailable) and not isinstance(error, LogRefused)
+            remedy = "; start it, correct bootstrap_servers, or check the file alone with --offline" if down else ""
+            refused.append(f"{where}: {error}{remedy}")
+            if not isinstance(error, NotPermitted):
+                raise ConfigError("\n".join(refused)) from error
     for topic in topics:
         configs = state.topics.get(topic)
         state_text = (

@@ -252,7 +252,8 @@ async def _copy(config: Config, to: Config, source: Logs, target: Logs, say: Cal
 def _lines(copied: Sequence[CopiedLog]) -> Iterator[str]:
     for log in copied:
         left_out = [f"{number} {reason}" for reason, number in sorted(log.left_out.items()) if number]
-        yield f"{log.name:<14}{plural(log.written, 'record')}" + (f"; without {listed(left_out)}" if left_out else "")
+        others = f"; left out: {listed(left_out)}" if left_out else ""
+        yield f"{log.name:<14}{plural(log.written, 'record')} copied{others}"
 
 
 def _require_other(config: Config, to: Config) -> None:

@@ -10,7 +10,7 @@ from kafka import errors
 from kafka.record import util as record_util
 
 from collector.logs.kafka.credentials import Credentials
-from collector.logs.log import LogError, LogRefused, LogUnavailable, RecordTooLarge
+from collector.logs.log import LogError, LogRefused, LogUnavailable, NotPermitted, RecordTooLarge
 
 _LOGIN = (errors.SaslAuthenticationFailedError, errors.UnsupportedSaslMechanismError, errors.IllegalSaslStateError)
 _FATAL = (
@@ -95,7 +95,7 @@ _LONGEST = 300
 """Characters of an error of the client; it may repeat its request, or have one line for each partition."""
 _REFUSAL = re.compile(r"([A-Za-z]{1,50})AuthorizationFailedError")
 _RIGHTS = {
-    "topic": "READ of a source's topic; READ, WRITE, CREATE and DESCRIBE_CONFIGS of topics that begin with the prefix",
+    "topic": "READ of it if it is a source's; READ, WRITE, CREATE and DESCRIBE_CONFIGS if it begins with the prefix",
     "group": "READ of groups that begin with the prefix, or with the group of the source",
     "cluster": "WRITE of topics that begin with the prefix; it has WRITE of no topic",
 }
@@ -116,8 +116,8 @@ def translate(error: BaseException) -> LogError:
         return RecordTooLarge(text)
     if refusal := _REFUSAL.search(text):  # the client does not always raise the error that it names
         kind = refusal[1].lower()
-        what = " ".join([kind, *_named(error)])
-        return LogRefused(f"Kafka does not permit it ({what}); grant this user {_RIGHTS.get(kind, _RIGHTS['topic'])}")
+        what = f" ({' '.join([kind, *_named(error)])})" if kind in {"topic", "group"} else ""
+        return NotPermitted(f"Kafka does not permit it{what}; grant this user {_RIGHTS.get(kind, _RIGHTS['topic'])}")
     if isinstance(error, _LOGIN):
         return LogRefused(f"Kafka refuses the login ({type(error).__name__}); correct the keys under security")
     return LogError(text) if isinstance(error, _FATAL) else LogUnavailable(text)

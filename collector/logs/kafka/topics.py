@@ -23,7 +23,7 @@ from kafka.structs import OffsetAndMetadata, TopicPartition
 from collector.logs.kafka.connections import connect, is_reachable
 from collector.logs.kafka.owned_partitions import from_kafka
 from collector.logs.kafka.settings import KafkaSettings, absent, milliseconds, translated
-from collector.logs.log import Committed, LogError, LogRefused, LogUnavailable
+from collector.logs.log import Committed, LogError, LogUnavailable, NotPermitted
 
 T = TypeVar("T")
 _Resource: Any = ConfigResource  # wrongly typed
@@ -119,14 +119,14 @@ def _require(there: Mapping[str, Any], *rights: str) -> None:
         raise _refused(lacking)
 
 
-def _refused(lacking: Mapping[str, Sequence[str]], more: str = "") -> LogRefused:
+def _refused(lacking: Mapping[str, Sequence[str]], more: str = "") -> NotPermitted:
     """The refusal of operations, by topic: all in one sentence, so that one grant is enough."""
     topics: dict[str, list[str]] = {}
     for name, rights in sorted(lacking.items()):
         if rights:
             topics.setdefault(", ".join(rights), []).append(name)
     what = "; ".join(f"{rights} of the topic {', '.join(names)}" for rights, names in topics.items())
-    return LogRefused(f"Kafka does not permit this user {what}: grant it{more}")
+    return NotPermitted(f"Kafka does not permit this user {what}: grant it{more}")
 
 
 def retention(settings: KafkaSettings, topic: str) -> float | None:

@@ -23,7 +23,7 @@ from collector.logs.kafka.settings import translate
 from collector.logs.kafka.subscription import PartitionNumbering
 from collector.logs.kafka.topics import _copies
 from collector.logs.kafka.workarounds import replace_decoding
-from collector.logs.log import Committed, LogError, LogRefused, LogUnavailable, RecordTooLarge
+from collector.logs.log import Committed, LogError, LogUnavailable, NotPermitted, RecordTooLarge
 
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
 PACKERS = [
@@ -180,13 +180,13 @@ def test_another_kafka_python_is_refused() -> None:
     [
         (KafkaTimeoutError("late"), LogUnavailable),
         (MessageSizeTooLargeError("big"), RecordTooLarge),
-        (TopicAuthorizationFailedError("no"), LogRefused),
+        (TopicAuthorizationFailedError("no"), NotPermitted),
         (ValueError("what"), LogUnavailable),
     ],
 )
 def test_errors_say_whether_trying_again_may_help(error: Exception, ours: type[LogError]) -> None:
     assert type(translate(error)) is ours
-    named = "grant this user READ of" if ours is LogRefused else type(error).__name__
+    named = "grant this user READ of" if ours is NotPermitted else type(error).__name__
     assert named in str(translate(error))
 
 
