@@ -237,9 +237,7 @@ def _root(
 @app.command()
 def demo(
     duration: Annotated[float | None, Option(min=1, help="Seconds to run; until Ctrl-C by default.")] = None,
-    worse_after: Annotated[
-        float, Option(min=0, help="Seconds until the application's answers get worse on purpose.")
-    ] = 45.0,
+    worse_after: Annotated[float, Option(min=0, help="Seconds until the answers get worse on purpose.")] = 45.0,
     port: Annotated[int, Option(min=0, max=65535, help="Port of OTLP/HTTP; 0 for any free port.")] = 4318,
     metrics_port: Annotated[int, Option(min=0, max=65535, help="Port of /metrics; 0 for any free port.")] = 9464,
     page_port: Annotated[int, Option(min=0, max=65535, help="Port of the page; 0 for any free port.")] = 8321,
@@ -257,15 +255,10 @@ def demo(
 @app.command()
 def run(
     config: ConfigFile = DEFAULT_CONFIG,
-    stages: Annotated[
-        str, Option(help="The stages of this process, separated by commas.")
-    ] = "receive,assemble,evaluate,export,watch,page",
+    stages: Annotated[str, Option(help="Stages, separated by commas.")] = "receive,assemble,evaluate,export,watch,page",
     log_level: Annotated[
         Literal["info", "warning", "error"] | None,
-        Option(
-            envvar="EVALSTREAM_LOG_LEVEL",
-            help="The lowest level of lines in the log, whatever the file's log_level is.",
-        ),
+        Option(envvar="EVALSTREAM_LOG_LEVEL", help="Lowest level of log lines."),
     ] = None,
     workers: Annotated[int, Option(min=1, help="How many processes share the work, a core for each.")] = 1,
 ) -> None:
@@ -292,28 +285,16 @@ def run(
 def check(
     config: ConfigFile = DEFAULT_CONFIG,
     json: Json = False,
-    diff: Annotated[
-        bool, Option("--diff", help="Print what the file would change in the running configuration.")
-    ] = False,
+    diff: Annotated[bool, Option("--diff", help="Print what the file would change in the running one.")] = False,
     against: Annotated[
-        Path | None, Option(help="Print what the file would change compared with this one.", dir_okay=False)
+        Path | None, Option(help="Print what the file would change in this one.", dir_okay=False)
     ] = None,
     schema: Annotated[
-        str | None,
-        Option(
-            help="Print the JSON Schema of configuration, turn, conversation, evaluation or label instead.",
-            metavar="NAME",
-        ),
+        str | None, Option(help="Print a JSON Schema: configuration, turn, evaluation …", metavar="NAME")
     ] = None,
-    verbose: Annotated[
-        bool, Option("--verbose", "-v", help="Print every detail of the plan instead of a summary.")
-    ] = False,
+    verbose: Annotated[bool, Option("--verbose", "-v", help="Print the whole plan instead of a summary.")] = False,
     traces: Annotated[
-        list[Path] | None,
-        Option(
-            metavar="<path>",
-            help="Show which texts of these traces no dialect reads, the remedy, and ids that never repeat.",
-        ),
+        list[Path] | None, Option(metavar="<path>", help="Show the texts of these traces that no dialect reads.")
     ] = None,
     offline: Annotated[bool, Option("--offline", help="Ask no Kafka broker: check the file alone.")] = False,
 ) -> None:
@@ -393,11 +374,9 @@ def fitting(line: str, width: int) -> str:
 def rules(
     config: ConfigFile = DEFAULT_CONFIG,
     formats: Annotated[
-        list[str] | None, Option("--format", help="prometheus, prometheusrule, grafana or alertmanager; repeatable.")
+        list[str] | None, Option("--format", help="prometheus, prometheusrule, grafana, alertmanager.")
     ] = None,
-    output: Annotated[
-        Path | None, _file("Folder to write files to (all formats by default); without it, stdout.")
-    ] = None,
+    output: Annotated[Path | None, _file("Folder to write files to (all formats by default).")] = None,
 ) -> None:
     """Generate alert rules and Grafana dashboards.
 
@@ -430,18 +409,11 @@ def fetch(
             "name; MLflow: a filter."
         ),
     ] = None,
-    services: Annotated[
-        list[str] | None, Option("--service", help="Jaeger: only this service; all by default; repeatable.")
-    ] = None,
+    services: Annotated[list[str] | None, Option("--service", help="Jaeger: only this service; repeatable.")] = None,
     project: Annotated[str | None, Option(help="Phoenix: the project. MLflow: the experiment.")] = None,
     limit: Annotated[int, Option(min=1, help="Most traces, the newest.")] = 1000,
-    token_file: Annotated[
-        Path | None, _file("A file with a token, or with name:secret; or EVALSTREAM_FETCH_TOKEN has it.")
-    ] = None,
-    headers: Annotated[
-        list[str] | None,
-        Option("--header", help="A header, like X-Scope-OrgID=team-a; repeatable.", metavar="NAME=VALUE"),
-    ] = None,
+    token_file: Annotated[Path | None, _file("File with a token or name:secret; or EVALSTREAM_FETCH_TOKEN.")] = None,
+    headers: Annotated[list[str] | None, Option("--header", help="A header; repeatable.", metavar="NAME=VALUE")] = None,
 ) -> None:
     """Write past traces of Tempo, Jaeger and others to a file.
 
@@ -463,9 +435,7 @@ def turns(
     ],
     explain: Annotated[bool, Option(help="Show how every span was read, and why it made no turn.")] = False,
     json: Annotated[bool, Option("--json", help="With --explain: JSON, one object per trace.")] = False,
-    config: Annotated[
-        Path | None, _file("The configuration, for its sections `assemble` and `dialects`.", "--config", "-c")
-    ] = None,
+    config: Annotated[Path | None, _file("The configuration: `assemble` and `dialects`.", "--config", "-c")] = None,
 ) -> None:
     """Print the turns in OTLP files as JSON lines.
 
@@ -544,19 +514,12 @@ def score(
         ),
     ] = None,
     criteria: Annotated[str | None, Option(help="Without a configuration file: the criteria of the evaluator.")] = None,
-    output: Annotated[
-        Path | None, _file("Write evaluations as .jsonl (a later run resumes from it) or .csv.", "--output", "-o")
-    ] = None,
-    fail_under: Annotated[
-        float | None,
-        Option(
-            min=0, max=1, help="Exit with status 1 if a mean is below this; where lower is better, above 1 less this."
-        ),
-    ] = None,
+    output: Annotated[Path | None, _file("Evaluations, .jsonl (resumes from it) or .csv.", "--output", "-o")] = None,
+    fail_under: Annotated[float | None, Option(min=0, max=1, help="Exit with 1 if a mean is worse than this.")] = None,
     max_usd: MaxUsd = None,
     batch: Batch = False,
     against: Annotated[
-        Path | None, _file("JSONL of an earlier --output: compare case by case; exit with status 1 if worse for sure.")
+        Path | None, _file("JSONL of an earlier run to compare with; exit with 1 if worse for sure.")
     ] = None,
     tolerance: Annotated[float, Option(min=0, max=1, help="How much worse a mean may be with --against.")] = 0.0,
     junit: Annotated[Path | None, _file("Write the comparison as JUnit XML.")] = None,
@@ -589,16 +552,13 @@ def judges(
     config: ConfigFile = DEFAULT_CONFIG,
     evaluator: Annotated[str | None, Option(help="The evaluator; the only one that asks a judge.")] = None,
     judges: Annotated[
-        list[str] | None,
-        Option("--judge", help="A judge, jury or cascade to compare; repeatable. All judges by default."),
+        list[str] | None, Option("--judge", help="A judge, jury or cascade; repeatable. All by default.")
     ] = None,
     repeat: Annotated[int, Option(min=1, max=20, help="How often each judge judges each case.")] = 2,
-    margin: Annotated[
-        float, Option(min=0, max=1, help="How much less than the best one a judge may agree with people.")
-    ] = 0.05,
+    margin: Annotated[float, Option(min=0, max=1, help="How much less than the best judge one may agree.")] = 0.05,
     max_usd: MaxUsd = None,
     output: Annotated[
-        Path | None, _file("Write evaluations to this JSONL file; resume from it.", "--output", "-o")
+        Path | None, _file("JSONL of evaluations; a later run resumes from it.", "--output", "-o")
     ] = None,
     json: Json = False,
 ) -> None:
@@ -625,7 +585,7 @@ def dataset(
         ),
     ] = "failed",
     form: Annotated[
-        str, Option("--as", help="jsonl, turns, golden, deepeval, pydantic-evals, phoenix, langsmith or promptfoo.")
+        str, Option("--as", help="jsonl, turns, golden, deepeval, pydantic-evals, phoenix, langsmith, promptfoo.")
     ] = "jsonl",
     monitor: OneMonitor = None,
     evaluators: Evaluators = None,
@@ -634,11 +594,7 @@ def dataset(
     below: Annotated[float | None, Option(min=0, max=1, help="With low: the score below which one is low.")] = None,
     most: Annotated[int, Option("--n", min=1, help="Most cases.")] = 200,
     diverse: Annotated[
-        bool | None,
-        Option(
-            "--diverse/--no-diverse",
-            help="Whether to leave out cases whose questions are nearly the same; by default not of sampled ones.",
-        ),
+        bool | None, Option("--diverse/--no-diverse", help="Leave out nearly equal questions; not of sampled ones.")
     ] = None,
     name: Annotated[str, Option(help="The name of the test set, if the format has one.")] = "evalstream",
 ) -> None:
@@ -657,9 +613,7 @@ def dataset(
 def replay(
     paths: Annotated[list[str] | None, Argument(help="Files with the turns; the turns log by default.")] = None,
     config: ConfigFile = DEFAULT_CONFIG,
-    new: Annotated[
-        Path | None, _file("The configuration of the new evaluators; that of -c by default.", "--with")
-    ] = None,
+    new: Annotated[Path | None, _file("Configuration of the new evaluators; -c by default.", "--with")] = None,
     since: MaybeSince = None,
     until: Until = None,
     monitors: Monitors = None,
@@ -668,7 +622,7 @@ def replay(
     judge: Annotated[str | None, Option(help="The judge to use instead of the evaluator's own.")] = None,
     labels: Annotated[Path | None, _file("People's labels; the page's by default.", "--labels")] = None,
     output: Annotated[
-        Path | None, _file("Write new evaluations as .jsonl; a later run resumes from it.", "--output", "-o")
+        Path | None, _file("JSONL of evaluations; a later run resumes from it.", "--output", "-o")
     ] = None,
     max_usd: MaxUsd = None,
     batch: Batch = False,
@@ -699,15 +653,11 @@ def rejudge(
             "all: also what was judged by another version."
         ),
     ] = "unscored",
-    reasons: Annotated[
-        list[str] | None,
-        Option("--reason", help="With failed: only failures of this type, like judge_timeout; repeatable."),
-    ] = None,
+    reasons: Annotated[list[str] | None, Option("--reason", help="Only failures of this type; repeatable.")] = None,
     evaluators: Evaluators = None,
     monitors: Monitors = None,
     max_usd: Annotated[
-        float | None,
-        Option("--max-usd", min=0, help="The most that judging this period may cost, earlier runs of it included."),
+        float | None, Option("--max-usd", min=0, help="Most USD for this period, earlier runs included.")
     ] = None,
     dry_run: DryRun = False,
 ) -> None:
@@ -729,9 +679,7 @@ def rejudge(
 @app.command()
 def audit(
     config: ConfigFile = DEFAULT_CONFIG,
-    drained: Annotated[
-        bool, Option("--drained", help="Nothing may be in flight: for a service that has finished its work.")
-    ] = False,
+    drained: Annotated[bool, Option("--drained", help="Nothing may be in flight: the service has ended.")] = False,
     as_json: Json = False,
 ) -> None:
     """Check that everything that was accepted has its outcome.
@@ -764,14 +712,10 @@ def erase(
     config: ConfigFile = DEFAULT_CONFIG,
     users: Annotated[list[str] | None, Option("--user", help="The id of a user; repeatable.")] = None,
     conversations: Annotated[
-        list[str] | None, Option("--conversation", help="The id of a conversation; repeatable.")
+        list[str] | None, Option("--conversation", help="A conversation's id; repeatable.")
     ] = None,
-    to: Annotated[
-        Path | None, _file("Logs in Kafka: a configuration with another log.kafka.prefix, for what is left.")
-    ] = None,
-    files: Annotated[
-        list[Path] | None, _file("A JSONL file of turns or evaluations, too; repeatable.", "--file")
-    ] = None,
+    to: Annotated[Path | None, _file("Logs in Kafka: the configuration for what is left (another prefix).")] = None,
+    files: Annotated[list[Path] | None, _file("A JSONL file of turns or evaluations; repeatable.", "--file")] = None,
     dry_run: Annotated[bool, Option("--dry-run", help="Say what would go, and change nothing.")] = False,
     json: Json = False,
 ) -> None:
@@ -828,15 +772,9 @@ def parquet(
 @app.command()
 def mcp(
     config: ConfigFile = DEFAULT_CONFIG,
-    page: Annotated[
-        str | None, Option(help="The page's address; that of the configuration on this machine, if left out.")
-    ] = None,
-    token_file: Annotated[
-        Path | None, _file("A file with a token of the page; or EVALSTREAM_PAGE_TOKEN has it.")
-    ] = None,
-    http: Annotated[
-        str | None, Option(help="Serve over HTTP at HOST:PORT/mcp instead of stdio.", metavar="HOST:PORT")
-    ] = None,
+    page: Annotated[str | None, Option(help="The page's address; by default this machine's.")] = None,
+    token_file: Annotated[Path | None, _file("File with a token of the page; or EVALSTREAM_PAGE_TOKEN.")] = None,
+    http: Annotated[str | None, Option(help="Serve at HOST:PORT/mcp instead of stdio.", metavar="HOST:PORT")] = None,
 ) -> None:
     """Serve coding agents over the Model Context Protocol.
 
@@ -880,10 +818,7 @@ def diagnose(
     monitor: TheMonitor = None,
     since: Since = "24h",
     until: Until = None,
-    against: Annotated[
-        str | None,
-        Option(help="Start of the period to compare with, up to --from; by default seven times as long as the window."),
-    ] = None,
+    against: Annotated[str | None, Option(help="Start of the period before; by default seven windows.")] = None,
     evaluators: Evaluators = None,
     json: Json = False,
 ) -> None:
@@ -906,12 +841,8 @@ def diagnose(
 def compare(
     config: ConfigFile = DEFAULT_CONFIG,
     monitor: TheMonitor = None,
-    attribute: Annotated[
-        str | None, Option(help="The attribute that tells versions apart; those of monitors.<name>.compare.")
-    ] = None,
-    baseline: Annotated[
-        str | None, Option(help="Compare this value, of service_version unless --attribute is named,")
-    ] = None,
+    attribute: Annotated[str | None, Option(help="The attribute that tells versions apart.")] = None,
+    baseline: Annotated[str | None, Option(help="The value, of service_version or --attribute,")] = None,
     version: Annotated[str | None, Option(help="with this one.")] = None,
     since: Since = "7d",
     until: Until = None,
@@ -938,7 +869,7 @@ def gate(
     monitor: OneMonitor = None,
     within: Annotated[str | None, Option(help="Only this service, or prompt; all by default.")] = None,
     tolerance: Annotated[
-        float, Option(min=0.001, max=0.999, help="The fall of a mean that a promotion has to exclude.")
+        float, Option(min=0.001, max=0.999, help="The fall of a mean that promotion excludes.")
     ] = 0.05,
     json: Json = False,
 ) -> None:
@@ -981,9 +912,7 @@ def plan(
     config: ConfigFile = DEFAULT_CONFIG,
     monitor: TheMonitor = None,
     evaluator: Annotated[str | None, Option(help="Only this evaluator; all of the monitor by default.")] = None,
-    usd_per_label: Annotated[
-        float | None, Option(min=0, help="The cost of a label: plan the error of human scores.")
-    ] = None,
+    usd_per_label: Annotated[float | None, Option(min=0, help="A label's cost: plan human scores' error.")] = None,
     since: Since = "14d",
     until: Until = None,
     json: Json = False,
@@ -1052,14 +981,11 @@ def calibrate(
         ),
     ] = None,
     config: ConfigFile = DEFAULT_CONFIG,
-    target: Annotated[
-        float, Option(min=0, max=1, help="Share of bad answers that the suggested threshold should fail.")
-    ] = 0.9,
+    target: Annotated[float, Option(min=0, max=1, help="Share of bad answers that the threshold should fail.")] = 0.9,
     json: Json = False,
     random: RandomLabels = False,
     certify: Annotated[
-        float | None,
-        Option(min=0.0001, max=0.9999, help="Certify that the true failure rate is below this; exit 1 if not."),
+        float | None, Option(min=0.0001, max=0.9999, help="Certify a lower true failure rate; exit 1 if not.")
     ] = None,
 ) -> None:
     """Measure an evaluator's agreement with human labels."""
@@ -1083,21 +1009,15 @@ def align(
         ),
     ] = None,
     config: ConfigFile = DEFAULT_CONFIG,
-    proposer: Annotated[
-        str | None, Option(help="The judge that proposes changes; the evaluator's own by default.")
-    ] = None,
+    proposer: Annotated[str | None, Option(help="The judge that proposes; the evaluator's own by default.")] = None,
     candidates: Annotated[int, Option(min=1, max=20, help="Changes that are tried at most.")] = 4,
     holdout: Annotated[
-        float,
-        Option(
-            "--held-out", min=0.1, max=0.9, help="Share of conversations for the test, from which nothing is learnt."
-        ),
+        float, Option("--held-out", min=0.1, max=0.9, help="Share of conversations for the test.")
     ] = 0.5,
     random: RandomLabels = False,
     max_usd: MaxUsd = None,
     output: Annotated[
-        Path | None,
-        _file("The file for the new definition; EVALUATOR_aligned.yaml beside the configuration.", "--output", "-o"),
+        Path | None, _file("The new definition; by default EVALUATOR_aligned.yaml.", "--output", "-o")
     ] = None,
     json: Json = False,
 ) -> None:
