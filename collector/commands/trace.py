@@ -154,7 +154,7 @@ def _includes(judged: Evaluation, turn: Turn) -> bool:
 
 
 def _why_none(config: Config, plan: Plan, record: StoredRecord, turn: Turn, monitor: Monitor, use: Assignment) -> str:
-    """What a sampled evaluation waits for, as far as the logs, the configuration and a running service tell it."""
+    """The event that a sampled evaluation waits for, as far as logs, configuration and a running service tell it."""
     now, came = time.time(), record.timestamp
     if use.evaluator.scope == "conversation":
         if now < (ends := came + monitor.window_settings.idle_gap):

@@ -140,7 +140,7 @@ def _state(
     groups: Sequence[str],
     see: Callable[[], None],
 ) -> Iterator[str]:
-    """Their state in the cluster now. What is `refused` is said in the end, all at once."""
+    """Their state in the cluster now. `refused` takes the refusals, which `kafka_lines` raises all at once."""
     from collector.logs.kafka.topics import ClusterState, inspect
 
     state = ClusterState({}, {})

@@ -397,11 +397,11 @@ async def _count(logs: Iterable[Log], person: Person) -> tuple[Counter[bytes], C
                 seen = [needle for needle in (*ids, *texts) if needle in content]
                 here = +Counter({needle: person.count(needle, content) for needle in seen})
                 counts += here
-                found = [name.decode() for name in ids if name in here]
-                if found and places[f"log {log.name}"] < _EXAMPLES:
+                named = [name.decode() for name in ids if name in here]
+                if named and places[f"log {log.name}"] < _EXAMPLES:
                     at = f"partition {record.partition}, offset {record.offset}"
-                    person.examples.append(f"log {log.name}, {at}: {listed(found[:_EXAMPLES])}")
-                places[f"log {log.name}"] += bool(found)
+                    person.examples.append(f"log {log.name}, {at}: {listed(named[:_EXAMPLES])}")
+                places[f"log {log.name}"] += bool(named)
     return counts, +places
 
 
