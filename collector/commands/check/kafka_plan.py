@@ -155,13 +155,8 @@ def _state(
             if not isinstance(error, NotPermitted):
                 raise ConfigError("\n".join(refused)) from error
     for topic in topics:
-        configs = state.topics.get(topic)
-        state_text = (
-            "does not exist yet; CREATE is checked"
-            if configs is None
-            else ", ".join(f"{name} {value}" for name, value in configs.items())
-        )
-        yield f"           {topic}: {state_text}"
+        configs = ", ".join(f"{name} {value}" for name, value in state.topics.get(topic, {}).items())
+        yield f"           {topic}: {configs or 'does not exist yet; CREATE is checked'}"
     for group in groups:
         if members := state.members.get(group):
             yield f"           in {group} now: {', '.join(members)}"

@@ -72,11 +72,7 @@ def retention_rooms(
             partitions = [TopicPartition(topic, number) for number in range(len(there[topic]["partitions"]))]
             state = _topic(admin, topic, partitions, now)
             for name in names:
-                needed = {
-                    where: position.offset
-                    for where, position in committed.get(name, {}).items()
-                    if where in state.starts
-                }
+                needed = {at: place.offset for at, place in committed.get(name, {}).items() if at in state.starts}
                 if needed:
                     rooms.append(_room(topic, name, state, needed))
         return rooms

@@ -414,9 +414,8 @@ def inspect(settings: KafkaSettings, topics: Sequence[str], groups: Sequence[str
         values = readable_configs(admin, list(there), *_CONFIGS) if there else {}  # sources need not permit it
         states = {name: _sizes(topic) | values[name] for name, topic in there.items()}
         committed_by(admin, groups)  # refused without READ, while what describes groups only says less
-        return ClusterState(
-            states, {group: _members(describe_group) for group, describe_group in admin.describe_groups(groups).items()}
-        )
+        members = {name: _members(group) for name, group in admin.describe_groups(groups).items()}
+        return ClusterState(states, members)
 
 
 def _sizes(topic: Mapping[str, Any]) -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -149,3 +150,16 @@ async def test_polls_that_bring_little_are_spaced(monkeypatch):
         await thread.stop()
     assert took > 3 * INTERVAL
     assert owner.taken == {0: list(range(consumer.polls))}
+
+
+async def test_a_topic_that_is_unknown_for_a_moment_is_not_called_missing(monkeypatch):
+    """After a lost connection a process was not ready: `there is no topic, or this user may not see it`."""
+    thread, said = thread_that_polls(monkeypatch, Consumer(), Owner()), list[bool]()
+    monkeypatch.setattr(
+        thread, "_subscription", SimpleNamespace(on_refused=lambda error: said.append(error is not None))
+    )
+    for now, hidden in ((100.0, ["turns"]), (103.0, []), (106.0, ["turns"]), (111.5, ["turns"]), (112.0, [])):
+        monkeypatch.setattr(workarounds, "hidden_topics", lambda *_, hidden=hidden: hidden)
+        monkeypatch.setattr(consumer_thread, "time", SimpleNamespace(monotonic=lambda now=now: now))
+        thread._note_hidden_topics()
+    assert said == [False, False, False, True, False]
