@@ -657,7 +657,8 @@ def rejudge(
     evaluators: Evaluators = None,
     monitors: Monitors = None,
     max_usd: Annotated[
-        float | None, Option("--max-usd", min=0, help="Most USD for this period, earlier runs included.")
+        float | None,
+        Option("--max-usd", min=0, help="Most USD for this period; needed but for --what failed."),
     ] = None,
     dry_run: DryRun = False,
 ) -> None:

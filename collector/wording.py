@@ -1,6 +1,7 @@
 """Parts of messages: numbers with their nouns, suggestions for unknown names, and what a value must be."""
 
 from collections.abc import Iterable
+from math import floor, log10
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -47,6 +48,11 @@ def listed(names: Iterable[str]) -> str:
     """Names as `a`, `a and b`, or `a, b and c`."""
     *first, last = names
     return f"{', '.join(first)} and {last}" if first else last
+
+
+def usd(amount: float) -> str:
+    """An amount with at least two digits that are not 0: `12.30 USD`, `0.0022 USD`."""
+    return f"{amount:,.{max(2, 1 - floor(log10(amount))) if amount > 0 else 2}f} USD"
 
 
 def lowered(text: str) -> str:

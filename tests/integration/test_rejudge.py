@@ -195,7 +195,7 @@ async def test_what_fails_again_altogether_has_failed(world: World) -> None:
     await live(world)
     async with world.serving():
         failing = await rejudge(world, "--what", "failed", "--max-usd", "1")
-    assert (failing.exit_code, f"({PAST} failed)" in failing.stdout) == (1, True), failing.output
+    assert (failing.exit_code, f"({PAST} failed by " in failing.stdout) == (1, True), failing.output
 
 
 async def test_what_failed_is_made_without_a_limit_where_the_price_is_unknown(world: World) -> None:

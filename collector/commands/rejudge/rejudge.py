@@ -15,7 +15,7 @@ from collector.evaluate.retry.request import requested_evaluations
 from collector.evaluate.sampling.draw_key import draw_key
 from collector.service.open_logs import Logs, open_stored_logs
 from collector.service.plan_builder import build_unasked_plan, evaluator_version_in, expected_usd, known_usd
-from collector.wording import plural
+from collector.wording import plural, usd
 
 DONE, FAILED = 0, 1
 PATIENCE = 120.0
@@ -84,7 +84,7 @@ async def rejudge(config: Config, options: RejudgeOptions, say: Callable[[str], 
         )
     say(_conclusion(progress, wanted + len(outstanding), options))
     complete = not (progress.out_of_money or progress.stalled or progress.too_large)
-    failed = candidates.left_out.expired or set(progress.outcomes) == {"failed"}
+    failed = candidates.left_out.expired or (progress.outcomes and progress.failed == progress.made)
     return DONE if complete and not failed else FAILED
 
 
@@ -130,12 +130,15 @@ def _versions(config: Config, options: RejudgeOptions) -> Mapping[str, str]:
     names = sorted(set(options.evaluators) or used)
     judges = [judge for name in names for judge in judges_of(name, config.evaluators)]
     # what failed was within its budget when it was due, and its price may be unknown
-    if options.max_usd is not None or (not options.dry_run and options.what != "failed"):
-        require_prices(config, judges)  # first of all: a limit without prices is refused
-        if judges and options.max_usd is None:
-            raise ConfigError(
-                "--max-usd: say what judging the past may cost, like --max-usd 5; --dry-run shows an estimate"
-            )
+    limit = ""
+    if judges and options.max_usd is None and not options.dry_run and options.what != "failed":
+        limit = "--max-usd: say what judging the past may cost, like --max-usd 5; --dry-run shows an estimate"
+    try:
+        require_prices(config, judges if limit or options.max_usd is not None else [])
+    except ConfigError as error:
+        raise ConfigError("\n".join(filter(None, (limit, str(error))))) from None
+    if limit:
+        raise ConfigError(limit)
     return {name: evaluator_version_in(config, name) for name in names}
 
 
@@ -160,14 +163,14 @@ def _summary(
     if outstanding:
         lines.append(f"{plural(len(outstanding), 'evaluation')} requested before and not made yet")
     if spent:
-        lines.append(f"{spent:.2f} USD spent on this period by earlier runs")
+        lines.append(f"{usd(spent)} spent on this period by earlier runs")
     return lines
 
 
 def _usd(amount: float, is_unknown: bool) -> str:
     if is_unknown:
-        return f"  (cost unknown, as a judge has no price{f'; the rest about {amount:.2f} USD' if amount else ''})"
-    return f"  (about {amount:.2f} USD)" if amount else ""
+        return f"  (cost unknown, as a judge has no price{f'; the rest about {usd(amount)}' if amount else ''})"
+    return f"  (about {usd(amount)})" if amount else ""
 
 
 def _notes(left_out: LeftOut) -> list[str]:
@@ -187,7 +190,7 @@ def _notes(left_out: LeftOut) -> list[str]:
 def _conclusion(progress: Progress, wanted: int, options: RejudgeOptions) -> str:
     outcomes = ", ".join(f"{number:,} {outcome}" for outcome, number in sorted(progress.outcomes.items()))
     made = f"made {progress.made:,} of {wanted:,}{f' ({outcomes})' if outcomes else ''}"
-    spent = f", {progress.spent_usd:.4g} USD spent on this period" if progress.spent_usd else ""
+    spent = f", {usd(progress.spent_usd)} spent on this period" if progress.spent_usd else ""
     if progress.stalled:
         return (
             f"{made}{spent}; no evaluation came for {options.patience:g} s: what is requested stays in the log for the "

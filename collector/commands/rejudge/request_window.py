@@ -1,6 +1,7 @@
 """Requests, few at a time: the next ones when the evaluations of the ones before are in the log, and are paid for."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from dataclasses import KW_ONLY, InitVar, dataclass, field
 from datetime import datetime
@@ -12,6 +13,7 @@ from collector.evaluate.retry.request import append_requests
 from collector.logs.log import Log, LogUnavailable
 from collector.records.epochs import valid_evaluations
 from collector.records.json import evaluation_from_json
+from collector.wording import usd
 from evaluators.results import Evaluation
 
 WINDOW = 32
@@ -35,7 +37,8 @@ class Progress:
 
     requested: int = 0
     made: int = 0
-    outcomes: dict[str, int] = field(default_factory=dict[str, int])
+    failed: int = 0
+    outcomes: Counter[str] = field(default_factory=Counter[str])
     too_large: int = 0
     spent_usd: float = 0.0
     out_of_money: bool = False
@@ -131,7 +134,7 @@ class RequestWindow:
             self.say("no evaluation is made: does the service run with this configuration, and is its judge available?")
         if self._silent >= _TALK and not self._idle:
             self._silent = 0.0
-            self.say(f"made {self.progress.made:,}, {self.progress.spent_usd:.2f} USD so far")
+            self.say(f"made {self.progress.made:,}, {usd(self.progress.spent_usd)} so far")
         self.progress.stalled = self._idle >= self.patience
         return not self.progress.stalled
 
@@ -151,7 +154,9 @@ class RequestWindow:
         if self._outstanding.pop(evaluation.evaluation_id, None) is None:
             return
         self.progress.made += 1
-        self.progress.outcomes[evaluation.outcome] = self.progress.outcomes.get(evaluation.outcome, 0) + 1
+        why = f" by {evaluation.error.type}" if evaluation.error else ""
+        self.progress.outcomes[f"{evaluation.outcome}{why}"] += 1
+        self.progress.failed += evaluation.outcome == "failed"
         self.progress.spent_usd += evaluation.cost_usd or 0.0
         if evaluation.cost_usd is not None:
             dearest, number = self._paid.get(evaluation.evaluator, (0.0, 0))

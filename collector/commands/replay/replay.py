@@ -53,7 +53,7 @@ from collector.service.plan_builder import build_assignment, known_usd, with_pac
 from collector.statistics.agreement import ScoreScale
 from collector.telemetry.plain import plain, show
 from collector.telemetry.wide_console import wide_console
-from collector.wording import plural, unknown
+from collector.wording import plural, unknown, usd
 from evaluators.results import Evaluation
 
 if TYPE_CHECKING:
@@ -500,9 +500,9 @@ def _job(old: Evaluation, turns: Turns, assignment: Assignment) -> Job | None:
 
 def _say_price(config: Config, new: Config, jobs: Sequence[PastJob]) -> None:
     costs = [past.evaluation.cost_usd for past, _ in jobs if past.evaluation.cost_usd is not None]
-    before = f" (the old ones cost {sum(costs):.2f} USD)" if costs else ""
+    before = f" (the old ones cost {usd(sum(costs))})" if costs else ""
     guess = sum(_expected_usd(past.evaluation, job, config, new) for past, job in jobs)
-    about = f", for roughly {guess:.2f} USD" if guess else ""
+    about = f", for roughly {usd(guess)}" if guess else ""
     if any(known_usd(new, name) is None for name in {job.assignment.evaluator.name for _, job in jobs}):
         about = ", at an unknown cost (a judge has no price)"
     show(f"evalstream: making {plural(len(jobs), 'evaluation')} again{about}{before}", err=True)

@@ -20,7 +20,7 @@ from collector.evaluate.plan import Assignment, Job, evaluation_of
 from collector.redact.open_redactor import open_redactors
 from collector.telemetry.plain import show
 from collector.telemetry.registry import Telemetry
-from collector.wording import plural
+from collector.wording import plural, usd
 from evaluators.evaluation import Result, utc_now
 from evaluators.packs.evaluate_pack import run_pack
 from evaluators.progress import progress_bar
@@ -136,9 +136,7 @@ async def run_jobs(
             async for together in evaluations:
                 write(together)  # a pack as a whole: the rest of one would be asked as a different pack
                 made += together
-                progress.update(
-                    bar, advance=len(together), cost=f"{spend_limit.spent:.2f} USD" if spend_limit.spent else ""
-                )
+                progress.update(bar, advance=len(together), cost=usd(spend_limit.spent) if spend_limit.spent else "")
     return RunResult(tuple(made), sum(map(len, todo)), spend_limit.spent)
 
 
