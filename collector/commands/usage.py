@@ -33,7 +33,8 @@ def usage_sentence(error: Any, commands: Mapping[str, object]) -> str:
     command = _NO_COMMAND.fullmatch(message)
     if command is not None:
         name = command[1]
-        remedy = f"write {_HABITS[name]}" if name in _HABITS else suggestion(name, sorted(commands))
+        known = sorted(getattr(getattr(error.ctx, "command", None), "commands", commands))
+        remedy = f"write {_HABITS[name]}" if name in _HABITS else suggestion(name, known)
         return f"unknown command {name!r}; {remedy}"
     prefix, _, value = message.rstrip(".: ").removeprefix("Invalid value for ").partition("': ")
     option = prefix.removeprefix("'") if message.startswith("Invalid value for '") else ""

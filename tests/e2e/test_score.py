@@ -113,7 +113,7 @@ async def test_no_file_comes_into_being_that_nobody_named(tmp_path: Path) -> Non
         given["evaluators"]["helpful"]["criteria"] = "Whether it answers."
         path.write_text(yaml.safe_dump(given))
         done = await finished(tmp_path, "turns.jsonl")
-        assert "evaluation steps of 1 definition, and they are not stored" in done.stderr
+        assert "evaluation steps of 1 evaluator for this run alone" in done.stderr
         assert names(tmp_path) == before
         path.write_text(yaml.safe_dump(given | {"log": {"path": "steps.db"}}))
         for _ in range(2):
@@ -154,7 +154,7 @@ async def test_a_judge_that_talks_nonsense_gives_no_score(tmp_path: Path) -> Non
     assert json.loads(done.stdout)["helpful"]["mean"] is None
     assert done.stderr == (
         "evalstream: helpful: nothing could be scored: 3 failed (judge_reply_invalid); the first error: "
-        "the answer holds no JSON object; its judge does not keep to the form: raise max_tokens, or name a more capable model\n"
+        "the answer holds no JSON object; name a model that follows instructions and writes JSON (judges.main.model)\n"
     )
 
 
@@ -171,7 +171,7 @@ async def test_an_unreachable_judge_is_reported_at_once(tmp_path: Path) -> None:
         f"evalstream: judge main at {url} has never answered ({nobody}), so its evaluations fail at once; "
         "start it, or correct judges.main.base_url\n"
         "evalstream: helpful: nothing could be scored: 2 failed (judge_unavailable); the first error: "
-        f"{nobody}; check base_url, model and api_key of its judge\n"
+        f"{nobody}; check base_url, model and api_key of judges.main\n"
     )
 
 

@@ -24,6 +24,7 @@ from collector.commands.score.gate import GateResult, as_junit, as_markdown, com
 from collector.commands.score.runner import MOST_AT_ONCE, RunResult, guarded_run, judges_of, require_prices, run_jobs
 from collector.config.configured import Config, without_audits
 from collector.errors import ConfigError
+from collector.evaluate.failures import remedy_of
 from collector.evaluate.job_builder import command_job
 from collector.evaluate.plan import Assignment, Job, Monitor, Plan
 from collector.judging.batches import at_batch_prices, open_batches
@@ -255,7 +256,7 @@ def score(config: Config, options: ScoreOptions) -> int:
     expected = {turn.turn_id: turn.expected_output or "" for turn in turns}
     classified = dict(confusions(made.evaluations, labels, expected))
     show(table(by_evaluator, lower, classified), end="")
-    problems = list(_problems(by_evaluator, options.fail_under, lower))
+    problems = list(_problems(config, by_evaluator, options.fail_under, lower))
     if base is not None:
         gate = compare_with_base(base, made.evaluations, tolerance=options.tolerance, lower_is_better=lower)
         problems += _gate(gate, options)
@@ -357,23 +358,23 @@ def _assignments(plan: Plan, named: Sequence[str]) -> list[Assignment]:
     return [every[name] for name in (named or every)]
 
 
-_ADVICE = (
-    ("judge_reply", "; its judge does not keep to the form: raise max_tokens, or name a more capable model"),
-    ("judge", "; check base_url, model and api_key of its judge"),
-)
-"""The remedy by the beginning of a failure's type, the first that fits."""
-
-
-def _problems(by_evaluator: dict[str, ScoreSummary], line: float | None, lower: Collection[str]) -> Iterator[str]:
+def _problems(
+    config: Config, by_evaluator: dict[str, ScoreSummary], line: float | None, lower: Collection[str]
+) -> Iterator[str]:
     for name, summary in by_evaluator.items():
         if not summary.scored and summary.failed:
             failed = f"{sum(summary.failed.values())} failed ({', '.join(summary.failed)})"
-            advice = next(
-                (advice for start, advice in _ADVICE if any(type_.startswith(start) for type_ in summary.failed)), ""
-            )
-            yield f"{name}: nothing could be scored: {failed}; the first error: {summary.problem}{advice}"
+            error = f"the first error: {summary.problem}"
+            advice = _advice(next(iter(summary.failed)), error, config.evaluators[name].judge or "<name>")
+            yield f"{name}: nothing could be scored: {failed}; {error}{advice}"
         elif line is not None and below(summary, line, lower_is_better=name in lower):
             yield f"{name}: {_shortfall(summary, line, name in lower)}"
+
+
+def _advice(kind: str, message: str, judge: str) -> str:
+    if kind.startswith("judge_reply"):
+        return f"; {remedy_of(kind, message, judge)}"
+    return f"; check base_url, model and api_key of judges.{judge}" if kind.startswith("judge") else ""
 
 
 def _shortfall(summary: ScoreSummary, line: float, lower_is_better: bool) -> str:
@@ -387,8 +388,8 @@ def _shortfall(summary: ScoreSummary, line: float, lower_is_better: bool) -> str
 def _note_generated_steps(definitions: int) -> None:
     """Without a log the next run asks for other steps, and its scores are comparable only to themselves."""
     show(
-        f"evalstream: the judge wrote the evaluation steps of {plural(definitions, 'definition')}, and they are not "
-        "stored: another run has others; write evaluation_steps, or log.path, where they are stored",
+        f"evalstream: the judge wrote the evaluation steps of {plural(definitions, 'evaluator')} for this run alone, "
+        "and the next run gets other steps; to keep them, set log.path, or write evaluation_steps",
         err=True,
     )
 
