@@ -264,17 +264,15 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_refuse_co
 
 
 def _what_is_wrong(error: ValidationError, reply: type[R]) -> str:
-    """Like `score: less_than_equal 10`: the place by the form's own names, the kind of error and its limit."""
+    """Like `score: must be less than or equal to 10`: the place by the form's names, never the judge's words."""
     known = _names(reply.model_json_schema())
-    parts: list[str] = []
-    for typed_dict_type in error.errors(include_url=False, include_input=False)[:5]:
-        place = ".".join(
-            str(part) if isinstance(part, int) or part in known else "?" for part in typed_dict_type["loc"]
-        )
-        limits = [
-            str(limit) for name, limit in typed_dict_type.get("ctx", {}).items() if name in {"ge", "le", "gt", "lt"}
-        ]
-        parts.append(" ".join([f"{place}:" if place else "the object:", typed_dict_type["type"], *limits]))
+    parts: dict[str, None] = {}
+    for mistake in error.errors(include_url=False, include_input=False)[:5]:
+        place = ".".join(str(part) if isinstance(part, int) or part in known else "?" for part in mistake["loc"])
+        _, should, rule = mistake["msg"].partition(" should ")
+        words = f"must {rule}" if should else mistake["type"].replace("_", " ")
+        extra = mistake["type"] == "extra_forbidden"
+        parts["a key is not asked for" if extra else f"{place or 'the object'}: {words}"] = None
     return "the answer is not in the asked form: " + "; ".join(parts)
 
 

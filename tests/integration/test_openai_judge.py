@@ -592,7 +592,7 @@ async def test_a_broken_answer_is_sent_back_once():
     assert (verdict.reply.score, verdict.usage.calls) == (7, 2)
     roles = [message["role"] for message in server.requests[1]["messages"]]
     assert roles == ["system", "user", "assistant", "user"]
-    assert "less_than_equal 10" in server.requests[1]["messages"][-1]["content"]
+    assert "must be less than or equal to 10" in server.requests[1]["messages"][-1]["content"]
 
 
 async def test_a_huge_broken_answer_is_not_sent_back_whole():

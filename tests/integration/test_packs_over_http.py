@@ -127,7 +127,7 @@ async def test_a_broken_entry_is_asked_for_once_more_with_what_is_wrong():
         results = await evaluate_pack([g_eval("a"), g_eval("b")], TURN, judge, now=a_moment)
     assert [each.outcome.raw_score for each in results] == [3, 8]
     complaint = chat.requests[1]["messages"][-1]["content"]
-    assert "q2: the answer is not in the asked form: score: less_than_equal 10" in complaint
+    assert "q2: the answer is not in the asked form: score: must be less than or equal to 10" in complaint
     assert chat.requests[1]["response_format"]["json_schema"]["schema"]["required"] == ["q2"]
 
 

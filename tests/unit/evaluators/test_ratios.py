@@ -226,7 +226,7 @@ async def test_verdicts_that_leave_an_item_out_are_a_failure(numbers):
     outcome = await score("answer_relevancy", judge)
     assert (outcome.type, outcome.message) == (
         "judge_reply_invalid",
-        "the answer is not in the asked form: verdicts: not_one_for_each_number",
+        "the answer is not in the asked form: verdicts: not one for each number",
     )
 
 
