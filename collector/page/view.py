@@ -286,7 +286,7 @@ class View:
             self._unsaved.setdefault(partition, (position, timestamp))
         if is_new and not self._repeats(key, evaluation):
             self._series_of(key, evaluation.evaluator_version).add(evaluation, partition)
-        if evaluation.time.timestamp() >= self.started:
+        if evaluation.happened_at is None and evaluation.ended_at.timestamp() >= self.started:  # as turns are counted
             _count(self.outcomes.setdefault(key, OutcomeCounts()), evaluation)
         if evaluation.retry is not None:
             self._replace_failure(evaluation, partition, is_new=is_new)
@@ -316,7 +316,7 @@ class View:
         key = (failed.evaluation.monitor, failed.evaluation.evaluator)
         if is_new:
             self._series_of(key, failed.evaluation.evaluator_version).discount(failed.evaluation, partition)
-        if failed.evaluation.time.timestamp() >= self.started:
+        if failed.evaluation.happened_at is None and failed.evaluation.ended_at.timestamp() >= self.started:
             self.outcomes[key].others -= Counter([(failed.evaluation.outcome, failed.evaluation.reason_code)])
 
     def add_label(self, label: Label) -> None:

@@ -118,7 +118,8 @@ def test_a_backfill_is_at_its_own_time_and_pushes_nothing_of_now_out_of_the_list
     series = view.score_series["helpdesk", "answers_question"]
     scores = [column.within_column.scores for _, column in series.columns("7d", ended.timestamp()) if column]
     assert scores == [7, 1, 1]
-    assert view.outcomes["helpdesk", "answers_question"].scored == 1, "outcomes are those of now"
+    view.add_evaluation(scored(10, happened_at=ended + timedelta(seconds=1)), 0, 10, ended.timestamp())
+    assert view.outcomes["helpdesk", "answers_question"].scored == 1, "of what was due since the start, as traffic is"
 
 
 def test_the_curve_stays_with_the_verdict_of_the_time():
