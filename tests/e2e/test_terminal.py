@@ -52,7 +52,7 @@ def test_check_as_json() -> None:
     plan = document["plan"]
     assert plan["monitor"][:2] == [
         "all: turns whose service is chat; all conversations",
-        "- helpful (g_eval): each turn, by main, passes at 0.5 or more, sampled separately at 50 %",
+        "- helpful (g_eval): each turn, by main, passes at 0.5 or more, its own sample: 50 %",
     ]
     assert "no monitor uses the evaluator unused, so it never runs" in plan["note"]
     assert plan["traffic"] == ["unknown (no port is configured for /metrics)"]

@@ -276,7 +276,7 @@ def _monitor(name: str, monitor: MonitorSettings, config: Config) -> Iterator[st
         )
         if monitor.references is not None and referenced_fields(evaluator):
             when += f" (waits up to {_time(monitor.references.wait)} for references)"
-        own = f", sampled separately at {_share(use.sample)}" if use.sample is not None else ""
+        own = f", its own sample: {_share(use.sample)}" if use.sample is not None else ""
         yield f"           - {each} ({evaluator.kind}): {when}, {by}{threshold}{own}"
         if evaluator.label_names:
             yield f"             labels: {', '.join(evaluator.label_names)}"

@@ -109,3 +109,15 @@ def test_competing_ids_are_explained_with_the_setting_that_chooses() -> None:
     trace.span(0, "POST /chat", {"session.id": "session"}, took=5).span(1, "chat m", held, parent=0)
     lines = list(format_lines(explain("5f" * 16, trace.pieces(), ASSEMBLER)))
     assert "    session.id says conversation session; to use it: assemble.identity.conversation: [session.id]" in lines
+
+
+def test_a_turn_without_conversation_names_the_setting() -> None:
+    """It said `conversation unknown: complete`, which reads as a complete conversation."""
+    held = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "m", "chat.thread": "visit-1"}
+    held["gen_ai.input.messages"] = '[{"role": "user", "parts": [{"type": "text", "content": "Hi"}]}]'
+    held["gen_ai.output.messages"] = '[{"role": "assistant", "parts": [{"type": "text", "content": "Hello"}]}]'
+    lines = list(format_lines(explain("5f" * 16, Trace().span(1, "chat m", held).pieces(), ASSEMBLER)))
+    (line,) = (line for line in lines if line.startswith("  turn "))
+    assert line.endswith(
+        ", conversation its trace (assemble.identity.conversation: [attribute] names another): complete"
+    )
