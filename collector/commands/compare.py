@@ -156,7 +156,7 @@ def _lines(compared: Sequence[Release], options: CompareOptions, rules: ReleaseR
 
 def _levels(release: Release) -> str:
     before, now = (
-        "–" if mean is None else f"{mean:.3f} ({plural(round(count), 'conversation')})"
+        "–" if mean is None else f"{mean:.3f} (effectively {plural(round(count), 'conversation')})"
         for mean, count in zip(release.means, release.conversations, strict=True)
     )
     difference = release.difference

@@ -355,7 +355,7 @@ async def test_releases_are_shown_with_their_intervals(chromium: Chromium) -> No
         "baseline": "1.41", "started": time.time() - 7200, "means": (0.81, 0.74), "conversations": (961.2, 402.0),
     }  # fmt: skip
     worse = ReleaseView(
-        **known, version="1.42", difference=-0.071, low=-0.112, high=-0.03, method="side by side", state="worse",
+        **known, version="1.42", difference=-0.071, low=-0.112, high=-0.03, method="in the same hours", state="worse",
         lost=(0.01, 0.12),
     )  # fmt: skip
     waiting = ReleaseView(**known, version="1.43", difference=None, low=None, high=None, method=None, state="waiting")
@@ -365,7 +365,7 @@ async def test_releases_are_shown_with_their_intervals(chromium: Chromium) -> No
                 first, second = await tab.locator("#releases tbody tr").all_inner_texts()
                 for text in ("1.42", "after 1.41", "service version of shop", "961 conversations", "−0.071", "worse"):
                     assert text in first, first
-                assert "−0.112 to −0.030, side by side" in first
+                assert "−0.112 to −0.030, in the same hours" in first
                 assert "12 % of its cases have no score, 1 % before" in first
                 assert "too few scores" in second
                 narrowest = (

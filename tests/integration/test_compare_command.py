@@ -65,7 +65,7 @@ async def test_a_release_is_found_and_said_to_be_worse(tmp_path: Path) -> None:
     said: list[str] = []
     assert await compare(config, options(), said.append, as_json=False) == 0
     assert said[0] == "service_version of shop: 1.42 after 1.41, since 2026-10-31T00:00Z"
-    assert said[1].endswith("(side by side), worse for sure")
+    assert said[1].endswith("(in the same hours), worse for sure")
     assert "exact, version 0123456789ab: 0.7" in said[1]
     said.clear()
     await compare(config, options(), said.append, as_json=True)

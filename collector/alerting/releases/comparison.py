@@ -45,7 +45,7 @@ certainty."""
 INTERVAL_ERROR = 0.05
 """The error rate of the intervals that are shown."""
 
-Method = Literal["side by side", "week before", "day before"]
+Method = Literal["in the same hours", "week before", "day before"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ class Pair:
     def _of_scores(self, error_rate: float) -> Difference | None:
         blocks = _blocks(self.old, self.new, self.started)
         if blocks:
-            return _difference(blocks, error_rate, "side by side")
+            return _difference(blocks, error_rate, "in the same hours")
         earlier = self.week_before
         blocks = _blocks(earlier, {hour: sums for hour, sums in self.new.items() if hour in earlier}, self.started)
         return _difference(blocks, error_rate, "week before") if blocks else self._since_the_day_before()

@@ -36,7 +36,7 @@ def test_a_worse_version_is_rolled_back_with_its_interval_in_the_reason() -> Non
     answer = at(both(10, 100, 0.6), 10)
     assert answer.decision == "roll back"
     assert answer.reason.startswith("helpful of all (shop) is worse for sure: -0.2")
-    assert "side by side" in answer.reason
+    assert "in the same hours" in answer.reason
     assert "effective conversations of 1.42 and" in answer.reason
 
 

@@ -21,7 +21,7 @@ def test_a_version_that_comes_later_is_compared_with_the_one_before_side_by_side
     (found,) = traffic.at(30)
     assert (found.baseline, found.version, found.started) == ("1.0", "1.1", BEGAN + 6 * HOUR)
     assert found.difference is not None
-    assert found.difference.method == "side by side"
+    assert found.difference.method == "in the same hours"
     assert found.difference.low < -0.3 < found.difference.high < 0
     assert found.is_worse
     assert found.state == "worse"

@@ -70,7 +70,7 @@ async def test_a_worse_model_is_shown_as_metrics_on_the_page_and_as_an_alert() -
     assert f'{began},within="shop"}} {(BEGAN + 5 * HOUR) / 1e9:.6f}e+09' in metrics
     (release,) = stage.current
     view = release_view(release)
-    assert (view.baseline, view.version, view.state, view.method) == ("m-1", "m-2", "worse", "side by side")
+    assert (view.baseline, view.version, view.state, view.method) == ("m-1", "m-2", "worse", "in the same hours")
     (told,) = worse_releases(stage.current, AlertSettings(labels={"team": "shop"}, dashboards="https://g.example"))
     assert {"alertname": "EvalstreamReleaseWorse", "version": "m-2", "team": "shop"}.items() <= told.labels.items()
     assert told.annotations["dashboard_url"].startswith("https://g.example/d/evalstream-quality?")
