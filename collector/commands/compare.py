@@ -23,7 +23,7 @@ from collector.wording import plural
 
 DONE, UNKNOWN = 0, 1
 _STATUSES: dict[Decision, int] = {"promote": 0, "hold": 3, "roll back": 4}
-"""The exit statuses of `gate`; 1 and 2 are those of a failure."""
+"""The exit statuses of `gate`; 1 and 2 are the statuses of a failure."""
 _STATES = {
     "worse": "worse for sure",
     "untold": "nothing here tells the version from the time of day",
@@ -54,7 +54,7 @@ async def compare(config: Config, options: CompareOptions, say: Callable[[str], 
     rules = _rules(config, options)
     scores = await _read(config, rules, options.since - timedelta(hours=WEEK), options.until)
     compared = releases([scores], rules, options.until.timestamp() - 1.0)
-    if options.baseline is None:  # of what came before, only scores are needed
+    if options.baseline is None:  # from the time before, only scores are needed
         first = options.since.timestamp() - BEFORE * HOUR
         compared = [release for release in compared if release.started >= first]
     if as_json:

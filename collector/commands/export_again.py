@@ -87,7 +87,7 @@ def _names(config: Config, options: ExportOptions) -> Sequence[str]:
 
 
 async def _batches(log: Log, selection: EvaluationFilter) -> AsyncIterator[Sequence[Evaluation]]:
-    """The selected evaluations of the log, each once, as many at a time as a request holds."""
+    """The selected evaluations of the log, each once, in batches of the size of a request."""
     seen: set[str] = set()
     batch: list[Evaluation] = []
     async for past in evaluations_in(log):

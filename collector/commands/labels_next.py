@@ -1,4 +1,4 @@
-"""`evalstream labels next`: evaluations for people to label in a file, drawn like those of the page's queue."""
+"""`evalstream labels next`: evaluations for people to label in a file, drawn as the page's queue draws them."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence

@@ -124,7 +124,7 @@ def pieces_in(
 
 
 def _explain(paths: Sequence[Path], assembler: Assembler, *, as_json: bool) -> Iterator[str]:
-    """How each trace was read; at the end, what is unread in all of them."""
+    """How each trace was read; at the end comes the unread text of all of them."""
     unread: Counter[str] = Counter()
     traces = pieces_in(paths, assembler.media.stored_bytes, unread)
     for trace_id, pieces in traces.items():
@@ -141,7 +141,7 @@ _MOST_EVENTS = 6
 
 
 def describe_unread(unread: Counter[str]) -> str:
-    """Say how many log records without a trace were not read, of which events."""
+    """Say how many log records without a trace were not read, by event."""
     named = ", ".join(f"{name or 'no event name'} ({count})" for name, count in unread.most_common(_MOST_EVENTS))
     more = ", …" if len(unread) > _MOST_EVENTS else ""
     return f"not read: {unread.total()} log records with neither a trace id nor a prompt's id: {named}{more}"

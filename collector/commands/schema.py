@@ -14,10 +14,10 @@ from collector.wording import unknown
 
 CONFIGURATION = "configuration"
 DRAFT = "http://json-schema.org/draft-07/schema#"
-"""The one that editors and helm know alike."""
+"""The draft that both editors and helm know."""
 _BY_REFERENCE = r"^[\w.]+:\w+$"
 _ENVIRONMENT = r"\$\{env:"
-"""A value that `${env:NAME}` is a part of: what it becomes is not known here."""
+"""A value that `${env:NAME}` is a part of: its value is not known here."""
 _NUMBER = r"^-?[0-9.]+$"
 """A number as text, which is read as one: `helm --set` makes texts of fractions."""
 

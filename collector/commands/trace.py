@@ -148,7 +148,7 @@ def _outcomes(
 
 
 def _includes(judged: Evaluation, turn: Turn) -> bool:
-    """Whether a conversation's evaluation is of a revision with the turn, as far as it says which turns it has."""
+    """Whether the judged revision of a conversation has the turn; True if it does not say which turns it has."""
     links = judged.subject.links
     return not links or turn.span_id is None or (turn.trace_id, turn.span_id) in links
 
@@ -320,7 +320,7 @@ def _draw(traced: EvaluationTrace, config: Config) -> dict[str, Any]:
 
 
 def own_probability(evaluation: Evaluation) -> float:
-    """The probability of this service's own draw, without that of samplers before it."""
+    """The probability of this service's own draw, without earlier samplers'."""
     upstream = evaluation.sampling.upstream
     return evaluation.sampling.probability / (1.0 if upstream == "unknown" else upstream)
 
@@ -453,7 +453,7 @@ def _judge_lines(traced: EvaluationTrace, config: Config) -> Iterator[str]:
 
 
 _OF_ALL = ("prometheus", "jsonl")
-"""Exporters of skips, too."""
+"""Exporters that send skips, too."""
 
 
 def _record_lines(traced: EvaluationTrace) -> Iterator[str]:

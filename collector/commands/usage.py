@@ -10,7 +10,7 @@ _HABITS: Mapping[str, str] = {
     "start": "run", "serve": "run", "up": "run", "validate": "check", "lint": "check", "eval": "score",
     "evaluate": "score", "test": "score", "help": "--help", "version": "--version",
 }  # fmt: skip
-"""Commands of other programs, and what they are here."""
+"""Commands of other programs, each with the command of this one."""
 _ENVIRONMENT = re.compile(r" \(env var: '\w+'\)")
 _NO_COMMAND = re.compile(r"No such command '([^']*+)'.*", re.DOTALL)
 _NO_ARGUMENT = re.compile(r"Missing argument '([^']*+)'\.")

@@ -43,7 +43,7 @@ class ProposingJudge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlignOptions:
-    """The command's options. Without a file the `labels` are those of the page.
+    """The command's options. Without a file, the `labels` are the page's.
 
     `proposer` is a judge of the configuration, the evaluator's own unless named. At most `candidates` changes are
     tried. `holdout` is the share of conversations that nothing is learnt from. `random` says that labels that do not
@@ -193,7 +193,7 @@ class Search:
     async def _trials(
         self, candidates: Sequence[AlignCandidate], before: Replayed
     ) -> AsyncIterator[gain.TrainingTrial]:
-        """Each candidate on the training part, as many as leave enough of the limit for the test."""
+        """Try candidates on the training part, as long as enough of the limit is left for the test."""
         training, holdout = self._parts.training, self._parts.holdout
         per_case = before.spent_usd / (len(training) + len(holdout))
         most = self._limits.max_usd

@@ -42,7 +42,7 @@ class Definition:
 
 @dataclass(frozen=True, slots=True)
 class AlignCandidate:
-    """A changed definition: `changed` names the field and what was done, `why` is the proposer's reason."""
+    """A changed definition: `changed` names the field and the change, `why` is the proposer's reason."""
 
     definition: Definition
     changed: str

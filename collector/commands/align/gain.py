@@ -139,7 +139,7 @@ def _limits(share: float, number: float) -> tuple[float, float]:
 
 
 def _change(part: Sequence[Changed]) -> tuple[float, float, float]:
-    """The change of one part's share, and how far its interval reaches down and up."""
+    """The change of one part's share, and the distance of its interval's two ends."""
     number, better, worse = _effective(part), _share(part, _is_better), _share(part, _is_worse)
     (low_b, high_b), (low_c, high_c) = _limits(better, number), _limits(worse, number)
     correlation = -math.sqrt(better * worse / ((1.0 - better) * (1.0 - worse))) if better and worse else 0.0
@@ -164,7 +164,7 @@ def _balanced(parts: Sequence[Sequence[Changed]], right: Callable[[Changed], boo
 
 
 ANSWERING = 0.95
-"""Share of the labels that a candidate must score, of those that the evaluator did."""
+"""The share of the labels scored by the evaluator that a candidate must score, too."""
 
 Verdicts = Mapping[str, bool]
 """Whether an evaluator passes a subject, by the label's name; without those that it could not score."""
@@ -207,7 +207,7 @@ def compared(
 ) -> list[Changed]:
     """The labels that have both verdicts, and whether these are people's. Without weights each label counts alike.
 
-    Without `after` it is that of an evaluator that agrees with people everywhere.
+    Without `after`, an evaluator is assumed that agrees with people everywhere.
     """
     return [
         Changed(
@@ -223,7 +223,7 @@ def compared(
 
 
 def training_trial(part: Sequence[LabelledSubject], before: Verdicts, after: Verdicts) -> TrainingTrial:
-    """A candidate's verdicts on the training part beside those of the evaluator as it is; each label counts alike."""
+    """A candidate's verdicts on the training part beside the present evaluator's; each label counts alike."""
     changes = compared(part, before, after)
     old, new = (agreement_of(changes, right) for right in (_is_right_before, _is_right_after))
     return TrainingTrial(old, new, _answered(part, before, after))

@@ -23,7 +23,7 @@ Change = Literal["clause", "rubric", "examples"]
 MOST_DISAGREEMENTS, MOST_AGREEMENTS = 24, 6
 """Labels that the proposer is shown at most: those that the evaluator disagrees with, and others."""
 LONGEST_TEXT = 2_000
-"""Characters of one text that it is shown."""
+"""Characters of one text that the proposer is shown."""
 _LONGEST_NOTE = 500
 _MAX_TOKENS = 3_000
 _CHARACTERS_PER_TOKEN = 3.0
@@ -87,7 +87,7 @@ class ProposalRequest:
 
 
 class NoProposal(EvalstreamError):
-    """Nothing was proposed. `cost_usd` is what that cost all the same."""
+    """Nothing was proposed. `cost_usd` is the cost of the failed attempt."""
 
     def __init__(self, message: str, cost_usd: float | None = None) -> None:
         super().__init__(message)

@@ -1,7 +1,7 @@
 """The labels that an alignment learns from and is tested by, each with its turn or conversation.
 
-Labels stand in lines of a file, or are those of the page. Contradictions between them are found, and their subjects
-divided into those that train and those that are held out.
+Labels are lines of a file, or the page's. Contradictions between them are found, and their subjects divided into those
+that train and those that are held out.
 """
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
@@ -56,7 +56,7 @@ class _Named:
 async def labelled_cases(
     config: Config, logs: Logs, evaluator: Evaluator[Any], path: Path | None, *, random: bool
 ) -> LabelledCases:
-    """The labels of a file, or those of the page where there is none; `random` says that they are a random draw.
+    """The labels of a file, or the page's if no file is named; `random` says that they are a random draw.
 
     Raises:
         ConfigError: the file cannot be read, or a line is no label.
@@ -98,7 +98,7 @@ def _subject(
 
 
 async def _evaluations(log: Log, evaluator: str, wanted: set[str]) -> dict[str, Evaluation]:
-    """The evaluations by this evaluator that labels name, by their ids and those of their subjects."""
+    """The evaluations by this evaluator that labels name, by their own ids and their subjects' ids."""
     known: dict[str, Evaluation] = {}
     async for past in evaluations_in(log):
         evaluation = past.evaluation
@@ -109,7 +109,7 @@ async def _evaluations(log: Log, evaluator: str, wanted: set[str]) -> dict[str, 
 
 
 async def _page_labels(log: Log, evaluator: str, *, lower: bool) -> AsyncIterator[_Named]:
-    """The newest label of each evaluation by each person, of whichever version: it says something of the subject."""
+    """The newest label of each evaluation by each person, whatever the version: it says something of the subject."""
     for label in await newest_labels(log, evaluator):
         human = human_of(label, lower_is_better=lower)
         if human is not None:
@@ -168,7 +168,7 @@ class LabelledSubject:
 
 
 def material_of(case: Turn | Conversation, evaluator: Evaluator[Any]) -> dict[str, Json]:
-    """The part of a case that an evaluator sees, as far as it is there; of a conversation, its messages."""
+    """The fields of a case that an evaluator sees and that the case has; of a conversation, its messages."""
     if isinstance(case, Conversation):
         return {"turns": [_fields(turn, _OF_A_TURN) for turn in case.turns]}
     return _fields(case, sorted(name for name in evaluator.requires if hasattr(case, name)))
@@ -184,7 +184,7 @@ def _text(value: Json) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Contradiction:
-    """Labels of the same subject, of which some pass it and some fail it."""
+    """Labels of one subject that disagree: some pass it, some fail it."""
 
     passing: tuple[str, ...]
     failing: tuple[str, ...]

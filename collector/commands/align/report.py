@@ -33,12 +33,12 @@ class TriedCandidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlignReport:
-    """A whole alignment. `name` is what the new definition is called.
+    """A whole alignment. `name` is the new definition's name.
 
     `labels` counts those that could be used, `gone` those whose texts are not known any more; `at_random` says that the
-    held-out ones were drawn at random. `disagreements` are those of the training part. `proposed` counts the candidates
-    that were valid, `tried` has those that the spending limit allowed. `tested` is the chosen one on the held-out part;
-    `refusal` says why nothing is better for sure, None where it is. `spent_usd` is None without a price.
+    held-out ones were drawn at random. `disagreements` are the ones in the training part. `proposed` counts the
+    candidates that were valid, `tried` has those that the spending limit allowed. `tested` is the chosen one on the
+    held-out part; `refusal` says why nothing is better for sure, None where it is. `spent_usd` is None without a price.
     """
 
     evaluator: str

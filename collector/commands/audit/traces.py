@@ -45,7 +45,7 @@ class TraceBalance:
     """The low watermark of each partition with open traces."""
     open_examples: list[str] = field(default_factory=list[str])
     passed_over: int = 0
-    """Traces that were open when somebody set the stage's position forward."""
+    """Traces that were open when somebody moved the stage's position forward."""
     passed_examples: list[str] = field(default_factory=list[str])
     missing: int = 0
     """Turns that were to be made and are in no log."""

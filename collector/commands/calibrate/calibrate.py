@@ -41,8 +41,8 @@ from evaluators.results import Evaluation
 class CalibrateOptions:
     """The command's options. `target` is the share of bad answers that the suggested threshold should fail.
 
-    Without a file the `labels` are those of the page. With `random`, labels that do not say how they were drawn are a
-    random draw with equal chances. `certify` is a bound that the true failure rate has to be surely below.
+    Without a file, the `labels` are the page's. With `random`, labels that do not say how they were drawn are a random
+    draw with equal chances. `certify` is a bound that the true failure rate has to be surely below.
     """
 
     labels: Path | None
@@ -102,7 +102,7 @@ def measure(config: Config, options: CalibrateOptions) -> Calibration:
 
 @dataclass(frozen=True, slots=True)
 class _Scored:
-    """A score of the ledger and the ids by which a label may name it; what was read, and its audit's score."""
+    """A score in the log, and the ids by which a label may name it; what was read, and its audit's score."""
 
     judged: WeightedScore
     names: tuple[str, ...]
@@ -114,7 +114,7 @@ class _Scored:
 @dataclass(frozen=True, slots=True)
 class _Ledger:
     """The logged scores and labels of a version of an evaluator. `others` are the evaluations that its other versions
-    scored, by id, each with the id of what it is of.
+    scored: their ids, each with its subject's id.
     """
 
     scored: tuple[_Scored, ...]
@@ -152,7 +152,7 @@ def _scored(evaluation: Evaluation) -> _Scored:
 
 
 def _bias_notes(labels: Sequence[HumanLabel], scored: Sequence[_Scored]) -> Iterator[str]:
-    """Notes on what the judge is biased by, as people and as audits have it."""
+    """Notes on the judge's biases, by people's labels and by audits."""
     known = {name: one for one in scored for name in one.names}
     by_people = judged_pairs(
         [

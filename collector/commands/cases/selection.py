@@ -18,7 +18,7 @@ Which = Literal["failed", "low", "disagreed", "sampled"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelectedCase:
-    """A turn or a conversation, the evaluations of it, people's labels of these, and why it was chosen.
+    """A turn or a conversation with its evaluations, people's labels of them, and the reason why it was chosen.
 
     `probability` is the one with which sampling let it be judged; 1 / it is its weight.
     """
@@ -80,7 +80,7 @@ def _hash(evaluation: Evaluation) -> bytes:
 
 
 SAME_LETTERS = 90.0
-"""Per cent of the characters of two questions from which they count as one (Indel similarity, as rapidfuzz has it)."""
+"""Two questions count as one if at least this per cent of their characters agree (Indel similarity in rapidfuzz)."""
 _COMPARED = 2_000
 
 

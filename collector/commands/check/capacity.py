@@ -52,7 +52,7 @@ class CpuCosts:
 
     @property
     def deferred_request(self) -> float:
-        """That of a batch."""
+        """The cost of a batch."""
         return 1.15 * self.judge_request
 
 
@@ -101,7 +101,7 @@ _DAY = 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class StageNeed:
-    """Cores that a stage uses on average, and the processes of one core each that this needs."""
+    """The cores that a stage uses on average, and how many processes of one core each it therefore needs."""
 
     stage: str
     cores: float
@@ -190,7 +190,7 @@ def expected_uses(config: Config, traffic: TrafficSettings) -> Iterator[Expected
 def _wanted_share(config: Config) -> float:
     """The share of turns that are read: all of them with `keep: all`, else those of the highest rate.
 
-    A conversation's draw is one for all evaluators, so what a lower rate wants a higher one wants, too.
+    A conversation has one draw for all evaluators, so a higher rate selects everything that a lower rate selects.
     """
     if config.settings.assemble.keep == "all":
         return 1.0

@@ -52,8 +52,9 @@ class NumberChange:
 class Changes:
     """The changes that another configuration would make.
 
-    `live` are keys that a running service takes, `restart` those for which it refuses the whole file. `cost` is in US
-    dollars a day at the expected traffic, or for 1,000 matching turns where none is configured; None: not known.
+    `live` are keys that a running service takes, `restart` are keys whose change makes it refuse the whole file. `cost`
+    is in US dollars a day at the expected traffic, or for 1,000 matching turns where none is configured; None: not
+    known.
     """
 
     live: tuple[str, ...]
@@ -156,7 +157,7 @@ def _rules(config: Config) -> dict[str, Counter[str]]:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A configuration to compare with, and what it is called.
+    """A configuration to compare with, and its name.
 
     `knows_secrets`: those of its judges are known. `restart` are keys and sections that a start alone reads, and in
     which it differs beyond `config`; `unseen` says why not all of these are known.
@@ -262,7 +263,7 @@ def changes_json(config: Config, compared: Compared) -> str:
 
 
 def _is_unknown(key: str) -> bool:
-    """Whether it is a key whose value the log does not have, or that is of no use without one."""
+    """Whether the log lacks this key's value, or the key is of no use without such a value."""
     section, _, rest = key.partition(".")
     return section == "golden" or (section == "judges" and rest.partition(".")[2] in SECRET_JUDGE_KEYS)
 

@@ -71,7 +71,7 @@ def cache_lines(monitor: MonitorSettings, config: Config) -> Iterator[str]:
 
 
 def _expected(asking: Sequence[Evaluator[Any]], scope: str, judge: JudgeSettings) -> str:
-    """The evaluators behind the first of those that show the judge the same fields find the text in the cache."""
+    """Of several evaluators that show the judge the same fields, all but the first find the text in the cache."""
     hits = sum(count - 1 for count in Counter(evaluator.requires for evaluator in asking).values())
     evaluators = f"{plural(len(asking), 'evaluator')} of a {scope}"
     if not hits:

@@ -1,4 +1,6 @@
-"""A configuration in about ten lines: first what needs attention, then what comes in, and what is judged."""
+"""A configuration in about ten lines: first the things that need attention, then what is received and what is
+judged.
+"""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
@@ -22,7 +24,7 @@ _UNREACHABLE = "now unknown ("
 
 
 def summary(config: Config, details: Iterable[str]) -> Iterator[str]:
-    """The lines. `details` are those of the whole plan, of which the ones that ask for attention are repeated."""
+    """The lines. `details` are the lines of the whole plan; those that ask for attention are repeated."""
     settings = config.settings
     yield f"{config.source}: valid"
     yield from dict.fromkeys(_attention(details))

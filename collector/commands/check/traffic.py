@@ -1,7 +1,7 @@
 """Lines of `check` about traffic: the counts of a service that runs here, from its /metrics, and traces in files.
 
-Counts are turns and evaluations of each monitor by outcome. Of traces it says which text no dialect reads, with the
-remedy in the configuration.
+Counts are turns and evaluations of each monitor by outcome. For traces it names the text that no dialect reads, with
+the remedy in the configuration.
 """
 
 import json
@@ -59,7 +59,7 @@ def traffic(config: Config) -> Iterator[str]:
 
 
 def running_metrics(config: Config) -> tuple[str, str]:
-    """The text of /metrics of the service with this configuration on this machine, or "" and why there is none."""
+    """The text of /metrics of the service that runs with this configuration on this machine; else "" and the reason."""
     text, sections, problem = running_sections(config)
     if not problem and (other := differences(section_hashes(config), sections)):
         where = f"the service on port {config.exporters['prometheus'].model_dump()['port']}"
@@ -123,7 +123,7 @@ def parse_counts(text: str) -> Counts:
 
 
 def arrival_lines(metrics: str, *, has_turns: bool) -> Iterator[str]:
-    """Received items, how much dialects read of them, and unread text: everything before a turn."""
+    """The items received, how many of them dialects read, and unread text: everything before a turn."""
     refused = {
         f"with {status}": number
         for status, number in _sums(metrics, RECEIVE_REQUESTS, "status").items()
@@ -178,7 +178,7 @@ def count_lines(config: Config, counts: Counts) -> Iterator[str]:
 
 
 def _outcomes(counts: Mapping[str, float]) -> str:
-    """The evaluations that were due, and what became of all of them."""
+    """How many evaluations were due, and how they ended."""
     due = {origin: number for origin, number in counts.items() if origin in _ORIGINS}
     ended = {outcome: number for outcome, number in counts.items() if outcome not in _ORIGINS}
     waiting = {"not ended yet": left} if (left := sum(due.values()) - sum(ended.values())) > 0 else {}
@@ -187,7 +187,7 @@ def _outcomes(counts: Mapping[str, float]) -> str:
 
 
 def letter_lines(metrics: str) -> Iterator[str]:
-    """How many records of which stage could not be processed: what came and is in no turn."""
+    """How many records each stage could not process: what came and is in no turn."""
     by_stage = _sums(metrics, DEAD_LETTERS, "stage")
     if counts := ", ".join(f"{number:.0f} by {stage}" for stage, number in by_stage.items()):
         yield f"           dead-lettered, as they could not be processed: {counts}; why: evalstream dead-letters list"

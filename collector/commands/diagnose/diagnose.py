@@ -27,7 +27,7 @@ from evaluators.results import Evaluation
 
 DONE = 0
 _REFERENCE = 7
-"""How many times as long as the window is what it is compared with, unless said otherwise."""
+"""The period before is this many times as long as the window, unless an option says otherwise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ class DiagnoseOptions:
 
     @property
     def reference(self) -> datetime:
-        """The start of what the window is compared with."""
+        """The start of the period that the window is compared with."""
         return self.against or self.since - _REFERENCE * (self.until - self.since)
 
 

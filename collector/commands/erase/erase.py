@@ -56,12 +56,13 @@ _MOST_TEXTS = 40
 class Person:
     """The ids of a person and of the traffic in which they took part, by the names of a record's fields.
 
-    A conversation in which they have a turn is theirs as a whole: each turn repeats the ones before. So is a trace.
+    A conversation in which the person has a turn is erased as a whole: each turn repeats the ones before. So is a
+    trace.
     """
 
     ids: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     texts: set[str] = field(default_factory=set[str])
-    """Parts of what was said, by which copies are looked for."""
+    """Parts of the person's texts, to search for copies."""
     others: set[str] = field(default_factory=set[str])
     """Ids of other people that go on where one of theirs ends, as `user-12` does after `user-1`: they are no find."""
     examples: list[str] = field(default_factory=list[str])
@@ -106,7 +107,7 @@ class Person:
                 self.texts.update([part[0]] if part else ())
 
     async def _find_traces(self, spans: Log, assembler: Assembler) -> None:
-        """Traces of which no turn is in the logs yet, or none with its user: those that hold an id are assembled."""
+        """Traces that have no turn in the logs yet, or none with its user: those that hold an id are assembled."""
         names = [name.encode() for kind in ("user_id", "conversation_id") for name in self.ids[kind]]
         candidates: set[bytes | None] = set()
         async for batch in read_partitions(spans):
@@ -236,7 +237,7 @@ Say = Callable[[str], None]
 
 CLEAN, LEFT = 0, 1
 _SHORTEST = 6
-"""Bytes: what is shorter stands everywhere, and is searched for in quotation marks, as it stands in JSON."""
+"""Bytes: a shorter id occurs everywhere, so it is searched for in quotation marks, as JSON has it."""
 _BLOCK = 8 << 20
 _EXAMPLES = 3
 
@@ -257,7 +258,7 @@ class EraseOptions:
 
 
 async def erase(config: Config, options: EraseOptions, say: Say) -> int:
-    """Erase, search, and say what is left and what is out of reach; the exit status: 1 if an id was still found.
+    """Erase, search, and report what is left and what cannot be reached; the exit status: 1 if an id was still found.
 
     Raises:
         ConfigError: a process consumes the logs, they cannot be read, or `to` does not fit.
@@ -349,7 +350,7 @@ class _Without:
 
 
 def _erase_lines(path: Path, person: Person, options: EraseOptions) -> int:
-    """Write the other lines of a JSONL file, and put that in its place; how many are gone."""
+    """Write the lines that stay to a new file, and put it in the old one's place; how many are gone."""
     rest = path.with_name(f"{path.name}.rest")
     gone = 0
     try:

@@ -1,4 +1,4 @@
-"""Requests to a platform's API, with credentials and retries, and a sentence for each way in which it fails."""
+"""Requests to a platform's API, with credentials, retries, and a sentence for each kind of failure."""
 
 import base64
 from collections.abc import Callable, Mapping, Sequence

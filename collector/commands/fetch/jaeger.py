@@ -84,7 +84,7 @@ def trace_ids(resources: Sequence[Document]) -> set[str]:
 
 
 def says_none(answer: bytes) -> bool:
-    """Whether a 404 is Jaeger's for nothing found, and not that of an address without its API."""
+    """Whether a 404 means that Jaeger found nothing, and not that its API is elsewhere."""
     try:
         document = read_outside(answer)
     except ValueError:

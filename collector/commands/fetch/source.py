@@ -15,8 +15,8 @@ from collector.commands.fetch.api_reader import ApiReader, Document, FetchFailed
 class Wanted:
     """The requested traces: those with something between `since` (inclusive) and `until`, at most `limit`.
 
-    `query` is in the source's own language, `services` are the services of which one is in the trace, `project` is
-    where the platform keeps it. A source takes what its `takes` names.
+    `query` is in the source's language; a trace has one of the `services`; `project` is the platform's project. A
+    source takes what its `takes` names.
     """
 
     since: datetime

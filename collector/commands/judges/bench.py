@@ -52,8 +52,8 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class JudgedCase:
-    """A case with people's score, and the attempts of one judge at it. `cluster` is its conversation, `weight` how many
-    subjects of the traffic it stands for.
+    """A case with people's score and one judge's attempts. `cluster` is its conversation, `weight` how many subjects of
+    the traffic it stands for.
     """
 
     case: str
@@ -102,8 +102,8 @@ class LossScale:
 class JudgeFigures:
     """The results of one judge. Prices are US dollars for one evaluation, None where a price is unknown.
 
-    `behind` is by how much its mean loss is larger than the best one's. `repeatability` is how alike its scores of one
-    case are; None with a single attempt.
+    `behind` is by how much its mean loss is larger than the best one's. `repeatability` is how alike the judge's scores
+    of one case are; None with a single attempt.
     """
 
     judge: str
@@ -228,8 +228,8 @@ def mean_figure(
 ) -> Figure | None:
     """The weighted mean of values by case, with the interval of a bootstrap over their clusters; None without values.
 
-    Where all values are the same there is nothing to resample. With `bounds`, between which values lie, the interval
-    then reaches 3 / n further: what was never seen in n may happen as often (Hanley and Lippman-Hand 1983). n is the
+    If all values are the same, there is nothing to resample. With `bounds`, between which values lie, the interval then
+    reaches 3 / n further: what was never seen in n may happen as often (Hanley and Lippman-Hand 1983). n is the
     effective number of clusters (Kish).
     """
     if not values:

@@ -146,7 +146,7 @@ def _figure(figure: Figure | None) -> str:
 
 
 def _behind(figure: Figure | None) -> str:
-    """With its upper end alone, which is what the margin is compared with."""
+    """With its upper end alone, as the margin is compared with that."""
     if figure is None or figure.interval is None:
         return _figure(figure)
     return f"{figure.value:.2f} (≤{max(0.0, figure.interval[1]):.2f})"
@@ -272,7 +272,7 @@ async def _run(
     config: Config, name: str, judges: Sequence[str], cases: Sequence[LabelledCase], options: JudgesOptions
 ) -> tuple[RunResult, Bench]:
     configured = config.evaluators[name]
-    # each judge is opened as that of an evaluator of its own, with the layers that it has in the service
+    # each judge is opened for a separate evaluator, with the layers that it has in the service
     every = replace(config, evaluators={judge: replace(configured, judge=judge) for judge in judges})
     is_named = "log" in config.settings.model_fields_set
     async with open_logs(config.settings.log, create=is_named) as logs:

@@ -83,7 +83,7 @@ def groups_by_log(exporters: Collection[str]) -> dict[str, tuple[str, ...]]:
 
 
 class NumberedHistory(PlanHistory, Protocol):
-    """The plans of all configurations; `number` is that of the configuration which the copy is for."""
+    """The plans of all configurations; `number` is the number of the copy's configuration."""
 
     number: int
 
@@ -317,8 +317,8 @@ class LogCopy:
     def _time(self, states: Mapping[int, PartitionTransfer], partition: int) -> float:
         """The time of the slowest partition that goes into one of the target.
 
-        What the others wait for closes a little later than it would have; else what the slowest has not read yet would
-        be late.
+        The trace that the others wait for closes a little later than it would have; else what the slowest has not read
+        yet would be late.
         """
         source = self._sources["turns"]
         same = source.log.partitions == self._target["turns"].partitions

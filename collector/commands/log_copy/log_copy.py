@@ -89,7 +89,7 @@ async def kafka_target(log: KafkaLogSettings, to: Config) -> AsyncGenerator[Logs
 async def opened_as_they_are(
     settings: KafkaSettings, topics: Mapping[str, str], there: Mapping[str, TopicState]
 ) -> AsyncGenerator[Mapping[str, KafkaLog]]:
-    """The logs of those of the topics that are there, by name, also if they are of a copy that was interrupted."""
+    """The logs of the topics that exist, by name, even if an interrupted copy made them."""
     named = {name: topic for name, topic in topics.items() if topic in there}
     first = there[topics["definitions"]]
     opened = await KafkaLog.open(settings, named, first.partitions, copying=first.timestamps == CREATE_TIME)
@@ -103,7 +103,7 @@ async def opened_as_they_are(
 async def _require_unfinished(
     settings: KafkaSettings, topics: Mapping[str, str], before: Mapping[str, TopicState], where: str
 ) -> None:
-    """See that what the topics hold is of a copy that was interrupted."""
+    """Check that the topics' records come from an interrupted copy."""
     key = f"{where}: log.kafka.prefix"
     problem = ConfigError(f"{key}: topics of this name hold records already; use another prefix for the copy")
     definitions = topics["definitions"]
@@ -197,7 +197,7 @@ async def copy_logs(
     seen: Callable[[Log], Log] = lambda log: log,
     erased: str = "",
 ) -> int:
-    """Copy all logs of a configuration into those of another one; the exit status: 1 if the copy does not add up.
+    """Copy all logs of a configuration into the logs of another; the exit status: 1 if the copy does not add up.
 
     The target is usable when all is done, and not before: what is interrupted can be run again. `seen` is what the copy
     sees of a log, and `erased` the key of a note in the source, if that is not all.
@@ -233,7 +233,7 @@ async def _copy(config: Config, to: Config, source: Logs, target: Logs, say: Cal
     limits = trace_limits(config.settings.assemble)
     history = ConfigurationHistory(await source.generated_steps(), config)
     await history.find_newest()
-    # The file may have been changed since; what is unfinished became due by what the log has.
+    # The file may have been changed since; unfinished evaluations became due by the configuration in the log.
     plan = await history.plan_of(history.number) or build_unasked_plan(config, history.key)
     copy = LogCopy(plan, limits, config.exporters, source, target, now, oldest, history)
     for line in _lines(await copy.run()):

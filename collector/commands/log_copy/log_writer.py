@@ -160,7 +160,7 @@ def stretches_by_progress(
             reached = sorted(
                 (min(max(position.get(partition, start), start), end) for position in positions), reverse=True
             )
-            # What at least `number` consumers have read ends where the one of that rank is.
+            # The records that at least `number` consumers have read end at the position of the consumer of that rank.
             upper = end if number == 0 else reached[number - 1]
             lower = start if number == len(positions) else reached[number]
             part[partition] = (lower, upper)

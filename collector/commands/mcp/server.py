@@ -1,7 +1,7 @@
 """Tools for coding agents over MCP, read-only: on stdio for an agent on this machine, over HTTP for tokens of the page.
 
-A tool reads the page's API, or runs a command of evalstream that changes nothing, in a process with a deadline. The
-docstrings of the tools are what agents read of them.
+A tool reads the page's API, or runs a command of evalstream that changes nothing, in a process with a deadline. Agents
+read the tools' docstrings.
 """
 
 import asyncio

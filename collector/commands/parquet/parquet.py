@@ -210,7 +210,9 @@ DONE, PARTLY = 0, 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParquetOptions:
-    """The command's options: the days from that of `since` to that before `until` has passed. `texts`: explanations."""
+    """The command's options: the days from the day of `since` to the last one that ends before `until`. `texts`:
+    explanations.
+    """
 
     destination: str
     since: datetime
@@ -312,7 +314,7 @@ def _last_day(until: datetime) -> date:
 
 
 async def _torn_day(log: Log, partition: int, begin: datetime) -> date | None:
-    """The day of which the log has lost the beginning to its retention; None if that lies before the window."""
+    """The day whose beginning the log's retention has deleted; None if that lies before the window."""
     start = await log.start_offset(partition)
     if start == 0:
         return None

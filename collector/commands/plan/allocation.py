@@ -123,7 +123,7 @@ def _neighbours(boosts: tuple[float, ...], step: float, free: Sequence[int]) -> 
 
 
 def rounded(day: DayFigures, boosts: Sequence[float], allocation: Allocation) -> Allocation:
-    """An allocation as it is written down: its rate up to two digits, with the error and the cost of that."""
+    """An allocation in words: its rate up to two digits, with the error and the cost of that."""
     rate = _rounded_up(allocation.rate)
     rates = rates_of(rate, boosts)
     return replace(

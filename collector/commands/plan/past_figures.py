@@ -1,7 +1,7 @@
 """A day's figures out of past evaluations: variances within strata, clusters, costs, and what audits leave unexplained.
 
 All are sums over what was judged, each term divided by the probability that it was seen with (Horvitz and Thompson
-1952): of two strata of a conversation both are seen with the lower of their two probabilities, as draws are nested.
+1952): two strata of one conversation are seen together with the lower of their probabilities, as draws are nested.
 """
 
 import math
@@ -23,7 +23,7 @@ _SHORTEST = 3600.0
 class PricedEvaluation:
     """An evaluation as far as planning needs it: `score` is None if it has none, `usd` what it cost, audit included.
 
-    `was_audited` says whether somebody else was asked, too, with a score (`audit`) or not.
+    `was_audited` says whether a second judge was asked too, whether or not it gave a score (`audit`).
     """
 
     time: float
@@ -71,7 +71,9 @@ class _Cell:
 
 
 def figures_of(past: Sequence[PricedEvaluation], strata: Sequence[str]) -> PastFigures:
-    """The figures of evaluations, of which at least one has a score. The first stratum has what is in none of them."""
+    """The figures of evaluations; at least one of them has a score. The first stratum holds everything that is in no
+    other.
+    """
     scored = [evaluation for evaluation in past if evaluation.score is not None]
     audit_usd = _audit_usd(scored)
     days = (
@@ -145,7 +147,7 @@ def _products(
 
 
 def with_second_phase(day: DayFigures, pairs: Sequence[ScoredTwice], usd: float) -> DayFigures | None:
-    """The day with somebody who scores a share again, for `usd` each; None with too few pairs of scores.
+    """The day if a second judge scores a share again, for `usd` each; None with too few pairs of scores.
 
     Second scores are taken to be as alike within conversations as first ones: pairs are too few to tell. What is left
     unexplained is that of all pairs, in strata with `FEWEST_AUDITS` pairs their own.
@@ -176,7 +178,7 @@ def with_second_phase(day: DayFigures, pairs: Sequence[ScoredTwice], usd: float)
 
 
 def _unexplained(pairs: Sequence[ScoredTwice], first: float, second: float, slope: float) -> float:
-    """The mean square by which second scores miss the line; two degrees of freedom are the line's."""
+    """The mean square of the distance between second scores and the line; two degrees of freedom are the line's."""
     total = sum(pair.weight for pair in pairs)
     squares = sum(pair.weight * (pair.second - second - slope * (pair.first - first)) ** 2 for pair in pairs)
     return squares / total * len(pairs) / (len(pairs) - 2)

@@ -38,7 +38,7 @@ DONE = 0
 FEWEST = 200
 """Scores of an evaluator without which nothing is planned."""
 FEWEST_IN_STRATUM = 30
-"""Conversations of a stratum below which its boost stays as it is."""
+"""With fewer conversations in a stratum, its boost stays as it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -134,7 +134,7 @@ class Candidates:
                 continue  # scored, or among the owed
             first, last = self._lived.get(_names(past_due_job), (None, None))
             if first is not None and last is not None and first <= past_due_job.happened_at <= last:
-                # The evaluator was at work then and did not draw it, by other rates than those of now. Together with
+                # The evaluator was at work then and did not draw it, because the rates were different. Together with
                 # what it drew, which weighs by its own rate, this one would count too much.
                 self.left_out.unsampled += 1
                 continue
@@ -171,7 +171,7 @@ class Candidates:
             return False
         if self.reasons and evaluation.reason_code not in self.reasons:
             return False
-        # With `all`, what failed by an earlier definition is made by that of now as something new.
+        # With `all`, evaluations that failed by an earlier definition are made new by the present one.
         version = self.known.versions[evaluation.evaluator]
         return self.what != "all" or evaluation.evaluator_version == version
 
@@ -206,12 +206,12 @@ def _names(due: PastDueJob) -> tuple[str, str]:
 
 @dataclass(slots=True)
 class KnownEvaluations:
-    """Known evaluations by these evaluators (all, if none are named), each in its version of now.
+    """Known evaluations by these evaluators (all, if none are named), each in its present version.
 
     `live` are ids of what was made as the traffic came. `by_subject` has the newest score's id of each monitor,
     evaluator and subject, None where none is a score. `owed` are failures and what was not even tried, if nothing
-    supersedes it. `mean_usd` is what a scored evaluation has cost on average; `spent_usd` what backfills of the
-    stretch, by the version of now, have cost.
+    supersedes it. `mean_usd` is the average cost of a scored evaluation; `spent_usd` is the cost of backfills of the
+    stretch by the present version.
     """
 
     versions: Mapping[str, str]
@@ -227,7 +227,7 @@ class KnownEvaluations:
 
     @property
     def mean_usd(self) -> dict[str, float]:
-        """By evaluator, of those that were paid for."""
+        """By evaluator, over the evaluations that were paid for."""
         return {name: total / number for name, (total, number) in self.costs.items()}
 
     async def read(self, log: Log) -> None:

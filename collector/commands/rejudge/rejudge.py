@@ -110,7 +110,7 @@ async def _request_all(
 
 
 def _versions(config: Config, options: RejudgeOptions) -> Mapping[str, str]:
-    """The wanted evaluators, each with its version of now."""
+    """The wanted evaluators, each with its present version."""
     settings = config.settings
     if options.reasons and options.what != "failed":
         raise ConfigError("--reason: selects failures; add --what failed")

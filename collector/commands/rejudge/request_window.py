@@ -17,7 +17,7 @@ from collector.wording import usd
 from evaluators.results import Evaluation
 
 WINDOW = 32
-"""Requests whose evaluations are not made yet: more would delay the traffic of now behind them."""
+"""Requests whose evaluations are not made yet: more would delay the live traffic behind them."""
 _POLL, _TALK, _HINT = 0.2, 10.0, 15.0
 _FEW = 5
 
@@ -48,10 +48,10 @@ class Progress:
 
 @dataclass(eq=False, repr=False)
 class RequestWindow:
-    """Requests candidates and follows what becomes of them.
+    """Requests candidates and follows them until they are evaluated.
 
     `outstanding` were requested before, each with its evaluator; `ends` is how far the evaluations log was read by
-    partition. Without an evaluation for `patience` seconds it gives up: what is requested is in the log all the same.
+    partition. Without an evaluation for `patience` seconds it gives up: the log keeps the requests.
     """
 
     turns: Log

@@ -1,8 +1,8 @@
 """Comparison of two evaluations of the same subjects. Plain arithmetic.
 
-Means are weighted by 1 / sampling probability, as everywhere, so that they are those of the traffic. The difference is
-taken pair by pair and its error over conversations (Taylor linearisation): what two judges have in common, the same
-easy and hard cases, does not enter it.
+Means are weighted by 1 / sampling probability, as everywhere, so they are the traffic's means. The difference is taken
+pair by pair and its error over conversations (Taylor linearisation): what two judges have in common, the same easy and
+hard cases, does not enter it.
 """
 
 import math
@@ -91,7 +91,7 @@ def compare(pairs: Sequence[EvaluationPair], *, worst: int = 5) -> Comparison | 
 
 
 def _by_distance(pair: EvaluationPair) -> tuple[float, str]:
-    return -abs(pair.difference), pair.old.evaluation_id  # ties have an order, too
+    return -abs(pair.difference), pair.old.evaluation_id  # ties need an order, too
 
 
 def _has_verdicts(pair: EvaluationPair) -> bool:

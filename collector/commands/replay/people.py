@@ -23,8 +23,8 @@ _EXAMPLE = '{"evaluation_id": "…", "human": true}, as labels next does'
 class PeopleComparison:
     """The shares of verdicts, old and new, that are people's too, over the same labels.
 
-    `agreement` is None for fewer than `FEWEST` labels. From that many drawn ones on, picked ones are left out, so that
-    the shares are those of the traffic.
+    `agreement` is None for fewer than `FEWEST` labels. With at least this many drawn labels, picked ones are left out,
+    so that the shares are the traffic's.
     """
 
     labels: int

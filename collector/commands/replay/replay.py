@@ -76,7 +76,7 @@ class ComparedEvaluator:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluatorComparison:
-    """The comparison of one evaluator's past evaluations with the new ones.
+    """One evaluator's past evaluations compared with the new ones.
 
     `no_score` counts, by outcome, the new evaluations without a score; `failed` names errors.
     """
@@ -283,8 +283,8 @@ class ReplayOptions:
 
     `selection` selects the evaluations to make again. `by` is the new evaluator if its name differs from the old one's,
     `judge` the judge to use instead of the evaluator's own; both are looked up in the new configuration. `paths` hold
-    the turns, if they do not come from the log, `labels` people's labels, if they are not those of the page. `max_usd`
-    is the limit of judge costs. With `batch` the judges are asked in batches, at a pace.
+    the turns if they do not come from the log, `labels` hold people's labels if they are not the page's. `max_usd` is
+    the limit of judge costs. With `batch` the judges are asked in batches, at a pace.
     """
 
     selection: EvaluationFilter

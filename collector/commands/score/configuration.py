@@ -1,4 +1,4 @@
-"""The configuration of `evalstream score`: that of the file, or one made of the options where there is no file."""
+"""The configuration of `evalstream score`: the file's, or one made from the options if there is no file."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

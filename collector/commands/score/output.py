@@ -22,7 +22,7 @@ _SUFFIXES = frozenset({".jsonl", ".ndjson", ".csv"})
 
 
 Write = Callable[[Sequence[Evaluation]], None]
-"""Writes some evaluations together, such as those of a pack; what is written survives an interruption."""
+"""Writes several evaluations together, such as a pack's; what is written survives an interruption."""
 
 
 def read_earlier(path: Path | None) -> list[Evaluation]:

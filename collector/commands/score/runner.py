@@ -143,7 +143,7 @@ async def run_jobs(
 async def _evaluated(
     todo: deque[Sequence[Job]], concurrency: int, run: Run, spend_limit: SpendLimit
 ) -> AsyncGenerator[Sequence[Evaluation]]:
-    """Evaluations in the order in which they end, those of a pack together, `concurrency` packs at once.
+    """Evaluations in the order in which they end, a pack's together; `concurrency` packs run at once.
 
     `todo` keeps those beyond the limit.
     """

@@ -126,7 +126,7 @@ def summarize(evaluations: Iterable[Evaluation]) -> dict[str, ScoreSummary]:
 
 
 def below(summary: ScoreSummary, line: float, *, lower_is_better: bool = False) -> bool:
-    """Whether the mean is worse than the line, or there is none. Where less is better, the line is turned round."""
+    """Whether the mean is worse than the line, or is missing. If lower is better, the line is 1 less the given one."""
     if summary.mean is None:
         return True
     return summary.mean > turned(line) if lower_is_better else summary.mean < line
@@ -140,7 +140,7 @@ def turned(line: float) -> float:
 def as_json(
     by_evaluator: Mapping[str, ScoreSummary], lower: Collection[str] = (), classified: Mapping[str, Confusion] = NONE
 ) -> str:
-    """One JSON object by evaluator; `lower` are those for which lower is better."""
+    """One JSON object by evaluator; `lower` are the evaluators for which lower is better."""
     plain = {name: _plain(summary, name in lower) for name, summary in by_evaluator.items()}
     for name, confusion in classified.items():
         plain[name]["classification"] = confusion.as_json()
@@ -395,7 +395,7 @@ def _note_generated_steps(definitions: int) -> None:
 
 
 def _note_duplicates(turns: Sequence[Turn]) -> None:
-    """Turns are told apart by their ids, so of two with one id only the last is evaluated."""
+    """Turns are known by their ids, so only the last of several with the same id is evaluated."""
     counts = Counter(turn.turn_id for turn in turns)
     twice = [each for each, count in counts.items() if count > 1]
     if twice:

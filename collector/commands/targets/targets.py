@@ -149,7 +149,7 @@ FALLS = (0.05, 0.1, 0.2)
 MARGIN = 0.02
 """How far a target is from the worst hour of the day, at least: means move a little."""
 _ERRORS = 3.0
-"""Standard errors of the mean by which it may be worse than it looks."""
+"""How many standard errors worse than measured the mean may be."""
 _STARTS = 8
 """Times at which each fall is planted."""
 
