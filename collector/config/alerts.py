@@ -56,7 +56,7 @@ class MonitorAlertSettings(Section):
     """Targets of a monitor's alerts. Evaluators without one have their threshold as the target."""
 
     targets: dict[str, Mean] = Field(default_factory=dict)
-    """The mean score that an evaluator must keep; the threshold that it is given, if left out."""
+    """The mean score that an evaluator must keep; by default its threshold."""
     shares: dict[str, dict[str, ShareTarget]] = Field(default_factory=dict[str, dict[str, ShareTarget]])
     """Shares of a classifier's labels that alerts require: {outcome: {escalated: {at_most: 0.05}}}."""
     objectives: dict[str, Share] = Field(default_factory=dict)
@@ -81,7 +81,7 @@ class MonitorAlertSettings(Section):
 
 
 class WatcherSettings(Section):
-    """Alerts without Prometheus: where the `watch` stage posts them. Of several processes one does."""
+    """Alerts without Prometheus: where the `watch` stage posts them. One of several processes does it."""
 
     alertmanager: str | None = Field(default=None, pattern=r"^https?://")
     """Base URL of an Alertmanager; /api/v2/alerts is added."""
@@ -124,7 +124,7 @@ class AlertSettings(Section):
     release_error_rate: Share = 0.01
     """Share of releases that change nothing of which it is ever said that they are worse."""
     release_drift: Mean = 0.03
-    """How far a mean may move with time alone: what is compared before and after has to fall further."""
+    """How far a mean may move with time alone: a mean that is compared before and after has to fall further."""
     judge_shift_tolerance: float = Field(default=0.02, ge=0)
     """A shift of the golden set below which there is no alert, however certain it is."""
     max_unscored_share: Share = 0.05

@@ -104,7 +104,7 @@ class Config:
 
     @property
     def optional_logs(self) -> OptionalLogs:
-        """The logs that this configuration has beside those of every one."""
+        """The logs that this configuration has beside those that all have."""
         return OptionalLogs(linking=self.settings.assemble.link is not None, judged_spans="spans" in self.exporters)
 
 
@@ -115,7 +115,7 @@ def without_audits(config: Config) -> Config:
 
 
 def judges_of(name: str, evaluators: Mapping[str, Configured]) -> tuple[str, ...]:
-    """The names of the judges that an evaluator asks, with those of the evaluator that does its audit."""
+    """The names of the judges that an evaluator asks, and its auditing evaluator's."""
     configured = evaluators.get(name)
     if configured is None:
         return ()

@@ -45,14 +45,14 @@ class DialectSettings(Section):
     """The kind of the spans: model, one call of a model; agent, what a user talks to, around model calls; tool;
     retrieval."""
     input: PlaceList = Field(default_factory=list[str])
-    """The user's question, or all messages of the request in any usual shape. Of a tool its arguments, of a retrieval
-    the query."""
+    """The user's question, or all messages of the request in any usual shape. The arguments of a tool, the query of a
+    retrieval."""
     output: PlaceList = Field(default_factory=list[str])
-    """The answer. Of a tool its result, of a retrieval the documents."""
+    """The answer. The result of a tool, the documents of a retrieval."""
     system: PlaceList = Field(default_factory=list[str])
     """The system prompt."""
     tools: PlaceList = Field(default_factory=list[str])
-    """The tools that were called: a list with name, arguments and perhaps result. Of a tool its name."""
+    """The tools that were called: a list with name, arguments and perhaps result. The name of a tool."""
     conversation: PlaceList = Field(default_factory=list[str])
     """The conversation's id."""
     user: PlaceList = Field(default_factory=list[str])

@@ -1,8 +1,8 @@
 """Checks of the judges of a configuration: addresses without secrets, pairs of judges, and list prices.
 
-An address must not be the metadata address of a cloud. Of two judges of one evaluator one writes what has to be
-written, and the other decides. Judges without prices get those of well-known models at their vendors, by
-`genai-prices`; its data take half a second to import, so an address that cannot be a vendor's is not looked up.
+An address must not be the metadata address of a cloud. If an evaluator has two judges, one writes the texts and the
+other decides. Judges without prices get those of well-known models at their vendors, by `genai-prices`; its data take
+half a second to import, so an address that cannot be a vendor's is not looked up.
 """
 
 import ipaddress
@@ -78,7 +78,7 @@ class JudgePair(NamedTuple):
 
 
 def pair_named(name: str, judges: Collection[str]) -> JudgePair | None:
-    """The pair with this name, if it is one of these judges'."""
+    """The pair of judges with this name, if there is one."""
     pairs = (JudgePair(extract, decide) for extract in judges for decide in judges if extract != decide)
     return next((pair for pair in pairs if pair.name == name), None)
 

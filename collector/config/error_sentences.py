@@ -55,7 +55,7 @@ def error_sentences(error: ValidationError, model: type[BaseModel], prefix: Sequ
         if (is_name or detail["type"] == "too_short") and any(
             place.startswith((f"{where}.", f"{where}[")) for place in places
         ):
-            continue  # what it was meant to be has mistakes of its own, which are told
+            continue  # the intended type has mistakes, too, and those are told
         sentence = _sentence(detail, model, prefix)
         if detail["type"] == "missing" and any(
             f"did you mean {detail['loc'][-1]!r}" in sentence for sentence in sentences.values()

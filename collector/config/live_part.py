@@ -20,9 +20,9 @@ LIVE = (
 )  # fmt: skip
 """Sections that a running service takes."""
 LIVE_KEYS = ("receive.trust_tracestate",)
-"""Keys of other sections that it takes, too."""
+"""Keys of other sections that a running service takes, too."""
 NOT_LIVE = ("alerts.watcher",)
-"""Keys of these sections that only a start reads."""
+"""Parts of these sections that only a start reads."""
 KEYED = "keyed"
 """Says that a stored live part was drawn with the deployment's key; those of earlier releases were not."""
 _OWN_ALERT_KEYS = ("webhook", "heartbeat", "watcher")
@@ -58,8 +58,8 @@ def digest_of(live: Mapping[str, Any]) -> str:
 def with_live_values(own: Config, live: Mapping[str, Any], source: str, *, answering: bool = True) -> Config:
     """A process's own configuration with another live part.
 
-    With `answering` false the judges are for nobody to ask: what is secret is left out, and the declared attributes are
-    those of the live part.
+    With `answering` false, no judge is asked: what is secret is left out, and the declared attributes are those of the
+    live part.
 
     Raises:
         ConfigError: it cannot work here: a judge's secrets are not known, or a name in it is not.

@@ -41,7 +41,7 @@ def load(path: Path, environment: Mapping[str, str] | None = None, *, complete: 
 def check(values: dict[str, Any], source: str, *, folder: Path | None = None, complete: bool = True) -> Config:
     """Check a configuration given as plain values; `source` is what errors call it.
 
-    Plug-ins are in a folder relative to `folder`, or else to that of `source`.
+    Plug-ins are in a folder relative to `folder`, or else to the folder of `source`.
     """
     try:
         values, warnings = with_current_names(values)

@@ -53,7 +53,7 @@ def _targets(evaluator: Evaluator[Any], redactor: Redactor) -> Iterator[tuple[st
 
 
 def _kinds_lost(pattern: str, redactor: Redactor) -> Iterator[str]:
-    """The kinds of which the pattern takes a whole sample, and not what redaction makes of it."""
+    """The kinds whose sample the pattern matches as a whole, but not its redacted form."""
     for kind, samples in _SAMPLES.items():
         if any(_is_lost(pattern, sample, redactor.text(sample)) for sample in samples):
             yield kind

@@ -1,4 +1,4 @@
-"""A hash of each section of a configuration: shows which of them two configurations have in common."""
+"""A hash of each section of a configuration: shows which sections two configurations have in common."""
 
 import hashlib
 from collections.abc import Mapping

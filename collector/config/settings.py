@@ -213,9 +213,9 @@ class AssembleSettings(Section):
     """How long late spans of a trace are still combined with the rest."""
     keep: Literal["all", "wanted"] = "wanted"
     """wanted: turns of conversations whose draw lies above all sample rates are stored without their content
-    (`incomplete: unwanted`), and most of their traces are not even read. Scores, weights and counters are those of all.
-    all: every turn is stored with its content, for backfills by rejudge and for a rate that is raised later. No
-    difference while a monitor has match, boost, sample: auto, a rate of 1, or watches agent runs."""
+    (`incomplete: unwanted`), and most of their traces are not even read. Scores, weights and counters are the same as
+    with all. all: every turn is stored with its content, for backfills by rejudge and for a rate that is raised later.
+    No difference while a monitor has match, boost, sample: auto, a rate of 1, or watches agent runs."""
     identity: IdentitySettings = IdentitySettings()
     attributes: list[AttributeName] | dict[AttributeName, list[AttributeKey]] = Field(
         default_factory=list[str], max_length=32
@@ -346,7 +346,7 @@ class JudgeMediaSettings(Section):
 
     hosts: list[HostPattern] = Field(default_factory=list[HostPattern])
     """Hosts whose https addresses the judge's endpoint is given and may fetch: [cdn.example.com, '*.example.org']. Of
-    others only what is stored is shown (assemble.attachments.stored_bytes)."""
+    other pictures, only the stored bytes are shown (assemble.attachments.stored_bytes)."""
     max_bytes: int = Field(default=1 << 20, ge=1, le=20 << 20)
     """The largest picture that is shown."""
     max_count: int = Field(default=4, ge=1, le=32)
@@ -768,7 +768,7 @@ class MonitorSettings(Section):
     @field_validator("sample", mode="before")
     @classmethod
     def _share_or_auto(cls, value: Any) -> object:
-        """One sentence instead of one for each of the two forms."""
+        """One sentence instead of two, one for each form."""
         try:
             share = value if value == "auto" else float(value)
         except (TypeError, ValueError):

@@ -15,7 +15,7 @@ _OTLP_GRPC, _OTLP_HTTP, _PROMETHEUS, _ALERTMANAGER = 4317, 4318, 9090, 9093
 
 
 def address_notes(config: Config) -> Iterator[str]:
-    """Yields a note for each: the place, what the address usually is, and what to write instead."""
+    """Yields a note for each: the key, the usual purpose of the address, and the remedy."""
     settings = config.settings
     for name, judge in settings.judges.items():
         url = judge.base_url

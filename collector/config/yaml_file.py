@@ -84,7 +84,7 @@ def hidden_values(files: Iterable[Path]) -> Callable[[str], str]:
 
 
 def _refuse_unsafe(data: bytes) -> None:
-    """Refuse aliases and deep nesting, which can blow up, and duplicate keys, of which one would be lost."""
+    """Refuse aliases and deep nesting, which can blow up, and duplicate keys: one of their values would be lost."""
     depth = values = 0
     for event in yaml.parse(data, Loader=yaml.SafeLoader):
         if isinstance(event, yaml.CollectionStartEvent):

@@ -130,7 +130,7 @@ class PageApi:
         return {"label": _label(label), "judge": verdict}
 
     def _conversation(self, judged: Evaluation) -> list[Json]:
-        """The cached turns; what came before the first of them is in its history."""
+        """The cached turns; earlier evaluations are in its history."""
         turns = self.view.turn_cache.turns(judged.subject.conversation_id)
         return [_turn(turn, judged, first=turn is turns[0]) for turn in turns]
 
@@ -220,7 +220,7 @@ class PageApi:
 def _with_earlier(
     columns: list[tuple[float, Bin | None]], earlier: Sequence[ScoreSeries], name: str, now: float
 ) -> list[tuple[float, Bin | None]]:
-    """The columns, where they have no scores those of the newest version before that has some."""
+    """The columns; one without scores is taken from the newest earlier version that has scores there."""
     for series in earlier:
         before = series.columns(name, now)
         columns = [column if column[1] is not None else other for column, other in zip(columns, before, strict=True)]

@@ -1,4 +1,4 @@
-"""The queue of evaluations for people: what one of them labels next, without its score, and how far all of them are.
+"""The queue of evaluations for people: what each person labels next, without its score, and the progress of all.
 
 Evaluations are drawn with known probabilities, without clock, state or log, each with probability
 
@@ -47,9 +47,9 @@ class LabelQueueSettings(Section):
     """Share of the most doubtful that are drawn as well: where the judge is uncertain by its own probabilities, a jury
     is divided, or the score is near the threshold. Others in proportion."""
     audited: float = Field(default=0.25, ge=0, le=1)
-    """Share of those with an audit's score that are drawn as well: labels of them correct the mean by audits."""
+    """Share of the audited answers that are drawn as well: labels of them correct the mean by audits."""
     twice: float = Field(default=0.2, ge=0, le=1)
-    """Share of the drawn that a second person labels, too."""
+    """Share of the drawn answers that a second person labels, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ class QueuedEvaluation:
 class LabelProgress:
     """How far people are: `total` were drawn.
 
-    `agreement` is that of two people about the same answer: (share, low, high), None without any.
+    `agreement` is the agreement of two people about the same answer: (share, low, high), None without any.
     """
 
     total: int

@@ -17,7 +17,7 @@ from evaluators.evaluator import Evaluator
 from evaluators.judges.audited import Audited
 
 _WORDS = ("criteria", "evaluation_steps", "question", "guidelines", "prompt", "description")
-"""Fields in which configurations say what an evaluator judges by."""
+"""Fields of a configuration that hold an evaluator's criteria."""
 _LONGEST = 2000
 
 

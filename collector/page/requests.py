@@ -108,7 +108,7 @@ def _matching(view: View, filters: Filters, now: float, *, text: bool) -> Iterat
     for evaluation in view:
         judged = evaluation.evaluation
         if (
-            evaluation.superseded_by is None  # what was made in its place is listed
+            evaluation.superseded_by is None  # the evaluation in its place is listed
             and judged.time.timestamp() >= oldest
             and filters.monitor in ("", judged.monitor)
             and filters.evaluator in ("", judged.evaluator)
@@ -207,5 +207,5 @@ def build_retry(view: View, listed: ListedEvaluation) -> RetryRequest:
 
 
 async def append_label(labels: Log, label: Label) -> None:
-    """Append a label; those of one evaluation share a partition. Raises LogUnavailable."""
+    """Append a label; an evaluation's labels share a partition. Raises LogUnavailable."""
     await labels.append([Record(label.evaluation_id.encode(), label_to_json(label))])

@@ -2,7 +2,7 @@
 
 To outlive restarts, sums by minute, monitor, evaluator and its version are in a log of their own, the history. A record
 is a stretch of a partition of the evaluations log, about a minute of it, with what it adds to each minute. It names the
-first offset that it holds and the one after the last, so that whoever reads on from there counts nothing twice. Records
+first offset that it holds and the one after the last, so a reader that continues there counts nothing twice. Records
 are small whatever the traffic, and deleted by age: `deploy/docs/page.md` says how many bytes a day. Sums are rounded to
 ten digits.
 
@@ -33,7 +33,9 @@ from evaluators.results import LOSSES, Evaluation
 
 @dataclass(frozen=True, slots=True)
 class ChartRange:
-    """A stretch of time that charts show: `bins` columns of `width` seconds, the last `recent` of them being now."""
+    """A stretch of time that charts show: `bins` columns of `width` seconds; the last `recent` of them are the
+    present.
+    """
 
     width: float
     bins: int
@@ -110,11 +112,11 @@ class Bin:
     """A column of a chart. `within_column` counts each conversation as new, `across_columns` with its earlier scores.
 
     `passed` and `verdicts` are sums of weights: of what met its threshold, and of all that has one. `clipped` is the
-    weight that is left out of all sums, as no conversation may outweigh the others. `audited` are the sums by which
-    audits correct the mean, all 0 where there are no audits. `week` is what the sums of `across_columns` are larger by
-    over seven days, as `collector.statistics.conversations` has it. `unscored` is the weight of what should have a
-    score and has none, `unaudited` that of what should have an audit's, and `unshown` that of what scores do not cover,
-    as their judges were not shown it.
+    weight left out of all sums, so that no conversation outweighs the others. `audited` are the sums by which audits
+    correct the mean; all are 0 without audits. `week` is what the sums of `across_columns` are larger by over seven
+    days, as `collector.statistics.conversations` has it. `unscored` is the weight of cases that should have a score and
+    have none, `unaudited` the weight of cases that should have an audit's score, and `unshown` the weight of the parts
+    of cases that judges were not shown.
     """
 
     within_column: ScoreSums
@@ -281,7 +283,7 @@ class ScoreSeries:
         """Add what was stored of a minute.
 
         Columns wider than a minute count its conversations with their earlier scores: which of them go on in the next
-        minute is not stored. Of narrower columns the minute's first has all of it.
+        minute is not stored. If columns are narrower than a minute, the minute's first column holds all of it.
         """
         time = minute * MINUTE
         self.newest = max(time, self.newest or 0.0)
@@ -360,7 +362,7 @@ class ScoreSeries:
 def total(columns: list[tuple[float, Bin | None]]) -> Bin:
     """Several columns as one.
 
-    Of the conversations that began before the first of them only so many are known as one column has: that many count.
+    Only as many conversations that began before the first column are known as one column has: that many count.
     """
     there = [column for _, column in columns if column is not None]
     whole = Bin(ScoreSums(), ScoreSums())
@@ -447,6 +449,6 @@ class SumsHistory:
         return stretches
 
     async def append(self, stretch: HistoryStretch) -> None:
-        """Append a stretch; waits while the log cannot be written. Those of one partition stay in order."""
+        """Append a stretch; waits while the log cannot be written. Records of one partition stay in order."""
         record = Record(b"%d" % stretch.partition, stretch_to_json(stretch))
         await append_until_durable(self._log, [record])

@@ -74,7 +74,7 @@ class PageSettings(Section):
     max_text_bytes: int = Field(default=64 * 1024**2, ge=1024)
     """Memory for their conversations; the oldest are dropped first."""
     auth: AuthSettings | None = None
-    """Tokens that open the page; those of receive.otlp_http, if left out."""
+    """Tokens that open the page; by default those of receive.otlp_http."""
     tls: TlsSettings | None = None
     """TLS, and mutual TLS."""
     insecure: bool = False

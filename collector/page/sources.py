@@ -91,8 +91,8 @@ class TrafficView:
 class ReleaseView:
     """A version compared with its baseline by one evaluator. `started` in seconds since the epoch.
 
-    Means, effective numbers of conversations and `lost`, the shares of cases without a score, are those of the baseline
-    and of the version.
+    Each pair is of the baseline and the version: means, effective numbers of conversations, and `lost`, the shares of
+    cases without a score.
     """
 
     monitor: str

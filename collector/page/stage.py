@@ -1,6 +1,6 @@
 """The page's folds: they keep the view up to date with the logs of turns, evaluations and labels.
 
-The low watermarks are those of the oldest turn and evaluation on the page, so that a restart reads them back. The
+The low watermarks are the offsets of the oldest turn and evaluation on the page, so that a restart reads them back. The
 contents of a partition are forgotten when it is opened again, not when it is closed: evaluations that go take their
 texts along, and at a stop the other log's fold would commit that nothing is needed any more. Labels are all read again.
 """
@@ -120,7 +120,7 @@ class _Fold:
         self._take_all(records)
 
     async def deliver(self, records: Sequence[StoredRecord]) -> None:
-        """Take records into the view; those that cannot be read are the other stages' to report."""
+        """Take records into the view; other stages report those that cannot be read."""
         self._take_all(records)
         if self.save is not None:
             await self.save(records[-1].timestamp)

@@ -99,7 +99,7 @@ class TurnCache:
         self._lowest.pop(partition, None)
 
     def lowest(self, partition: int) -> int | None:
-        """A position at or before that of the oldest cached turn of a partition."""
+        """A position at or before the oldest cached turn of a partition."""
         return self._lowest.get(partition)
 
     @staticmethod
@@ -137,7 +137,7 @@ LABELS = 10_000
 FEEDBACK = 10_000
 """Conversations whose feedback is remembered, those with the newest."""
 MOST_FEEDBACK = 50
-"""Pieces of feedback of one conversation that are remembered, the newest."""
+"""How many of the newest pieces of feedback on one conversation are remembered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,7 +165,8 @@ class EvaluatorView:
 class ListedEvaluation:
     """An evaluation on the page. `position` is the record's in its partition, `label` the newest that was given.
 
-    `superseded_by` is what was made in place of a failed one, `requested` whether that was requested here.
+    `superseded_by` is the evaluation made in place of a failed one, `requested` says whether it was requested on the
+    page.
     """
 
     evaluation: Evaluation
@@ -232,7 +233,9 @@ class View:
 
     @property
     def score_series(self) -> Mapping[tuple[str, str], ScoreSeries]:
-        """The scores by monitor and evaluator, in its version of now; of one that is not in use, in its newest."""
+        """The scores by monitor and evaluator, in its present version; or, if the evaluator is not in use, in its
+        newest version.
+        """
         newest = {key[:2]: key for key in sorted(self._series, key=lambda key: self._series[key].newest or 0.0)}
         return {key: self._series[self._current(key, whole[2])] for key, whole in newest.items()}
 
@@ -300,7 +303,7 @@ class View:
         self.expire(timestamp)
 
     def _repeats(self, key: tuple[str, str], evaluation: Evaluation) -> bool:
-        """Whether the series has a score of the subject already, as that of a fallback judge which is judged again."""
+        """Whether the series has a score of the subject already, for instance a fallback judge's that is made again."""
         replayed = self._listed.get(str(evaluation.attributes.get("replay_of")))
         if replayed is None or evaluation.happened_at is None:
             return False
@@ -360,7 +363,7 @@ class View:
         return {person: label for person, label in people.items() if label.state is None}
 
     def add_feedback(self, joined: JoinedFeedback) -> None:
-        """Feedback has joined what it is about."""
+        """Feedback has joined the evaluation that it is about."""
         for conversation_id in {subject.conversation_id for subject in joined.subjects}:
             pieces = self._feedback.setdefault(conversation_id, OrderedDict())
             pieces[joined.entry.feedback_id] = joined
@@ -413,7 +416,7 @@ class View:
             del self._next_offsets[partition]
 
     def restore(self, stretch: HistoryStretch) -> None:
-        """Count what the history has; what is counted already, or overlaps it, is left out."""
+        """Count what the history has; rows that are counted already, or overlap with such rows, are left out."""
         if stretch.first < self._next_offsets.get(stretch.partition, 0):
             return
         self._next_offsets[stretch.partition] = stretch.next

@@ -4,8 +4,8 @@ Downstream stages start first, so that none sends to one that is not there yet; 
 can hand over what it has. The health checks of a process, the guard against records that end it, the
 retention of its logs and the note of how many partitions its topics had at first stand here, too.
 
-Why that note: a record goes to the partition that its key's hash selects. With another number of partitions, turns of
-an open conversation go to another partition than its earlier ones, and what is done is looked for where it is not.
+Why that note: a record goes to the partition that its key's hash selects. With another number of partitions, the next
+turns of an open conversation go to another partition, and finished evaluations are looked for in the wrong one.
 """
 
 import asyncio
@@ -164,7 +164,7 @@ async def _truncate_forever(logs: Logs, settings: Settings) -> None:
 async def open_guard(
     settings: Settings, logs: Logs, on_stall: Callable[[], None] | None = None
 ) -> AsyncGenerator[Guard]:
-    """The guard, until left. With `on_stall` a record that holds the event loop is noticed, too.
+    """The guard, until left. With `on_stall`, a record that blocks the event loop is noticed, too.
 
     Logs in memory end with the process, so nothing can come back.
     """
@@ -292,7 +292,7 @@ def serve(
     """Run the service until SIGTERM or SIGINT; a second signal ends it at once.
 
     `log_level` is the lowest level of the lines of its log; without it, the configuration's, also when that changes.
-    `worker` is what this process is among several of one command.
+    `worker` is this process's place among several of one command.
     """
     import uvloop
 
@@ -332,7 +332,7 @@ def unread_note(config: Config) -> str:
 
 
 def _too_early() -> None:
-    """By default the signal would end the process at once."""
+    """Without a handler, the signal would end the process at once."""
     logger.info("SIGHUP: the service is still starting, with the file as it was read")
 
 
@@ -418,7 +418,7 @@ async def running(
     """Run stages of the service until left; then stop them, upstream first.
 
     `on_stall` is called, in a thread, when one record holds the event loop; only for a process of its own. Changes of
-    the configuration's file at `path` are taken. `worker` is what the process is among several of one command.
+    the configuration's file at `path` are taken. `worker` is the process's place among several of one command.
 
     Raises:
         ConfigError: the configuration cannot work here: a port is taken, a topic has another number of partitions,

@@ -1,10 +1,10 @@
 """The assembler, the router of turns and the linker of a configuration, and the start of the assemble and link stages.
 
-Unwanted conversations are those that no monitor can want, whatever comes: their draw lies above every rate that can
-be. Rates are lowered by budgets and plans and never raised above what is configured, so a conversation that is out at
-the configured rates is out at all of them. A monitor that looks into turns to know what it watches, or how often, may
-want any conversation; so may one whose rate is planned, since that may come to 1. After a change of the configuration
-a conversation is unwanted only by this one and the last.
+Unwanted conversations are those that no monitor can want, whatever comes: their draw lies above every rate that can be.
+Budgets and plans lower rates and never raise them above the configured ones, so a conversation that the configured
+rates leave out is never selected. A monitor that looks into turns to know what it watches, or how often, may want any
+conversation; so may one whose rate is planned, since that may come to 1. After a change of the configuration a
+conversation is unwanted only by this one and the last.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -111,7 +111,7 @@ def follow_wanted(process: Process, stages: Collection[str]) -> WantedConversati
 
 
 def build_assembler(settings: AssembleSettings, dialects: Mapping[str, DialectSettings] = NO_DIALECTS) -> Assembler:
-    """The assembler with every dialect that is installed, and those of the configuration before them."""
+    """The assembler with the configuration's dialects and, after them, every installed one."""
     where = settings.identity
     identity = IdentityLookup(where.conversation, where.user, where.ignore, made_up=where.made_up)
     application = ApplicationAttributes(settings.declared_attributes)
@@ -140,7 +140,7 @@ def trace_limits(settings: AssembleSettings) -> TraceLimits:
 def build_router(
     settings: AssembleSettings, turns: Log, unlinked: Log | None, wanted: WantedConversations | None = None
 ) -> TurnRouter:
-    """The router of assembled turns: to the turns log, or to that of unlinked turns."""
+    """The router of assembled turns: to the turns log, or to the log of unlinked turns."""
     services = settings.link.services if settings.link else ()
     if wanted is None:
         return TurnRouter(turns, unlinked, services)

@@ -1,6 +1,6 @@
 """The start of the evaluate stage, with batches for monitors whose evaluations may wait for hours.
 
-Another configuration is taken by another stage, which continues where the one of before stood.
+A new configuration gets a new stage, which continues where the old stage stopped.
 """
 
 import logging
@@ -53,7 +53,7 @@ class _Evaluating:
 
 
 class Evaluating:
-    """The evaluate stage of a process. `budgets` are those of the running configuration."""
+    """The evaluate stage of a process. `budgets` are the running configuration's."""
 
     def __init__(self, process: Process) -> None:
         self._current = self._build(process)

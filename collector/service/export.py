@@ -1,8 +1,8 @@
 """The exporters of a process, /metrics of one without exporters, and the reading of corrections.
 
 People correct scores on other platforms. Their corrections are read from time to time and stored as feedback in the
-labels log, by the process that exports the first partition. A correction that is there already is known by its id,
-after a restart, too.
+labels log, by the process that exports the first partition. A stored correction is known by its id, also after a
+restart.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ from evaluators.results import Subject
 
 _PARTITION = 0
 MOST_SUBJECTS = 20_000
-"""Subjects of which a platform is asked that lists corrections by ids alone: the newest."""
+"""How many subjects a platform is asked about that lists corrections by ids alone: the newest."""
 
 
 @runtime_checkable

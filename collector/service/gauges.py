@@ -25,7 +25,8 @@ def show_build(telemetry: Telemetry, config: Config, stages: Collection[str]) ->
 
     Those of its sections are for `evalstream check`, which says in what a running service differs from a file.
 
-    The hash of the rules and the stages are for alerts: on rules of another configuration, on a stage that nobody runs.
+    The hash of the rules and the stages are for alerts: on rules of another configuration, and on a stage that no
+    process runs.
     """
     telemetry.gauge(series.BUILD_INFO, version("evalstream")).set(1)
     show_configuration(telemetry, config)
@@ -34,7 +35,7 @@ def show_build(telemetry: Telemetry, config: Config, stages: Collection[str]) ->
 
 
 def show_configuration(telemetry: Telemetry, config: Config, before: Config | None = None) -> None:
-    """The hashes of the running configuration, its sections and its rules, instead of those of `before`."""
+    """Show the hashes of the running configuration, its sections and its rules, and remove those of `before`."""
     sections = section_hashes(config)
     if before is not None:
         telemetry.remove(series.CONFIG_INFO, _digest(before))
@@ -59,7 +60,7 @@ def show_assemble(telemetry: Telemetry, stage: AssembleStage) -> None:
 
 
 def show_evaluate(telemetry: Telemetry, stage: EvaluateStage) -> None:
-    """Conversations that are still open; evaluations in flight, and those of them that run."""
+    """Conversations that are still open; evaluations in flight, and how many of them run."""
     telemetry.gauge(series.OPEN_CONVERSATIONS).set_function(lambda: stage.open_conversations)
     telemetry.gauge(series.REFERENCES_AWAITED).set_function(lambda: stage.awaiting_reference)
     telemetry.gauge(series.EVALUATIONS_IN_FLIGHT).set_function(lambda: stage.in_flight)

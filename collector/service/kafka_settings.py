@@ -42,12 +42,14 @@ def settings_of_source(source: KafkaSourceSettings, log: LogSettings) -> "KafkaS
 
 
 def group_of(source: KafkaSourceSettings, log: LogSettings) -> str:
-    """The first part of the names of a source's groups: that of the logs' topics, unless it is configured."""
+    """The first part of the names of a source's groups: the prefix of the logs' topics, unless a group is
+    configured.
+    """
     return source.group or (log.kafka.prefix if log.kind == "kafka" and log.kafka is not None else DEFAULT_GROUP)
 
 
 def security_of(source: KafkaSourceSettings, log: LogSettings) -> KafkaSecuritySettings | None:
-    """A source's own security; that of the logs if it has none and its brokers are theirs."""
+    """A source's own security; without one, the logs' if the brokers are the same."""
     own = log.kafka
     same = own is not None and set(own.bootstrap_servers) & set(source.bootstrap_servers)
     return source.security or (own.security if own is not None and same else None)

@@ -36,7 +36,7 @@ OPENING = Backoff(cap=2.0)
 def names_of(*, linking: bool, page: bool = False, judged_spans: bool = False) -> Sequence[str]:
     """The names of the logs that are opened.
 
-    That of unlinked turns only with `linking`, the history with `page`, that of judged spans with `judged_spans`.
+    The log of unlinked turns exists only with `linking`, the history with `page`, the judged spans with `judged_spans`.
     """
     return (*NAMES, *[UNLINKED] * linking, *[HISTORY] * page, *[JUDGED_SPANS] * judged_spans)
 
@@ -47,8 +47,8 @@ class Logs:
 
     `definitions` keeps judges' answers to constant questions, like evaluation steps; `dead_letters` what could not be
     processed; `labels` people's labels from the page. `unlinked` holds turns without a conversation until they are
-    linked; None where linking is not configured. `history` holds the sums of scores by minute, where there is a page.
-    `judged_spans` holds the spans of turns and their evaluations, by trace, where spans are exported.
+    linked; None where linking is not configured. `history` holds the sums of scores by minute; it exists only with a
+    page. `judged_spans` holds the spans of turns and their evaluations, by trace, where spans are exported.
     """
 
     spans: Log

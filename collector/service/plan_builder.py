@@ -64,7 +64,7 @@ class _UnaskedJudge(WholeJudge):
 
 
 def build_unasked_plan(config: Config, key: str = "") -> Plan:
-    """The plan with judges that cannot be asked: for whoever wants to know what is due, and not to judge it."""
+    """The plan with judges that cannot be asked: for commands that list due evaluations and judge none."""
     configured = {judge for evaluator in config.evaluators.values() for judge in evaluator.judges}
     names = {*config.settings.judge_names, *configured}
     return build_plan(config, {name: _UnaskedJudge(_model(config, name)) for name in names}, key)
@@ -120,7 +120,7 @@ def build_assignment(
     configured = config.evaluators[use.name]
     members = config.settings.members(configured.judge) if configured.judge else ()
     judge_settings = [config.settings.judges[member] for member in members]
-    fallback = judge_settings[0].fallback if len(judge_settings) == 1 else None  # of several judges none has one
+    fallback = judge_settings[0].fallback if len(judge_settings) == 1 else None  # of several judges, none has one
     judge = _audited(configured, judges[configured.judge] if configured.judge else NoJudge(), config, judges, key)
     names = judges_of(use.name, config.evaluators)
     fallback = fallback if configured.audit is None else None  # whose scores no audit would be about

@@ -49,7 +49,8 @@ class FoldNeeds:
 def layers_of(needs: FoldNeeds) -> Sequence[FoldLayer]:
     """The layers, the outermost first: a record passes them in this order."""
     return [
-        # Pieces are apart before anything is dead-lettered or guarded: one bad piece leaves the others of its record.
+        # Pieces are apart before anything is dead-lettered or guarded: one bad piece does not take the rest of its
+        # record with it.
         *([dividing] if needs.shared else []),
         # Around the guard, which gives it what is left out: the delivery ends when that is durable.
         needs.letters.wrap,
@@ -74,7 +75,7 @@ PrepareChange = Callable[[Config], Awaitable[Apply]]
 
 
 def unprepared(apply: Apply) -> PrepareChange:
-    """The change of a stage in which nothing can fail."""
+    """A change of a stage that cannot fail."""
 
     async def prepare(_config: Config) -> Apply:
         return apply
@@ -112,7 +113,7 @@ class Process:
     """Its place among the processes that one command has started."""
 
     def shared_port(self, name: str) -> SharedPort | None:
-        """Its part of a port on which others of its command receive, too; None if it is alone."""
+        """Its share of a port on which other workers of the command receive, too; None if it is alone."""
         return self.worker.ports[name] if self.worker else None
 
     def guarded(

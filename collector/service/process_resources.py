@@ -28,7 +28,7 @@ from collector.telemetry.series import REDACTION_FAILURES, REDACTIONS
 
 
 class ProcessResources:
-    """The redactors, the health of the process, and what is made of them."""
+    """The redactors, the health of the process, and everything made from them."""
 
     def __init__(self, config: Config, telemetry: Telemetry) -> None:
         """Load the redactors.
@@ -99,11 +99,11 @@ def raise_descriptor_limit() -> int:
 
 
 def with_descriptors(settings: S, receivers: int, limit: int, *, each: int = 1) -> S:
-    """A receiver's settings with as many connections as there are descriptors for, if all listeners are full.
+    """A receiver's settings with as many connections as the descriptors allow when all listeners are full.
 
     A connection takes `each` descriptors.
 
-    The page and /metrics have theirs, and the process its own, so nobody who uses those up keeps senders out.
+    The page, /metrics and the process have separate descriptors, so a client that uses those up keeps no sender out.
     """
     most = max(1, (limit - OWN - PAGE - METRICS) // receivers // each)
     if settings.max_connections <= most:

@@ -197,11 +197,11 @@ def _rules(process: Process, notes: TurnNoting | None) -> IngestRules:
 
 
 BEGUN_KEY = b"source topics"
-"""The key of the notes. Of those of one partition the last counts."""
+"""The key of the notes. The last one of a partition counts."""
 
 
 class TopicNotes:
-    """The `BegunTopics` of one group. Open it with `TopicNotes.open`, and keep `write_forever` running.
+    """The topics that one group has begun to read. Open it with `TopicNotes.open`, and keep `write_forever` running.
 
     A partition without a note is known by any other of its topic.
     """

@@ -20,7 +20,7 @@ from collector.telemetry.plain import in_chat
 from evaluators.cases import Json
 
 WITHIN: Mapping[str, str] = {"service_version": "service", "model": "service", "prompt_version": "prompt"}
-"""Attributes whose values mean something only within a value of another one."""
+"""Attributes whose values have a meaning only within a value of another attribute."""
 
 
 def release_rules(config: Config) -> ReleaseRules:

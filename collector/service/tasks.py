@@ -2,7 +2,7 @@
 
 A task's purpose decides what its unexpected failure means. A task that makes turns or evaluations ends the process with
 the error: it is started again, and continues where it stood. A task that carries results further or shows them pauses
-and tries again; a record in which it fails again and again is left out and dead-lettered. A task that serves the
+and tries again; a record that fails again and again is passed over and becomes a dead letter. A task that serves the
 operator costs a line in the log and a metric, and starts again.
 """
 
@@ -44,7 +44,7 @@ Work = Callable[[], Coroutine[Any, Any, None]]
 
 @dataclass(eq=False, repr=False)
 class Tasks:
-    """The tasks of a service in the order of their start; they stop the other way round, one after the other."""
+    """The tasks of a service in the order of their start; they stop in the reverse order, one after the other."""
 
     group: asyncio.TaskGroup
     telemetry: Telemetry

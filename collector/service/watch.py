@@ -119,7 +119,7 @@ class PeopleAgreement:
 
 
 class _Tasks:
-    """Tasks of one configuration. They end before those of the next one begin."""
+    """Tasks of one configuration. They end before the next configuration's begin."""
 
     def __init__(self, process: Process) -> None:
         self._tasks = process.tasks
@@ -375,7 +375,7 @@ async def _golden(process: Process, cases: Sequence[GoldenCase]) -> GoldenRuns |
 
 
 def _own_past(process: Process, evaluating: Evaluating | None) -> OwnPast:
-    """The questions where there is no golden set: within the budgets, as judges may see them, without a canary."""
+    """The questions if there is no golden set: within the budgets, as judges may see them, without a canary."""
     resources, logs, clock = process.resources, process.logs, process.clock
     guardrails = EvaluationGuardrails(process.telemetry, redactors=resources.redactors, store_text=False)
     skip_unseen = {monitor.name: monitor.skip_unseen for monitor in process.plan.monitors}

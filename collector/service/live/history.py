@@ -35,7 +35,7 @@ class NumberedConfiguration:
 
 @dataclass(eq=False, repr=False)
 class ConfigurationHistory:
-    """All configurations of a deployment. `number` is that of the one which this process has."""
+    """All configurations of a deployment. `number` is the number of this process's configuration."""
 
     store: GeneratedStepsStore
     own: Config
@@ -60,7 +60,7 @@ class ConfigurationHistory:
         return self._entries.get(number)
 
     def after(self, number: int) -> list[NumberedConfiguration]:
-        """Those after a number, in order."""
+        """The configurations after a number, in order."""
         return [self._entries[index] for index in range(number + 1, len(self._entries) + 1)]
 
     async def refresh(self) -> NumberedConfiguration | None:

@@ -68,10 +68,10 @@ class Reload:
             await self.look()
 
     async def look(self) -> None:
-        """Take what the file has, if it was changed or somebody asks; then what the log has, if it is newer."""
+        """Take the file's configuration, if it was changed or somebody asks; then the log's, if it is newer."""
         signalled, self._signalled = self._signalled, False
         content = await asyncio.to_thread(self._read)
-        settled = content == self._looked_at  # else somebody may still be writing it
+        settled = content == self._looked_at  # else the file may still be being written
         self._looked_at = content
         changed = settled and content is not None and content != self._content
         if self.path is not None and (signalled or changed):
@@ -100,7 +100,8 @@ class Reload:
             return
         newest = await self.history.refresh()
         digest = digest_of(live_values(config))
-        # A file may reach one machine later than another. What others have taken meanwhile, and left again, is no news.
+        # A file may reach one machine later than another. A configuration that others have taken meanwhile, and
+        # replaced again, is no news.
         seen = next(
             (
                 configuration.number
@@ -118,7 +119,7 @@ class Reload:
         elif seen is None and self.takes:
             await self._take(config, None)
         else:
-            self._status.keep()  # what the deployment runs is in the log
+            self._status.keep()  # the deployment's configuration is in the log
 
     @property
     def _running(self) -> Config:
@@ -157,11 +158,11 @@ class Reload:
         except ConfigError as error:
             self._status.refuse(str(error))
             return False
-        except Exception as error:  # of a plug-in, say: nothing has changed yet, and the one of now stays
+        except Exception as error:  # of a plug-in, say: nothing has changed yet, and the present configuration stays
             logger.exception("a configuration could not be prepared")
             self._status.refuse(f"it cannot be prepared: {error!r}")
             return False
-        # From here on it counts: whoever dies finds it in the log.
+        # From here on it counts: a process that dies finds it in the log.
         number = number or await self.history.take(config)
         self.history.number, self._seen = number, max(self._seen, number)
         await self.exchange.take(prepared, number)

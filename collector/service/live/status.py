@@ -61,7 +61,7 @@ class ConfigurationStatus:
         self.refused = None
 
     def restore(self) -> None:
-        """The file has again what it had before one was refused."""
+        """The file is again as it was before a version of it was refused."""
         if self.refused is not None:
             self.keep()
 

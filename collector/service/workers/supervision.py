@@ -168,7 +168,7 @@ def _of_worker(sample: str, worker: int) -> str:
 
 
 def join_readiness(answers: Mapping[int, str | None]) -> tuple[int, dict[str, Any]]:
-    """Status and body of /readyz out of those of workers by their numbers; None for one that did not answer.
+    """Status and body of /readyz, joined from the workers' by their numbers; None for one that did not answer.
 
     All have to be ready.
     """
@@ -282,7 +282,7 @@ async def _supervise(config: Config, workers: Mapping[int, Worker]) -> int:
 
 
 class _Supervision:
-    """The workers that run. Once one has ended unasked, the others are stopped."""
+    """The workers that run. Once a worker has ended by itself, the others are stopped."""
 
     def __init__(self, workers: Mapping[int, Worker]) -> None:
         self.ended = asyncio.Event()
