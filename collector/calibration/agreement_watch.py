@@ -8,8 +8,8 @@ window moves on.
 
 Randomly drawn labels are evidence on a judge: how far its verdicts agree with people's, and the mean by them. They are
 weighted by 1 / the probability to be judged and labelled, and conversations are clusters. Shares have Wilson's interval
-(1927) at the effective number of conversations (Kish), which is there without a disagreement, too; the intervals of
-kappa and of sensitivity + specificity - 1 are made of theirs (Zou and Donner 2008). The mean by people is that of
+(1927) at the effective number of conversations (Kish), which exists even without a disagreement; the intervals of kappa
+and of sensitivity + specificity - 1 are made of theirs (Zou and Donner 2008). The mean by people is that of
 `collector.statistics.audited_sums`, with people as who audits.
 """
 
@@ -49,7 +49,7 @@ from collector.telemetry.registry import Telemetry
 WEAKEST = 0.2
 """Sensitivity + specificity - 1 below which a judge tells too little of what people would say to be corrected."""
 DRIFT_ERRORS = 4.0
-"""Standard errors by which newer labels differ from older ones where the judge, or people, have changed."""
+"""If newer labels differ from older ones by this many standard errors, the judge or the people have changed."""
 _LARGEST_SHARE = 0.5
 
 Withheld = Literal["", "few", "weak", "drift"]
@@ -103,7 +103,7 @@ class _Verdicts(NamedTuple):
 
 
 def _by_conversation(labels: Iterable[HumanLabel]) -> Iterator[tuple[str, HumanLabel]]:
-    """The labels with their conversations; what has none, out of a file, is one of its own."""
+    """The labels with their conversations; a label from a file without one is a conversation by itself."""
     for number, label in enumerate(labels):
         yield label.conversation or f"\0{number}", label
 
@@ -204,8 +204,8 @@ class PeopleSums:
 class AgreementWatcher:
     """Reads labels and sets the metrics.
 
-    `judged` are the evaluators in use, and those of audits (`helpful:audit`), with their scales; `dimensions` tell
-    segments apart as those of scores. `clock` is in seconds since the epoch.
+    `judged` are the evaluators in use and their audits (`helpful:audit`), with their scales; `dimensions` tell segments
+    apart as those of scores. `clock` is in seconds since the epoch.
     """
 
     def __init__(

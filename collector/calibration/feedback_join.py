@@ -1,4 +1,4 @@
-"""The join of feedback with what it is about: state of a partition of the labels log, without clock, log or judge.
+"""The join of feedback with its subject: state of a partition of the labels log, without clock, log or judge.
 
 Feedback waits from when the log took it until its subject is judged and no nearer one can be expected, or until the
 wait is over. The result is one more record of its partition, its end, after which the same feedback is known: it

@@ -1,8 +1,8 @@
 """The stage that joins feedback: folds over the labels log, and one index of what was judged lately.
 
 Each partition of the labels log has one owner, which appends to it what became of its feedback. The evaluations are
-read by every process that owns a partition, from as far back as feedback may wait, and only once feedback is there.
-A kill loses nothing and joins nothing twice: what was appended before it is read before anything is joined again.
+read by every process that owns a partition, from as far back as feedback may wait, and only once feedback is there. A
+kill loses nothing and joins nothing twice: records appended earlier are read before anything is joined again.
 """
 
 import asyncio
@@ -56,7 +56,7 @@ class FeedbackStage:
     telemetry: Telemetry
     _: KW_ONLY
     wanted: frozenset[str] = frozenset()
-    """Replaced by those of another configuration once that is taken."""
+    """A new configuration replaces them."""
     every: float = 1.0
     clock: Callable[[], float] = time.time
 
@@ -155,7 +155,7 @@ class FeedbackStage:
         if records:
             try:
                 await self.turns.append(records)
-            except RecordTooLarge:  # a text of some kilobytes: a log that refuses that refuses turns, too
+            except RecordTooLarge:  # a text of some kilobytes: a log that refuses this refuses turns, too
                 self.telemetry.drop("watch", DropReason.TOO_LARGE, len(references))
 
     def _count(self, outcome: str) -> None:
@@ -251,7 +251,7 @@ class _JudgedReader:
 
 
 def _label(joined: JoinedFeedback, evaluation: Evaluation, number: int) -> Label | None:
-    """An expert's feedback as a label. Somebody picked the evaluation, so it has no probability.
+    """An expert's feedback as a label. A person picked the evaluation, so it has no probability.
 
     `number` counts the evaluations that one piece of feedback is about: each label has an id of its own.
     """

@@ -99,7 +99,7 @@ class JudgedSubjects:
         """The evaluations that an entry is about: the named one, or those by the evaluator that has the entry's name.
 
         An evaluation by name needs a turn or a conversation that is exactly what the entry names, and no second one of
-        the same monitor: of a trace with several turns nobody knows which one is meant.
+        the same monitor: if a trace has several turns, it is unknown which one is meant.
         """
         if entry.evaluation_id is not None:
             return (entry.evaluation_id,) if any(True for _ in self._ranked(entry)) else ()
@@ -161,7 +161,7 @@ _WIDER, _IN_TRACE, _EXACT = 1, 2, 3
 def _rank(entry: FeedbackEntry, judged: _Judged) -> int:
     """How near a subject is to what an entry names: exactly it, its trace, something wider or narrower, or not at all.
 
-    Feedback on a conversation is about its turns if only these are judged, and the other way round.
+    Feedback on a conversation counts for its turns if only turns are judged, and the other way round.
     """
     subject = judged.subject
     if not _may_speak_of(entry.tenant, subject):

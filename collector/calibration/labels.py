@@ -28,9 +28,9 @@ class LabelRow(BaseModel):
     """A line of a label file. `human` is a number on 0..1, true or false, or pass and fail.
 
     Without `score` the judge's is looked up by `evaluation_id`, or by `turn_id` and evaluator. `label_probability` is
-    the one with which the evaluation was drawn to be labelled; without it, somebody picked it. `weight` is how many
-    subjects of the traffic the evaluation stands for; the log knows it, too. Labels of one `conversation_id` may depend
-    on each other; it is known where the evaluation is in the log.
+    the one with which the evaluation was drawn to be labelled; without it, a person picked the evaluation. `weight` is
+    how many subjects of the traffic the evaluation stands for; the log has it, too. Labels with one `conversation_id`
+    may depend on each other; it is known where the evaluation is in the log.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -46,7 +46,7 @@ class LabelRow(BaseModel):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The ids by which the log may know what is labelled, the most exact one first."""
+        """The ids by which the log may know the labelled case, the most exact one first."""
         return tuple(filter(None, (self.evaluation_id, self.turn_id or self.conversation_id)))
 
     def human_score(self, *, lower_is_better: bool) -> float:
@@ -58,8 +58,8 @@ class LabelRow(BaseModel):
 class HumanLabel:
     """A judge's score and a person's for the same thing, both on 0..1.
 
-    `weight` is 1 / its sampling probability, `probability` the one with which it was then drawn to be labelled, None
-    if somebody picked it. Picked labels show how judge and people agree there, and nothing about the mean.
+    `weight` is 1 / its sampling probability; `probability` is the probability of its draw for labelling, None if a
+    person picked it. Picked labels show how judge and people agree there, and nothing about the mean.
     """
 
     judge: float
@@ -73,7 +73,7 @@ class HumanLabel:
     conversation: str = ""
     attributes: Mapping[str, Json] = field(default_factory=dict[str, Json])
     name: str = ""
-    """The id by which the log knows what is labelled, if it is known."""
+    """The id by which the log knows the labelled case, if it does."""
     tokens: float | None = None
     """How many the judge read in a call."""
     is_of_past: bool = False
@@ -97,9 +97,9 @@ def judged_pairs(labels: Sequence[HumanLabel]) -> list[JudgedPair]:
 
 
 def weighted_pairs(labels: Sequence[HumanLabel]) -> list[LabelledScore]:
-    """The pairs by which agreement is measured: of what was drawn, if that is enough, else of all labels.
+    """The pairs by which agreement is measured: the drawn labels, if there are enough, else all labels.
 
-    Labels that somebody picked stand for nothing else.
+    Labels that people picked represent nothing but themselves.
     """
     at_random = [label.weighted() for label in labels if label.probability is not None]
     return at_random if len(at_random) >= FEWEST else [label.weighted() for label in labels]

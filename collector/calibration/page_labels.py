@@ -14,7 +14,7 @@ from collector.statistics.bounded_sums import Weight
 from evaluators.results import Label as PageLabel
 
 MOST = 1000
-"""Labelled evaluations of one version of an evaluator that are remembered, the newest."""
+"""How many of the newest labelled evaluations are remembered for one version of an evaluator."""
 
 Version = tuple[str, str]
 """An evaluator's name and version: labels of another version are about another judge."""
@@ -24,7 +24,7 @@ Version = tuple[str, str]
 class _PersonLabel:
     """One person's newest label of an evaluation; `human` is None without a verdict or score.
 
-    `first` is the judge's score with the weight and the draw, `audit` the one of who audits it.
+    `first` is the judge's score with the weight and the draw, `audit` is the auditor's score.
     """
 
     labelled_at: float
@@ -34,16 +34,16 @@ class _PersonLabel:
 
     @property
     def is_random(self) -> bool:
-        """Whether it was drawn to be labelled; else somebody picked it."""
+        """Whether it was drawn to be labelled; else a person picked it."""
         return self.first.probability is not None
 
 
 class LabelIndex:
     """The newest labels, by evaluator and version. `lower_is_better` names evaluators whose low scores are good.
 
-    If drawn evaluations are labelled, picked labels of them carry no information: people who pick look at the bad ones
-    again, sees the judge's score, and speaks where they disagree. Nor does such a label keep an evaluation for longer
-    among the newest.
+    If drawn evaluations are labelled, picked labels add no information: people who pick look at the bad ones again,
+    sees the judge's score, and speaks where they disagree. Nor does such a label keep an evaluation for longer among
+    the newest.
     """
 
     def __init__(self, lower_is_better: Collection[str] = (), *, most: int = MOST) -> None:
@@ -95,10 +95,10 @@ class LabelIndex:
         return version
 
     def labels(self, version: Version) -> list[HumanLabel]:
-        """One label for each evaluation, of several people's their mean, without those that were picked where some were
-        drawn; the segment is the monitor.
+        """One label for each evaluation: the mean if several people labelled it; picked labels are left out if some
+        were drawn; the segment is the monitor.
 
-        Of the version of audits (`helpful:audit`), those of evaluations that it audited, with its scores.
+        For the version of audits (`helpful:audit`), the labels of the audited evaluations, with the audits' scores.
         """
         name, number = version
         if (scored := scored_name(name)) == name:
@@ -125,7 +125,7 @@ class LabelIndex:
 
 
 def _by_audit(label: HumanLabel, audit: AuditScore) -> HumanLabel:
-    """The same by the audit's score, which stands for as many more as its share says."""
+    """The same with the audit's score, whose weight is larger by 1 / the audited share."""
     return replace(label, judge=audit.score, weight=label.weight / audit.probability)
 
 

@@ -42,7 +42,7 @@ _SAYS_NO: Mapping[str, Callable[[Any], bool]] = {
     "status": _failed,  # Alertmanager
     "statusCode": _failed,  # gateways in front of functions
 }
-"""The fields of a body by which an API says no though its status says yes, and what they then are."""
+"""The fields of a response body that mean a refusal although its status means success, with their refusing values."""
 
 
 def no_acceptance(answer: HttpResponse) -> str | None:

@@ -27,7 +27,7 @@ def openinference_attributes(evaluation: Evaluation, *, explanation: bool = True
     """The same as OpenInference writes it: the span's kind, and one result of a span or of a session.
 
     Source: https://arize-ai.github.io/openinference/spec/feedback/annotations.html. A result has a score, a label or an
-    explanation: what was not scored is an evaluator span without one.
+    explanation: an evaluation without a score is an evaluator span without a score.
     """
     of_conversation = evaluation.scope == "conversation"
     prefix = "session.evaluations.0.evaluation" if of_conversation else "evaluations.0.evaluation"

@@ -1,4 +1,4 @@
-"""The port of an exporter, and the shape in which plug-ins offer one.
+"""The interface of an exporter, and the form in which plug-ins offer one.
 
 A plug-in is a class under the entry-point group `evalstream.exporters`:
 
@@ -49,7 +49,7 @@ class ExportUnavailable(EvalstreamError):
 
 
 def believed(claimed: int, sent: int, exporter: str) -> int:
-    """How many of the `sent` records a destination refused: what it claims, from none to all of them."""
+    """How many of the `sent` records a destination refused: its count, between 0 and the number of records."""
     number = min(max(0, claimed), sent)
     if number != claimed:
         logger.warning(
@@ -80,8 +80,8 @@ class MonitoredEvaluator:
 
     `labels` are those that they may have, where these are not pass and fail. `watched_labels` are those whose share is
     watched, each with whether a smaller share is better. `cascade_share` is there where a cascade judges: the share of
-    what its first judge is sure of that the second one judges, too. `audit_version` is the version of its auditor, if
-    there is one.
+    the cases in which its first judge is sure that the second one judges, too. `audit_version` is the version of its
+    auditor, if there is one.
     """
 
     evaluator: str
@@ -102,10 +102,10 @@ class ExportContext:
 
     Spans and log records that `own` has signed are recognised when they come back as traffic. `confirm` waits until
     this process certainly is the one that exports. An exporter that tries again by itself calls it before each attempt:
-    while the process was frozen, another one may have taken over. `judged_spans` is the log in which spans and
-    evaluations meet, if one is configured; `confirm_spans` is the same for its consumer. `page` is the address under
-    which people reach evalstream's page, if it is known. `metrics_socket` is the file on which a process serves its
-    metrics to the one that serves those of all.
+    while the process was frozen, another process may have taken over. `judged_spans` is the log that joins spans and
+    evaluations, if one is configured; `confirm_spans` is the same for its consumer. `page` is the address under which
+    people reach evalstream's page, if it is known. `metrics_socket` is the socket file on which a worker serves its
+    metrics to the process that joins them.
     """
 
     telemetry: Telemetry
@@ -124,7 +124,7 @@ class ExporterOfEvaluators(Protocol):
     """An exporter that is notified of another configuration's evaluators while it runs."""
 
     def take_evaluators(self, evaluators: tuple[MonitoredEvaluator, ...]) -> None:
-        """From now on evaluations of these come, and for a while still of those before."""
+        """From now on, evaluations by these versions come, and for a while still some by the versions before."""
 
 
 class ExporterSettings(Section):

@@ -120,7 +120,7 @@ class OtlpExporter:
         return max(events_refused, spans_refused)
 
     def _count_without_span(self, batch: Sequence[Evaluation]) -> None:
-        """Ready-made turns are in no trace: their events are all there is of them."""
+        """Ready-made turns are in no trace: they consist of their events alone."""
         lost = sum(evaluation.subject.trace_id is None for evaluation in batch)
         if lost:
             self._telemetry.drop("export_otlp", DropReason.NO_LOGS_ENDPOINT, lost)

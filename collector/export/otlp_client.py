@@ -189,8 +189,8 @@ class OtlpEndpointSettings(ExporterSettings):
     """Deadline of one request."""
     give_up_after: Seconds = Field(default=3600.0, ge=0)
     """How long each request is tried again that the endpoint refuses with a status like 401, 403, 404 or 500, from its
-    own first refusal on; then what is in it is dropped and counted, and the next request has as long. An endpoint that
-    does not answer is waited for."""
+    own first refusal on; then its records are dropped and counted, and the next request has the same time. An endpoint
+    that does not answer is waited for."""
 
     @field_validator("endpoint")
     @classmethod
@@ -228,7 +228,8 @@ async def open_otlp_client(
 class _Refused(ExportUnavailable):
     """The endpoint answered with a status that is neither a success nor on OTLP's list of retryable ones.
 
-    Only few of them concern the request; the others are what an operator mends: a token, an address, a broken backend.
+    Only a few of them are about the request; an operator mends the causes of the others: a token, an address, a broken
+    backend.
     """
 
     def __init__(self, status: int, why: str | None = None) -> None:

@@ -25,7 +25,7 @@ def events(
 ) -> ExportLogsServiceRequest:
     """One `gen_ai.evaluation.result` event per evaluation, with the trace and span id of what was judged.
 
-    Those that `own` signs are recognised when they come back.
+    Events that `own` signs are recognised when they come back.
     """
     return logs_request([_event(evaluation, explanation=explanation) for evaluation in batch], service=service, own=own)
 

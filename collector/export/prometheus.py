@@ -1,13 +1,13 @@
 """Scores as Prometheus metrics: the distribution, the estimator's sums, verdicts, outcomes, tokens and cost.
 
-Evaluations of a cascade have corrected values z (`evaluators.results.Escalation.corrected`) whose mean is that of its
-second judge. They lie in [-c, 1 + c] with c = 1 / share - 1, for a drawn one is x + (y - x) / share. Counters must not
-fall, so the sums are of z + c:
+Evaluations of a cascade have corrected values z (`evaluators.results.Escalation.corrected`); their mean estimates the
+second judge's. They lie in [-c, 1 + c] with c = 1 / share - 1, for a drawn one is x + (y - x) / share. Counters must
+not fall, so the sums are of z + c:
 
     mean = WZ / W - c,    error = sqrt(W2Z2 - 2 m W2Z + m² W2) / W    with m = WZ / W
 
-where W and W2 are the sums of `collector.statistics.bounded_sums`; the error is that of z, as adding c shifts all.
-Weights are bounded as those of the scores are, by sums that saw the same conversations.
+where W and W2 are the sums of `collector.statistics.bounded_sums`; the error is the error of z, as adding c shifts all
+values. Weights are bounded like the scores', by sums over the same conversations.
 
 The share of a label is a mean of scores like any other: 1 where an evaluation has the label, else 0. So means, standard
 errors and the drop detector serve for shares as they are, with the same bound on false alarms: it holds for any scores
@@ -101,7 +101,7 @@ def _corrected(escalation: Escalation | None, score: float) -> float:
 
 _GOOD = 0.5
 _MODELS = 1000
-"""Names and fingerprints remembered of one judge."""
+"""How many names and fingerprints of one judge are remembered."""
 
 
 class PrometheusSettings(ExporterSettings):
@@ -186,7 +186,9 @@ class PrometheusExporter:
             yield cls(settings, context, port=port)
 
     def take_evaluators(self, evaluators: tuple[MonitoredEvaluator, ...]) -> None:
-        """See `ExporterOfEvaluators`: their series begin at 0. The series of those before stay, and say so."""
+        """See `ExporterOfEvaluators`: their series begin at 0. The series of earlier versions stay, marked as not in
+        use.
+        """
         self._evaluators = evaluators
         before, self._described = self._described, set[tuple[str, ...]]()
         self._labelled = {
@@ -209,11 +211,11 @@ class PrometheusExporter:
         for evaluation in batch:
             if evaluation.happened_at is None:
                 self._count(evaluation)
-            else:  # a counter has no past: what happened last week would count as of now
+            else:  # a counter has no past: last week's events would count as the present's
                 self._count_backfill(evaluation)
 
     async def export_feedback(self, batch: Sequence[JoinedFeedback]) -> None:
-        """Count feedback, weighted like the scores of what it is about."""
+        """Count feedback, weighted like the scores of its subject."""
         for joined in batch:
             for subject in by_monitor(joined).values():
                 self._count_feedback(joined, subject)
@@ -224,7 +226,7 @@ class PrometheusExporter:
         self._telemetry.counter(metrics.FEEDBACK_VERDICTS, *labels, verdict).inc()
         if score is not None:
             weight, time = Weight.of(subject.sampling), joined.received_at.timestamp()
-            key = ("feedback", *labels)  # in the sums beside those of evaluators, which have four labels, too
+            key = ("feedback", *labels)  # beside the evaluators' sums, which have four labels, too
             grown = self._sums.add(key, subject.conversation_id, weight=weight, score=score, time=time)
             self._count_sums(metrics.FEEDBACK_SUMS, labels, grown.mean)
 
@@ -292,7 +294,7 @@ class PrometheusExporter:
     def _count_label(
         self, evaluation: Evaluation, known: MonitoredEvaluator, labels: tuple[str, ...], grown: BoundedIncrements
     ) -> None:
-        """Count the label that was chosen, and what it adds to the shares that are watched."""
+        """Count the chosen label, and add its weight to the watched shares."""
         label = evaluation.label if evaluation.label in known.labels else OTHER  # of an earlier definition
         self._telemetry.counter(metrics.LABELS, *labels, label).inc(1, _exemplar(evaluation))
         self._telemetry.counter(metrics.LABEL_WEIGHT, *labels, label).inc(grown.mean.w)
@@ -311,7 +313,7 @@ class PrometheusExporter:
             self._telemetry.counter(metrics.AUDITS, evaluation.evaluator, evaluation.monitor, outcome).inc()
         conversation, time = evaluation.subject.conversation_id, evaluation.ended_at.timestamp()
         if audit is not None and audit.version != version:
-            audit = None  # of an auditor before: the scores of two are not one mean
+            audit = None  # of an auditor before: two judges' scores have no common mean
         series = (audit_name(evaluation.evaluator), version, *labels[2:])
         sums = self._audits.add((*series, conversation), weight=grown.mean.w, score=score, audit=audit, time=time)
         for name, amount in zip(SUM_NAMES, sums.values, strict=True):
@@ -377,7 +379,7 @@ def _reserve_labels(telemetry: Telemetry, watched: MonitoredEvaluator) -> None:
 
 
 def _descriptions(watched: MonitoredEvaluator) -> Iterator[tuple[str, ...]]:
-    """The labels that say of its series of scores what they are about, and which side is better."""
+    """The labels that tell the subject of a series of scores and whether lower or higher is better."""
 
     def described(name: str, *, lower: bool, version: str = watched.evaluator_version) -> tuple[str, ...]:
         return name, version, watched.monitor, watched.scope, "lower" if lower else "higher"

@@ -1,7 +1,7 @@
 """The `segment` label: parts of the traffic by attributes, closed, whatever strangers send.
 
-The values of an attribute are those of the configuration, or the most frequent ones; everything else is `other`. With
-several attributes a segment is a combination, so that sums over segments stay sums over the traffic.
+The values of an attribute are the configured ones, or the most frequent ones; everything else is `other`. With several
+attributes a segment is a combination, so that sums over segments stay sums over the traffic.
 """
 
 import itertools
@@ -18,7 +18,7 @@ from evaluators.cases import Json
 
 ALL = "all"
 MOST_FREQUENT = 10
-"""Values of an attribute for which the configuration names neither values nor a number."""
+"""How many values an attribute has for which the configuration names neither values nor a number."""
 MOST_SEGMENTS = 500
 """Combinations of values, at most: each is a series of every metric of scores, for each evaluator."""
 SETTLING = 60.0
@@ -112,7 +112,7 @@ def _join(labels: Sequence[tuple[str, str]]) -> str:
 
 
 def text_of(value: Json) -> str:
-    """An attribute's value as it is compared and shown."""
+    """The form of an attribute's value that is compared and shown."""
     if isinstance(value, (list, tuple)):
         return "+".join(map(str, cast("list[Json]", value)))
     return "" if value is None else str(value)
@@ -147,7 +147,7 @@ class _FrequentValues:
     Counts of the `_TRACKED * most` values that may be frequent (the space-saving algorithm), halved once in a while, so
     that they are recent. A count is too high by at most 1 / (`_TRACKED * most`) of the stream, and a label needs twice
     that: values that come once each never become labels, however many. A label is taken from a value that has become
-    rare, at most `most` times a day: old releases make room for new ones, while nobody can multiply series by sending
+    rare, at most `most` times a day: old releases make room for new ones, while a sender cannot multiply series with
     ever new values.
     """
 

@@ -91,7 +91,9 @@ class ExportStage:
             self._open.discard(partition)
 
     def owns(self, partition: int) -> bool:
-        """Whether this process exports a partition now: what one of several processes does belongs to the first."""
+        """Whether this process exports a partition now: a task for one process alone is done by the owner of the first
+        partition.
+        """
         return partition in self._open
 
     async def deliver(self, batch: Sequence[Evaluation]) -> None:
@@ -153,7 +155,7 @@ class _StatelessFold:
     metadata = ""
 
     async def replay(self, records: Sequence[StoredRecord]) -> None:
-        """Nothing: what was delivered is out."""
+        """Nothing: delivered records cannot be taken back."""
 
 
 class ExportFold(_StatelessFold):
@@ -190,7 +192,7 @@ EVENT_NAME = "evalstream.feedback"
 
 @runtime_checkable
 class FeedbackExporter(Protocol):
-    """An exporter that takes feedback, too."""
+    """An exporter that also takes feedback."""
 
     async def export_feedback(self, batch: Sequence[JoinedFeedback]) -> int | None:
         """Take a batch out; returns how many of it the destination refused for good. It may come again after a crash.
@@ -278,7 +280,7 @@ def by_monitor(joined: JoinedFeedback) -> dict[str, FeedbackSubject]:
 def feedback_events(
     batch: Sequence[JoinedFeedback], *, service: str, comment: bool = True, own: OwnItems | None = None
 ) -> ExportLogsServiceRequest:
-    """One `evalstream.feedback` event for each piece and monitor, with the trace and span id of what it is about."""
+    """One `evalstream.feedback` event for each piece and monitor, with the trace and span id of its subject."""
     records = [
         _event(feedback, subject, comment=comment) for feedback in batch for subject in by_monitor(feedback).values()
     ]

@@ -31,8 +31,8 @@ _CALLS = 0.1
 _DAY = 86_400.0
 _CHECK_EVERY = 60.0
 _SAME_FALL = 21_600.0
-"""Seconds without an alert after which another one is on another fall. While a window still holds the fall, scores that
-have recovered move the begin of what is looked for to now, so that tells nothing."""
+"""After this many seconds without an alert, the next one is about another fall. While a window still holds the fall,
+scores that have recovered move the begin of what is looked for to now, so that tells nothing."""
 
 Clock = Callable[[], float]
 Ask = Callable[[GoldenTarget, GoldenCase], Awaitable[Result | None]]
@@ -52,7 +52,7 @@ class _Fall:
 
 
 class OwnPast:
-    """The falls that alerts are on, and what the judges' own past says of them."""
+    """The falls behind alerts, and the findings of the judges' earlier questions on them."""
 
     def __init__(
         self, targets: Sequence[GoldenTarget], evaluations: Log, turns: Log, ask: Ask, *, clock: Clock = time.time

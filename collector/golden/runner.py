@@ -68,7 +68,7 @@ class GoldenCase:
 
     @property
     def scope(self) -> Scope:
-        """The evaluators that it is for."""
+        """The evaluators that the case is for."""
         return "turn" if isinstance(self.case, Turn) else "conversation"
 
 
@@ -140,7 +140,7 @@ def _lacking(case: GoldenCase, evaluator: Evaluator[Any]) -> list[str]:
 CONCURRENCY = 4
 """Cases evaluated at once: few, since traffic has priority."""
 ANSWERED_WITHIN = 30.0
-"""Seconds for which an alert waits for the run that it asked for."""
+"""Seconds that an alert waits for the run that it requested."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +246,7 @@ class ReportedJudges:
                     self.calls[definition] += evaluation.shares is None
 
     def newest(self, definition: tuple[str, str]) -> JudgeName | None:
-        """The name by which the judge of an evaluator in a version has answered last; None if it has not."""
+        """The model name in the last answer of the judge of an evaluator's version; None if it has not."""
         return self._newest.get(definition)
 
 
@@ -261,9 +261,9 @@ MOST_CHANGES = 5
 
 
 MOST_RUNS = 10
-"""Runs in one period at most where an alert asks for them, too."""
+"""The most runs in one period, if alerts request some, too."""
 SAME_FALL = 3600.0
-"""Seconds without a suspicion after which another one is on another fall."""
+"""After this many seconds without a suspicion, the next one is about another fall."""
 _HISTORY = 20
 """Runs of a target that are kept in memory."""
 _PERIODS = 3
@@ -317,7 +317,9 @@ class _Checked:
 
 @dataclass(frozen=True, slots=True)
 class GoldenRules:
-    """`every` is in seconds; a shift up to `tolerance` is ignored; `share` is that of live calls asked as well."""
+    """`every` is in seconds; a shift up to `tolerance` is ignored; `share` is the share of live calls that are asked
+    again.
+    """
 
     every: float
     tolerance: float
@@ -419,7 +421,7 @@ class GoldenRuns:
                 pass  # at a start, the runs of the period that are stored
 
     async def _ask_single_cases(self, target: GoldenTarget) -> None:
-        """Ask one case after another of the set, for a share of the live calls: a set of them at once at most."""
+        """Ask one case after another of the set, for a share of the live calls: at most one set of them at once."""
         known, cases = self._checked[target.key], self._own_cases(target)
         calls = self._reported.calls[target.definition]
         due = min(len(cases), int(self._rules.share * (calls - known.calls)))
@@ -481,7 +483,7 @@ class GoldenRuns:
         return stored is not None
 
     async def _remember(self, target: GoldenTarget, period: int, run: Mapping[str, Any]) -> None:
-        """Keep a run for later falls; the first time with those of the periods before."""
+        """Keep a run for later falls; the first time with the earlier periods' runs."""
         runs, history = [run], self._checked[target.key].runs
         if not history:
             keys = [f"golden.run/{target.key}/{period - back}" for back in range(_PERIODS, 0, -1)]

@@ -49,7 +49,7 @@ def pairs_of(pairs: Sequence[bytes], doubtful: list[str]) -> list[tuple[str, Jso
 
 
 def attributes_of(pairs: Sequence[bytes]) -> dict[str, Json]:
-    """Decode attributes, each given by its KeyValue's bytes; of several of one name the last."""
+    """Decode attributes, each given by its KeyValue's bytes; if several have one name, the last."""
     return dict(pairs_of(pairs, []))
 
 
@@ -221,12 +221,13 @@ def read_outline(data: bytes, signal: Signal) -> Outline:
     Raises:
         BadInput: these are not such bytes.
     """
-    request_from_protobuf(data, signal)  # an outline has attributes that nobody has read
+    request_from_protobuf(data, signal)  # an outline has attributes that were not read yet
     return outline_of(data, signal)
 
 
 def outlined(request: Request, *, known_fields_only: bool = False) -> Outline:
-    """A request in outline; with `known_fields_only` without what OTLP does not know, which goes from the request, too.
+    """A request in outline; with `known_fields_only` without fields that OTLP does not have; they are removed from the
+    request, too.
 
     Raises:
         BadInput: it cannot be written.
@@ -271,8 +272,8 @@ def group_by_trace(request: Request | Outline) -> dict[bytes, list[Part]]:
 def split_by_trace(request: Request | Outline, encoded: bytes | None = None) -> Split:
     """Cut a request into one serialized request per trace, in order of appearance.
 
-    `encoded` is the request's own protobuf encoding, if there is one: that of a request of a single trace is used
-    again as it is.
+    `encoded` is the request's own protobuf encoding, if there is one: the one of a request with a single trace is used
+    again unchanged.
 
     Raises:
         TooLarge: the pieces come to much more than the request.
@@ -399,13 +400,13 @@ def span_parts(request: Outline) -> list[Part]:
 
 
 ExaminedSpan: TypeAlias = tuple[Outline, Attributes, Sequence[str], int | None]
-"""A span with its decoded attributes, which of them are doubtful, and what `Wanted` said, if it was asked.
+"""A span with its decoded attributes, the doubtful ones' names, and the answer of `Wanted`, if it was asked.
 
 A bare tuple, as it is made for every span."""
 
 
 class ExaminedScope(NamedTuple):
-    """The spans of a scope, its name, and the resource that they are of."""
+    """The spans of a scope, its name, and their resource."""
 
     resource: Outline
     name: str
@@ -417,8 +418,8 @@ def examine_spans(
 ) -> list[ExaminedScope]:
     """Ask of each span whether it is wanted, before more of it is read: most traces have none that is.
 
-    `silent` are attributes of earlier spans that were not wanted; it gets those of more, as what one of them says does
-    not depend on others.
+    `silent` are attributes of earlier spans that were not wanted; it gets several, as the answer for one does not
+    depend on the others.
     """
     scopes: list[ExaminedScope] = []
     for resource, scope, items in parts:

@@ -1,8 +1,8 @@
 """Pictures, recordings and files inside a request: content longer than permitted becomes its hash and size.
 
 Libraries write them as base64 into texts: data URLs, the sources of Anthropic's blocks, Gemini's inline data, blobs of
-the conventions. Nobody reads megabytes of it in a log. Their replacement is
-`omitted-sha256-<64 hex>-<bytes>`, which dialects read as they read the content: the rest of the message stays.
+the conventions. Megabytes of it in a log help no one. Their replacement is `omitted-sha256-<64 hex>-<bytes>`, which
+dialects read as they read the content: the rest of the message stays.
 """
 
 import base64
@@ -18,10 +18,10 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from collector.otlp.decode import MAX_DEPTH, Request, scopes_of
 
 LEAST = 2048
-"""Characters of base64 below which content stays as it is, whatever is permitted: 1,536 bytes, an icon."""
+"""Content of fewer characters of base64 stays as it is, whatever the limit: 1,536 bytes, an icon."""
 
 _SHORTEST = 24
-"""Characters; what is shorter is a word, like a mask."""
+"""Characters; a shorter run is a word, like a mask."""
 
 _STRIDE = LEAST // 2
 _RUN = re.compile(rb"(?:[A-Za-z0-9+/_-]++|\\{1,15}+[nr/]|[\r\n]++)++={0,2}")
@@ -82,7 +82,7 @@ def parse_content(text: str) -> InlineContent | None:
 
 
 def omit_from_json(body: bytes, longest: int) -> tuple[bytes, int]:
-    """A JSON document without what is longer than `longest` bytes, and how much was omitted."""
+    """A JSON document without media longer than `longest` bytes, and the number of omitted bytes."""
     return _omit(body, longest, b"")
 
 

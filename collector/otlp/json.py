@@ -97,7 +97,7 @@ def _message(descriptor: Descriptor) -> Convert:
                 if item is not None and key in fields:
                     name, rule, repeated = fields[key]
                     arguments[name] = _each(rule(), item, depth) if repeated else rule()(item, depth - 1)
-                elif key == "Value" and isinstance(item, dict):  # Go's own JSON of a message that has one of several
+                elif key == "Value" and isinstance(item, dict):  # Go's JSON for a message with one of several fields
                     item = cast("dict[str, Any]", item)
                     arguments |= convert({name[:1].lower() + name[1:]: inner for name, inner in item.items()}, depth)
         except _Wrong as error:
@@ -158,7 +158,7 @@ def _bool(value: Any, _depth: int) -> bool:
 
 
 def _int(value: Any, _depth: int) -> int:
-    """64-bit numbers are strings in proto3 JSON; many senders write numbers all the same."""
+    """64-bit numbers are strings in proto3 JSON; many senders nevertheless write numbers."""
     try:
         if isinstance(value, (int, str)) and not isinstance(value, bool):
             return int(value)

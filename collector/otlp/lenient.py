@@ -74,7 +74,7 @@ def _can_be_read(encoded: bytes, reader: Any) -> bool:
 
 
 def _replace_halves(message: Any, descriptor: Descriptor) -> None:
-    """Replace what is not UTF-8 in the texts of a message, which this reading has as bytes."""
+    """Replace bytes that are not UTF-8 in the texts of a message; this reading has texts as bytes."""
     for field, value in message.ListFields():
         known = descriptor.fields_by_name[field.name]
         if known.type == FieldDescriptor.TYPE_STRING:
@@ -114,7 +114,7 @@ def mend_document(document: object, read: Callable[[object], object]) -> Mended 
 
 
 def _items_of(document: object) -> Iterator[tuple[Callable[[object], object], list[Any], str]]:
-    """The lists of items in a document, each with what makes a document of one of them, and its place."""
+    """The lists of items in a document, each with its place and a function that makes a document of one item."""
     for names in _HOLDERS:
         for first, resource, key in _members(document, names[0]):
             for second, scope, scope_key in _members(resource, names[1]):

@@ -1,7 +1,7 @@
 """Recognises this deployment's own exports by a signature that only it can make.
 
-The name of a scope is written by whoever sends: it says nothing about who did. So the exporter signs what it sends with
-a key of the deployment, and what comes back with a valid signature is left out: it is not to be judged.
+Any sender can write the name of a scope: it says nothing about who did. So the exporter signs its items with a key of
+the deployment, and items that come back with a valid signature are left out: it is not to be judged.
 """
 
 import hmac
@@ -49,7 +49,7 @@ class OwnItems:
         return len(signatures) == 1 and hmac.compare_digest(signatures[0].encode(), self._signature(item).encode())
 
     def _signature(self, item: Any) -> str:
-        """Of the kind of item, its ids, and the evaluation: what nobody on the way has reason to change."""
+        """Of the kind of item, its ids, and the evaluation: parts that no program on the way has reason to change."""
         evaluation = "".join(pair.value.string_value for pair in item.attributes if pair.key == EVALUATION_ID)
         signed = b"\x1f".join((type(item).__name__.encode(), item.trace_id, item.span_id, evaluation.encode()))
         return hmac.digest(self._key, signed, "sha256")[:_DIGEST_BYTES].hex()

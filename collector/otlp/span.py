@@ -35,10 +35,10 @@ EVENT_NAME = r"\S{1,100}"
 class Span(NamedTuple):
     """One OTLP span. Ids are lower-case hex, `parent_span_id` None at the root; times in nanoseconds since the epoch.
 
-    `failed` is status code ERROR; `status_message` may be empty all the same. `dropped_attributes` and
-    `dropped_events` are how many the sender's own limits took away, of events also their attributes. `evidence` is what
-    was found about the span's dialects while its bytes were read. `doubtful` are the names of its attributes of more
-    than `SHORT` bytes, or of all where a shorter one may be encoded once too often; None where nobody has looked.
+    `failed` is status code ERROR; `status_message` may be empty even then. `dropped_attributes` and `dropped_events`
+    are how many the sender's own limits took away, of events also their attributes. `evidence` is what was found about
+    the span's dialects while its bytes were read. `doubtful` are the names of its attributes of more than `SHORT`
+    bytes, or of all where a shorter one may be encoded once too often; None if they were not looked for.
     """
 
     trace_id: str
@@ -83,5 +83,5 @@ class LogRecord(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """The kind of record: its event name, or without one its scope, which is the class that logged it."""
+        """The kind of record: its event name; without one, its scope, the class that logged it."""
         return self.event_name or self.scope

@@ -1,4 +1,4 @@
-"""The findings of a detector, and the shape in which plug-ins offer one.
+"""The findings of a detector, and the form in which plug-ins offer one.
 
 A plug-in is a factory under the entry-point group `evalstream.redactors`: it is called once, without arguments, and
 gives a detector. The detector is called with every text that is about to be stored or judged, from several threads; an

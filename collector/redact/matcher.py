@@ -15,7 +15,8 @@ class ByteMatcher:
         options.encoding = re2.Options.Encoding.LATIN1
         options.never_capture = True
         options.max_mem = _MEMORY
-        # What `re2.compile` makes would do, but its search is a generator around this: half of a short look's time.
+        # The objects of `re2.compile` would do, but their search is a generator around this: half of a short look's
+        # time.
         native: Any = import_module("re2._re2")
         compiled = native.RE2(pattern.encode("latin-1"), options)
         if not compiled.ok():

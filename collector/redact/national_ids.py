@@ -32,7 +32,7 @@ _BY_DIGITS = re.compile(
 _BY_LETTERS = re.compile(rf"(?<![A-Za-z0-9])(?:{_alternatives(_LETTERED)})(?![A-Za-z0-9])")
 _SEPARATORS = re.compile(r"[ .\-/+]")
 LETTERED = "|".join(_LETTERED.values())
-"""As one pattern for the Rust engine."""
+"""All as one pattern, for the Rust engine."""
 NUMBERED = "|".join(form.partition("(?!")[0] for form in _NUMBERED.values())
 _MAY_BE_NUMBERED = ByteMatcher(NUMBERED)
 _MAY_BE_LETTERED = ByteMatcher(LETTERED)
@@ -44,12 +44,12 @@ def may_be_numbered(text: str) -> bool:
 
 
 def find_numbered(text: str, start: int, end: int) -> Iterator[Finding]:
-    """Those that are mostly digits, between two offsets."""
+    """The ids between two offsets that are mostly digits."""
     yield from _valid(_BY_DIGITS, text, start, end)
 
 
 def find_lettered(text: str) -> Iterator[Finding]:
-    """Those that begin with letters."""
+    """The ids that begin with letters."""
     if _MAY_BE_LETTERED.occurs_in_text(text):
         yield from _valid(_BY_LETTERS, text, 0, len(text))
 
@@ -169,7 +169,8 @@ _CHECKS: Mapping[str, Callable[[str], bool]] = {
 _HEX = frozenset("0123456789abcdefABCDEF")
 _DIGITS = frozenset("0123456789")
 _LENGTHS = frozenset({16, 24, 32, 40, 64})
-"""Of ids of spans, documents, traces, commits and digests. A UUID has 32 digits in groups of these sizes:"""
+"""The lengths of ids of spans, documents, traces, commits and digests. A UUID has 32 digits in groups of these
+sizes:"""
 _GROUPS = [8, 4, 4, 4, 12]
 _LONGEST = 64
 

@@ -36,7 +36,9 @@ class RedactSettings(TextRedactSettings):
 
 @dataclass(frozen=True, slots=True)
 class Redactors:
-    """The redactor of everybody's texts, and those of tenants that have another; None where nothing is redacted."""
+    """The redactor of all texts, and the redactors of tenants that have a separate one; None where nothing is
+    redacted.
+    """
 
     everybody: Redactor | None = None
     by_tenant: Mapping[str, Redactor | None] = field(default_factory=dict[str, "Redactor | None"])

@@ -62,7 +62,7 @@ class RequestRedaction:
         """The attributes that a resource or scope gives to all its items."""
         self._texts(group, "schema_url")
         if hasattr(about, "entity_refs"):
-            del about.entity_refs[:]  # nobody reads them
+            del about.entity_refs[:]  # they are never read
         self._parts(about, *texts)
 
     def _span(self, span: Outline) -> None:
@@ -205,7 +205,7 @@ class RequestRedaction:
 
 
 _FIELD = b"\0"
-"""Stands before a part that is no attribute, as none begins with it: what is known of one is not known of the other."""
+"""Stands before a part that is no attribute, as none begins with it: a fact about one says nothing about the other."""
 _ID_SIZES = (0, 8)
 
 

@@ -42,7 +42,8 @@ _AT = (
     "@", "%40", "&#64;", "&#x40;", "\\u0040",
     "(at)", "[at]", " (at) ", " [at] ", " @ ", " (ät) ", "(ät)", " [ät] ", " [собака] ",
 )  # fmt: skip
-"""As it is; in a URL; in HTML; in JSON that is cut off, so that nobody reads it; and as people hide it from robots."""
+"""As it is; in a URL; in HTML; in JSON that is cut off and therefore never parsed; and as people hide it from
+robots."""
 _LOCAL_PART_BACKWARDS = re.compile(rf"\\{{0,3}}[\w.%+\-{_MARKS}]{{1,128}}")
 _DOMAIN = re.compile(
     rf"(?:[\w\-{_MARKS}]{{1,63}}[.\u3002]){{1,8}}"
@@ -235,7 +236,7 @@ def built_in() -> Detector:
 
 
 def configured(patterns: Mapping[str, str], clock: Callable[[], float] = time.thread_time) -> Detector:
-    """A detector of one's own regular expressions, by the kind each finds. A group named `value` narrows what goes.
+    """A detector of configured regular expressions, each with its kind. A group named `value` narrows what goes.
 
     They are searched by RE2, in linear time for each match. If many matches that each look far ahead take longer
     than a text of its length may, the search ends with TimeoutError; `clock` gives seconds of CPU.
@@ -351,7 +352,7 @@ def _secrets(text: str, lowered: str) -> Iterator[Finding]:
 
 
 def _apart(findings: Iterable[Finding], text: str) -> Iterator[Finding]:
-    """Those that are no part of an id of a machine: check digits of some are right by chance."""
+    """The matches that are not part of a machine's id: check digits of some are right by chance."""
     return (finding for finding in findings if not is_inside_machine_id(text, finding.start, finding.end))
 
 

@@ -58,7 +58,7 @@ _VALUE = rf"""(?:\\[nrtbf]?|[ \t\r\n"'])*(?:value[ \\"']*)?(?:\x12|[:=]|is |[{_O
 
 
 def raw_form(text: str) -> str:
-    """The UTF-8 of a text, byte by byte: what a message looks like that is decoded as Latin-1."""
+    """The UTF-8 of a text, byte by byte: the look of a message that is decoded as Latin-1."""
     return text.encode().decode("latin-1")
 
 

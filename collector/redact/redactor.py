@@ -63,7 +63,7 @@ class RedactionFailed(Exception):
 
 
 class CleanParts:
-    """Short parts of messages in which nothing is found: names, addresses of servers, what all spans have alike."""
+    """Short parts of messages that have no finding: names, addresses of servers, what all spans have alike."""
 
     def __init__(self) -> None:
         self.known: set[bytes] = {b""}
@@ -102,8 +102,8 @@ class Redactor:
         """The same, which remembers what it found in short texts: for as long as one request, not longer.
 
         `size` are the bytes that a stranger sent over the wire. The work stays in proportion to them: a text with more
-        findings than so many bytes can hold of different things is replaced whole from there on. Of a `body` that came
-        by another way it is the size that it has packed, which is measured if it has many findings.
+        findings than so many bytes can hold of different things is replaced whole from there on. For a `body` that came
+        by another way, it is the packed size, measured only if there are many findings.
         """
         remembering = Redactor((), b"", self._count, self._fail)  # `copy.copy` fails where mypyc compiled the class
         remembering._detectors, remembering._skimming, remembering._skims = self._detectors, self._skimming, self._skims
@@ -126,7 +126,7 @@ class Redactor:
         return self._text(text, _NESTED_JSON)
 
     def suspects_of(self, parts: Collection[bytes]) -> Collection[bytes]:
-        """Those of some texts or messages of OTLP in which something may be found; in the others is surely nothing."""
+        """Those of some texts or messages of OTLP in which something may be found; the others surely hold nothing."""
         if not self._skims:
             return parts
         suspects: set[bytes] = set()
@@ -147,7 +147,7 @@ class Redactor:
         """The same for the text of a field: one whose name says that it is a secret goes whole."""
         if len(text) < _SHORTEST or not names_secret(name) or _PSEUDONYM.fullmatch(text):
             return self._text(text, nested)
-        # Also where something in it is known for what it is: the rest would stay, and is the secret.
+        # Also if something in it has a known kind: the rest would stay, and is the secret.
         self._count("SECRET", self.times)
         return self._pseudonym("SECRET", text)
 

@@ -1,6 +1,6 @@
 """The service's own log: one JSON object a line, whatever is in the message.
 
-Of what may happen often the first is logged at once, then one a minute with what came since.
+Of a frequent event, the first is logged at once, and then one a minute with the number since.
 """
 
 import logging
@@ -48,7 +48,7 @@ _TALKATIVE = ("httpx2", "openai", "kafka")
 _ABOUT_ITSELF = ("kafka.net.selector", "kafka.coordinator.assignors")
 """Loggers with warnings about a library's own pace, and about topics whose metadata has not come yet."""
 _REPETITIVE = ("kafka", "collector.receive.files")
-"""Those that write the same line again and again: a library many times a second in an outage, files for each line."""
+"""Loggers that write the same line again and again: a library many times a second in an outage, files for each line."""
 _VARIES = re.compile(r"\d++|'[^']{0,99}'|<[^>]{0,99}>|\([^()]{0,99}\)")
 """The parts in which two lines of one kind differ."""
 _MOST_KINDS = 500
@@ -106,7 +106,7 @@ class OncePerMinute(logging.Filter):
 
 
 def level_of(name: LogLevel | None) -> int:
-    """The level of a name; that of `info` without one."""
+    """The level of a name; without one, the level of `info`."""
     return logging.getLevelNamesMapping()[(name or "info").upper()]
 
 

@@ -35,7 +35,7 @@ def cell(value: object) -> object:
 
 
 def in_chat(text: str) -> str:
-    """One line for a chat: nobody is called by it, nothing is a link, a mark or a template."""
+    """One line for a chat: no person is mentioned by it, and nothing becomes a link, a mark or a template."""
     return _IN_CHAT.sub(lambda match: _HARMLESS[match[0]], plain(text))
 
 

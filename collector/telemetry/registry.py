@@ -126,7 +126,7 @@ class Telemetry:
             parent.labels(*labels).set(value)
 
     def remove(self, of: Series, *labels: str) -> None:
-        """Remove the series of these label values, if there is one: what it says is over.
+        """Remove the series of these label values, if there is one: its statement is no longer true.
 
         One without labels is always there; it is as at the start.
         """

@@ -88,7 +88,7 @@ ESTIMATOR_SUMS = (ESTIMATOR_W, ESTIMATOR_WY, ESTIMATOR_W2, ESTIMATOR_W2Y, ESTIMA
 AUDITED_SUMS = counter("evalstream_audited_sums_total", (*_EVALUATION, "sum"))
 """The twenty sums by which audits correct a mean."""
 AUDITS = counter("evalstream_audits_total", ("evaluator", "monitor", "outcome"))
-"""Audits by what came of them: scored, or the reason why the expensive judge gave no score."""
+"""Audits by their outcome: scored, or the reason why the expensive judge gave no score."""
 ESTIMATOR_CLIPPED = counter("evalstream_estimator_clipped_total", _EVALUATION)
 """Weight that `evalstream_estimator_w_total` leaves out: a conversation's above 20 times the mean of the last 1,000."""
 UNSHOWN = counter("evalstream_unshown_total", _EVALUATION)
@@ -155,11 +155,11 @@ INJECTION_SIGNS = counter("evalstream_injection_signs_total", ("evaluator", "mon
 JUDGE_TOKENS = counter("evalstream_judge_tokens_total", ("evaluator", "monitor", "direction"))
 """Tokens that evaluations used, by direction: input or output."""
 JUDGE_CACHED_TOKENS = counter("evalstream_judge_cached_tokens_total", ("evaluator", "monitor", "cache"))
-"""Input tokens that providers' prompt caches had (cache: read) or were given (write); part of those of `input`."""
+"""Input tokens that providers' prompt caches had (cache: read) or were given (write); a part of the `input` tokens."""
 JUDGE_CALLS = counter("evalstream_judge_calls_total", ("evaluator", "monitor"))
 """Judge answers that evaluations used, cached ones included."""
 JUDGE_ESTIMATED_CALLS = counter("evalstream_judge_estimated_calls_total", ("evaluator", "monitor"))
-"""Judge answers without a usable number of tokens: tokens and cost of these are estimated from the texts."""
+"""Judge answers without a usable number of tokens: their tokens and cost are estimated from the texts."""
 JUDGE_COST = counter("evalstream_judge_cost_usd_total", ("evaluator", "monitor"))
 """Cost of evaluations in US dollars, by the prices in the configuration."""
 JUDGE_CACHE_REQUESTS = counter("evalstream_judge_cache_requests_total", ("judge", "result"))
@@ -255,7 +255,7 @@ RECEIVE_ITEMS = counter("evalstream_receive_items_total", ("source", "signal", "
 MEDIA_OMITTED = counter("evalstream_media_omitted_total", ("source",))
 """Pictures, recordings and files of which only hash and size are stored."""
 NOTED = counter("evalstream_thin_pieces_total", ("source",))
-"""Pieces of traces whose only turn nobody can want: receivers note it, so that no other stage reads the piece."""
+"""Pieces of traces whose only turn no monitor can select: receivers note it, so that no other stage reads the piece."""
 REDACTIONS = counter("evalstream_redactions_total", ("kind",))
 """Pieces of text masked before storage and evaluation, by kind."""
 REDACTION_FAILURES = counter("evalstream_redaction_failures_total")

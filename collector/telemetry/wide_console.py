@@ -1,4 +1,4 @@
-"""The console for tables: as wide as the terminal, and wide enough for a log where there is none."""
+"""The console for tables: as wide as the terminal, or, without a terminal, wide enough for a log."""
 
 import sys
 from collections.abc import Iterable

@@ -103,7 +103,7 @@ class OtlpSpans:
         return self._client.problem
 
     async def send(self, spans: Sequence[ExportTraceServiceRequest]) -> None:
-        """Send spans in order; what is refused for good is counted by the client."""
+        """Send spans in order; the client counts the records that are refused for good."""
         for request in _joined(spans, self._batch_size):
             await self._client.send_traces(request)
 

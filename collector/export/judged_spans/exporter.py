@@ -25,7 +25,7 @@ from evaluators.results import Evaluation
 
 
 class JudgedSpansExporter:
-    """Appends evaluations to the log of judged spans, in which their spans are already."""
+    """Appends evaluations to the log of judged spans, which has their spans already."""
 
     Settings: ClassVar[type[JudgedSpansSettings]] = JudgedSpansSettings
 
@@ -64,11 +64,11 @@ class JudgedSpansExporter:
 
     @property
     def second_log(self) -> tuple[Log, str, OpenFold]:
-        """The log that is to be followed besides that of evaluations, the group, and its folds."""
+        """The log to follow besides the evaluations log, with the group and its folds."""
         return self._log, GROUP, self._stage.open_fold
 
     async def export(self, batch: Sequence[Evaluation]) -> None:
-        """Append evaluations; those of what has no span have nothing to be written on."""
+        """Append evaluations; evaluations of subjects without a span cannot be written on one."""
         wanted = [evaluation for evaluation in batch if self._settings.skipped or evaluation.outcome != "skipped"]
         records = [record for evaluation in wanted if (record := evaluation_record(evaluation)) is not None]
         if records:

@@ -220,7 +220,7 @@ class RememberedSpans:
         self._shrink()
 
     def add_scores(self, key: SpanKey, evaluator: str, scores: Mapping[str, Value]) -> bool:
-        """Add the attributes of an evaluation, in place of those before it; False if the span is not remembered."""
+        """Add the attributes of an evaluation, in place of an earlier one's; False if the span is not remembered."""
         known = self._spans.get(key)
         if known is None:
             return False

@@ -21,7 +21,7 @@ Document = dict[str, Any]
 """One piece of feedback as `POST /v1/feedback` takes it."""
 
 MOST_PAGES = 500
-"""Pages of one reading; what comes after them is read by no later one either."""
+"""Pages of one reading; a correction beyond them is never read."""
 _LONGEST = {"name": 100, "label": 200, "comment": 4000, "author": 80}
 
 
@@ -35,7 +35,7 @@ class CorrectedPlatformSettings(PlatformSettings):
 
 
 class CorrectionPage(NamedTuple):
-    """The corrections of one answer, each with the platform's `id`, and the path of the answer that follows."""
+    """The corrections of one response, each with the platform's `id`, and the path of the next page."""
 
     corrections: list[Document]
     following: str | None
@@ -50,7 +50,7 @@ class CorrectedPlatform(Protocol):
     """Whether its API lists corrections only of subjects that are named."""
 
     def correction_paths(self, since: datetime, subjects: Sequence[Subject]) -> Iterator[str]:
-        """The address to GET people's corrections since a time, of these subjects where the API asks for their ids."""
+        """The address to GET people's corrections since a time; for these subjects, if the API requires their ids."""
         ...
 
     def corrections_in(self, path: str, answer: bytes) -> CorrectionPage:
@@ -60,7 +60,7 @@ class CorrectedPlatform(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CorrectionReading:
-    """Reads corrections `every` so many seconds, those of the last `back` seconds each time."""
+    """Reads the corrections of the last `back` seconds, once `every` seconds."""
 
     platform: CorrectedPlatform
     get: Callable[[str], Awaitable[bytes]]

@@ -1,8 +1,8 @@
 """Datadog's LLM Observability: evaluation metrics of spans.
 
 Of spans that came by OpenTelemetry both ids are decimal numbers as text, and the tag `source:otel` says so. A metric
-has no id: what is sent again after a crash is there twice, with the evaluation's id as a tag.
-Source: its page on OpenTelemetry instrumentation, and `POST /api/intake/llm-obs/v2/eval-metric`.
+has no id: an evaluation that is sent again after a crash appears twice, with its id as a tag. Source: its page on
+OpenTelemetry instrumentation, and `POST /api/intake/llm-obs/v2/eval-metric`.
 """
 
 import re

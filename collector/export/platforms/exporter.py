@@ -179,7 +179,7 @@ def _remedy(status: int) -> str:
 
 
 class PlatformExporter:
-    """Writes evaluations to a platform. A subclass names its settings and its API, which is made of them.
+    """Writes evaluations to a platform. A subclass names its settings and the API that is made from them.
 
     The API is also given the address of evalstream's page; it raises ConfigError for settings that cannot work.
     """

@@ -21,7 +21,7 @@ from evaluators.results import Evaluation, Subject
 
 _MOST_READ = 100
 _PEOPLE, _OURS = ("app",), ("model", "api")
-"""Sources of feedback: its pages, and those of which ours is one."""
+"""Sources of feedback: its pages, and links to them."""
 _DECIMALS = 4
 """Decimal places of a score that its API takes; more are refused."""
 
@@ -34,7 +34,7 @@ class LangSmithSettings(corrections.CorrectedPlatformSettings):
     api_key: SecretStr
     """Its API key, usually ${env:NAME}."""
     workspace: str | None = Field(default=None, min_length=1)
-    """The workspace's id, for keys of several."""
+    """The workspace's id, for a key of several workspaces."""
     project_id: UUID | None = None
     """The id of the project that has the runs. Newer deployments, as the cloud in the United States, find no run
     without."""

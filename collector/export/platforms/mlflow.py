@@ -64,7 +64,7 @@ class Mlflow(platform.Platform[MlflowSettings]):
         return _trace_path(evaluation)
 
     def after_look_up(self, request: platform.PlatformRequest, answer: bytes) -> platform.PlatformRequest | None:
-        """None if one of them has the evaluation's id, which nothing else contains."""
+        """None if one of them has the evaluation's id, which is unique."""
         [evaluation] = request.evaluations
         return None if evaluation.evaluation_id.encode() in answer else request
 

@@ -1,9 +1,9 @@
 """Opik: feedback scores of spans and threads.
 
 A span that came by OpenTelemetry gets a UUID of version 7: the time (ms) of its trace, which Opik alone knows, then the
-first ten bytes of the SHA-256 of the span's id. So the span is looked up by the end of its UUID. A score replaces that
-of the same name and author. Source: its server's mapping of OpenTelemetry's ids, and its REST API,
-`PUT /v1/private/spans/feedback-scores` and the like.
+first ten bytes of the SHA-256 of the span's id. So the span is looked up by the end of its UUID. A score replaces the
+one with the same name and author. Source: its server's mapping of OpenTelemetry's ids, and its REST API, `PUT
+/v1/private/spans/feedback-scores` and the like.
 """
 
 import hashlib
@@ -47,7 +47,7 @@ class Opik(platform.Platform[OpikSettings]):
     name = "opik"
 
     def headers(self) -> Mapping[str, SecretStr]:
-        """The key as it is, and the workspace."""
+        """The plain key, and the workspace."""
         settings = self._settings
         known = {} if settings.api_key is None else {"Authorization": settings.api_key}
         return known if settings.workspace is None else {**known, "Comet-Workspace": SecretStr(settings.workspace)}
@@ -55,7 +55,7 @@ class Opik(platform.Platform[OpikSettings]):
     def requests(self, batch: Sequence[Evaluation]) -> Iterator[platform.PlatformRequest]:
         """One request for each turn, as its span is looked up; conversations that have a thread in batches.
 
-        A conversation without one is a score of the span of its last turn.
+        The score of a conversation without a thread id goes on the span of its last turn.
         """
         threads = [evaluation for evaluation in platform.scored(batch) if _thread(evaluation) is not None]
         for piece in platform.chunks(threads, _MOST):

@@ -63,7 +63,9 @@ class Phoenix(platform.Platform[PhoenixSettings]):
                 )
 
     def lacks_trace(self, status: int, answer: bytes) -> bool:
-        """A 404 that says of spans, traces or sessions that they do not exist; another one is not Phoenix's."""
+        """A 404 that says of spans, traces or sessions that they do not exist; otherwise the address is not
+        Phoenix's.
+        """
         return status == 404 and b"do not exist" in answer
 
     def correction_paths(self, since: datetime, subjects: Sequence[Subject]) -> Iterator[str]:

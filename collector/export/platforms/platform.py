@@ -82,12 +82,12 @@ class Platform(ABC, Generic[S]):
         """The requests for a batch. Values without a place on the platform are left out."""
 
     def signature(self, request: PlatformRequest, body: bytes, now: float) -> Mapping[str, str]:
-        """Further headers of one request, made from its body and the time (s since the epoch) at which it is sent."""
+        """Further headers of one request, made from its body and the time of sending (s since the epoch)."""
         del request, body, now
         return {}
 
     def refused(self, answer: bytes) -> int:
-        """How many evaluations of an accepted request were refused all the same, by its answer."""
+        """How many evaluations of an accepted request the response says were refused."""
         del answer
         return 0
 
@@ -149,7 +149,7 @@ def annotator_kind(evaluation: Evaluation) -> str:
 
 
 def scored(batch: Sequence[Evaluation]) -> list[Evaluation]:
-    """Those with a score: the others say nothing that these platforms could show."""
+    """Those with a score: these platforms can show nothing of the others."""
     return [evaluation for evaluation in batch if evaluation.outcome == "scored" and evaluation.score is not None]
 
 

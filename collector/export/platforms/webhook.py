@@ -39,7 +39,7 @@ class WebhookSettings(platform.PlatformSettings):
 
 
 class Webhook(platform.Platform[Any]):
-    """Somebody's URL."""
+    """The receiver's URL."""
 
     name = "webhook"
 
