@@ -39,7 +39,7 @@ from collector.service.assembly_builder import build_assembler
 from collector.service.open_logs import Logs, open_stored_logs
 from collector.service.plan_builder import build_unasked_plan, evaluator_version_in
 from collector.telemetry.plain import plain
-from collector.wording import listed, plural
+from collector.wording import listed, plural, usd
 from evaluators.cases import Turn
 from evaluators.results import Evaluation
 
@@ -443,7 +443,7 @@ def _judge_lines(traced: EvaluationTrace, config: Config) -> Iterator[str]:
         cached = f" ({usage.cached_input_tokens:,} cached)" if usage.cached_input_tokens else ""
         estimated = " (estimated)" if usage.estimated_calls else ""
         tokens = f"{usage.input_tokens:,}{cached} + {usage.output_tokens:,} tokens{estimated}"
-        cost = "no price configured" if evaluation.cost_usd is None else f"{evaluation.cost_usd:.6f} USD"
+        cost = "no price configured" if evaluation.cost_usd is None else usd(evaluation.cost_usd)
         known = {name: price for name, price in judged["usd_per_million_tokens"].items() if None not in price}
         prices = ", ".join(f"{name}: {price[0]:g} and {price[1]:g} USD per million" for name, price in known.items())
         yield f"paid       {plural(usage.calls, 'call')}, {tokens}, {cost}{prices and f' ({prices})'}"

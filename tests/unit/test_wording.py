@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from pydantic import BaseModel, Field, ValidationError
 
-from collector.wording import listed, plural, requirement, suggestion, unknown
+from collector.wording import listed, plural, requirement, suggestion, unknown, usd
 
 
 @pytest.mark.parametrize(
@@ -11,6 +11,15 @@ from collector.wording import listed, plural, requirement, suggestion, unknown
 )  # fmt: skip
 def test_a_count_agrees_with_its_noun(count: int, text: str) -> None:
     assert plural(count, "call") == text
+
+
+def test_amounts_have_two_digits_at_least() -> None:
+    assert [usd(amount) for amount in (0, 0.00224, 0.45, 1234.5)] == [
+        "0.00 USD",
+        "0.0022 USD",
+        "0.45 USD",
+        "1,234.50 USD",
+    ]
 
 
 def test_irregular_plurals() -> None:

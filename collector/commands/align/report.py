@@ -16,7 +16,7 @@ from collector.commands.align.reading import Contradiction
 from collector.records.json import fields_of
 from collector.telemetry.plain import plain
 from collector.telemetry.wide_console import wide_console
-from collector.wording import listed, plural
+from collector.wording import listed, plural, usd
 
 _WIDTH = 100
 _MOST_CONTRADICTIONS = 20
@@ -176,7 +176,7 @@ def _conclusions(report: AlignReport) -> Iterator[str]:
         yield f"Written to {report.output}; {report.evaluator} is as it was. Read it before you paste it."
     else:
         yield "Not gained; nothing was written."
-    cost = "unknown, as a judge has no price" if report.spent_usd is None else f"{report.spent_usd:.4f} USD"
+    cost = "unknown, as a judge has no price" if report.spent_usd is None else usd(report.spent_usd)
     yield f"Cost of judges and proposer: {cost}."
 
 

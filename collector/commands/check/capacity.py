@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from collector.config.configured import Config, judges_of
 from collector.config.settings import BudgetSettings, JudgeSettings, TrafficSettings
 from collector.telemetry.compilation import is_compiled
-from collector.wording import plural
+from collector.wording import plural, usd
 
 FLOOR = 10.3e-6
 """Seconds of CPU of parsing a span and making a dict of its attributes, on the machine that these costs are of: another
@@ -291,7 +291,7 @@ def capacity_lines(config: Config) -> Iterator[str]:
         f"in and {_number(needed.broker_out_mb_per_second)} MB/s out, before compression and replicas"
     )
     for judge in needed.judges:
-        money = "no price set" if judge.usd_per_day is None else f"{judge.usd_per_day:,.2f} USD per day"
+        money = "no price set" if judge.usd_per_day is None else f"{usd(judge.usd_per_day)} per day"
         tokens = judge.input_tokens_per_second + judge.output_tokens_per_second
         yield (
             f"           judge {judge.judge}: {_number(judge.requests_per_second)} requests/s, "
@@ -352,7 +352,7 @@ def _beyond_budget(config: Config, needed: Capacity) -> Iterator[str]:
     daily = min(_daily(config.settings.evaluate.budget), of_monitors)
     if needed.usd_per_day is not None and needed.usd_per_day > daily:
         share = daily / needed.usd_per_day
-        yield f"the budget of {daily:,.4g} USD per day covers {share:.1%} of that; sampling rates will adapt"
+        yield f"the budget of {usd(daily)} per day covers {share:.1%} of that; sampling rates will adapt"
 
 
 def _daily(budget: BudgetSettings) -> float:

@@ -24,7 +24,7 @@ from collector.logs.log import LogUnavailable
 from collector.service.live.history import ConfigurationHistory
 from collector.service.open_logs import open_logs, require_topics_of
 from collector.service.plan_builder import evaluator_versions
-from collector.wording import listed
+from collector.wording import listed, usd
 
 Value = float | str | None
 
@@ -286,9 +286,9 @@ def _text(value: Value) -> str:
 
 
 def _money(cost: NumberChange) -> str:
-    def usd(value: Value) -> str:
-        return "unknown (a judge has no price)" if not isinstance(value, float | int) else f"{value:.4g} USD"
+    def amount(value: Value) -> str:
+        return usd(value) if isinstance(value, float | int) else "unknown (a judge has no price)"
 
     if cost.before == cost.after:
-        return f"{usd(cost.after)} {cost.where}, as before"
-    return f"{usd(cost.before)} → {usd(cost.after)} {cost.where}"
+        return f"{amount(cost.after)} {cost.where}, as before"
+    return f"{amount(cost.before)} → {amount(cost.after)} {cost.where}"

@@ -41,7 +41,7 @@ from collector.service.assembly_builder import why_all_are_wanted
 from collector.service.kafka_settings import security_of
 from collector.service.open_logs import names_of
 from collector.service.plan_builder import build_unasked_plan, reading_usd
-from collector.wording import listed, plural
+from collector.wording import listed, plural, usd
 from evaluators.asking.reading import ReadingSettings
 from evaluators.evaluator import Evaluator
 
@@ -285,8 +285,8 @@ def _monitor(name: str, monitor: MonitorSettings, config: Config) -> Iterator[st
         if evaluator.cost_note:
             yield f"             {evaluator.cost_note}"
         if isinstance(evaluator, ReadingSettings) and evaluator.reads is not None:
-            usd = reading_usd(config, each)
-            cost = "" if usd is None else f": ≈ {usd:.2g} USD more at most"
+            dearest = reading_usd(config, each)
+            cost = "" if dearest is None else f": ≈ {usd(dearest)} more at most"
             requests = f"up to {plural(evaluator.reads, 'request')} more with {evaluator.most_read:,} characters of it"
             yield f"             of a run too long for one question, {requests}{cost}"
     more = (*_packs(monitor, config), *cache_lines(monitor, config), *deferred_lines(name, config))
@@ -370,7 +370,7 @@ def _boosts(boost: BoostSettings, config: Config) -> Iterator[str]:
 
 def _budget(budget: BudgetSettings) -> Iterator[str]:
     amounts = [(budget.usd_per_hour, "hour"), (budget.usd_per_day, "day")]
-    named = [f"{usd:g} USD per {period}" for usd, period in amounts if usd is not None]
+    named = [f"{usd(amount)} per {period}" for amount, period in amounts if amount is not None]
     if named:
         cap = f"evaluation stops at {budget.hard_cap_factor:g} × the budget"
         yield f"budget: {listed(named)}; sampling rates adapt to it, {cap}"

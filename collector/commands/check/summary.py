@@ -13,7 +13,7 @@ from collector.commands.check.capacity import capacity_of, costs_here
 from collector.commands.check.check import judge_calls, judge_text, logs_text, matched, receivers, sampled
 from collector.config.configured import Config
 from collector.service.plan_builder import known_usd
-from collector.wording import listed, plural
+from collector.wording import listed, plural, usd
 
 _MOST = 3
 """Monitors and judges that have a line; of more the number is said."""
@@ -76,8 +76,8 @@ def _judges(config: Config) -> Iterator[str]:
     of_turns = any(config.evaluators[name].evaluator.scope == "turn" for name in uses)
     if judges and of_turns:
         calls = sum(judge_calls(monitor, config) for monitor in config.settings.monitors.values())
-        usd = usd_per_1000(config)
-        cost = "" if usd is None else f", ≈ {usd:.2g} USD"
+        dollars = usd_per_1000(config)
+        cost = "" if dollars is None else f", ≈ {usd(dollars)}"
         yield f"           ≈ {plural(round(1000 * calls), 'judge call')}{cost} for 1,000 turns that match"
 
 

@@ -31,7 +31,7 @@ from collector.records.audits import FEWEST_AUDITS, audit_of, audit_outcome
 from collector.service.open_logs import Logs, open_stored_logs
 from collector.service.plan_builder import lower_is_better
 from collector.statistics.bounded_sums import Weight
-from collector.wording import plural
+from collector.wording import plural, usd
 from evaluators.results import Evaluation
 
 DONE = 0
@@ -189,14 +189,13 @@ def _evaluator(
         second, share = "labels", min(1.0, len(pairs) / figures.scores)
         notes += _too_few(day, len(pairs), "label")
         if configured.audit is not None and figures.audit_usd:
-            usd = configured.audit.share * figures.audit_usd
-            notes.append(f"its audits are left out of these costs: {usd:.2g} USD more for each score")
+            audits = usd(configured.audit.share * figures.audit_usd)
+            notes.append(f"its audits are left out of these costs: {audits} more for each score")
     elif configured.audit is not None:
-        usd = figures.audit_usd
-        day = with_second_phase(figures.day, figures.pairs, usd or 0.0) or figures.day
+        day = with_second_phase(figures.day, figures.pairs, figures.audit_usd or 0.0) or figures.day
         second, share = "audits", configured.audit.share
         notes += _too_few(day, len(figures.pairs), "audit")
-        if usd is None and day.second is not None:
+        if figures.audit_usd is None and day.second is not None:
             notes.append("all are audited, so what an audit costs is not known; planned without them")
             day = figures.day
     if day.second is None:
@@ -376,11 +375,10 @@ def _lines(made: SamplingPlan, config: Config, options: PlanOptions) -> Iterator
 def _evaluator_lines(each: PlannedEvaluator, made: SamplingPlan, config: Config, options: PlanOptions) -> Iterator[str]:
     figures, day = each.figures, each.day
     subjects = sum(day.arrived)
-    usd = sum(day.usd) / subjects
     yield (
         f"{options.monitor}/{each.use.name}: mean {figures.mean:.3f} of {plural(figures.scores, 'score')} by version "
         f"{each.version} in "
-        f"{_length(figures.days)}; {subjects:,.0f} a day if all were judged, {usd:.2g} USD each"
+        f"{_length(figures.days)}; {subjects:,.0f} a day if all were judged, {usd(sum(day.usd) / subjects)} each"
     )
     if figures.days < 1.0:
         yield "  less than a day of scores: the plan takes all hours to be like these"
@@ -393,17 +391,16 @@ def _evaluator_lines(each: PlannedEvaluator, made: SamplingPlan, config: Config,
                 + (", too few to change its boost" if few else "")
             )
     if day.second is not None:
-        again = sum(day.second.usd) / subjects
         yield (
             f"  {each.second}: {day.second.pairs:,} with a correlation of {day.second.correlation:.2f} to the scores, "
-            f"{again:.2g} USD each"
+            f"{usd(sum(day.second.usd) / subjects)} each"
         )
     yield from (f"  {note}" for note in each.notes)
     yield f"  present:  {_sampling(each, each.present, made, made.present_boosts)}"
     if each.proposed is None:
         yield (
             f"  {options.error:g} is out of reach in a day: scoring everything gives {each.most.error:.2g}, "
-            f"for {each.most.usd:,.2f} USD"
+            f"for {usd(each.most.usd)}"
         )
     else:
         yield f"  proposed: {_sampling(each, each.proposed, made, made.boosts)}"
@@ -412,7 +409,7 @@ def _evaluator_lines(each: PlannedEvaluator, made: SamplingPlan, config: Config,
         who = "the auditor" if audit is None else audit.judge or audit.evaluator
         yield (
             f"  {who} alone on a sample of {each.second_alone.rate:.2g} is cheaper for this error: "
-            f"{each.second_alone.usd:,.2f} USD a day"
+            f"{usd(each.second_alone.usd)} a day"
         )
 
 
@@ -430,4 +427,4 @@ def _sampling(each: PlannedEvaluator, of: Allocation, made: SamplingPlan, boosts
     if each.second is not None:
         parts.append(f"{each.second} {of.share:.2g}")
     reached = "unknown (too few of them)" if math.isinf(of.error) else f"{of.error:.2g}"
-    return f"{', '.join(parts)}: error {reached} for {of.usd:,.2f} USD a day"
+    return f"{', '.join(parts)}: error {reached} for {usd(of.usd)} a day"

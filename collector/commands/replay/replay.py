@@ -205,7 +205,7 @@ def _who(side: ComparedEvaluator) -> str:
 
 
 def _usd(cost: float | None) -> str:
-    return "–" if cost is None else f"{cost:.4f} USD"
+    return "–" if cost is None else usd(cost)
 
 
 def _cells(comparison: MeanChange) -> tuple[str, str, str, str]:

@@ -41,7 +41,7 @@ from collector.statistics.confusion import Confusion, confusions
 from collector.statistics.intervals import mean_interval
 from collector.telemetry.plain import show
 from collector.telemetry.wide_console import wide_console
-from collector.wording import plural, suggestion
+from collector.wording import plural, suggestion, usd
 from evaluators.cases import Conversation, Turn
 from evaluators.results import Evaluation
 
@@ -205,7 +205,7 @@ def _cells(summary: ScoreSummary) -> list[str]:
         "–" if summary.pass_share is None else f"{summary.pass_share:.1%}",
         str(summary.skipped),
         ", ".join(f"{count} {type_}" for type_, count in summary.failed.items()) or "0",
-        "–" if summary.cost_usd is None else f"{summary.cost_usd:.4f} USD",
+        "–" if summary.cost_usd is None else usd(summary.cost_usd),
     ]
 
 

@@ -28,7 +28,9 @@ def test_nothing_said_stands_for_the_default_that_the_question_shows() -> None:
     )
     written = made_of()
     assert written["judges"]["main"]["model"] == QUESTIONS["judge"].default
-    assert "otlp" not in written["export"]
+    assert ("otlp" in written["export"], written["log"]) == (False, {"path": "evalstream.db"}), (
+        "score keeps steps there"
+    )
     written["judges"]["main"]["api_key"] = "none"  # it names the environment
     assert check(written, "made.yaml").settings.monitors["everything"].sample == 0.1
 

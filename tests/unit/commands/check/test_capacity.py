@@ -161,7 +161,7 @@ def test_turns_per_hour_and_the_budget_of_a_monitor_are_named(tmp_path: Path) ->
     path.write_text(path.read_text().replace("sample: 0.1", more))
     lines = "\n".join(capacity_lines(load(path, {})))
     assert "monitors.all counts 4 turns/s, as its alerts.turns_per_hour says" in lines
-    assert "the budget of 2.4 USD per day covers " in lines
+    assert "the budget of 2.40 USD per day covers " in lines
 
 
 def test_a_sqlite_file_has_a_size_and_no_partitions(tmp_path: Path) -> None:
