@@ -268,6 +268,21 @@ async def test_what_has_no_old_score_is_named(world: World) -> None:
     assert "skipped (shed)" in said
 
 
+async def test_what_was_left_out_is_not_said_to_lack_a_score(world: World) -> None:
+    """Skips of unchanged evaluators were counted among those that lack an old score."""
+    kept = next(each for each in await world.ledger() if each.evaluator == "complete")
+    late = kept.ended_at + timedelta(microseconds=1)
+    skip = replace(kept, evaluation_id="later", outcome="skipped", score=None, reason="shed", ended_at=late)
+    async with open_logs(load(world.folder / "evalstream.yaml").settings.log) as logs:
+        await logs.evaluations.append([Record(b"later", evaluation_to_json(skip))])
+    changed = {**world.settings["evaluators"]["helpful"], "evaluation_steps": ["Does it solve it?"]}
+    new = world.configure("new.yaml", evaluators=world.settings["evaluators"] | {"helpful": changed})
+    done = await world.replay("--with", new)
+    assert "left out, as they did not change: complete" in done.stderr
+    assert "Omitted" not in done.stdout
+    assert (await world.figures("--with", new))["left_out"]["no_old_score"] == 0
+
+
 async def test_a_second_configuration_that_changes_nothing_is_not_paid_for(world: World) -> None:
     new = world.configure("new.yaml", evaluators=world.settings["evaluators"])
     done = await world.replay("--with", new)

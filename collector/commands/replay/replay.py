@@ -169,12 +169,8 @@ def _print(each: EvaluatorComparison, console: Console) -> None:
     if comparison is None:
         console.print(Text(f"{each.new.evaluator}: no new score{_unscored(each)}"))
         return
-    console.print(
-        Text(
-            f"\n{each.new.evaluator}: {plural(comparison.pairs, 'pair')} "
-            f"in {plural(comparison.conversations, 'conversation')}"
-        )
-    )
+    pairs, conversations = plural(comparison.pairs, "pair"), plural(comparison.conversations, "conversation")
+    console.print(Text(f"\n{each.new.evaluator}: {pairs} in {conversations}"))
     console.print(Text(f"  old: {_who(each.old)}\n  new: {_who(each.new)}"), soft_wrap=True)
     console.print(_table(each, comparison))
     for line in _conclusions(each, comparison):
@@ -262,10 +258,8 @@ _LISTED = 5
 def _omissions(report: ReplayReport) -> Iterator[str]:
     if report.unscored:
         yield f"Omitted for lack of an old score: {plural(len(report.unscored), 'evaluation')}:"
-        for past in report.unscored[:_LISTED]:
-            yield plain(
-                f"  {past.evaluation.evaluation_id} ({_subject(past.evaluation)}): {_no_score_reason(past.evaluation)}"
-            )
+        for omitted in (past.evaluation for past in report.unscored[:_LISTED]):
+            yield plain(f"  {omitted.evaluation_id} ({_subject(omitted)}): {_no_score_reason(omitted)}")
         if len(report.unscored) > _LISTED:
             yield f"  and {len(report.unscored) - _LISTED:,} more"
     if report.gone:
@@ -357,8 +351,7 @@ async def _replay(config: Config, new: Config, options: ReplayOptions) -> tuple[
         assignments = {old: build_assignment(UseSettings(name=name), priced, judges) for old, name in names.items()}
         wanted = [judged for judged in selected.scored if judged.evaluation.evaluator in assignments]
         labels = await _labels(logs, past, assignments, options.labels)
-        jobs = _jobs(wanted, await _turns(config, logs, wanted, options), assignments, new)
-        gone = len(wanted) - len(jobs)
+        every = jobs = _jobs(wanted, await _turns(config, logs, wanted, options), assignments, new)
         if not options.selection.evaluators:
             jobs = _changed(jobs, config, new)
         if not jobs:
@@ -377,7 +370,7 @@ async def _replay(config: Config, new: Config, options: ReplayOptions) -> tuple[
         )
         if batches is not None:
             batches.finish()
-    report = _report(selected, gone, jobs, made, labels)
+    report = _report(selected, wanted, every, jobs, made, labels)
     return report, list(_problems(report, made, options))
 
 
@@ -386,9 +379,7 @@ def _nothing(selected: SelectedEvaluations) -> str:
     if not selected.known:
         return f"{where} has no evaluations yet, so there is nothing to evaluate again"
     if selected.unscored:
-        return (
-            f"{where}: none of the {plural(len(selected.unscored), 'selected evaluation')} has a score to compare with"
-        )
+        return f"{where}: no score to compare with in {plural(len(selected.unscored), 'selected evaluation')}"
     return (
         f"{where}: none of {plural(selected.known, 'evaluation')} is selected; "
         "widen --from and --to, or check --monitor and --evaluator"
@@ -484,7 +475,7 @@ def _changed(jobs: list[PastJob], config: Config, new: Config) -> list[PastJob]:
         raise ConfigError(f"{new.source}: no evaluator differs from {config.source}; --evaluator NAME repeats one")
     if not changed or len(changed) == len(jobs):
         return jobs
-    same = {past.evaluation.evaluator for past, _ in jobs} - {past.evaluation.evaluator for past, _ in changed}
+    same = _evaluators(past for past, _ in jobs) - _evaluators(past for past, _ in changed)
     show(f"evalstream: left out, as they did not change: {', '.join(sorted(same))} (--evaluator repeats one)", err=True)
     return changed
 
@@ -517,11 +508,14 @@ def _expected_usd(old: Evaluation, job: Job, config: Config, new: Config) -> flo
 
 def _report(
     selected: SelectedEvaluations,
-    gone: int,
+    wanted: Sequence[PastEvaluation],
+    every: Sequence[PastJob],
     jobs: Sequence[PastJob],
     made: RunResult,
     labels: Mapping[Labelled, HumanLabel],
 ) -> ReplayReport:
+    made_again = [past for past, _ in every]
+    unchanged = _evaluators(made_again) - _evaluators(past for past, _ in jobs)
     old_of = {job.evaluation_id: past.evaluation for past, job in jobs}
     scales = {past.evaluation.evaluator: ScoreScale.of(job.assignment.evaluator) for past, job in jobs}
     by_name: dict[str, list[EvaluationPair]] = {}
@@ -530,11 +524,20 @@ def _report(
         by_name.setdefault(old.evaluator, []).append(EvaluationPair(old, evaluation))
     return ReplayReport(
         comparisons=tuple(_replayed(pairs, labels, scales[name]) for name, pairs in sorted(by_name.items())),
-        unscored=selected.unscored,
-        gone=gone,
+        unscored=_of_others(selected.unscored, unchanged | (_evaluators(selected.scored) - _evaluators(wanted))),
+        gone=len(_of_others(wanted, unchanged)) - len(_of_others(made_again, unchanged)),
         left=made.left,
         spent_usd=made.spent_usd,
     )
+
+
+def _evaluators(past: Iterable[PastEvaluation]) -> set[str]:
+    return {each.evaluation.evaluator for each in past}
+
+
+def _of_others(past: Iterable[PastEvaluation], left_out: set[str]) -> tuple[PastEvaluation, ...]:
+    """Those of evaluators that are not left out."""
+    return tuple(each for each in past if each.evaluation.evaluator not in left_out)
 
 
 def _replayed(
