@@ -328,8 +328,8 @@ FEEDBACK_W2Y2 = counter("evalstream_feedback_w2y2_total", ("feedback", "source",
 FEEDBACK_SUMS = (FEEDBACK_W, FEEDBACK_WY, FEEDBACK_W2, FEEDBACK_W2Y, FEEDBACK_W2Y2)
 """The counters of the sums of feedback, in the same order."""
 REFERENCES = counter("evalstream_references_total", ("outcome",))
-"""References by outcome: received (each once), duplicate (again), joined (with the first evaluation that needed it).
-Those received and not joined within the wait came for nobody, or for what was not sampled."""
+"""References and feedback by outcome: received (each once), duplicate (again), joined (with the first evaluation that
+needed it). Those received and not joined within the wait came for nobody, or for what was not sampled."""
 REFERENCES_MISSING = counter("evalstream_references_missing_total", ("monitor", "evaluator"))
 """Evaluations that were skipped as no reference had come within the wait."""
 REFERENCES_AWAITED = gauge("evalstream_references_awaited")

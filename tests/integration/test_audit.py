@@ -144,6 +144,7 @@ async def test_it_adds_up(world: World) -> None:
     assert (result.exit_code, result.stderr) == (0, "")
     assert "due        brief of all: 12 = 12 scored\n" in result.output
     assert "assembled  12 turns in the turns log\n" in result.output
+    assert "exported   jsonl: 24 evaluations read\n" in result.output, "no decision is an evaluation"
     assert result.output.endswith("\nIt adds up.\n")
     plain = json.loads((await world.audit("--json")).output)
     assert plain["adds_up"] is True
@@ -201,7 +202,7 @@ async def test_an_exporter_that_is_behind_is_in_flight_and_wrong_once_all_is_ove
     world.change("UPDATE commits SET position = 20 WHERE \"group\" = 'export.jsonl'")
     result = await world.audit()
     assert result.exit_code == 0
-    assert "exported   jsonl: 20 records; 5 not read by export.jsonl yet" in result.output
+    assert "exported   jsonl: 19 evaluations read; 5 not read by export.jsonl yet" in result.output
     result = await world.audit("--drained")
     assert result.exit_code == 1
     assert "5 records of the evaluations log are not read by export.jsonl" in result.output

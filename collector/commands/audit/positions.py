@@ -15,13 +15,14 @@ class LogContent:
     starts: dict[int, int] = field(default_factory=dict[int, int])
     ends: dict[int, int] = field(default_factory=dict[int, int])
     records: int = 0
+    """Those that were seen, without ticks."""
     gaps: list[tuple[int, int, int]] = field(default_factory=list[tuple[int, int, int]])
     """Partition, first missing offset, end."""
     ticks_behind: dict[str, int] = field(default_factory=dict[str, int])
     """Ticks that a group has not read: nothing is owed for them."""
     next: dict[int, int] = field(default_factory=dict[int, int])
     decisions: dict[int, list[int]] = field(default_factory=dict[int, list[int]])
-    """Offsets of decisions of the evaluate stage: an exporter that has not read them has nothing left to do."""
+    """Offsets of decisions of the evaluate stage: no exporter sends them, so they count neither as read nor as left."""
 
     def saw(self, record: StoredRecord, readers: Mapping[str, Mapping[int, Committed]]) -> None:
         """A record was read. `readers` is what the groups that read this log have committed."""
@@ -35,7 +36,7 @@ class LogContent:
         if partition in self.next and offset > expected:  # else retention has deleted meanwhile
             self.gaps.append((partition, expected, offset))
         self.next[partition] = offset + 1
-        self.records += 1
+        self.records += not record.is_tick
 
     def finish(self, partition: int) -> None:
         """All records of a partition were read."""
@@ -78,7 +79,8 @@ def reading_of(group: str, content: LogContent, committed: Mapping[int, Committe
         elif at < start:
             lost.append((partition, at, start))
         at = min(max(at, start), end)
-        read += at - start
-        behind += end - at - sum(at <= decision < end for decision in content.decisions.get(partition, ()))
+        decisions = content.decisions.get(partition, ())
+        read += at - start - sum(decision < at for decision in decisions)
+        behind += end - at - sum(at <= decision < end for decision in decisions)
     behind -= content.ticks_behind.get(group, 0)
     return Reading(group, content.name, read, behind, tuple(lost), tuple(beyond))

@@ -85,8 +85,9 @@ def _lines(audit: Audit) -> Iterator[str]:
     yield f"assembled  {plural(audit.turns, 'turn')} in the turns log{_behind(audit.readings[-1])}"
     for balance in audit.balances:
         yield f"due        {balance.evaluator} of {balance.monitor}: {balance.due:,}{_balance(balance)}"
-    for balance in audit.exports:
-        yield f"exported   {balance.group.removeprefix('export.')}: {plural(balance.read, 'record')}{_behind(balance)}"
+    for export in audit.exports:
+        name, number = export.group.removeprefix("export."), plural(export.read, "evaluation")
+        yield f"exported   {name}: {number} read{_behind(export)}"
     for balance in audit.readings:
         if balance.log == "judged_spans":
             yield f"spans      {plural(records[balance.log], 'record')} of spans and their scores{_behind(balance)}"
@@ -143,11 +144,9 @@ def _problems(audit: Audit, *, drained: bool) -> Iterator[str]:
 
 def _gaps(content: LogContent) -> Iterator[str]:
     for partition, first, end in content.gaps:
-        number = f"{plural(end - first, 'record')} (offsets {first} to {end - 1})"
-        yield (
-            f"{content.name}[{partition}]: {number} {_are(end - first)} gone from the middle of the log;"
-            " somebody has deleted what retention would not"
-        )
+        gone = f"{plural(end - first, 'record')} (offsets {first} to {end - 1}) {_are(end - first)} gone"
+        place = f"{content.name}[{partition}]"
+        yield f"{place}: {gone} from the middle of the log; somebody has deleted what retention would not"
 
 
 def _losses(reading: Reading) -> Iterator[str]:
