@@ -1,1 +1,1 @@
-"""Dialects: one module for each way in which libraries write LLM calls into spans and log records."""
+"""Dialects: one module for each format in which libraries write LLM calls into spans and log records."""

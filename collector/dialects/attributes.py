@@ -11,7 +11,7 @@ from collector.otlp.span import Attributes, Span
 from evaluators.cases import Incomplete, Json, TokenCount
 
 MOST_NAMES, LONGEST_NAME = 20_000, 200
-"""Names of attributes that a cache holds, and the characters of one: senders may invent any number, of any length."""
+"""How many names of attributes a cache holds, and how long one may be: senders may invent any number, of any length."""
 
 _MOST_DIGITS, _NO_INDEX = 9, -1
 
@@ -103,12 +103,12 @@ OUTPUT_TOKENS = (
 
 
 def parse_usage(value: Json) -> TokenCount | None:
-    """Parse token counts out of a provider's own usage object, or JSON of one."""
+    """Parse token counts from a provider's own usage object, or from its JSON."""
     return find_usage(as_dict(decode_json(value)), INPUT_TOKENS, OUTPUT_TOKENS)
 
 
 def parse_texts(value: Json) -> dict[str, str]:
-    """Parse the texts of an object, or of JSON of one, by name: the variables of a prompt template."""
+    """Parse the texts of an object, or of its JSON, by name: the variables of a prompt template."""
     return {key: each for key, each in as_dict(decode(value)).items() if isinstance(each, str)}
 
 
@@ -143,7 +143,7 @@ def _format_error(kind: str, message: str) -> str:
 
 
 def group_indexed(attributes: Attributes, beginning: str) -> list[dict[str, Json]]:
-    """Group indexed attributes into objects, in index order: `<beginning>3.role` becomes `role` of one of them.
+    """Group indexed attributes into objects, in index order: `<beginning>3.role` becomes the `role` of the fourth.
 
     Indexes may have gaps, since a limit on the number of attributes drops some.
     """

@@ -62,8 +62,8 @@ class Call(NamedTuple):
     system prompt outside the messages. `input_incomplete` and `output_incomplete` say why one of them is missing or
     cannot be trusted. `usage` counts this call alone. `variables` are the values that filled a prompt template.
     `uncertain` means that the borders between messages are guessed, `input_begins_elsewhere` that the input has only
-    what is new since a call that has not arrived. `feedback_for` is the response id that `feedback` is about. `sources`
-    maps names of these fields to the attributes that they came from.
+    the messages since a call that has not arrived. `feedback_for` is the response id that `feedback` is about.
+    `sources` maps names of these fields to the attributes that they came from.
     """
 
     dialect: str

@@ -1,4 +1,4 @@
-"""Dialects of the configuration: a library that nobody knows is read by places in its spans and log records."""
+"""Dialects of the configuration: an unknown library is read at configured places in its spans and log records."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -36,7 +36,7 @@ class SpanMatch:
     attributes: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def __call__(self, span: Span) -> bool:
-        """Whether a span is one of them."""
+        """Whether a span is an instance of it."""
         if not span.scope.startswith(self.scope):
             return False
         if self.span.endswith(_ANYTHING):

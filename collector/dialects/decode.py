@@ -27,7 +27,7 @@ MAX_REPR = 256 * 1024
 class Document(NamedTuple):
     """The document in a text. `whole` is False if the text was cut and only its beginning could be read.
 
-    `tail` is what is left of the string in which it was cut.
+    `tail` is the rest of the string in which the document was cut.
     """
 
     value: Json
@@ -36,7 +36,7 @@ class Document(NamedTuple):
 
 
 def parse_document(text: str) -> Document | None:
-    """Parse a text that should be a JSON array or object; None if it is neither, nor the beginning of one."""
+    """Parse a text that should be a JSON array or object; None if it is neither a document nor the beginning of one."""
     return document_of(text, load(text)) if begins_document(text) else None
 
 

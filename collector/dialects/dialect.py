@@ -37,11 +37,11 @@ class Coverage:
 class Dialect:
     """A way of writing LLM calls into spans and log records.
 
-    `rank` orders readers: the lowest is the most specific, runs first, and wins where two contradict each other.
-    A span is given to `read` if it has an attribute in `evidence` (a name that ends in `*` is a prefix), a scope that
-    starts with one of `scopes`, an event in `events`, or a log record in `records` (by its event name, or without
-    one by its scope). Those in `own_records` are about the span that they name, even if it is no model call. With a
-    `glance`, traces of one model call need not be read where nobody wants their content.
+    `rank` orders readers: the lowest is the most specific, runs first, and wins where two contradict each other. A span
+    is given to `read` if it has an attribute in `evidence` (a name that ends in `*` is a prefix), a scope that starts
+    with one of `scopes`, an event in `events`, or a log record in `records` (by its event name, or without one by its
+    scope). Records in `own_records` are about the span that they name, even if it is no model call. With a `glance`,
+    traces of one model call need not be read if no monitor needs their content.
     """
 
     name: str

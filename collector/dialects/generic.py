@@ -83,7 +83,7 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
 
 
 def glance(span: Span) -> Literal["nothing"] | None:
-    """See `Glance`: what has an OpenInference kind is left to that dialect."""
+    """See `Glance`: spans with an OpenInference kind are left to that dialect."""
     return "nothing" if _OPENINFERENCE_KIND in span.attributes else None
 
 

@@ -66,7 +66,7 @@ def _parse_printed_part(part: Any) -> Any:
 
 
 def _parse_content(value: Json) -> Json:
-    """Decode the content if it is JSON of parts; other JSON is somebody's words and stays a text."""
+    """Decode the content if it is JSON of parts; other JSON is an author's words and stays a text."""
     if value == "[]":  # early versions leave Anthropic's tool results out of the list of blocks
         return []
     parts = as_list(decode(value))

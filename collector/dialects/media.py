@@ -152,7 +152,7 @@ def _outer_kind(facts: _Facts) -> AttachmentKind | None:
 
 
 def _kind(kind: str, media_type: str | None, facts: _Facts) -> AttachmentKind:
-    """By the media type, else by the names; a file of which nothing is known is a file."""
+    """The kind by the media type, else by the names; without either it is a file."""
     for each in _KINDS:
         if (media_type or "").startswith(f"{each}/"):
             return each

@@ -56,8 +56,8 @@ NO_MESSAGES = ChatTranscript(())
 def parse_messages(value: Json, role: str = "user") -> ChatTranscript:
     """Parse the messages of a value; a text or message without a role gets `role`.
 
-    A text that is JSON, but not of any known shape, is somebody's words and stays a text. If a document was cut,
-    everything after its last complete message is left out.
+    A text that is JSON of no known shape is an author's words and stays a text. If a document was cut, everything after
+    its last complete message is left out.
     """
     if value is None or value == "":
         return NO_MESSAGES
@@ -97,7 +97,7 @@ def split_system_prompt(messages: Iterable[ChatMessage]) -> tuple[str | None, tu
 
 
 def parse_tool_calls(value: Json) -> tuple[ToolCall, ...]:
-    """Parse a list of tool calls in any shape, or JSON or a Python repr of one."""
+    """Parse a list of tool calls in any shape, or its JSON or Python repr."""
     return find_tool_calls({"tool_calls": value})
 
 
@@ -287,7 +287,7 @@ def _add_parts(
     separate_calls: tuple[ToolCall, ...] = (),
     finish: str | None = None,
 ) -> None:
-    """Add the message of these parts, and the tool results among them before or after it."""
+    """Add the message of these parts, and the tool results among them, before or after it."""
     calls = tuple(parts.tool_calls) or separate_calls
     if calls and role in {"user", "system"}:
         role = "assistant"
@@ -311,7 +311,7 @@ def _tells_of_other_agents(texts: list[str]) -> bool:
 
 
 ShapeReader = Callable[[JsonObject, str, list[ChatMessage], int], bool]
-"""Adds the messages of an object, given the role of those without one; False if it is not of the reader's shape."""
+"""Adds the messages of an object, given the role of messages without one; False if it is not of the reader's shape."""
 
 
 def _add_system_prompt(item: JsonObject, messages: list[ChatMessage]) -> None:

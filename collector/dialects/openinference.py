@@ -45,7 +45,7 @@ _KINDS: dict[str, Kind] = {
     "EVALUATOR": "auxiliary",
     "EMBEDDING": "other",
     "PROMPT": "other",
-    "USER": "other",  # what the user said, which the turn around it has, too
+    "USER": "other",  # the user's words, which the enclosing turn has, too
     "AUDIO": "agent",  # a turn of a conversation by voice
 }
 _STEPS = frozenset({"CHAIN", "DECISION"})
@@ -92,7 +92,7 @@ def glance(span: Span) -> Kind | None:
 
 
 _UNUSUAL = frozenset({"crew_inputs", "instructor.response_model", "type"})
-"""Attributes that may make a span another one than its kind says."""
+"""Attributes that may contradict a span's kind."""
 
 
 def _has_plain_answer(attributes: Attributes) -> bool:
@@ -318,7 +318,7 @@ def _to_openai_message(group: dict[str, Json]) -> dict[str, Any]:
 def _to_content_part(group: dict[str, Json]) -> dict[str, Any]:
     part: dict[str, Any] = {key.removeprefix("message_content."): value for key, value in group.items()}
     part.setdefault("type", "text" if "text" in part else "image")
-    for kind in ("image", "audio"):  # `image.image.url` and `audio.audio.mime_type` are fields of one object
+    for kind in ("image", "audio"):  # `image.image.url` and `audio.audio.mime_type` are fields of the same object
         names = [name for name in part if name.startswith(f"{kind}.")]
         fields = {name.removeprefix(f"{kind}.{kind}."): part.pop(name) for name in names}
         if fields:
@@ -352,7 +352,7 @@ def _read_enclosing(span: Span, kind: Kind) -> Call:
 
 
 def _read_spoken(span: Span) -> Call:
-    """Read a turn by voice; a span with one side alone speaks or listens for another one."""
+    """Read a turn by voice; a span with only one side belongs to another span's exchange."""
     attributes = span.attributes
     question = find_text(attributes, _INPUT_TRANSCRIPT, "input.value")
     answer = find_text(attributes, _OUTPUT_TRANSCRIPT, "output.value")

@@ -35,7 +35,7 @@ _INPUT = "gen_ai.input.messages"
 _OUTPUT = "gen_ai.output.messages"
 _SYSTEM = "gen_ai.system_instructions"
 _PROMPT, _COMPLETION = "gen_ai.content.prompt", "gen_ai.content.completion"
-"""Quarkus' names for both: the texts of all messages, one after the other, without roles."""
+"""Quarkus' names for both: the texts of all messages in a row, without roles."""
 _TEXTS = {
     _INPUT: (_PROMPT, "lk.pii.user_input", "lk.user_input", "lk.pii.user_transcript", "lk.user_transcript"),
     _OUTPUT: (_COMPLETION, "lk.pii.response.text", "lk.response.text"),
@@ -136,7 +136,7 @@ def _find_kind(attributes: Attributes, *, failed: bool) -> Kind | None:
 
 
 def _merge_details(span: Span, records: Sequence[LogRecord]) -> Attributes:
-    """The span's attributes, and those of its details events under names that the span does not have."""
+    """The span's attributes, and its details events' attributes under names that the span lacks."""
     details: list[Attributes] = [event.attributes for event in span.events if event.name == DETAILS]
     for record in records:
         if record.event_name == DETAILS:

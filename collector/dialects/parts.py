@@ -17,7 +17,7 @@ HIDDEN_TYPES = frozenset(
         "item_reference",
     }
 )  # fmt: skip
-"""Parts that are addressed to nobody: never part of an answer that is judged."""
+"""Parts that are addressed to no reader: never part of an answer that is judged."""
 
 CALL_TYPES = frozenset(
     {
@@ -116,7 +116,7 @@ def _add_other(parts: MessageParts, part: JsonObject, kind: str) -> None:
     call = _parse_call_part(part, kind)
     if call is not None:
         parts.tool_calls.append(call)
-        if kind.startswith("server_"):  # the provider runs it: nobody waits for its result
+        if kind.startswith("server_"):  # the provider runs it: its result is not waited for
             parts.tool_results.append(ChatMessage("tool", "", (), call.id, call.name))
         elif part.get("state") == "output-available":  # the AI SDK's UI messages hold both
             parts.tool_results.append(make_tool_result({"id": call.id, "name": call.name}, part.get("output")))

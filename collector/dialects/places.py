@@ -169,7 +169,7 @@ def _parse_path(path: str, text: str) -> tuple[str | int, ...]:
 
 
 def _compile(pattern: str) -> Callable[[str], str | None]:
-    """A search for a pattern's group `value`, its first group, or without one all that matches; in linear time.
+    """A search for a pattern's group `value`, else its first group, else the whole match; in linear time.
 
     Raises:
         ValueError: it is no regular expression for RE2.

@@ -13,7 +13,7 @@ from collector.dialects.plain_message_form import PlainMessage, decode_plain_mes
 def read_plain_messages(text: str) -> tuple[ChatMessage, ...] | None:
     """Read the JSON of a list of plain messages; None if it is anything else.
 
-    As nothing in them is a number or nested, they need not be checked for either.
+    They hold no numbers and nothing nested, so they need no checks for either.
     """
     try:
         return _to_messages(decode_plain_messages(text))

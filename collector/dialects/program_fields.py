@@ -1,8 +1,8 @@
 """The fields of structured programs (DSPy), out of the prompts that their adapters write around them.
 
 An adapter turns the inputs of a program into one user message, each value below a marker with its field's name, and
-asks for the outputs in the same form, as JSON, or in tags. Nobody wrote or read these messages: the question is the
-value of an input field, and the answer that of an output field.
+asks for the outputs in the same form, as JSON, or in tags. A program wrote these messages, and no person reads them:
+the question is the value of an input field, and the answer that of an output field.
 """
 
 from collections.abc import Mapping, Sequence

@@ -99,7 +99,7 @@ class Dialects:
     def read_each(self, span: Span, records: Sequence[LogRecord]) -> list[Call]:
         """Read a span with each dialect that has evidence in it, most specific first."""
         mask = span.evidence >> 1
-        if not span.evidence:  # nobody has looked
+        if not span.evidence:  # not looked for
             mask = self.match(span.attributes, span.scope, [event.name for event in span.events])
         attributes = _decode_quoted(span.attributes, span.doubtful)
         if span.events or attributes is not span.attributes:
@@ -178,14 +178,14 @@ _KINDS = frozenset(
         "spring.ai.kind", "haystack.component.type", "gen_ai.span.kind", "ai.operationId",
     )
 )  # fmt: skip
-"""The attributes that say what a span is. Without them a dialect may take it for something else."""
+"""The attributes that tell a span's kind. Without them a dialect may take it for something else."""
 
 _GUESSING = frozenset({"spring_ai", "generic"})
-"""Dialects that read attributes which others have, too."""
+"""Dialects that read attributes which other dialects have, too."""
 
 
 def _mark_evicted(call: Call, span: Span) -> Call:
-    """Mark messages of which a limit may have dropped some: all but those that one attribute has as a whole."""
+    """Mark messages if a limit may have dropped some: all but those that one attribute has as a whole."""
     for side in _SIDES:
         if getattr(call, side) is not None and not _is_whole(call, side, span):
             call = _mark(call, side, "evicted_attributes")

@@ -69,7 +69,7 @@ def find_tool_definitions(spans: Iterable[Mapping[str, Any]]) -> tuple[ToolDefin
 
 
 def _completed(known: ToolDefinition, other: ToolDefinition) -> ToolDefinition:
-    """A definition with what another one of the same tool says beyond it."""
+    """A definition with the additional fields of another definition of the same tool."""
     return ToolDefinition(
         name=known.name,
         description=known.description or other.description,
@@ -78,7 +78,7 @@ def _completed(known: ToolDefinition, other: ToolDefinition) -> ToolDefinition:
 
 
 def _definitions(attributes: Mapping[str, Any], seen: set[tuple[str, str]]) -> Iterator[ToolDefinition]:
-    """The tools that one span defines as documents. A catalogue that an earlier span has, too, is decoded once."""
+    """The tools that one span defines as documents. A catalogue that several spans have is decoded once."""
     for name in [name for name in _PLACES if name in attributes]:
         value, keys = attributes[name], _PLACES[name]
         if keys and isinstance(value, str):
@@ -127,7 +127,7 @@ def _indexed(attributes: Mapping[str, Any]) -> Iterator[ToolDefinition]:
 
 
 def _of_text(text: str) -> Iterable[ToolDefinition]:
-    """The tools that a text defines, the JSON of a list or of one tool."""
+    """The tools that a text defines: the JSON of a list of tools, or of one tool."""
     return _of_repeated(text) if len(text) <= _LONGEST_REPEATED else _of_list(decode_json(text))
 
 

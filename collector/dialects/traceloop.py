@@ -1,7 +1,7 @@
 """OpenLLMetry (Traceloop): indexed messages, still widely deployed, and workflow, task and tool spans.
 
 Newer versions write messages by the conventions, which `otel_genai` reads. Clients that do not know a model's API
-(SageMaker's, an application's own) record bodies as they were on the wire; that of a streamed answer has one JSON
+(SageMaker's, an application's own) record bodies as they were on the wire; the text of a streamed answer has one JSON
 document a line, or server-sent events.
 """
 

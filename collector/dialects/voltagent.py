@@ -1,4 +1,6 @@
-"""VoltAgent's spans: an agent's own has what the user wrote and read, those below it are model calls and tools."""
+"""VoltAgent's spans: an agent's span has the user's question and the answer; the spans below it are model calls and
+tools.
+"""
 
 from collections.abc import Sequence
 

@@ -201,8 +201,8 @@ def ssl_context_of(settings: TlsSettings, where: str) -> ssl.SSLContext:
 class BearerTokens:
     """The guard of a receiver, or of the page: lets in who shows one of the tokens.
 
-    Tokens are kept as hashes, and every one is compared with what is shown, in a time that does not depend on where
-    they differ or on which of them is right.
+    Tokens are kept as hashes, and each is compared with the presented token, in a time that depends neither on where
+    they differ nor on which one is right.
     """
 
     def __init__(

@@ -22,7 +22,7 @@ _GZIP, _GZIP_OR_ZLIB = 16 + zlib.MAX_WBITS, 32 + zlib.MAX_WBITS
 _MAX_MEMBERS = 1_000
 """Members of a gzip stream. Senders write one; twenty bytes make an empty one, which costs as much as thousands."""
 _SLICE = 64 * 1024
-"""Compressed bytes that are decompressed at a time: at the end of every member, zlib copies what is left of them."""
+"""Compressed bytes that are decompressed at a time: at the end of every member, zlib copies the rest of them."""
 
 
 async def read_body(request: web.BaseRequest, holding: Holding, *, limit: int, deadline: float) -> bytes:

@@ -40,7 +40,7 @@ class ParsedDocuments:
 def items_of(
     body: bytes, noun: str, *, max_items: int | None, redactor: Redactor | None, no_texts: Collection[str] = ()
 ) -> list[Any]:
-    """The documents of a body, redacted but for what is under the keys `no_texts`; `noun` is what they are.
+    """The documents of a body, redacted but for what is under the keys `no_texts`; `noun` is their name in messages.
 
     Raises:
         TooLarge: it holds more than `max_items` objects.
@@ -54,7 +54,7 @@ def items_of(
 
 
 def redact_item(document: object, redactor: Redactor, no_texts: Collection[str] = ()) -> Any:
-    """A document without what is personal, but for what is under the keys `no_texts`. Raises NotRedacted."""
+    """A document with personal data redacted, except under the keys `no_texts`. Raises NotRedacted."""
     try:
         clean = redact_document(document, redactor)
     except RedactionFailed as error:

@@ -43,7 +43,7 @@ _BATCH_BYTES = 4 * 1024**2
 class FileRequest:
     """A request as a file holds it. `place` is the file, and the line where there are several.
 
-    JSON that is no request has the signal of turns: reading it says what is wrong, if it is none of these either.
+    JSON that is no request has the signal of turns: if it is none of these either, reading it gives the error.
     """
 
     place: str
@@ -288,7 +288,9 @@ class _Reader:
 
 
 def _signal_of_json(body: bytes, path: Path) -> Incoming:
-    """By the request's own key, wherever it comes in the document; a request of neither is left to its reading."""
+    """The signal by the request's own key, wherever that is in the document; a request of neither is left to its
+    reading.
+    """
     if not _OTLP_FIRST.match(body) and _holds_turns(body):
         return "turns"
     traces, logs = (_position(body, *_KEYS[signal]) for signal in ("traces", "logs"))
@@ -329,7 +331,7 @@ def _position(body: bytes, *names: bytes) -> int:
 
 
 def _signal_of_protobuf(body: bytes, path: Path) -> Signal:
-    """By the name, else by trial: a log record read as a span has no ids of the right size."""
+    """The signal by the file's name, else by trial: a log record read as a span has no ids of the right size."""
     named = _signal_of_name(path)
     if named:
         return named

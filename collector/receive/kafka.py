@@ -1,8 +1,8 @@
 """Source topics: OTLP that the OpenTelemetry Collector writes into Kafka, or turns that producers write themselves.
 
-Nothing is assumed about keys, nor about a message: it may hold one trace, a part of one, or many, in an envelope of a
-pipeline (Confluent's five bytes, Kafka Connect's, CloudEvents'). Every OTLP message is split by trace on its way into
-the spans log, so that the pieces of a trace are in one partition there; turns go straight into the turns log, by
+Nothing is assumed about keys, nor about a message: it may hold one trace, a part of a trace, or many traces, perhaps in
+an envelope (Confluent's five bytes, Kafka Connect's, CloudEvents'). Every OTLP message is split by trace on its way
+into the spans log, so that the pieces of a trace are in one partition there; turns go straight into the turns log, by
 conversation. Duplicate deliveries are harmless: assemble recognizes a span, and a turn gets the same id.
 """
 
@@ -39,7 +39,7 @@ _DATA = (b'"payload"', b'"specversion"')
 
 
 def unwrapped(message: bytes) -> bytes:
-    """The request in a message; one without an envelope is returned as it is, and so is one that cannot be read."""
+    """The request in a message; a value without an envelope is returned unchanged, and so is an unreadable one."""
     if message[:1] == _MAGIC and len(message) > _REGISTERED:
         body = message[_REGISTERED:]
         return body[1:] if body[:1] == _MAGIC else body  # which message of the schema: the first

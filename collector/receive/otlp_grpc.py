@@ -1,10 +1,10 @@
 """OTLP over gRPC: `TraceService/Export` and `LogsService/Export`, protobuf, into the spans log. Needs the extra `grpc`.
 
-OK means durable, as 200 does over HTTP. Requests that cannot be accepted now get RESOURCE_EXHAUSTED (too much at
-once) or UNAVAILABLE (the log, or the stop), both with a RetryInfo, without which no sender retries after the first of
-them. Requests that can never be accepted get INVALID_ARGUMENT, also if they are too large: some senders retry after
-every RESOURCE_EXHAUSTED. Only messages of more than twice the limit end with the library's own RESOURCE_EXHAUSTED,
-without a RetryInfo. Metrics are UNIMPLEMENTED with one sentence, so that a sender of all three signals continues.
+OK means durable, as 200 does over HTTP. Requests that cannot be accepted now get RESOURCE_EXHAUSTED (too much at once)
+or UNAVAILABLE (the log, or the stop), both with a RetryInfo, without which no sender retries after the first of them.
+Requests that can never be accepted get INVALID_ARGUMENT, also if they are too large: some senders retry after every
+RESOURCE_EXHAUSTED. Only messages of more than twice the limit get the library's own RESOURCE_EXHAUSTED, which has no
+RetryInfo. Metrics are UNIMPLEMENTED with one sentence, so that a sender of all three signals continues.
 
 Methods are served as streams of requests, which are the same bytes on the wire: so a sender is authenticated before its
 request is read, and the request has a deadline. Compressed requests are decompressed here and not by the library: some

@@ -125,7 +125,7 @@ class OtlpHttpReceiver:
         if form is None:
             raise Rejected(415, "the content type is not OTLP; use application/x-protobuf or application/json")
         limit, deadline = self._settings.max_body_bytes, self._settings.body_deadline
-        with self._ingest.admit(sender) as holding:  # until it is durable: what is read is held in memory
+        with self._ingest.admit(sender) as holding:  # until it is durable: the body is held in memory
             body = await read_body(request, holding, limit=limit, deadline=deadline)
             if signal in ("references", "feedback"):
                 documents = await self._ingest.ingest_documents(signal, body, sender, holding)
@@ -140,7 +140,7 @@ async def _no_metrics(_request: web.Request) -> web.Response:
 
 
 def _for_browsers(origins: frozenset[str]) -> Middleware:
-    """Let pages of these origins send from a browser, which asks before and reads the answer's headers (CORS)."""
+    """Let pages of these origins send from a browser, which asks first and reads the response's headers (CORS)."""
 
     @web.middleware
     async def allow(request: web.Request, handler: Handler) -> web.StreamResponse:

@@ -4,9 +4,9 @@ A record's key is the trace id (32 hex digits), with `@` and the tenant where th
 trace's part of the request in protobuf, its header `signal` is `traces` or `logs`. A note of its only turn may stand in
 front: see `collector.records.noted_turns`.
 
-Feedback may be a log record without a trace: it names the response that it is about, long after its trace. It gets a
-trace id made of the response's id, and goes through the spans log like any other. So do the records of a program that
-logs without spans (Claude Code): all those of one prompt get a trace id made of the session's and the prompt's.
+Feedback may be a log record without a trace: it names its response, long after the trace. It gets a trace id made of
+the response's id, and goes through the spans log like any other. So do the records of a program that logs without spans
+(Claude Code): all records of one prompt get a trace id made of the session's and the prompt's ids.
 """
 
 import hashlib
@@ -93,12 +93,12 @@ _TRACE_ID_BYTES = 16
 
 
 class TurnNoting(Protocol):
-    """Finds turns that nobody can want; `selects` says whether there are any."""
+    """Finds turns that no monitor can select; `selects` says whether there are any."""
 
     selects: Callable[[], bool]
 
     def find(self, parts: Sequence[Part], tenant: str) -> NotedTurn | None:
-        """Find the only turn in parts of one trace, which are redacted; None if it is wanted or not certain."""
+        """Find the only turn in redacted parts of one trace; None if it is wanted or not certain."""
         ...
 
 
@@ -109,7 +109,7 @@ class ParsedRequest:
     `without_trace` items have no valid trace id; `self_emitted` ones were written by this service. `ended_at` (s since
     the epoch) is when the last span ended; None for log records and spans without an end. `omitted_media` counts
     pictures and the like whose content is not stored, `noted` the records with a note of their turn. `unreadable` items
-    were left out, the first of them for the `reason`.
+    were left out; `reason` is the first one's.
     """
 
     signal: Signal
@@ -177,8 +177,8 @@ def parse(
 ) -> ParsedRequest:
     """Parse a request and split it by trace; without a form it is detected. An empty body is an empty request.
 
-    `tenant` is the name of the sender, "" without one. Items that `own` has signed are left out. Media of more than
-    `stored_media` bytes are replaced by hash and size. `notes` finds turns to note.
+    `tenant` is the sender's name, or "". Items that `own` has signed are left out. Media of more than `stored_media`
+    bytes are replaced by hash and size. `notes` finds turns to note.
 
     Raises:
         TooLarge: it holds more than `max_items` spans or log records, or too much for each of its traces.
@@ -207,8 +207,8 @@ def parse(
             accepted += number
         else:
             del groups[trace_id]
-    # A request of one trace may be appended as it is, but not if redacted: its bytes may hold unknown fields. Nor if it
-    # begins like a note: only we write notes.
+    # A request of one trace may be appended unchanged, but not if it is redacted: its bytes may hold unknown fields.
+    # Nor if it begins like a note: only we write notes.
     may_stay = form == "protobuf" and redactor is None and not changed
     original = body if may_stay and len(groups) == 1 and accepted == items and not has_note(body) else None
     if redactor is not None:

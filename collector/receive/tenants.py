@@ -1,4 +1,4 @@
-"""Tenants: senders with a name of their own, and the key by which each sender's share of a limit is counted."""
+"""Tenants: named senders, and the key by which each sender's share of a limit is counted."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, cast

@@ -44,7 +44,7 @@ def message_location(topic: str, partition: int, offset: int) -> str:
 class ArrivalTimes:
     """End times for turns without any: the time of their message, each a microsecond after the one before.
 
-    So the turns of a conversation keep the order in which they arrived.
+    So a conversation's turns keep the order of their arrival.
     """
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
@@ -101,8 +101,8 @@ class ParsedTurns:
     """The records of documents. `repeatable` are the ids of turns that may be published again.
 
     `duplicates` is how many were skipped because they had arrived before; `outcomes` counts the others by
-    `turn_outcome`. `ended_at` (s since the epoch) is the last end that any of them names. `feedback` are records for
-    the labels log: what all of the turns, new or not, say that people said of them.
+    `turn_outcome`. `ended_at` (s since the epoch) is the latest end among them. `feedback` are records for the labels
+    log: people's feedback in all of the turns, new or not.
     """
 
     records: list[Record]

@@ -1,4 +1,5 @@
-"""Alerts that require a judge with proven agreement with people. Without it they warn, and say that it is uncalibrated.
+"""Alerts that require a judge with proven agreement with people. Without this proof the alerts only warn, and say that
+the judge is uncalibrated.
 
 The lower end of kappa's interval proves agreement, by labels that were drawn, for the evaluator and the version of its
 judge that scored. A new judge begins without proof.

@@ -133,7 +133,7 @@ def _two_decimals(mean: float) -> str:
 
 
 def _rounded(end: float, gap: float) -> str:
-    """A number with two decimals, or with as many as tell it from the target."""
+    """A number with two decimals, or as many as distinguish it from the target."""
     return f"{end:.{max(2, math.ceil(-math.log10(gap)))}f}"
 
 

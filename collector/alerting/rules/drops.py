@@ -36,7 +36,7 @@ from collector.statistics.incident import (
 from collector.telemetry.series import EVIDENCE_SUMS
 
 MEMORY = 3600.0
-"""Seconds for which the last value of a state counts."""
+"""The last value of a state counts for this many seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class States:
         return f"last_over_time({name}{selector(**self.where, **(labels or {}))}[{self.memory}])"
 
     def last(self, name: str, labels: Mapping[str, str] | None = None) -> str:
-        """The newest value within the memory: that of the interval before, until this one's is written."""
+        """The newest value within the memory: the value of the interval before, until this interval's is written."""
         return f"sum by ({', '.join(self.by)}) ({self.recent(name, labels)})"
 
     def deltas(self) -> tuple[str, str, str, str, str]:
@@ -199,7 +199,7 @@ def _short(states: States, null: str, *, at_most: bool) -> str:
 
 
 def following_rules(detector: DropDetector, states: States) -> Iterator[RecordingRule]:
-    """Since when the mean has been short of the level that is tested, by how much, and what it was before."""
+    """Since when the mean has been below the tested level, by how much, and the mean before."""
     short = _short(states, series.DROP_NULL, at_most=detector.lower_is_better)
     yield states.rule(series.DROP_SHORTFALL, f"clamp_min({states.before(series.DROP_SHORTFALL, 0)} + {short}, 0)")
     shortfall = states.now(series.DROP_SHORTFALL)

@@ -46,7 +46,7 @@ JUDGE_CHANGED, JUDGE_UNCHANGED = (
 )
 """The verdict on the judge by cases that were judged before, as a process that watches scores has it."""
 SHIFT_ERRORS = 2.0
-"""Standard errors by which a judge's shift may be larger than it was measured."""
+"""A judge's shift may be larger than measured by this many standard errors."""
 
 
 def doubt_rule(target: Target, alerts: AlertSettings, timing: Timing) -> RecordingRule:
@@ -121,7 +121,9 @@ def fall_rules(
 
 
 def _miss(target: Target, mean: float, n: float) -> str:
-    """By how many standard errors a window's mean is beyond its target and the doubt; negative on the good side."""
+    """The number of standard errors by which a window's mean is beyond its target and the doubt; negative on the good
+    side.
+    """
     chosen = selector(evaluator=target.evaluator, monitor=target.monitor)
     known = f"{series.SCORE_MEAN}{alerted_selector(target)}"
     short = f"{known} - {mean:g}" if target.lower_is_better else f"{mean:g} - {known}"

@@ -1,7 +1,7 @@
 """Rules on feedback: it has become worse than in the week before, or some is lost.
 
 Those who give feedback are not the users, so there is no target: it is compared with itself. The mean of a day is worse
-where it is below that of the week before by `_ERRORS` standard errors of the difference; sums and error are those of
+if it is below the mean of the week before by `_ERRORS` standard errors of the difference; sums and error are those of
 scores, with conversations as clusters.
 """
 

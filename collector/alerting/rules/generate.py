@@ -19,10 +19,11 @@ from collector.telemetry.series import EVALUATOR_INFO
 
 _SCORES = (BELOW, DROPPED, BURN)
 _KNOWN = 90_000.0
-"""Seconds for which a version is known that is replaced: as long as a window may hold its scores."""
+"""Seconds for which a replaced version is remembered: as long as a window may hold its scores."""
 
 INHIBITIONS = (
-    # What these explain of a mean is in the expressions of its alerts (falls.py); of a pass share nothing is known.
+    # The part of a mean that these explain is in the expressions of its alerts (falls.py); of a pass share nothing is
+    # known.
     Inhibition((SHIFT,), (BURN,), ("evaluator",)),
     Inhibition((UNSCORED, WEIGHTS), (BURN,), ("evaluator", "monitor")),
     Inhibition((STALE,), _SCORES, ("evaluator", "monitor")),  # also for alerts that page: means are old

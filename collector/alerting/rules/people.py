@@ -1,9 +1,9 @@
-"""Means by people's labels, as recording rules: those of audits, with people as who audits.
+"""Means by people's labels, as recording rules: the sums of audits, with people as the auditors.
 
 The series are called `helpful:people`. The sums of the drawn labels of seven days are gauges, as a label can be taken
-back; those of the scores are the growth of the same seven days. If an evaluator is audited, people correct the mean
-by audits: that counts as one conversation that has this mean, and its variance is a sum of its own. If a mean is
-withheld, its sums are absent.
+back; the scores' sums are their growth in the same seven days. If an evaluator is audited, people correct the mean by
+audits: that counts as one conversation that has this mean, and its variance is a sum of its own. If a mean is withheld,
+its sums are absent.
 """
 
 from collections.abc import Iterator, Sequence

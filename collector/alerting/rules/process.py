@@ -1,4 +1,4 @@
-"""Rules on the processes: a stage that nobody runs, rules of another configuration, alerting itself.
+"""Rules on the processes: a stage that no process runs, rules of another configuration, alerting itself.
 
 The alert on evaluations that wait for batches tells when they wait longer than a provider takes. A provider answers a
 batch within a day or gives it up, and then its requests go into one more batch. So an evaluation that has waited longer

@@ -158,7 +158,7 @@ def _pass_shares(targets: Sequence[Target], timing: Timing, by: Sequence[str]) -
 
 
 def _dominated(timing: Timing, by: Sequence[str]) -> AlertingRule:
-    """Very few conversations decide what a mean is, by their length or by the weights that their sender claims."""
+    """Very few conversations decide a mean, by their length or by the weights that their sender claims."""
     few = f"{series.SCORE_N_EFF} < {_FEW} and {series.SCORES_INCREASE} >= {_MANY_SCORES}"
     return AlertingRule(
         name=DOMINATED,
@@ -201,7 +201,7 @@ def _target_rules(
 
 
 def _burn(target: Target, objective: float, n: float, by: Sequence[str], timing: Timing) -> AlertingRule:
-    """The error budget is used up too fast, over a long and a short window: one alert for all pairs of them.
+    """The error budget is used up too fast, over a long and a short window: one alert for all pairs.
 
     A fall that alerts by itself has an alert already.
     """

@@ -1,7 +1,7 @@
 """Names of the series that the recording rules write.
 
-Every one of them has the labels `BY`, and `segment` where the configuration alerts by segment; further labels are named
-beside it. A series exists only where there is data: no scores give no mean, never a zero.
+Each series has the labels `BY`, and `segment` if the configuration alerts by segment; further labels are named beside
+it. A series exists only where there is data: no scores give no mean, never a zero.
 """
 
 BY = ("evaluator", "evaluator_version", "monitor")
@@ -20,14 +20,14 @@ CORRECTED = ("wy", "w2y", "w2y2")
 ESTIMATOR_INCREASES = {key: f"evalstream:estimator_{key}:increase" for key in SUMS}
 """Growth of the five sums over a window. Label `window`."""
 ESTIMATOR_CLIPPED_INCREASE = "evalstream:estimator_clipped:increase"
-"""Growth of the weight that is left out of them. Label `window`."""
+"""Growth of the weight left out of the sums. Label `window`."""
 
 SCORES_INCREASE = "evalstream:scores:increase"
 """How many scores there were. Label `window`."""
 SCORE_MEAN = "evalstream:score_mean"
 """Weighted, unbiased mean score. Label `window`."""
 SCORE_SQUARES = "evalstream:score_squares"
-"""Weighted squares by which a window's conversations differ from that mean. Label `window`."""
+"""Weighted squares of the differences between a window's conversations and that mean. Label `window`."""
 SCORE_STDERR = "evalstream:score_stderr"
 """Standard error of that mean, conversations as clusters; no less than the day lets expect. Label `window`."""
 CORRECTED_INCREASES = {key: f"evalstream:corrected_{key}:increase" for key in CORRECTED}
@@ -44,25 +44,25 @@ SCORE_TRIALS = "evalstream:score_trials"
 SCORE_MARGIN = "evalstream:score_margin"
 """The distance from that mean to the farther end of its 95 % interval. Label `window`."""
 SCORE_CLIPPED = "evalstream:score_clipped_share"
-"""Share of the weight that is left out of that mean, as no conversation may outweigh the others. Label `window`."""
+"""Share of the weight left out of that mean, so that no conversation outweighs the others. Label `window`."""
 WINDOW_OVERLAPS = "evalstream:window_overlaps_incident"
 """There while a window holds scores of an incident that is over; seconds since its end. Label `window`."""
 SCORE_TARGET = "evalstream:score_target"
 """The mean that alerts hold a monitor's evaluator to. Labels `evaluator`, `monitor` only."""
 
 SCORE_MISS = "evalstream:score_miss"
-"""By how many standard errors a mean is beyond its target and the doubt, with enough conversations. Label `window`."""
+"""The number of standard errors by which a mean is beyond its target and the doubt, with enough conversations. Label
+`window`."""
 SCORE_FALL = "evalstream:score_fall"
 """There while EvalstreamScoreDropped fires: the number of the fall within its incident."""
 SCORE_DOUBT = "evalstream:score_doubt"
-"""By how much that mean may be off, as far as firing warnings explain it; 0 without them. Labels `evaluator`, `monitor`
-only."""
+"""The part of that mean's error that firing warnings explain; 0 without them. Labels `evaluator`, `monitor` only."""
 
 AUDITED_INCREASE = "evalstream:audited_sums:increase"
 """Growth of the sums by which audits correct a mean. Labels `window`, `sum`; the evaluator is that of the audits."""
 AUDIT_NUMBER = "evalstream:audits"
-"""The number of equally weighted audited conversations with the same information, from 30 on. Label `window`, as all of
-these."""
+"""The number of equally weighted audited conversations with the same information, from 30 on. With the label `window`,
+like all of these."""
 AUDIT_DEAR = "evalstream:audit_mean"
 """The mean of the audits' scores alone."""
 AUDIT_CHEAP = "evalstream:audit_cheap_mean"
@@ -80,7 +80,7 @@ AUDIT_POWER = "evalstream:audit_power"
 BASE = "base"
 """The sum, beside those of `collector.statistics.audited_sums`, that is the variance of a mean by audits."""
 AUDIT_GAIN = "evalstream:audit_gain"
-"""The factor by which more audits would be needed for this error without the cheap scores."""
+"""How many times more audits this error would need without the cheap scores."""
 
 PASS_SHARE = "evalstream:pass_share"  # noqa: S105 - no password
 """Weighted share of scores that pass their threshold. Label `window`."""
@@ -152,4 +152,4 @@ Absent while more than a twentieth of the evaluations wait for their judge."""
 SCORE_LOWEST, SCORE_HIGHEST = "evalstream:score_lowest", "evalstream:score_highest"
 """The bounds of the mean of all over an hour, with what has no score: failures may depend on the answer."""
 VERSION_REPLACED = "evalstream:version_replaced"
-"""There for a version of an evaluator that another one has replaced: alerts on its scores are over."""
+"""Exists for a replaced version of an evaluator: alerts on its scores are over."""

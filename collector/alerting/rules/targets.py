@@ -21,8 +21,8 @@ class Target:
 
     `mean` is the target of the mean score, None where nothing is configured; `objective` the share that must pass.
     `delay` (s) is how long after a turn its score may come. With a `label` it is the share of this label, the series is
-    named after both, and `source` is the evaluator's own name. With `audited` it is the mean by the evaluator's audits,
-    which is what is alerted on where there are audits.
+    named after both, and `source` is the evaluator's own name. With `audited` it is the mean by the evaluator's audits;
+    if there are audits, alerts use that mean.
     """
 
     monitor: str
@@ -44,7 +44,7 @@ class Target:
 
     @property
     def is_derived(self) -> bool:
-        """Whether its series is made of an evaluator's evaluations and is not the one of its scores."""
+        """Whether the target's series comes from an evaluator's evaluations, but not from its scores."""
         return self.label is not None or self.audited
 
     @property
@@ -92,7 +92,7 @@ def _targets(config: Config) -> Iterator[Target]:
             audit = config.evaluators[each].audit
             if audit is None:
                 yield target
-            else:  # what the cheap score is off by is no news of the traffic
+            else:  # the cheap score's error says nothing about the traffic
                 yield replace(target, mean=None)
                 yield replace(
                     target, evaluator=audit_name(each), audited=True, objective=None, sample=rate * audit.share
@@ -115,7 +115,7 @@ def min_agreement(config: Config, evaluator: str) -> float | None:
 
 
 def _configured_threshold(evaluator: Evaluator[Any]) -> float | None:
-    """The threshold, if somebody has written it: nobody is paged for a kind's default."""
+    """The threshold, if somebody has written it: a kind's default pages nobody."""
     return evaluator.threshold if "threshold" in evaluator.model_fields_set else None
 
 
@@ -130,9 +130,9 @@ def segment_count(config: Config) -> int:
 def detector(
     target: Target, all_targets: Sequence[Target], alerts: AlertSettings, segments: int, interval: float | None = None
 ) -> DropDetector:
-    """The drop detector of a target that has a mean; the false alarms allowed are shared by all of them.
+    """The drop detector of a target that has a mean; all of them share the allowed false alarms.
 
-    `interval` is the time between two looks in seconds, that of the rules if left out.
+    `interval` is the seconds between two looks, by default the rules'.
     """
     assert target.mean is not None
     series = segments * sum(all_target.mean is not None for all_target in all_targets)

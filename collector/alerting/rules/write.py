@@ -12,7 +12,7 @@ from collector.wording import unknown
 
 
 def render(config: Config, formats: Sequence[str]) -> dict[str, str]:
-    """File name to content, of the named formats, all of them if none is named.
+    """File names and contents in the named formats; in all formats if none is named.
 
     Raises:
         ConfigError: a format is unknown.

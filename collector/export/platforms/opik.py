@@ -55,7 +55,7 @@ class Opik(platform.Platform[OpikSettings]):
     def requests(self, batch: Sequence[Evaluation]) -> Iterator[platform.PlatformRequest]:
         """One request for each turn, as its span is looked up; conversations that have a thread in batches.
 
-        The score of a conversation without a thread id goes on the span of its last turn.
+        The score of a conversation without a thread id stands on the span of its last turn.
         """
         threads = [evaluation for evaluation in platform.scored(batch) if _thread(evaluation) is not None]
         for piece in platform.chunks(threads, _MOST):
