@@ -43,6 +43,7 @@ from collector.service.open_logs import names_of
 from collector.service.plan_builder import build_unasked_plan, reading_usd
 from collector.wording import listed, plural, usd
 from evaluators.asking.reading import ReadingSettings
+from evaluators.cases import Scope
 from evaluators.evaluator import Evaluator
 
 _FEWEST = 1024
@@ -269,11 +270,9 @@ def _monitor(name: str, monitor: MonitorSettings, config: Config) -> Iterator[st
         evaluator = configured.evaluator
         by = f"by {configured.judge}" if configured.judge else "without a judge"
         threshold = "" if evaluator.threshold is None else f", {_passing(evaluator)}"
-        when = (
-            "each turn"
-            if evaluator.scope == "turn"
-            else f"each conversation, {_time(monitor.idle_timeout)} after its last turn"
-        )
+        when = "each turn"
+        if evaluator.scope == "conversation":
+            when = f"each conversation, {_time(monitor.idle_timeout)} after its last turn"
         if monitor.references is not None and referenced_fields(evaluator):
             when += f" (waits up to {_time(monitor.references.wait)} for references)"
         own = f", its own sample: {_share(use.sample)}" if use.sample is not None else ""
@@ -291,9 +290,9 @@ def _monitor(name: str, monitor: MonitorSettings, config: Config) -> Iterator[st
             yield f"             of a run too long for one question, {requests}{cost}"
     more = (*_packs(monitor, config), *cache_lines(monitor, config), *deferred_lines(name, config))
     yield from (f"           {line}" for line in more)
-    calls = judge_calls(monitor, config)
     yield from (f"           {line}" for line in (*_boosts(monitor.boost, config), *_budget(monitor.budget)))
-    yield f"           ≈ {plural(round(1000 * calls), 'judge call')} per 1,000 matching turns"
+    calls, of_conversations = judge_calls([monitor], config)
+    yield f"           ≈ {calls} per 1,000 matching turns{of_conversations}"
 
 
 def _audit(audit: AuditSettings, rate: float) -> str:
@@ -314,13 +313,23 @@ def _packs(monitor: MonitorSettings, config: Config) -> Iterator[str]:
         yield f"pack: {listed(pack)} ask together: {requests}"
 
 
-def judge_calls(monitor: MonitorSettings, config: Config) -> float:
-    """Requests to judges for each matching turn, where texts are short and judges answer as they are asked."""
+def judge_calls(monitors: Collection[MonitorSettings], config: Config) -> tuple[str, str]:
+    """The requests to judges for 1,000 matching turns, and what each conversation adds: it has an unknown number of
+    turns.
+    """
+    of_turns = sum(_judge_calls(monitor, config, "turn") for monitor in monitors)
+    of_conversations = sum(_judge_calls(monitor, config, "conversation") for monitor in monitors)
+    more = f"; calls per conversation: ≈ {of_conversations:.2g}" if of_conversations else ""
+    return plural(round(1000 * of_turns), "judge call"), more
+
+
+def _judge_calls(monitor: MonitorSettings, config: Config, scope: Scope) -> float:
+    """Requests for each subject, where texts are short and judges answer as they are asked."""
     packs = packs_of(monitor, config.evaluators)
     rates: dict[object, float] = {}
     for use in monitor.uses:
         configured = config.evaluators[use.name]
-        if not judges_of(use.name, config.evaluators) or configured.evaluator.scope != "turn":
+        if not judges_of(use.name, config.evaluators) or configured.evaluator.scope != scope:
             continue
         rate = monitor.rate_of(use)
         members = config.settings.members(configured.judge) if configured.judge else ()
@@ -380,16 +389,11 @@ def _golden(config: Config) -> Iterator[str]:
     golden = config.settings.golden
     if golden is not None:
         cases = read_cases(Path(golden.path))
-        count = len(cases)
         when = f"every {_time(golden.interval)}, whenever a judge or evaluator changes, and when scores seem to fall"
         when += f"; single ones among {golden.share:.0%} of the judge's calls" if golden.share else ""
-        yield f"golden     {plural(count, 'frozen case')}, evaluated again {when}"
+        yield f"golden     {plural(len(cases), 'frozen case')}, evaluated again {when}"
         used = {use.name for monitor in config.settings.monitors.values() for use in monitor.uses}
-        asking = {
-            name: evaluator.evaluator
-            for name, evaluator in config.evaluators.items()
-            if evaluator.judge and name in used
-        }
+        asking = {name: each.evaluator for name, each in config.evaluators.items() if each.judge and name in used}
         yield from (f"note       {note}" for note in case_notes(cases, asking))
 
 

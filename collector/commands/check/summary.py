@@ -72,13 +72,13 @@ def _judges(config: Config) -> Iterator[str]:
         yield f"judge      {name}: {judge_text(judge)}"
     if len(judges) > _MOST:
         yield f"           and {plural(len(judges) - _MOST, 'more judge')}"
-    uses = [use.name for monitor in config.settings.monitors.values() for use in monitor.uses]
-    of_turns = any(config.evaluators[name].evaluator.scope == "turn" for name in uses)
-    if judges and of_turns:
-        calls = sum(judge_calls(monitor, config) for monitor in config.settings.monitors.values())
+    monitors = config.settings.monitors.values()
+    uses = [use.name for monitor in monitors for use in monitor.uses]
+    calls, more = judge_calls(monitors, config)
+    if judges and (more or any(config.evaluators[name].evaluator.scope == "turn" for name in uses)):
         dollars = usd_per_1000(config)
         cost = "" if dollars is None else f", ≈ {usd(dollars)}"
-        yield f"           ≈ {plural(round(1000 * calls), 'judge call')}{cost} for 1,000 turns that match"
+        yield f"           ≈ {calls}{cost} for 1,000 turns that match{more}"
 
 
 def usd_per_1000(config: Config) -> float | None:

@@ -109,5 +109,5 @@ class Named(NoJudge):
 def test_check_says_how_many_requests_a_pack_takes() -> None:
     lines = list(report(configured({"packs": [["helpful", "polite", "grounded"]]})))
     assert "           pack: helpful, polite and grounded ask together: 2 requests per turn instead of 4" in lines
-    assert "           ≈ 3,000 judge calls per 1,000 matching turns" in lines
-    assert "           ≈ 5,000 judge calls per 1,000 matching turns" in list(report(configured({})))
+    assert "≈ 3,000 judge calls per 1,000 matching turns" in "\n".join(lines)
+    assert "≈ 5,000 judge calls per 1,000 matching turns" in "\n".join(report(configured({})))

@@ -8,6 +8,7 @@ import pytest
 from configurations import checked
 
 from collector.commands.check.check import report
+from collector.commands.check.summary import summary
 from collector.service.open_logs import NAMES
 
 
@@ -54,3 +55,17 @@ def test_a_planned_rate_is_named_with_its_error_and_calls_are_those_of_all() -> 
     [line] = [line for line in lines if line.startswith("monitor")]
     assert "a day's mean needs for a standard error of 0.03; what follows is for all of them, the most" in line
     assert any("1,000 judge calls per 1,000 matching turns" in line for line in lines)
+
+
+def test_calls_for_conversations_are_named_beside_those_for_turns() -> None:
+    """They were in no number, so a judge was asked more often than `check` said."""
+    evaluators = {
+        "good": {"kind": "g_eval", "evaluation_steps": ["?"], "evaluation_params": ["input"]},
+        "polite": {"kind": "conversational_g_eval", "evaluation_steps": ["?"]},
+    }
+    config = checked(evaluators, monitor={"sample": 0.5}, judges={"main": {"model": "m"}})
+    assert "           ≈ 500 judge calls per 1,000 matching turns; calls per conversation: ≈ 0.5" in list(
+        report(config)
+    )
+    said = "\n".join(summary(config, []))
+    assert "≈ 500 judge calls for 1,000 turns that match; calls per conversation: ≈ 0.5" in said
