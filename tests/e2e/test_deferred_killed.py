@@ -133,8 +133,12 @@ async def ending(*processes: ServiceProcess) -> AsyncIterator[None]:
 
 
 def cases() -> list[Any]:
+    """A kill at each step takes most of a minute: the second provider's are for a night, but for where it differs."""
     pairs = [(step, api) for step in STEPS for api in ("chat", "anthropic") if (step, api) not in FILELESS]
-    return [pytest.param(*each, marks=pytest.mark.long) for each in pairs]
+    return [
+        pytest.param(step, api, marks=pytest.mark.long if api == "chat" or "create" in step else pytest.mark.nightly)
+        for step, api in pairs
+    ]
 
 
 @pytest.mark.parametrize(("step", "api"), cases())
