@@ -74,10 +74,9 @@ async def evaluate_many(
         now: the time, for the records.
 
     Raises:
-        TypeError: a case is of a scope that no evaluator has, or is no case; or an evaluator asks a judge and there
-            is none.
-        ValueError: `concurrency` is below 1, or the file of results holds something else.
-        OSError: the file of results cannot be read or written.
+        TypeError: no evaluator has the scope of a case, or a case has the wrong type; or an evaluator needs a judge and
+        none is given. ValueError: `concurrency` is below 1, or the file of results holds something else. OSError: the
+        file of results cannot be read or written.
     """
     if concurrency < 1:
         raise ValueError(f"concurrency: at least 1 is needed, not {concurrency}")

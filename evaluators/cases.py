@@ -1,7 +1,7 @@
 """Cases: the turns and conversations that are evaluated.
 
-Plain immutable values, one vocabulary for every trace dialect and every evaluator. Field names are those of the JSON
-records (one turn per line), so that a value and its record are the same thing.
+Plain immutable values, one vocabulary for every trace dialect and every evaluator. Fields have the names of the JSON
+records' fields (one turn per line), so that a value and its record correspond.
 
 A value of the wrong shape is refused where it is made: a TypeError or ValueError names the field and the remedy. Lists
 are accepted for tuples. The checks are written out in `__post_init__`, because every turn of the traffic passes through

@@ -6,7 +6,7 @@ from typing import Any, cast
 from evaluators.evaluator import Evaluator
 
 GROUP = "evalstream.evaluators"
-"""The group of entry points that name evaluators: evalstream's own and those of plug-ins."""
+"""The group of entry points that name evaluators: evalstream's own and the plug-ins'."""
 
 
 def load_evaluators() -> dict[str, type[Evaluator[Any]]]:

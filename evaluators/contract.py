@@ -14,7 +14,7 @@ from evaluators.questions import QuestionGroup
 from evaluators.results import Failure, Score, Skipped
 from evaluators.testing import ScriptedJudge, a_moment, answer_any_form
 
-_RECOGNISABLE = 8  # the fewest characters by which a judged text is recognised in a prompt
+_RECOGNISABLE = 8  # a judged text is recognised in a prompt by at least this many characters
 
 
 async def find_breaches(evaluator: Evaluator[Any], case: Turn | Conversation) -> list[str]:

@@ -1,4 +1,4 @@
-"""The docstrings below the fields of models as the fields' descriptions, read from the source when somebody asks.
+"""The docstrings below the fields of models as the fields' descriptions, read from the source on request.
 
 Pydantic reads them itself as it makes a class, which would take a tenth of every start; only schemas and sentences for
 people need them.

@@ -261,7 +261,7 @@ async def _outcome(evaluator: Evaluator[Any], case: Turn | Conversation, judge: 
     except Exception as error:  # noqa: BLE001 - a bug in one evaluator must cost one evaluation, not the service
         return _internal(evaluator, error)
     finally:
-        if judge.seat is not None:  # no question will follow: the others in the pack need not wait for this evaluation
+        if judge.seat is not None:  # no question will follow: the pack's other evaluations need not wait for this one
             judge.seat.leave()
 
 
@@ -307,7 +307,9 @@ def _checked(evaluator: Evaluator[Any], returned: object) -> Outcome:
 
 
 def _says_nothing(case: Turn | Conversation, field: str) -> bool:
-    """Whether a field says nothing, unless the reference expects that; without one, `[]` and `{}` say something."""
+    """Whether a field says nothing, unless the reference expects that; without a default, `[]` and `{}` carry a
+    meaning.
+    """
     text: str = getattr(case, field)
     words = text.split()
     expected = case.expected_output if isinstance(case, Turn) and field == "actual_output" else None

@@ -143,7 +143,9 @@ class Evaluator(Described, ABC, Generic[Case]):
 
     @property
     def calculation(self) -> int:
-        """The revision by which this definition is calculated: an earlier one if later changes do not concern it."""
+        """The revision of the calculation that this definition uses: an earlier one if later changes do not concern
+        it.
+        """
         return self.revision
 
     def _unused(self) -> set[str]:

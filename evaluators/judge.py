@@ -29,7 +29,7 @@ class Prompt:
     follow the material, in which `attachments` lists them: see `evaluators.asking.sight`.
 
     `groups` are the question in typed form, if it has one: a judge that decides takes them in place of the
-    instructions. Several groups are questions of several evaluators about one subject.
+    instructions. Each group has one evaluator's questions about the subject.
     """
 
     instructions: str

@@ -33,7 +33,7 @@ def restrict(path: Path, permissions: int = PRIVATE) -> int | None:
         The permissions that the file had, if they were wider.
 
     Raises:
-        OSError: the file belongs to somebody else.
+        OSError: the file belongs to another user.
     """
     if not path.exists():
         return None

@@ -1,4 +1,4 @@
-"""The progress bar of evaluations that somebody waits for."""
+"""The progress bar of evaluations in a command."""
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn

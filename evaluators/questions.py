@@ -2,7 +2,7 @@
 
 A chat model reads instructions and writes an answer; a decision model reads what is judged, and gives probabilities for
 the options of each question. Both get the same material. A prompt carries its typed questions beside its messages, so
-that a judge takes the form that it knows; what is judged is in neither of them, so that it is sent once.
+that a judge takes the form that it knows; neither contains the judged text, so that it is sent once.
 """
 
 import math
@@ -114,7 +114,7 @@ class Decision:
         return min(self.probabilities, key=lambda value: (-self.probabilities[value], value))
 
     def mean(self, worth: Mapping[str, float] | None = None) -> float:
-        """The mean over the options of what they are worth: of a score question's levels their numbers."""
+        """The mean of the options' values: of a score question's levels their numbers."""
         values = {value: float(value) for value in self.probabilities} if worth is None else worth
         mean = math.fsum(share * values[value] for value, share in self.probabilities.items())
         return min(max(values.values()), max(min(values.values()), mean))  # rounding must not leave the scale
@@ -147,7 +147,7 @@ def score_levels(scale: Scale, meanings: tuple[tuple[tuple[int, int], str], ...]
 
 
 def deciding_model(api: str, model: str) -> str:
-    """The name in identities of a model that decides: its scores differ from those of the same model when it writes."""
+    """The name in identities of a model that decides: its scores differ from the scores that the same model writes."""
     return f"{model} ({api} {QUESTIONS_REVISION})"
 
 

@@ -56,7 +56,7 @@ def adapter_of(kind: type[T]) -> TypeAdapter[T]:
 
 
 class _Shape(NamedTuple):
-    """The names of a record's fields, what gets the values of all of them, and the fields that are always written."""
+    """The names of a record's fields, a function that gets all their values, and the fields that are always written."""
 
     names: tuple[str, ...]
     values: Callable[[Any], tuple[Any, ...]]

@@ -53,7 +53,7 @@ MEANINGS: Mapping[SkipReason, str] = {
 }
 
 LOSSES = (SkipReason.OVER_BUDGET, SkipReason.SHED, SkipReason.INCOMPLETE)
-"""The subject should have got a score: alerts watch the share of these."""
+"""The subject should have got a score: alerts watch their share."""
 
 UNMADE = frozenset({SkipReason.SHED, SkipReason.OVER_BUDGET, SkipReason.REFERENCE_MISSING})
 """The evaluation was not tried, so `evalstream rejudge` can make it later."""
@@ -213,7 +213,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """The judged subject. `turn_id` is None for a conversation; trace and span are then those of its last turn.
+    """The judged subject. `turn_id` is None for a conversation; trace and span are then the last turn's.
 
     `links` are the (trace id, span id) of every judged turn of a conversation, in order.
     """

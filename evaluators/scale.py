@@ -14,7 +14,7 @@ ReasonPlace = Literal["before", "after", "none"]
 
 
 class Reply(BaseModel):
-    """The form of a judge's answer: these keys and no others. The reason comes before what it is the reason for."""
+    """The form of a judge's answer: these keys and no others. The reason comes before the rating."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -56,7 +56,7 @@ def plain_word(value: Any) -> Any:
 
 
 class RatedReply(Reply):
-    """A reason and a whole number. The number's limits are those of the scale in question: see `Scale.reply`."""
+    """A reason and a whole number. The number has the limits of the scale: see `Scale.reply`."""
 
     reason: str
     score: int
@@ -138,7 +138,7 @@ class Scale:
 
     @property
     def numerals(self) -> frozenset[str]:
-        """Every number of the scale as it is written."""
+        """Every number of the scale in its written form."""
         return _numerals(self)
 
 

@@ -284,7 +284,7 @@ def required_answer_key(message: str) -> str | None:
 def with_answer_key(message: str, answer: str) -> str:
     """An answer with the key that a message to the judge requires, for endpoints that play a judge in tests.
 
-    An answer that is no JSON object, and one to a message without a key, stays as it is. Of an answer to a pack each
+    An answer that is no JSON object, and one to a message without a key, stays as it is. In an answer to a pack, each
     entry gets its own key.
     """
     if keys := required_answer_keys(message):
@@ -326,7 +326,7 @@ def required_answer_keys(message: str) -> dict[str, str]:
 def answer_any_form(*, best: bool = True) -> Callable[[Prompt, type[BaseModel]], ScriptLine]:
     """A script that fills in any form: numbers at one end of their range, the first or the last of each set of words.
 
-    Lists have as many items as they must, or one.
+    Lists have as many items as required, at least one.
     """
 
     def answer(_prompt: Prompt, reply: type[BaseModel]) -> ScriptLine:

@@ -24,7 +24,7 @@ MIN_SCALE_MASS = 0.5
 
 MOST_UNDECIDED = 0.1
 """The most probability mass that may be undecided on a scale like 0 to 100, whose numbers are written digit by digit.
-Above this, only numbers of one decade are left, and their mean is further from the truth than the number written."""
+Above this, only numbers of one decade are left, and their mean is further from the truth than the written number."""
 
 _SANE = 0.01
 """The least probability of a token that the model really chose. Forced tokens report something like e^-9999."""

@@ -16,7 +16,7 @@ _UNDERSTOOD = frozenset(
         *("maximum", "minimum", "properties", "required", "type"),
     }
 )
-"""The keywords that every strict structured output understands; the other demands of a form are checked afterwards."""
+"""The keywords that every strict structured output understands; the form's other rules are checked afterwards."""
 
 
 @cache

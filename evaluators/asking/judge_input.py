@@ -250,7 +250,7 @@ def split_text(text: str, longest: int) -> list[str]:
 
 
 def cut_list(items: list[Json], longest: int) -> list[Json]:
-    """As many items as fit, taken from the start and the end by turns, with a mark between them."""
+    """As many items as fit, taken in turn from the start and the end, with a mark between them."""
     sizes = [size_of(item) for item in items]
     if sum(sizes) <= longest:
         return items
@@ -431,7 +431,7 @@ def _number(value: Json) -> Json:
 
 
 def parse_structured(value: Json) -> Json:
-    """The JSON object or list that a text holds; any other value as it is."""
+    """The JSON object or list that a text holds; any other value unchanged."""
     if not isinstance(value, str):
         return value
     read = parse_json_or_text(value)

@@ -136,7 +136,7 @@ def wrap_with_key(instructions: str, material: Mapping[str, Json], secret: bytes
 
 
 def _key_among(digits: str, body: str) -> str:
-    """The first key of these digits that the material does not hold."""
+    """The first key from these digits that does not occur in the material."""
     for at in range(len(digits) - _KEY_DIGITS):
         if (key := digits[at : at + _KEY_DIGITS]) not in body:
             return key

@@ -106,7 +106,7 @@ def view_of(case: Turn | Conversation, judge: Judge) -> AttachmentView:
 
 
 def _attachments_of(case: Turn | Conversation) -> Iterator[tuple[int | None, Attachment]]:
-    """The attachments of a turn, or those of a conversation with their turn's number, the latest turn first.
+    """The attachments of a turn, or of a conversation with their turn's number, the latest turn first.
 
     Attachments in a turn's history belong to an earlier turn, except in the first turn.
     """

@@ -34,7 +34,7 @@ MAX_INCOMPLETE = 0.5
 
 
 class TranscriptSettings(TextSettings):
-    """Selects the conversations that a judge is shown, and how much of them."""
+    """How much of a conversation a judge is shown, and how complete it has to be."""
 
     token_budget: int = Field(default=12_000, ge=500, le=1_000_000)
     """About how many tokens of a conversation one question shows. A longer conversation loses its middle; where turns

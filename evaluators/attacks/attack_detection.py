@@ -56,7 +56,7 @@ _MARKS = (
 
 
 def detect_attack(text: str, *, by_user: bool) -> frozenset[str]:
-    """The names of the signs in a text, which the user wrote or somebody else."""
+    """The names of the signs in a text by the user or by another author."""
     signs = _OF_USERS if by_user else _OF_OTHERS
     return frozenset(signs_in(text, lambda lowered: _find(lowered, signs)))
 

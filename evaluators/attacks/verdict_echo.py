@@ -1,4 +1,4 @@
-"""A judge's verdict that stands in the judged text: the judge repeats a verdict that somebody planted there.
+"""A judge's verdict that stands in the judged text: the judge repeats a verdict that an attacker planted there.
 
 Verdicts are compared by letters and digits in their order, without quotes, commas, brackets, white space, escapes,
 fences and the case of letters; numbers are compared by value. The time is linear in the text's length.

@@ -30,7 +30,7 @@ class Audited(WholeJudge):
     A secret `salt` makes the draw unpredictable for a sender that chooses ids.
 
     Raises:
-        ValueError: the share is not in (0, 1], or the other evaluator judges another scope.
+        ValueError: the share is not in (0, 1], or the auditing evaluator has another scope.
     """
 
     refusal = "an audited judge answers no single question: give it to evaluators.evaluate"

@@ -14,7 +14,7 @@ from evaluators.judge import Judge, Prompt, R, Verdict
 from evaluators.judges.wrapper import JudgeWrapper
 
 _WINDOW = 4
-"""The last 4 × `failures` calls are the window in which the share of failures is counted."""
+"""The share of failures is counted over the last 4 × `failures` calls."""
 _MOSTLY = 0.9
 """The share of failures in a full window that opens the breaker."""
 _FEWEST = 3
@@ -123,7 +123,7 @@ class CircuitBreaker:
             self._open()
 
     def abandon_probe(self) -> None:
-        """Give the probe up; another one may be made at once."""
+        """Give the probe up; another call may be made at once."""
         if self.state == "half_open":
             self.state, self._probe_at = "open", self.clock()
 

@@ -94,7 +94,7 @@ def as_judge_errors() -> Generator[None]:
 
 def bounded(client: AsyncOpenAI) -> AsyncOpenAI:
     """The client; its answers to evalstream's requests are bounded from now on, other answers stay as before."""
-    http = client._client  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - the client shows it to nobody
+    http = client._client  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - the client does not make it public
     hooks = http.event_hooks["response"]
     if _bound not in hooks:
         http.event_hooks = {**http.event_hooks, "response": [*hooks, _bound]}

@@ -38,7 +38,7 @@ _MOST_REASONING = 200_000
 """How far output tokens may exceed the bytes of an answer: for hidden reasoning."""
 _BYTES_PER_TOKEN = 4
 _FEWEST = 32
-"""The estimated tokens that are one at the least: a token of 128 bytes is longer than those of any text."""
+"""This many estimated tokens are at least one real token: no text has tokens of 128 bytes."""
 _PICTURE_TOKENS = 1000
 
 
@@ -70,7 +70,7 @@ def usage_of(used: Any) -> Usage:
 
 
 def with_estimates(usage: Usage, question_tokens: int, answer_tokens: int) -> Usage:
-    """The usage of one request; what it lacks, and what cannot be, is estimated.
+    """The usage of one request; missing and impossible numbers are estimated.
 
     The texts of question and answer have about so many tokens, by four bytes a token. No question has a token for
     128 bytes, and no text has more tokens than bytes beside pictures behind addresses and reasoning.
@@ -198,7 +198,7 @@ def tokens_of(entries: Any) -> Sequence[Token]:
         "".join(texts)
     except (KeyError, TypeError):  # some are not as they should be
         texts = [_text(mapping(each).get("token")) or "" for each in every]
-    # One object a token instead of sixty, through all of which a garbage collection would go.
+    # One object a token instead of sixty, which every garbage collection would visit.
     return LazyTokens(texts, [*map(_json_of, every)], _token_of_json)
 
 
@@ -208,13 +208,13 @@ def read_passing_over(body: bytes, decoder: msgspec.json.Decoder[Any]) -> dict[s
 
     What is passed over has to be JSON, too: but for numbers like 1e999 it is looked at as closely as what is read.
     """
-    if may_be_unbounded(body):  # the other way counts more closely, and says what is too much
+    if may_be_unbounded(body):  # the other decoder counts exactly, and says what is too much
         return None
     try:
         if not body.isascii():
             str(body, "utf-8")
         return _value_of(decoder.decode(body))
-    except (ValueError, RecursionError):  # msgspec's own errors are such, too
+    except (ValueError, RecursionError):  # msgspec's own errors are of this type, too
         return None
 
 
@@ -322,7 +322,9 @@ class Completion:
         return sum(len(choice.tokens) or estimated_tokens(choice.text) for choice in self.choices)
 
     def limited(self, most: int) -> Self:
-        """The same, its only answer cut off where it has as many tokens as asked for: some servers call that `stop`."""
+        """The same reply, with its only answer marked as cut off if it has as many tokens as were allowed: some servers
+        call that `stop`.
+        """
         if len(self.choices) > 1 or self.usage.output_tokens < most:
             return self
         return replace(self, choices=[replace(self.choices[0], finish_reason="length")])

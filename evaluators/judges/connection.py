@@ -135,8 +135,8 @@ _NOBODY_THERE = {
 
 
 def unreachable(error: BaseException) -> str | None:
-    """Why there is no connection, if asking again soon is of little use; None for any other error. Causes of the error
-    tell.
+    """Why there is no connection, if an early retry would be of little use; None for any other error. Causes of the
+    error tell.
     """
     for exception in _causes(error):
         if isinstance(exception, socket.gaierror):

@@ -23,18 +23,16 @@ class DecisionJudge(EndpointJudge):
     """A judge behind an endpoint of decisions.
 
     Args:
-        model: the model's name at the endpoint.
-        api: the wire format: `DECISIONS` or `SYSTEMONE`.
-        base_url: where the endpoint is, up to and including `/v1`; the environment's or the vendor's own if None.
-        api_key: sent as bearer token; that of the environment if None.
-        timeout: seconds for a whole question, in however many requests.
-        input_price, output_price: US dollars per million tokens; without the first, the cost of a verdict is None.
+        model: the model's name at the endpoint. api: the wire format: `DECISIONS` or `SYSTEMONE`. base_url: where the
+        endpoint is, up to and including `/v1`; the environment's or the vendor's own if None. api_key: sent as bearer
+        token; if None, the environment's. timeout: seconds for a whole question, in however many requests. input_price,
+        output_price: US dollars per million tokens; without the first, the cost of a verdict is None.
         cached_input_price: the same for input tokens out of the provider's prompt cache; `input_price` if None.
-        cache_write_price: the same for input tokens that were written into it; `input_price` if None.
-        headers, fresh_headers, extra_body, ssl_context, proxy, on_headers: see `OpenAIJudge`.
+        cache_write_price: the same for input tokens that were written into it; `input_price` if None. headers,
+        fresh_headers, extra_body, ssl_context, proxy, on_headers: see `OpenAIJudge`.
 
-    It answers prompts that have typed questions, with a probability for each option; any other cannot be asked here.
-    Of a prompt with one group an unanswered question is an error. With several groups the reply is filled with nothing,
+    It answers prompts that have typed questions, with a probability for each option; any other cannot be asked here. An
+    unanswered question of a prompt with one group is an error. With several groups the reply is filled with nothing,
     and what is not answered stands among the decisions: it concerns one group. An endpoint that refuses a number of
     questions is asked fewer at once from then on. Nothing is retried here: see `Retrying`.
 
@@ -74,7 +72,7 @@ class DecisionJudge(EndpointJudge):
     async def _decide(
         self, prompt: Prompt, questions: Sequence[NumberedQuestion], bill: CostTracker
     ) -> Sequence[Decision]:
-        """A decision for each question, in as many requests as the endpoint needs, one after the other."""
+        """A decision for each question, in as many consecutive requests as the endpoint needs."""
         fenced = wrap_for_decision(prompt.material, self._secret)
         decisions: list[Decision] = []
         while len(decisions) < len(questions):
@@ -95,7 +93,9 @@ class DecisionJudge(EndpointJudge):
         return decisions
 
     def _learn(self, sent: int, error: HttpStatusError) -> bool:
-        """Ask fewer questions at once after a refusal that speaks of them; says whether it makes sense to ask again."""
+        """Ask fewer questions at once after a refusal that mentions their number; says whether it makes sense to ask
+        again.
+        """
         complaint = complaint_text(error).lower()
         if error.status not in _TOO_MANY or sent == 1 or "question" not in complaint:
             return False

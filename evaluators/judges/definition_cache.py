@@ -33,7 +33,7 @@ class DefinitionCache(JudgeWrapper):
 
     Concurrent equal questions are asked once. Failures are not cached: the next question is asked. At most `capacity`
     answers are in memory; the least recently used leave first. With a `store` an answer is looked up there first, and
-    saved there afterwards. The usage is that of the question that was asked; for the others it is zero.
+    saved there afterwards. The question that was asked has the usage; for the others it is zero.
     """
 
     def __init__(self, judge: Judge, *, store: AnswerStore | None = None, capacity: int = 1000) -> None:

@@ -186,7 +186,7 @@ class Endpoint:
 
 async def _until_closed(connection: Connecting) -> AsyncGenerator[None]:
     """Holds a connection open. `asyncio.run` ends the generators of its loop before the loop itself, and so closes the
-    connection of a judge that nobody closed: nothing else is told in time that a loop ends.
+    connection of a judge that was left open: nothing else is told in time that a loop ends.
     """
     try:
         yield

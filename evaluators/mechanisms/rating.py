@@ -265,7 +265,7 @@ G_EVAL_PROMPTS = ("g_eval.txt", "g_eval_steps.txt", *RATING_PROMPTS)
 Preset = Literal[
     "helpfulness", "coherence", "fluency", "conciseness", "sycophancy", "image_coherence", "image_helpfulness"
 ]
-"""Criteria whose steps come with evalstream. Those of images need a judge that sees pictures."""
+"""Criteria whose steps come with evalstream. Fields of images need a judge that sees pictures."""
 
 
 class Steps(Reply):
@@ -357,7 +357,7 @@ def number_lines(steps: Iterable[str]) -> str:
 
 
 def describe_fields(fields: Iterable[str]) -> str:
-    """Fields as a list, with what each of them is."""
+    """Fields as a list, each with its description."""
     return "\n".join(f"- {name}: {_meaning_of(name)}" for name in fields)
 
 
@@ -379,7 +379,7 @@ _GUIDELINE_FIELDS = ("input", "actual_output")
 
 
 class PromptDefinition(Rating):
-    """Exactly one of `prompt` and `guidelines`. The placeholders of a prompt say what the judge is shown."""
+    """Exactly one of `prompt` and `guidelines`. The placeholders of a prompt decide what the judge is shown."""
 
     known_fields: ClassVar[tuple[str, ...]]
     """The names that a prompt may have as placeholders, in the order in which the judge reads of them."""

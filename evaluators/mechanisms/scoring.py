@@ -56,7 +56,7 @@ async def ask_score(
         return weighted
     if mode == "logprobs":
         raise MethodUnavailable("the judge gave no token probabilities for the score that can be trusted")
-    # Samples only where their number is configured: they multiply the price, which nobody expects of a default.
+    # Samples only where their number is configured: they multiply the price, which a default must not do.
     if mode == "auto" and n_samples is not None and n_samples > 1:
         return await _sampled(judge, prompt, scale, n_samples - 1, reason, [answer])
     return weighted or _single(answer, scale)

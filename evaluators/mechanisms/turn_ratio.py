@@ -63,7 +63,7 @@ class TurnRatioSpec:
         """The share of the turn's items whose verdict counts; `ratio` replaces the usual counting.
 
         `sources` are lists that are shown with the items, like the companion fields, but in parts where they are too
-        long for one question: then each part has its question, and what one of them says decides.
+        long for one question: then each part is a question, and one answer decides.
         """
         longest = settings.longest_text
         items, cut_items, read = await self._items(case, judge, settings)

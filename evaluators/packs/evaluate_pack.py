@@ -1,4 +1,4 @@
-"""Evaluation of one case by several evaluators in a pack, and the version that says that they were."""
+"""Evaluation of one case by several evaluators in a pack, and the version that marks such evaluations."""
 
 import asyncio
 import hashlib
@@ -75,7 +75,7 @@ async def evaluate_pack(
 ) -> list[Result]:
     """Evaluate a case by several evaluators whose questions go out together; the results are in their order.
 
-    See `evaluators.evaluate` for what comes of each: one that fails or is refused leaves the others as they are.
+    See `evaluators.evaluate` for what comes of each: one that fails or is refused does not change the others.
     """
 
     def run_of(evaluator: Evaluator[Any]) -> Callable[[Judge], Awaitable[Result]]:

@@ -62,7 +62,7 @@ class Pack:
         self._send_if_complete()
         if not self._present:
             for task in self._rounds:
-                task.cancel()  # whoever waited for it was cancelled
+                task.cancel()  # the task that waited for it was cancelled
 
     def _send_if_complete(self) -> None:
         if not self._waiting or self._present - {question.seat for question in self._waiting}:
@@ -92,7 +92,7 @@ class Pack:
             for question in group:
                 question.answer.cancel()
             raise
-        except Exception as error:  # noqa: BLE001 - a judge of somebody's own that breaks the port's promises
+        except Exception as error:  # noqa: BLE001 - a user's judge that breaks the interface's rules
             _fail(group, error)
 
     async def _ask_together(self, group: Sequence[_PendingQuestion]) -> None:
@@ -142,7 +142,7 @@ class Pack:
             await self._ask_together(group)
 
     async def _ask_each(self, group: Sequence[_PendingQuestion], error: JudgeError) -> None:
-        """Each question by itself; what the refused pack was paid for is split over them."""
+        """Each question by itself; the cost of the refused pack is split over them."""
         for number, question in enumerate(group):
             seat = self.seats[question.seat]
             seat.split_up = True
@@ -185,7 +185,9 @@ class PackSeat(JudgeWrapper):
         return Verdict(verdict.answers, verdict.model, verdict.fingerprint, usage, cost_usd)
 
     def leave(self) -> None:
-        """The evaluator asks no more. Asked all the same, as a second evaluation does, it is a pack of its own."""
+        """The evaluator asks no more. If it is asked nevertheless, as by a second evaluation, it forms a separate
+        pack.
+        """
         self._pack.leave(self._number)
 
     def owed(self, usage: Usage, cost_usd: float | None) -> None:
@@ -201,7 +203,7 @@ class PackSeat(JudgeWrapper):
 
 
 def _concerns_a_question(error: JudgeError) -> bool:
-    """Whether a refusal may be that of one question, or of the pack's length: then the others have answers."""
+    """Whether a refusal may be that of one question, or of the pack's length: then the other questions get answers."""
     refused = isinstance(error, JudgeReplyInvalid) and error.type == "judge_refused"
     return refused or (isinstance(error, JudgeRejected) and not isinstance(error, JudgeDenied))
 

@@ -56,8 +56,9 @@ class NamedQuestion:
 class PackPrompt(Prompt):
     """The questions of a pack as one. `questions` are named q1, q2, … in their order.
 
-    `instructions` has those of all questions; `material` has every field that is the same wherever it is shown once,
-    and under a question's name what only that question is shown. `reminder` says which fields each question is about.
+    `instructions` has the instructions of all questions; `material` has every field that is the same wherever it is
+    shown once, and under a question's name what only that question is shown. `reminder` says which fields each question
+    is about.
     """
 
     questions: tuple[PackedQuestion, ...] = ()
@@ -150,7 +151,7 @@ def _groups(
 
 
 def _shared_fields(materials: Sequence[Mapping[str, Json]]) -> dict[str, Json]:
-    """The fields that hold the same wherever they are shown, those of most questions first."""
+    """The fields with the same content for every question that shows them, the most shown first."""
     values: dict[str, Json] = {}
     counts: dict[str, int] = {}
     differing: set[str] = set()
@@ -189,7 +190,7 @@ def pack_schema(questions: Sequence[NamedQuestion]) -> dict[str, Json]:
 
 @lru_cache(maxsize=1000)
 def _entry_form(name: str, reply: type[BaseModel], *, keyed: bool) -> tuple[Mapping[str, Json], Mapping[str, Json]]:
-    """The definitions of an entry's form, and the form itself. The same in every pack: nobody changes them."""
+    """The definitions of an entry's form, and the form itself. The same in every pack: they are never changed."""
     form = dict(schema_with_key(reply) if keyed else schema_of(reply))
     own = cast("Mapping[str, Json]", form.pop("$defs", {}))
     return {f"{name}_{definition}": _renamed(value, name) for definition, value in own.items()}, _renamed(form, name)

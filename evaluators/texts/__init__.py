@@ -1,1 +1,1 @@
-"""Texts, JSON, patterns and paths: functions that know at most what a case is."""
+"""Texts, JSON, patterns and paths: functions that know cases at most, and no evaluators."""

@@ -11,8 +11,8 @@ def draw(key: str | bytes, *, salt: str = "", algorithm: Literal["blake2b", "sha
     """A number in [0, 1) that depends on nothing but its arguments, evenly spread over keys.
 
     A key is in a sample of rate p if its draw is below p, so the sample of a lower rate is part of that of a higher
-    one. Keys of two purposes begin with different words: their draws are then independent. Of the salt's UTF-8 the
-    first 64 bytes count, and only with BLAKE2b.
+    one. Keys of two purposes begin with different words: their draws are then independent. Only BLAKE2b uses the
+    salt, the first 64 bytes of its UTF-8.
 
     Why two algorithms: stored samples stay as they were drawn. BLAKE2b's draws are cut to the 53 bits that a float can
     hold; SHA-256's are rounded to the nearest float below 1. New draws take the default.

@@ -32,7 +32,8 @@ _CYRILLIC = frozenset({"ru", "uk", "bg"})
 _ARABIC = frozenset({"ar", "fa", "ur"})
 
 _ENOUGH = 1.0
-"""Evidence that names a language, of two words or letters: a word counts 1, shared among those that have it."""
+"""The evidence that is enough to name a language: two words or letters; a word counts 1, shared among those that have
+it."""
 _LEAD = 1.5
 """How many times the next language's evidence."""
 

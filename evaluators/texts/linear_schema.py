@@ -1,4 +1,4 @@
-"""JSON Schema keywords whose time grows no faster than the judged value, in place of those of `jsonschema`."""
+"""JSON Schema keywords whose time grows no faster than the judged value; they replace the ones in `jsonschema`."""
 
 from collections.abc import Iterator, Mapping
 from importlib import import_module

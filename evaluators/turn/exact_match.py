@@ -44,5 +44,5 @@ class ExactMatch(ComparesOutputs, Evaluator[Turn]):
 
 
 def _text(value: Json) -> Json:
-    """A number, true, false or null as it is written; anything else as it is."""
+    """A number, true, false or null as it is written; any other text unchanged."""
     return json.dumps(value) if value is None or isinstance(value, bool | int | float) else value

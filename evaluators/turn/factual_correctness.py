@@ -1,4 +1,4 @@
-"""Factual correctness: the claims of an answer and those of its reference, compared."""
+"""Factual correctness: the claims of an answer compared with its reference's."""
 
 import math
 from typing import ClassVar, Literal

@@ -204,7 +204,7 @@ class _Round:
         self._means = means or {}
 
     def score(self, dimension: str, side: str) -> float:
-        """As it was written, or the mean by the probabilities of a judge that decides."""
+        """The rating as the judge wrote it, or the mean by the probabilities of a judge that decides."""
         written: Assessment = getattr(self.pairs[dimension], side)
         return self._means.get((dimension, side), written.score)
 

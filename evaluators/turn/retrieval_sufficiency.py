@@ -1,4 +1,4 @@
-"""Whether what was retrieved is enough to answer from."""
+"""Whether the retrieved passages are enough to answer from."""
 
 from typing import ClassVar
 

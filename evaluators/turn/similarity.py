@@ -45,7 +45,7 @@ class Similarity(TextSettings, Evaluator[Turn]):
 
     @property
     def requires(self) -> frozenset[str]:
-        """The answer, and what it is compared with."""
+        """The answer, and the text that it is compared with."""
         return frozenset({"actual_output", _FIELDS[self.compare]})
 
     @property

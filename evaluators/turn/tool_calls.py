@@ -183,8 +183,8 @@ def _within(ours: Mapping[str, int] | int, theirs: Mapping[str, int] | int) -> b
 def _pairs(fits: Sequence[int]) -> int:
     """How many expected calls can be given a call each, all different: a maximum matching, by augmenting paths.
 
-    Bit n of `fits[m]` says that call n fits expected call m. First come, first served would do worse where an expected
-    call fits several, and another only one of them.
+    Bit n of `fits[m]` says that call n fits expected call m. Taking the first fit would do worse if one expected call
+    fits several calls and another fits only one of them.
     """
     expected_by_call: dict[int, int] = {}
     call_by_expected: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""Whether an agent chose the right tools of those that it was offered."""
+"""Whether an agent chose the right ones of the offered tools."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, ClassVar

@@ -23,7 +23,7 @@ _WRAPPED = {"gzip": 31, "x-gzip": 31, "deflate": 15}
 
 
 class AnswerTooLarge(aiohttp.ClientPayloadError):
-    """An answer is larger than what is read of any, or packed in a way that was not asked for. The message says so."""
+    """A response is larger than the limit, or packed in a way that was not asked for. The message says so."""
 
 
 @dataclass(frozen=True, slots=True)

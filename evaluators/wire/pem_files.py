@@ -1,4 +1,4 @@
-"""PEM files are tried before use, so that a complaint names the file: those of `ssl` name none."""
+"""PEM files are tried before use, so that a complaint names the file: errors of `ssl` name no file."""
 
 import ssl
 from collections.abc import Callable

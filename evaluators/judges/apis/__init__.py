@@ -1,1 +1,1 @@
-"""The wire formats of judges: what a question is as a request, and what its answer says."""
+"""The wire formats of judges: the request for a question, and the meaning of its response."""

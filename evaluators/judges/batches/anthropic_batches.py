@@ -1,7 +1,6 @@
 """Anthropic's Message Batches: `POST /messages/batches` with all requests, results as JSON lines.
 
-A batch has no metadata, so a batch of which it is unknown whether it was submitted is recognised by the names in its
-results.
+A batch has no metadata, so after a crash a submitted batch is recognised by the names in its results.
 """
 
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence

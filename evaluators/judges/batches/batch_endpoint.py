@@ -34,7 +34,7 @@ class BatchEndpoint:
     The first request of each shape goes out at once, at the full price, and the others of its shape wait for its
     answer: else each missing capability of an endpoint would cost a batch, and a day. A request without a shape also
     goes out at once, such as the one for evaluation steps. A request without an answer when its batch ends goes into
-    the next batch, once, unless somebody cancelled the batch. Equal requests are numbered in their order of arrival;
+    the next batch, once, unless the batch was cancelled. Equal requests are numbered in their order of arrival;
     requests of a known evaluation (`OwnedRequests`) are numbered within it. One event loop at a time.
     """
 
@@ -245,7 +245,7 @@ class BatchEndpoint:
 
 
 def _raise_if_spent(entry: JournalEntry) -> None:
-    """Fail if there will be no answer: after two batches, or after a batch that somebody cancelled or deleted."""
+    """Fail if there will be no answer: after two batches, or after a batch that was cancelled or deleted."""
     if entry.missing == "cancelled":
         raise JudgeUnavailable("its batch was cancelled or deleted at the provider")
     if entry.attempts < MOST_ATTEMPTS:

@@ -12,7 +12,7 @@ from evaluators.judges.error_mapping import HttpStatusError, meaning_of, retry_a
 T = TypeVar("T")
 
 _FIXABLE = frozenset({401, 402, 403})
-"""Statuses that end when somebody fixes a key or pays a bill."""
+"""Statuses that end once a key is corrected or a bill is paid."""
 
 
 class PatientCalls:

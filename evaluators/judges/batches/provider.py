@@ -65,7 +65,7 @@ class BatchState:
 
 
 Missing = Literal["expired", "cancelled", "failed"]
-"""Why a request has no answer: not done within a day, cancelled or deleted by somebody, or a passing fault."""
+"""Why a request has no answer: not done within a day, cancelled, deleted, or a passing fault."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ _GONE: Collection[Remedy] = ("model or address", "address")
 GONE = "gone"
 """The status of a submitted batch that the provider no longer knows."""
 _NOT_AGAIN = frozenset({"cancelled", GONE})
-"""Endings of batches whose requests are not submitted again: somebody does not want them, or was billed for them."""
+"""Endings of batches whose requests are not submitted again: they are no longer wanted, or were billed already."""
 _A_BATCH = "a batch"
 _HTTP_404, _SERVER_FAULT = 404, 500
 
@@ -214,7 +214,8 @@ class SubmittedBatches:
         except JudgeDenied as error:
             if error.remedy not in _GONE:
                 raise
-            # Somebody deleted it, the key is another account's, or the server at the address takes no batches any more.
+            # The batch was deleted, the key belongs to another account, or the server at the address takes no batches
+            # any more.
             return BatchState(status=GONE if await self._takes_batches() else "failed", ended=True)
 
     async def _takes_batches(self) -> bool:
