@@ -64,8 +64,9 @@ def random_labels(labels: Iterable[HumanLabel]) -> list[HumanLabel]:
 def verdict_agreement(labels: Sequence[HumanLabel], scale: ScoreScale) -> VerdictAgreement:
     """The agreement by labels that were drawn; with none of them, no measure has a value."""
     verdicts = [
-        _Verdicts(cluster, not scale.fails(label.judge), not scale.is_bad(label.human), label.weighted().weight)
+        _Verdicts(cluster, not scale.fails(one.judge), not scale.is_bad(one.human), one.weight)
         for cluster, label in _by_conversation(labels)
+        for one in label.weighted().verdicts()
     ]
     share = _share(verdicts, lambda each: each.judge == each.human)
     judge, human = _share(verdicts, lambda each: each.judge), _share(verdicts, lambda each: each.human)

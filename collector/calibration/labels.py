@@ -9,7 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, 
 
 from collector.errors import ConfigError
 from collector.records.numbered_lines import numbered_lines
-from collector.statistics.agreement import FEWEST
+from collector.statistics.agreement import FEWEST, MIDDLE
 from collector.statistics.bias import JudgedPair, labels_of
 from collector.statistics.correction import LabelledScore, WeightedScore
 from collector.wording import plural
@@ -83,7 +83,8 @@ class HumanLabel:
 
     def weighted(self) -> LabelledScore:
         """The two scores with what they stand for: 1 / the probability to be both judged and labelled."""
-        return LabelledScore(self.judge, self.human, self.weight / (self.probability or 1.0), self.conversation)
+        stands_for, divided = self.weight / (self.probability or 1.0), self.people > 1 and self.human == MIDDLE
+        return LabelledScore(self.judge, self.human, stands_for, self.conversation, divided)
 
 
 def judged_pairs(labels: Sequence[HumanLabel]) -> list[JudgedPair]:

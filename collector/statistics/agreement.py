@@ -219,7 +219,7 @@ def share_bounds(pairs: Sequence[ScorePair], share: float) -> tuple[float, float
 Interval = tuple[float, float] | None
 Measure = Callable[[Sequence[ScorePair]], float]
 
-_MIDDLE = 0.5
+MIDDLE = 0.5
 ENOUGH = 200
 """The fewest labels with which the intervals have their nominal coverage."""
 
@@ -248,7 +248,7 @@ class ScoreScale:
 
     def threshold_for(self, pairs: Sequence[ScorePair], target: float) -> float | None:
         """The most lenient threshold at which at least the share `target` of the answers that people call bad fails."""
-        threshold = threshold_for(self.upward(pairs), target)
+        threshold = threshold_for(_verdicts(self.upward(pairs)), target)
         return round(1.0 - threshold, 12) if threshold is not None and self.lower_is_better else threshold
 
     def fails(self, judge: float) -> bool:
@@ -257,7 +257,7 @@ class ScoreScale:
 
     def is_bad(self, human: float) -> bool:
         """Whether a person's score is on the bad side of the middle."""
-        return human > _MIDDLE if self.lower_is_better else human < _MIDDLE
+        return human > MIDDLE if self.lower_is_better else human < MIDDLE
 
     def measures(self) -> dict[str, Measure]:
         """Every measure by its name."""
@@ -272,6 +272,13 @@ class ScoreScale:
             "specificity": partial(specificity, threshold=self.bar),
             "youden_j": partial(youden, threshold=self.bar),
         }
+
+
+def _verdicts(pairs: Iterable[ScorePair]) -> list[ScorePair]:
+    return [one for pair in pairs for one in (pair.verdicts() if isinstance(pair, LabelledScore) else (pair,))]
+
+
+_OF_SCORES = {"spearman", "kendall_tau_b", "weighted_kappa", "krippendorff_alpha"}
 
 
 def _turned(pair: ScorePair) -> ScorePair:
@@ -294,11 +301,13 @@ def agreement(segment: str, pairs: Sequence[ScorePair], scale: ScoreScale, *, sa
     A share of 0 or 1 is the same in all resamples, so it gets Wilson's interval.
     """
     upward = scale.upward(pairs)
-    good, bad = ([pair for pair in upward if (pair[1] >= _MIDDLE) is verdict] for verdict in (True, False))
-    parts = {"equal_verdicts": upward, "sensitivity": good, "specificity": bad}
+    divided = _verdicts(upward)
+    good, bad = ([pair for pair in divided if (pair[1] >= MIDDLE) is verdict] for verdict in (True, False))
+    parts = {"equal_verdicts": divided, "sensitivity": good, "specificity": bad}
     measures = dict[str, tuple[float, Interval]]()
     for name, measure in scale.measures().items():
-        value, bounds = measure(upward), interval(upward, measure, samples=samples)
+        of = upward if name in _OF_SCORES else divided
+        value, bounds = measure(of), interval(of, measure, samples=samples)
         if bounds is None and name in parts:
             bounds = share_bounds(parts[name], value)
         measures[name] = value, bounds

@@ -17,12 +17,19 @@ class WeightedScore(NamedTuple):
 
 
 class LabelledScore(NamedTuple):
-    """A judge's score and a person's score of the same subject, with its weight."""
+    """A judge's score and a person's score of the same subject, with its weight; `divided` if `human` is a tie of people."""
 
     judge: float
     human: float
     weight: float = 1.0
     conversation: str = ""
+    divided: bool = False
+
+    def verdicts(self) -> tuple["LabelledScore", ...]:
+        """For measures of verdicts: people who are divided count half as good and half as bad."""
+        if not self.divided:
+            return (self,)
+        return tuple(self._replace(human=human, weight=self.weight / 2.0, divided=False) for human in (1.0, 0.0))
 
 
 def weighted_mean(scores: Sequence[WeightedScore]) -> float:

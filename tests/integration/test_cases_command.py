@@ -133,16 +133,20 @@ def test_turns_are_scored_and_gated(world: Path) -> None:
     Path("cases.json").rename("turns.jsonl")
     score = ["score", "turns.jsonl", "--output"]
     assert CliRunner().invoke(app, [*score, "base.jsonl"]).exit_code == 0
-    config = Path("evalstream.yaml").read_text()
-    Path("evalstream.yaml").write_text(config.replace("boat", "Answer"))
+    turns = Path("turns.jsonl").read_text()
+    Path("turns.jsonl").write_text(turns.replace("Answer", "Answer about a boat"))
     better = CliRunner().invoke(app, [*score, "new.jsonl", "--against", "base.jsonl", "--markdown", "gate.md"])
     assert better.exit_code == 0, better.output
     assert "| **better** |" in Path("gate.md").read_text()
-    Path("evalstream.yaml").write_text(config)
+    Path("turns.jsonl").write_text(turns)
     worse = CliRunner().invoke(app, [*score, "last.jsonl", "--against", "new.jsonl", "--junit", "gate.xml"])
     assert worse.exit_code == 1
     assert "worse for sure" in worse.output
     assert 'failures="1"' in Path("gate.xml").read_text()
+    config = Path("evalstream.yaml")
+    config.write_text(config.read_text().replace("boat", "Nothing"))
+    other = CliRunner().invoke(app, [*score, "other.jsonl", "--against", "new.jsonl"])
+    assert (other.exit_code, "compare evaluators" in other.output) == (0, True)
 
 
 def test_the_bodies_of_phoenix_and_promptfoo(world: Path) -> None:

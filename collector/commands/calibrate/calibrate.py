@@ -226,7 +226,7 @@ def calibration(
     why = withheld(random_labels(labels), scale)
     threshold = scale.threshold_for(pairs, options.target)
     fitted = replace(scale, threshold=scale.threshold if threshold is None else threshold)
-    good = [pair for pair in pairs if not scale.is_bad(pair.human)]
+    good = [one for pair in pairs for one in pair.verdicts() if not scale.is_bad(one.human)]
     good_weight = math.fsum(pair.weight for pair in good if fitted.fails(pair.judge))
     return Calibration(
         evaluator=options.evaluator,
@@ -281,19 +281,16 @@ def _certificate(
     if not labels or not ledger:
         what = "labels that were drawn at random (--random, or label_probability)" if ledger else "scores in the log"
         raise ConfigError(f"--certify: needs {what}; there are none")
-    return certify(
-        [verdict for label in labels for verdict in _verdicts(label, scale)],
+    certificate = certify(
+        [
+            VerdictPair(scale.fails(one.judge), scale.is_bad(one.human), one.weight, one.conversation)
+            for label in labels
+            for one in label.weighted().verdicts()
+        ],
         [JudgedVerdict(scale.fails(score.score), score.weight, score.conversation) for score in ledger],
         bound,
     )
-
-
-def _verdicts(label: HumanLabel, scale: ScoreScale) -> Iterator[VerdictPair]:
-    """The verdict of a label; of people who are divided, half of either: counted as good, it would certify too much."""
-    pair = label.weighted()
-    failed = (True, False) if label.people > 1 and pair.human == 0.5 else (scale.is_bad(pair.human),)
-    for one in failed:
-        yield VerdictPair(scale.fails(pair.judge), one, pair.weight / len(failed), pair.conversation or label.name)
+    return replace(certificate, labels=len(labels))
 
 
 def _notes_on_draw(labels: Sequence[HumanLabel], at_random: Sequence[HumanLabel]) -> Iterator[str]:

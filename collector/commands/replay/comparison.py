@@ -81,7 +81,7 @@ def compare(pairs: Sequence[EvaluationPair], *, worst: int = 5) -> Comparison | 
         conversations=len({pair.old.subject.conversation_id for pair in pairs}),
         mean=change(pairs, [(pair.old.score or 0.0, pair.new.score or 0.0) for pair in pairs]),
         passing=change(pairs, verdicts) if judged else None,
-        same_verdict=sum(old == new for old, new in verdicts) / len(verdicts) if judged else None,
+        same_verdict=change(pairs, [(old == new, 0.0) for old, new in verdicts]).old if judged else None,
         to_fail=sum(old and not new for old, new in verdicts) if judged else None,
         to_pass=sum(new and not old for old, new in verdicts) if judged else None,
         rank_correlation=spearman([(pair.old.score or 0.0, pair.new.score or 0.0) for pair in pairs]),

@@ -81,8 +81,10 @@ def compare_with_people(
     return PeopleComparison(len(rows), change(rows, [_agrees(pair, scale) for pair in rows]))
 
 
-def _agrees(pair: EvaluationPair, scale: ScoreScale) -> tuple[bool, bool]:
+def _agrees(pair: EvaluationPair, scale: ScoreScale) -> tuple[float, float]:
     assert pair.label is not None
+    if pair.label.weighted().divided:
+        return 0.5, 0.5  # with half of the people, whatever the verdict is
     good = not scale.is_bad(pair.label.human)
     old, new = (
         not scale.fails(each.score or 0.0) if each.passed is None else each.passed for each in (pair.old, pair.new)

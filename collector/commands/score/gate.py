@@ -12,24 +12,25 @@ from collector.errors import ConfigError
 from collector.telemetry.plain import plain
 from evaluators.results import Evaluation
 
-Verdict = Literal["worse", "better", "alike", "unsure", "no pairs"]
+Verdict = Literal["worse", "better", "alike", "unsure", "no pairs", "other version"]
 _TEXTS = {
     "worse": "worse for sure",
     "better": "better for sure",
     "alike": "not worse by more than the tolerance",
     "unsure": "not known: more cases are needed",
     "no pairs": "no case has a score in both runs",
+    "other version": "no verdict, as another version of the evaluator judged the base; judge both sides by one version, "
+    "or see by evalstream compare evaluators which version agrees with people",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateResult:
-    """One evaluator's comparison with the base. `comparison` is None where no case has a score in both."""
+    """One evaluator's comparison with the base; `comparison` is None if no case has a score by one version in both."""
 
     evaluator: str
     verdict: Verdict
     comparison: Comparison | None
-    changed_version: bool = False
 
     @property
     def text(self) -> str:
@@ -38,8 +39,7 @@ class GateResult:
             return _TEXTS[self.verdict]
         mean = self.comparison.mean
         between = "" if mean.interval is None else f", 95 % interval {mean.interval[0]:+.3f} … {mean.interval[1]:+.3f}"
-        version = "; another version of the evaluator judged the base" if self.changed_version else ""
-        return f"{mean.old:.3f} → {mean.new:.3f} ({mean.difference:+.3f}{between}): {_TEXTS[self.verdict]}{version}"
+        return f"{mean.old:.3f} → {mean.new:.3f} ({mean.difference:+.3f}{between}): {_TEXTS[self.verdict]}"
 
 
 def read_base(path: Path) -> list[Evaluation]:
@@ -80,11 +80,9 @@ def _key(evaluation: Evaluation) -> tuple[str, str]:
 
 
 def _result(name: str, pairs: Sequence[EvaluationPair], tolerance: float, sign: float) -> GateResult:
-    comparison = compare(pairs)
-    changed = any(pair.old.evaluator_version != pair.new.evaluator_version for pair in pairs)
-    return GateResult(
-        evaluator=name, verdict=_verdict(comparison, tolerance, sign), comparison=comparison, changed_version=changed
-    )
+    comparison = compare([pair for pair in pairs if pair.old.evaluator_version == pair.new.evaluator_version])
+    verdict = "other version" if pairs and comparison is None else _verdict(comparison, tolerance, sign)
+    return GateResult(evaluator=name, verdict=verdict, comparison=comparison)
 
 
 def _verdict(comparison: Comparison | None, tolerance: float, sign: float) -> Verdict:
@@ -122,21 +120,22 @@ def as_markdown(results: Sequence[GateResult]) -> str:
 
 
 def as_junit(results: Sequence[GateResult]) -> bytes:
-    """JUnit XML: a test case for each evaluator; worse is a failure, unsure and no pairs are skipped."""
+    """JUnit XML: a test case for each evaluator; worse is a failure, what has no verdict is skipped."""
     verdicts = [result.verdict for result in results]
+    skipped = ("unsure", "no pairs", "other version")
     suite = ET.Element(
         "testsuite",
         name="evalstream score --against",
         tests=str(len(results)),
         failures=str(verdicts.count("worse")),
-        skipped=str(verdicts.count("unsure") + verdicts.count("no pairs")),
+        skipped=str(sum(map(verdicts.count, skipped))),
         errors="0",
     )
     for result in results:
         case = ET.SubElement(suite, "testcase", classname="evalstream", name=result.evaluator)
         if result.verdict == "worse":
             ET.SubElement(case, "failure", message=result.text, type="worse").text = _examples(result)
-        elif result.verdict in ("unsure", "no pairs"):
+        elif result.verdict in skipped:
             ET.SubElement(case, "skipped", message=result.text)
         else:
             ET.SubElement(case, "system-out").text = result.text

@@ -280,7 +280,7 @@ def _gate(results: Sequence[GateResult], options: ScoreOptions) -> Iterator[str]
             show(f"{result.evaluator}: {result.text}")
         if result.verdict == "worse":
             yield f"{result.evaluator}: {result.text}"
-    if results and all(result.comparison is None for result in results):
+    if results and all(result.verdict == "no pairs" for result in results):
         yield f"{options.against}: no case of it has a score in both runs; is it of the same files and evaluators?"
 
 

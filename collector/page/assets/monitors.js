@@ -90,8 +90,8 @@ const FEWEST_LABELS = 10; // of fewer, no share and no kappa is worth its line
 function agreement(people) {
   if (!people) return null;
   const few = people.agreements.filter((each) => !each.segment && each.labels < FEWEST_LABELS);
-  return h("div", { class: "counts agreement" }, few.map((each) => h("p", {}, `${plural(Math.round(each.labels), "label")}: too few to say how far people agree`)), people.agreements.filter((each) => each.labels >= FEWEST_LABELS).map((each) => h("div", {}, h("p", {},
-    `${each.segment || "agreement with people"}: ${[measure(each.share, "same verdict", percent), measure(each.kappa, "kappa"), measure(each.youden_j, "J")].filter(Boolean).join(" · ")} · ${plural(Math.round(each.labels), "label")}`), each.segment ? null : matrix("verdicts by people", each.verdicts))),
+  return h("div", { class: "counts agreement" }, few.map((each) => h("p", {}, `effectively ${plural(Math.round(each.labels), "label")}: too few to say how far people agree`)), people.agreements.filter((each) => each.labels >= FEWEST_LABELS).map((each) => h("div", {}, h("p", {},
+    `${each.segment || "agreement with people"}: ${[measure(each.share, "same verdict", percent), measure(each.kappa, "kappa"), measure(each.youden_j, "J")].filter(Boolean).join(" · ")} · effectively ${plural(Math.round(each.labels), "label")}`), each.segment ? null : matrix("verdicts by people (effective numbers)", each.verdicts))),
     people.biases.map((bias) => h("p", {}, bias)));
 }
 

@@ -36,7 +36,7 @@ function row(release, now) {
       release.lost[1] > release.lost[0] ? h("span", { class: "what block" }, `${percent(release.lost[1])} of its cases have no score, ${percent(release.lost[0])} before`) : null));
 }
 
-function cell(text, conversations, what = `${count(Math.round(conversations))} conversations`) {
+function cell(text, conversations, what = `effectively ${count(Math.round(conversations))} conversations`) {
   return h("td", { class: "number" }, text, h("span", { class: "what block" }, what));
 }
 

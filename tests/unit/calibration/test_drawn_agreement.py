@@ -14,7 +14,7 @@ import pytest
 
 from collector.calibration.agreement_watch import verdict_agreement
 from collector.calibration.labels import HumanLabel, weighted_pairs
-from collector.commands.calibrate.calibrate import _verdicts, mean_by_people
+from collector.commands.calibrate.calibrate import CalibrateOptions, calibration, mean_by_people
 from collector.statistics.agreement import ScoreScale, agreement, interval, weighted_kappa
 from collector.statistics.certificate import JudgedVerdict, VerdictPair, certify
 from collector.statistics.correction import WeightedScore
@@ -131,15 +131,40 @@ def test_conversations_that_fail_together_are_not_certified_at_the_bound(turns: 
     assert share <= 0.02 + 2 * math.sqrt(0.02 / runs)
 
 
+def divided(judge: float, number: int) -> list[HumanLabel]:
+    """Two labellers of whom one fails the answer."""
+    made = (HumanLabel(judge, 0.5, "all", 4.0, 1.0, people=2, conversation=f"{judge} {n}") for n in range(number))
+    return list(made)
+
+
+def agreed(judge: float, human: float, number: int) -> list[HumanLabel]:
+    return [
+        replace(label, human=human, conversation=f"{label.conversation} {human}") for label in divided(judge, number)
+    ]
+
+
+@pytest.mark.parametrize("scale", [SCALE, ScoreScale(0.5, lower_is_better=True)])
+def test_people_who_are_divided_count_half_each_way(scale: ScoreScale) -> None:
+    """As good, they would raise the agreement with a judge that passes everything."""
+    labels = [*divided(1.0, 20), *agreed(1.0, 1.0, 20), *agreed(0.0, 0.0, 20)]
+    found = agreement("all", weighted_pairs(labels), scale, samples=20).measures
+    of_drawn = verdict_agreement(labels, scale)
+    assert found["equal_verdicts"][0] == of_drawn.share.value == pytest.approx(50 / 60)
+    parts = sorted((found["sensitivity"][0], found["specificity"][0]))
+    assert parts == pytest.approx([20 / 30, 1.0])
+    assert of_drawn.kappa.value == pytest.approx(found["cohen_kappa"][0])
+    assert of_drawn.number == pytest.approx(60), "each answer is still one"
+
+
 def test_people_who_are_divided_count_half_each_way_in_a_certificate() -> None:
-    """Two labellers of whom one fails the answer: as good, the rate of failures would be too low."""
-
-    def verdicts(human: float, people: int) -> list[tuple[bool, float]]:
-        label = HumanLabel(judge=1.0, human=human, segment="all", weight=4.0, people=people, name="e1")
-        made = list(_verdicts(label, SCALE))
-        assert {one.conversation for one in made} == {"e1"}, "still one conversation"
-        return [(one.human_fails, one.weight) for one in made]
-
-    assert verdicts(0.5, 2) == [(True, 2.0), (False, 2.0)]
-    assert verdicts(0.5, 1) == [(False, 4.0)], "the middle grade of one person"
-    assert verdicts(0.0, 2) == [(True, 4.0)]
+    """As good, the rate of failures would be too low, and every tie counts as one label."""
+    options = CalibrateOptions(labels=None, evaluator="exact", certify=0.5)
+    labels = [*divided(1.0, 20), *agreed(1.0, 1.0, 20)]
+    scores = [WeightedScore(label.judge, 4.0, label.conversation) for label in labels]
+    found = calibration(options, labels, scores, SCALE).certificate
+    assert found is not None
+    assert (found.rate, found.labels) == (pytest.approx(0.25), 40)
+    middle = [replace(label, people=1) for label in labels]
+    alone = calibration(options, middle, scores, SCALE).certificate
+    assert alone is not None
+    assert alone.rate == 0.0, "the middle grade of one person passes"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,17 @@ def test_what_is_not_known_is_not_called_worse() -> None:
     assert compare_with_base(base, new, tolerance=0.0)[0].verdict == "unsure"
     assert compare_with_base(base[:1], new[:1], tolerance=0.0)[0].verdict == "unsure"
     assert compare_with_base([], new, tolerance=0.0)[0].verdict == "no pairs"
+
+
+def test_scores_of_two_versions_of_an_evaluator_have_no_verdict() -> None:
+    """Another evaluator scored the same answers lower: that is a difference of scales, and not of the application."""
+    other = [replace(evaluation, evaluator_version="f" * 12) for evaluation in run_of(-0.1)]
+    [result] = compare_with_base(run_of(0.001), other, tolerance=0.0)
+    assert result.verdict == "other version"
+    assert "evalstream compare evaluators" in result.text
+    suite = ET.fromstring(as_junit([result])).find("testsuite")
+    assert suite is not None
+    assert (suite.get("failures"), suite.get("skipped")) == ("0", "1")
 
 
 def test_of_one_hundred_runs_that_change_nothing_few_are_called_worse() -> None:

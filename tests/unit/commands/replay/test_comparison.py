@@ -7,7 +7,10 @@ import random
 import pytest
 from evaluation_samples import START, bare
 
+from collector.calibration.labels import HumanLabel
 from collector.commands.replay.comparison import EvaluationPair, compare, t975
+from collector.commands.replay.people import compare_with_people, labelled
+from collector.statistics.agreement import ScoreScale
 from evaluators.results import Sampling
 
 NOW = START
@@ -78,6 +81,21 @@ def test_verdicts_and_those_furthest_apart() -> None:
     assert [each.old.evaluation_id for each in found.worst] == ["e1", "e2"]
     assert found.passing is not None
     assert found.passing.difference == 0.0
+
+
+def test_the_share_of_same_verdicts_is_weighted_like_the_means() -> None:
+    found = compare([pair(1, 0.9, 0.9, probability=0.1), pair(2, 0.9, 0.1)])
+    assert found is not None
+    assert found.same_verdict == pytest.approx(10 / 11)
+
+
+def test_people_who_are_divided_agree_half_with_either_side() -> None:
+    """As good, they would be with the side that passes more."""
+    pairs = [pair(n, 0.1, 0.9) for n in range(10)]
+    labels = {labelled(each.old): HumanLabel(0.1, 0.5, "all", people=2) for each in pairs}
+    found = compare_with_people(pairs, labels, ScoreScale()).agreement
+    assert found is not None
+    assert (found.old, found.new) == (0.5, 0.5)
 
 
 def test_too_little_to_say() -> None:
