@@ -35,6 +35,7 @@ of 100."""
 _KNOWN = 0.8
 """The least share of lengths that must be known; unknown lengths count as the mean."""
 _FLAT = 1e-9
+_UNTESTED = "Length was not tested: the tokens that the judge read are unknown, or always as many."
 
 Label = tuple[str, str]
 
@@ -43,7 +44,7 @@ Label = tuple[str, str]
 class JudgedPair:
     """A judge's score, the reference score by people or an audit, their weight, and the labels of the judged answer.
 
-    `tokens` is the length of what the judge read; None if unknown.
+    `tokens` is the length of the judge's prompt, as its endpoint reports it; None if unknown.
     """
 
     judge: float
@@ -69,6 +70,7 @@ class BiasReport:
 
     named: tuple[BiasTerm, ...]
     looked_at: tuple[str, ...]
+    length_unknown: bool = False
 
     def sentences(self, whom: str) -> list[str]:
         """The biases in words, compared with the scores of `whom`; none if nothing was tested."""
@@ -79,7 +81,7 @@ class BiasReport:
         ]
         causes = ", ".join(self.looked_at)
         nothing = f"No bias against {whom} found ({100.0 * ERROR_RATE:g} % false alarms in all) by: {causes}."
-        return sentences or ([nothing] if causes else [])
+        return (sentences or [nothing] * bool(causes)) + [_UNTESTED] * self.length_unknown
 
 
 def labels_of(attributes: Mapping[str, object]) -> frozenset[Label]:
@@ -93,7 +95,8 @@ def labels_of(attributes: Mapping[str, object]) -> frozenset[Label]:
 
 def biases(pairs: Sequence[JudgedPair], noise: float = PEOPLE_NOISE) -> BiasReport:
     """The biases of a judge by these pairs; `noise` is the share of the references' variance that may be error."""
-    columns = [*_length(pairs), *_values(pairs)]
+    length = _length(pairs)
+    columns = [*length, *_values(pairs)]
     terms = sorted(_terms(pairs, columns, noise) if columns else [], key=lambda term: term[0])
     named: list[BiasTerm] = []
     for place, (chance, bias, column) in enumerate(terms):
@@ -103,7 +106,8 @@ def biases(pairs: Sequence[JudgedPair], noise: float = PEOPLE_NOISE) -> BiasRepo
         [(alone, own, _)] = _terms(pairs, [column], noise)
         if alone < ERROR_RATE and own.size * bias.size > 0.0:
             named.append(bias)
-    return BiasReport(tuple(named), tuple(cause for cause, _ in columns))
+    length_unknown = not length and len(by_conversation(pairs)) >= 2 * FEWEST
+    return BiasReport(tuple(named), tuple(cause for cause, _ in columns), length_unknown)
 
 
 def _terms(
@@ -138,7 +142,7 @@ def _length(pairs: Sequence[JudgedPair]) -> list[Column]:
         return []
     low, high, usual = known[tenth], known[~tenth], sum(known) / len(known)
     lengths = [(usual if pair.tokens is None else pair.tokens) / (high - low) for pair in pairs]
-    return [(f"{high:.0f} tokens to read instead of {low:.0f}", lengths)]
+    return [(f"prompts of {high:.0f} tokens instead of {low:.0f}", lengths)]
 
 
 def _values(pairs: Sequence[JudgedPair]) -> list[Column]:

@@ -17,7 +17,7 @@ class WeightedScore(NamedTuple):
 
 
 class LabelledScore(NamedTuple):
-    """A judge's score and a person's score of the same subject, with its weight; `divided` if `human` is a tie of people."""
+    """A judge's score and a person's score of one subject, with its weight; `divided` if people's is a tie."""
 
     judge: float
     human: float

@@ -19,8 +19,8 @@ _TEXTS = {
     "alike": "not worse by more than the tolerance",
     "unsure": "not known: more cases are needed",
     "no pairs": "no case has a score in both runs",
-    "other version": "no verdict, as another version of the evaluator judged the base; judge both sides by one version, "
-    "or see by evalstream compare evaluators which version agrees with people",
+    "other version": "no verdict, as another version of the evaluator judged the base; judge both by one version, or "
+    "compare the versions by evalstream compare evaluators",
 }
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -70,7 +72,17 @@ def test_a_bias_by_length_is_found_and_not_taken_for_the_language_that_is_longer
 def test_a_bias_by_language_is_found() -> None:
     report = biases(pairs(np.random.default_rng(3), number=900, german=0.2))
     assert [bias.cause for bias in report.named] == ["language=de"]
-    assert report.looked_at[0] == "451 tokens to read instead of 169"
+    assert report.looked_at[0] == "prompts of 451 tokens instead of 169"
+
+
+@pytest.mark.parametrize("tokens", [None, 500.0])
+def test_where_lengths_are_unknown_or_constant_it_is_said_that_length_was_not_tested(tokens: float | None) -> None:
+    """An endpoint that counts wrong hid a bias by length behind "No bias found"."""
+    known = pairs(np.random.default_rng(2), per_token=0.0007)
+    assert not any("Length was not tested" in each for each in biases(known).sentences("people"))
+    *others, last = biases([replace(pair, tokens=tokens) for pair in known]).sentences("people")
+    assert last.startswith("Length was not tested"), others
+    assert biases([replace(pair, tokens=tokens) for pair in known[:60]]).sentences("people") == []
 
 
 def test_few_pairs_and_columns_that_others_make_up_name_nothing() -> None:
