@@ -123,9 +123,8 @@ def _share(verdicts: Sequence[_Verdicts], of: Callable[[_Verdicts], bool]) -> Bo
     number = _effective(verdicts)
     if not number:
         return Bounded(math.nan, math.nan, math.nan)
-    share = math.fsum(verdict.weight for verdict in verdicts if of(verdict)) / math.fsum(
-        verdict.weight for verdict in verdicts
-    )
+    total = math.fsum(verdict.weight for verdict in verdicts)
+    share = math.fsum(verdict.weight for verdict in verdicts if of(verdict)) / total
     return Bounded(share, *share_interval(share, number))
 
 

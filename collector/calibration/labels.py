@@ -89,12 +89,7 @@ class HumanLabel:
 
 def judged_pairs(labels: Sequence[HumanLabel]) -> list[JudgedPair]:
     """The scores of judge and people, with what may have biased the judge."""
-    return [
-        JudgedPair(
-            label.judge, label.human, weighted.weight, label.conversation, label.tokens, labels_of(label.attributes)
-        )
-        for label, weighted in ((label, label.weighted()) for label in labels)
-    ]
+    return [JudgedPair(*label.weighted()[:4], label.tokens, labels_of(label.attributes)) for label in labels]
 
 
 def weighted_pairs(labels: Sequence[HumanLabel]) -> list[LabelledScore]:

@@ -76,19 +76,10 @@ class LabelIndex:
             human = human_of(label, lower_is_better=label.evaluator in self._lower)
             at = label.given_at.timestamp()
             first = HumanLabel(
-                label.judge_score,
-                human or 0.0,
-                label.monitor,
-                Weight.of(label.sampling).full,
-                label.label_probability,
-                at,
-                label.monitor,
-                label.subject.conversation_id,
-                label.attributes,
-                label.evaluation_id,
-                label.judge_tokens,
-                label.happened_at is not None,
-            )
+                label.judge_score, human or 0.0, label.monitor, Weight.of(label.sampling).full, label.label_probability,
+                at, label.monitor, label.subject.conversation_id, label.attributes, label.evaluation_id,
+                label.judge_tokens, label.happened_at is not None,
+            )  # fmt: skip
             people[label.given_by] = _PersonLabel(at, human, first, audit_in(label.audit))
         if len(evaluations) > self._most:
             del evaluations[next(iter(evaluations))]

@@ -95,12 +95,6 @@ def _row(evaluation: Evaluation) -> list[object]:
     subject = evaluation.subject
     why = evaluation.explanation or evaluation.reason or (evaluation.error.type if evaluation.error else "")
     return [
-        evaluation.evaluation_id,
-        evaluation.evaluator,
-        subject.turn_id,
-        subject.conversation_id,
-        evaluation.outcome,
-        evaluation.score,
-        evaluation.passed,
-        why,
-    ]
+        evaluation.evaluation_id, evaluation.evaluator, subject.turn_id, subject.conversation_id, evaluation.outcome,
+        evaluation.score, evaluation.passed, why,
+    ]  # fmt: skip

@@ -69,14 +69,10 @@ def test_of_one_hundred_runs_that_change_nothing_few_are_called_worse() -> None:
     worse = 0
     for seed in range(200):
         chance = random.Random(seed)
-        base = [
-            scored(n, subject=Subject(conversation_id=f"c{n}", turn_id=f"t{n}"), score=chance.random())
-            for n in range(30)
-        ]
-        new = [
-            scored(n, subject=Subject(conversation_id=f"c{n}", turn_id=f"t{n}"), score=chance.random())
-            for n in range(30)
-        ]
+        subjects = [Subject(conversation_id=f"c{n}", turn_id=f"t{n}") for n in range(30)]
+        base, new = (
+            [scored(n, subject=each, score=chance.random()) for n, each in enumerate(subjects)] for _ in range(2)
+        )
         worse += compare_with_base(base, new, tolerance=0.0)[0].verdict == "worse"
     assert worse <= 12, "2.5 per cent are 5 of 200"
 
