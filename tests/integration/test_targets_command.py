@@ -6,6 +6,7 @@ import json
 import math
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -124,6 +125,23 @@ async def test_a_target_is_proposed_with_what_it_would_have_seen(tmp_path: Path)
     assert 0.74 <= made["proposed"]["target"] <= 0.78
     assert made["proposed"]["delays"][2]["most"] < 48
     assert made["proposed"]["pages"] == []
+
+
+async def test_an_incident_in_the_history_is_said_to_lower_the_proposal(tmp_path: Path) -> None:
+    """Half of an incident was in the scores, and a target far below the present one was proposed without a word."""
+    config = configured(tmp_path)
+    fallen = [
+        replace(each, score=max(0.0, (each.score or 0.0) - 0.5)) if number >= 900 else each
+        for number, each in enumerate(evaluations())
+    ]
+    async with open_logs(config.settings.log) as logs:
+        await logs.evaluations.append(
+            [Record(each.evaluation_id.encode(), evaluation_to_json(each)) for each in fallen]
+        )
+    said: list[str] = []
+    await propose(config, options(), said.append, as_json=False)
+    assert said[1].endswith("an incident makes the proposal lax; leave its time out by --from and --to")
+    assert "would have paged" in said[3]
 
 
 async def test_what_cannot_be_proposed_is_refused_in_a_sentence(tmp_path: Path) -> None:

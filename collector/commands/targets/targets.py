@@ -312,11 +312,8 @@ def _lines(
     yield ""
     yield "monitors:"
     for monitor in dict.fromkeys(proposal.of.monitor for proposal in made):
-        proposed = ", ".join(
-            f"{proposal.of.evaluator}: {proposal.proposed.target:g}"
-            for proposal in made
-            if proposal.of.monitor == monitor
-        )
+        own = [proposal for proposal in made if proposal.of.monitor == monitor]
+        proposed = ", ".join(f"{proposal.of.evaluator}: {proposal.proposed.target:g}" for proposal in own)
         yield f"  {monitor}: {{alerts: {{targets: {{{proposed}}}}}}}"
 
 
@@ -329,6 +326,8 @@ def _proposal_lines(made: Proposal) -> Iterator[str]:
     )
     if history.end - history.begin < 2 * DAY:
         yield "  less than two days of scores: a daily wave would not be seen yet"
+    if any(trial.pages for trial in (made.proposed, made.present) if trial):
+        yield "  an alert would have fired: an incident makes the proposal lax; leave its time out by --from and --to"
     yield f"  proposed target {made.proposed.target:g}: {_trial(made.proposed, made)}"
     if made.present is not None:
         yield f"  present target {made.present.target:g}: {_trial(made.present, made)}"
