@@ -65,8 +65,7 @@ class ConsumerLag:
         self._openings = SparseLog(logger, clock)
         self._opening: dict[tuple[str, str, int], float] = {}
         self._waiting: dict[tuple[str, str], dict[int, tuple[int, float]]] = {}
-        """By consumer, and partition in which it lags: its offset, and since when it has been there (s since the
-        epoch)."""
+        """By consumer and lagging partition: its offset, and since when it has been there (s since the epoch)."""
 
     def stalled(self) -> str | None:
         """The consumers that lag and have made no progress for long; None if there are none."""

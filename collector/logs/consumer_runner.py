@@ -100,7 +100,7 @@ class ConsumerTiming:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Records of one partition in order, and the offset after them.
+    """Consecutive records of one partition, and the offset after them.
 
     `end_offset` may lie beyond the last record: the offsets between have no readable records.
     """
@@ -130,9 +130,9 @@ class Stream(Protocol):
 class PartitionFeed:
     """Feeds the fold of one partition and knows what may be committed for it.
 
-    The committable position is read from the fold only between two deliveries: in the middle of one its state covers
-    some of the records and not others. While one is in progress the state before it stays valid: it says that the
-    records in progress will be delivered again.
+    The committable position is read from the fold only between two deliveries: in the middle of a batch its state
+    covers only some of the records. While one is in progress the state before it stays valid: it says that the records
+    in progress will be delivered again.
 
     `start` is the offset of the oldest record, for a group that has committed nothing. Before each delivery `confirm`
     waits until this process certainly owns the partition; None where no other can.

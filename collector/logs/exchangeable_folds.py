@@ -49,7 +49,7 @@ class ExchangeableFolds:
     async def exchange(self, open_inner: OpenFold) -> None:
         """Open all folds in another way, now and from now on; returns when they are open.
 
-        A fold that is just being opened in the old way is exchanged as soon as it is open.
+        A fold that is being opened by the old function is exchanged as soon as it is open.
         """
         self.open_inner = open_inner
         await asyncio.gather(*(fold.exchange() for fold in list(self._folds)))
@@ -175,7 +175,7 @@ class _ExchangeableFold:
                     self._next = self._delivered = records[-1].offset + 1
 
     async def exchange(self) -> None:
-        """Close the inner fold, open another one, and bring it to the same position."""
+        """Close the inner fold, open a new one, and bring it to the same position."""
         self._exchanging += 1
         try:
             if self._delivering is not None:

@@ -8,7 +8,7 @@ log itself appends a *tick*, an empty record, so that a replay sees the same tim
 Per group and partition two numbers are committed: `offset`, up to which records were delivered, and the low watermark,
 the oldest record that the fold's state still needs. After a restart the records between them are replayed to rebuild
 the state, then delivery continues at `offset`. There is no state store. Open state is small compared with the log, so a
-replay is cheap, and only one thing has to be durable instead of two that must agree.
+replay is cheap, and only the log has to be durable instead of two stores that must agree.
 
 The choice of a partition, the limit on sizes, and the waiting for an unavailable log are here, the same for all logs.
 """
@@ -85,7 +85,8 @@ def place_of_number(number: int) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class UnreadableRecords(StoredRecord):
-    """Stands for the records from `offset` up to `end_offset`, which cannot be read. `reason` has no content of them.
+    """Stands for the records from `offset` up to `end_offset`, which cannot be read. `reason` contains none of their
+    content.
 
     Delivered only to a fold with a true `takes_unreadable`.
     """
@@ -275,7 +276,7 @@ class SharedGroups(Protocol):
 
 
 class CopyableLog(Log, Protocol):
-    """A log into which another one can be copied, with the positions of its groups."""
+    """A log into which another log can be copied, with the positions of its groups."""
 
     async def set_committed(self, group: str, states: Mapping[int, Committed]) -> None:
         """Commit for a group, by partition, although it does not follow. No process may consume with it.
@@ -385,7 +386,7 @@ def size_of(record: Record) -> int:
 
 
 class Partitioner:
-    """Splits records by partition: the one that they name, or that of their key, or else a different one at each
+    """Splits records by partition: the partition that they name, or their key's, or else a different one at each
     append.
     """
 

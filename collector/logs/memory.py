@@ -108,7 +108,7 @@ class MemoryLog:
         return self._partitions[partition].start
 
     async def read(self, partition: int, start: int) -> AsyncIterator[Sequence[StoredRecord]]:
-        """Read batches up to the end as it is at the first step."""
+        """Read batches up to the end of the log at the first step."""
         end = self._partitions[partition].end
         while records := self._partitions[partition].slice(start, end, self._timing.batch_records):
             yield records

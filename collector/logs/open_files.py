@@ -55,7 +55,7 @@ class OpenFiles:
         self._identities = [FileIdentity.of(path) for path in paths if path.exists()]
 
     def problem(self) -> str | None:
-        """The problem with one of them; None if there is none."""
+        """The problem with one of the files; None if there is none."""
         for identity in self._identities:
             problem = identity.problem()
             if problem is not None:

@@ -61,7 +61,7 @@ class SqliteLog:
         """Open the logs `names` in the file at `path`, by name; missing ones are created.
 
         `partitions` is the number of partitions of each log and cannot change later: without it, that of the file; a
-        new one gets one, or several for processes that share it. `share` is what this process has of them.
+        new one gets one, or several for processes that share it. `share` is this process's share of them.
         `max_in_flight` bounds the records and bytes that wait for a transaction. Close every log; the last one closes
         the file.
 
@@ -107,7 +107,7 @@ class SqliteLog:
         return await self._file.read(lambda connection: self._start(connection, partition, None))
 
     async def read(self, partition: int, start: int) -> AsyncIterator[Sequence[StoredRecord]]:
-        """Read batches up to the end as it is at the first step."""
+        """Read batches up to the end of the log at the first step."""
         end = await self.end_offset(partition)
         while records := await self.read_batch(partition, start, end):
             yield records
@@ -116,9 +116,9 @@ class SqliteLog:
     async def read_batch(
         self, partition: int, start: int, end: int, known: Sequence[StoredRecord] = ()
     ) -> Sequence[StoredRecord]:
-        """The first records between two offsets, as many as make a batch.
+        """The first records between two offsets, at most one batch.
 
-        Those that are `known` are not read, unless there are so few of them that to read all is cheaper.
+        `known` records are not read, unless they are so few that reading all is cheaper.
         """
         gaps = sqlite_rows.gaps_of(known, start, end)
         if not gaps:
@@ -138,7 +138,7 @@ class SqliteLog:
         await self._file.claim(self.name, group)
 
     async def confirm(self, group: str, *, newly: bool = False) -> None:
-        """Nobody else gets its partitions while this process holds its lock."""
+        """No other process gets its partitions while this one holds its lock."""
 
     async def follow(self, group: str, open_fold: OpenFold) -> None:
         """Deliver records to the folds of all partitions, or of those in this process's share, until cancelled.
@@ -226,7 +226,7 @@ class SqliteLog:
         return end if oldest is None else sqlite_rows.offset_of(oldest)
 
     def _batch_of(self, records: Generator[StoredRecord]) -> list[StoredRecord]:
-        """The first of them, as many as make a batch."""
+        """The first records, at most one batch."""
         batch: list[StoredRecord] = []
         size = 0
         with closing(records):

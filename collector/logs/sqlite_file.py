@@ -32,7 +32,7 @@ BUSY_WATCH_INTERVAL = 0.05
 """The same while others append: what they hand on does not wait, and a check costs 0.2 ms."""
 
 GATHER = 0.005
-"""Seconds for which a process that shares the file gathers appends before it writes them, in one transaction."""
+"""A process that shares the file gathers appends for this many seconds before it writes them in one transaction."""
 
 NO_ROOM = 1 << 20
 """Free bytes below which a file that cannot be opened may be one that there is no room for."""
@@ -89,12 +89,12 @@ class SqliteFile:
         """The ends of partitions when this process wrote last; the writer's thread alone has them. If others share the
         file, each transaction reads them."""
         self._holds_deleted = True
-        """Whether the write-ahead log may hold deleted records: at the start those of a process that was killed."""
+        """Whether the write-ahead log may hold deleted records: at the start, the locks of a killed process."""
         self._writable = False
-        """Whether the last transaction was written; nobody knows that of the next one."""
+        """Whether the last transaction was written; the next one's is unknown."""
 
     async def open(self, names: Sequence[str], partitions: int | None) -> None:
-        """Open the file and the logs in it; what is missing is created.
+        """Open the file and the logs in it; missing tables are created.
 
         Without `partitions` a file keeps the number that it has; a new one gets one, or several where it is shared.
 
@@ -127,7 +127,7 @@ class SqliteFile:
     async def read(self, operation: Callable[[sqlite3.Connection], T]) -> T:
         """Read in the reader's thread.
 
-        The next read begins a step of the event loop later, when what was read has been folded: a thread that reads
+        The next read begins a step of the event loop later, when the records have been folded: a thread that reads
         meanwhile takes the interpreter away for every row, which takes longer than to fold it.
 
         Raises:
@@ -221,7 +221,7 @@ class SqliteFile:
             everyone.remove(fresh)
 
     async def release(self, log: str) -> None:
-        """Give up the file for a log; the last one closes it, after what is in flight was written."""
+        """Give up the file for a log; the last one closes it, after appends in flight are written."""
         self._users.discard(log)
         if self._users or self._writing is None:
             return
@@ -331,7 +331,7 @@ class SqliteFile:
                 with suppress(sqlite3.Error):  # SQLite has rolled back by itself after some errors
                     connection.execute("ROLLBACK")
                 raise
-        self._files.require_in_place()  # what was written into a file that is gone is lost
+        self._files.require_in_place()  # records in a deleted file are lost
         self._written_ends.update(transaction.ends)
         self._writable = True
         return results, transaction.appended
@@ -369,13 +369,13 @@ class SqliteFile:
     async def _watch_forever(self) -> None:
         """Other processes may append to the file as well. SQLite tells only that another connection changed something.
 
-        The writer's connection is asked, for which what this process writes is no change.
+        The writer's connection is asked, as this process's own writes are no change for it.
         """
         version, interval = -1, WATCH_INTERVAL
         while True:
             await asyncio.sleep(interval)
             self._files.problem()  # which reports it
-            with suppress(Exception):  # whoever reads reports it; without this watch nothing new would be read
+            with suppress(Exception):  # the reader reports it; without this watch nothing new would be read
                 now = await self._in_writer_thread(self._data_version)
                 interval = WATCH_INTERVAL if now == version else BUSY_WATCH_INTERVAL
                 if now != version:
@@ -390,7 +390,7 @@ def _retrieve(claim: asyncio.Task[sqlite3.Connection]) -> None:
 
 
 def _emptied(connection: sqlite3.Connection) -> bool:
-    """Write the write-ahead log into the file and cut it to nothing; whether nobody was in the way."""
+    """Write the write-ahead log into the file and cut it to nothing; whether no other reader was in the way."""
     with _translated():
         connection.execute("PRAGMA busy_timeout = 100")  # appends wait meanwhile
         try:

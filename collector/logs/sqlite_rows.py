@@ -12,7 +12,7 @@ from collector.logs.log import TICK, Headers, StoredRecord
 
 
 class FreshRecords:
-    """The newest records of one partition, as far as they were appended here and fit.
+    """The newest records of one partition that were appended by this process and fit.
 
     There are gaps between them where another process has appended, too. Records that do not fit are forgotten: they are
     in the log, and a reader that is that far behind reads them there.
@@ -34,7 +34,8 @@ class FreshRecords:
             self._bytes = 0
 
     def take_batch(self, start: int, end: int) -> tuple[list[StoredRecord], int]:
-        """Those between two offsets that one batch may hold, and the offset up to which it may reach; older ones go.
+        """The records between two offsets that one batch may hold, and the offset up to which it may reach; older ones
+        go.
 
         That is `end` if there are none, or it is behind the last of them if they fill a batch.
         """
@@ -96,7 +97,7 @@ def headers_to_bytes(headers: Headers) -> bytes | None:
 
 @lru_cache(64)
 def _bytes_of(headers: Headers) -> bytes:
-    """As one value, remembered: the same few headers are those of nearly all records."""
+    """As one value, remembered: nearly all records have one of a few headers."""
     if headers == TICK:
         return _TICK_BYTES
     parts: list[bytes] = []

@@ -11,7 +11,7 @@ MOST_ATTACHMENTS = 32
 
 
 def within_limits(attachments: Sequence[Attachment], stored_bytes: int) -> tuple[Attachment, ...]:
-    """The first of the attachments; with the content of those that are small enough, twice `stored_bytes` of all."""
+    """The first of the attachments; with the content of small ones, at most twice `stored_bytes` in all."""
     return tuple(_bounded(map(_described, attachments[:MOST_ATTACHMENTS]), stored_bytes))
 
 

@@ -29,7 +29,7 @@ OF_EVALUATIONS = ("closed_by", "turns", "gaps", "incomplete", "fallback_judge", 
 _NAMESPACES = ("evalstream.", "conversation.", "outcome.")
 
 LONGEST_VALUE = 16_384
-"""Characters of a declared attribute of a turn, which an evaluator may read; what is longer is cut."""
+"""Characters of a declared attribute of a turn, which an evaluator may read; longer texts are cut."""
 LONGEST_LABEL = 200
 """Characters of an evaluation's attribute."""
 _MOST_ITEMS = 16
@@ -90,9 +90,9 @@ def with_declared(turn: Turn, declared: Mapping[str, Sequence[str]]) -> Turn:
 
 
 def attributes_of(case: Turn | Conversation, declared: Iterable[str] = ()) -> dict[str, Json]:
-    """The attributes of what is judged, without those that are unknown.
+    """The attributes of the judged case, without unknown ones.
 
-    Those of a conversation are those of its latest turn that has them; its tools are those of all turns.
+    A conversation has the attributes of its latest turn that has them; it has the tools of all turns.
     """
     turns = (case,) if isinstance(case, Turn) else case.turns
     result: dict[str, Json] = {}
@@ -139,7 +139,7 @@ def _words(turns: Iterable[TurnFields]) -> str:
 
 
 def text_at(turn: TurnFields, path: str) -> str:
-    """A turn's field, its `tenant` or `language`, or `attributes.<name>`, as text; "" where there is none."""
+    """A turn's field, its `tenant` or `language`, or `attributes.<name>`, as text; "" if there is none."""
     if path == "tenant":
         return tenant_of(turn)
     if path in {"language", "attributes.language"}:

@@ -1,4 +1,6 @@
-"""Audits as evaluations have them: an expensive verdict on a random share of what a cheap one has scored."""
+"""Audits as evaluations have them: an expensive verdict on a random share of the cases that a cheap judge has
+scored.
+"""
 
 import math
 from collections.abc import Mapping

@@ -5,7 +5,7 @@ what it had in hand still reaches the log. So each owner begins with a *claim*, 
 the last, and stamps what it writes with that epoch. A record behind the claim of a later owner is void, for every
 reader: a `Fence` reads the records of a partition in order and says which ones count.
 
-Records without an epoch always count: those of older releases, of logs that only one process can consume, and of
+Records without an epoch always count: records of older releases, of logs that only one process can consume, and of
 commands.
 """
 
@@ -51,7 +51,7 @@ def stamped(value: bytes, epoch: int | None) -> bytes:
 
 
 def unstamped(value: bytes) -> bytes:
-    """A value without its epoch: it counts whoever owns the partition."""
+    """A value without its epoch: it counts whichever process owns the partition."""
     match = _STAMP.match(value)
     if match is None:
         return value

@@ -49,7 +49,7 @@ _BAD = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeedbackEntry:
-    """One piece of feedback as it came, about what has all of the ids that are there.
+    """One piece of feedback as it came; its subject has all of the given ids.
 
     If it came in a trace, `spans` are those that it is about: of the turns of the trace that of one of them is
     preferred, and in any trace the one with the `response_id`. `tenant` is the sender's tenant; None for one who may
@@ -181,7 +181,7 @@ def cut(text: str | None, most: int) -> str | None:
 
 
 def stated(feedback: Feedback, tenant: str) -> FeedbackEntry | None:
-    """An entry of what a turn says that somebody said of it, still without ids; None if nothing is said.
+    """An entry of the feedback that a turn carries, still without ids; None if nothing is said.
 
     A turn may say that a person says so, but not that an expert does.
     """
@@ -255,5 +255,5 @@ def feedback_in(documents: Sequence[object], *, tenant: str | None) -> list[Feed
 
 
 def without_comment(entry: FeedbackEntry) -> FeedbackEntry:
-    """The same without the text that somebody wrote, for logs that hold none."""
+    """The same without the author's text, for logs that hold none."""
     return replace(entry, comment=None)

@@ -22,7 +22,7 @@ Fields = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class _ObjectNames:
-    """The names of one kind of object.
+    """Other libraries' names for one kind of object.
 
     `names` are other libraries' names in snake case and ours for them; `silent` are names that are left out; an object
     under a name of `wrappers` is read in place of what encloses it.
@@ -68,7 +68,7 @@ class _ObjectNames:
         return item
 
     def _unknown(self, name: str, path: str) -> str:
-        printable = name if _NAME.fullmatch(name) else "a key"  # else it may be what somebody questions
+        printable = name if _NAME.fullmatch(name) else "a key"  # else it may be the text that a question is about
         place = f"{path}.{printable}" if path else printable
         if "attributes" in self.ours and not is_like(name, self.ours):
             return f'{place}: unknown key in {self.what}; write what is your own as "attributes": {{"{printable}": …}}'
@@ -178,7 +178,7 @@ def tool_call_fields(value: object, path: str) -> dict[str, Any]:
 
 
 def _message(value: object, path: str) -> Any:
-    """A message in our shape as it is, one of another shape as a trace's would be read."""
+    """A message in our shape unchanged, one in another shape as it would be read in a trace."""
     known = isinstance(_inner(value, "content"), str)
     parsed = () if known else parse_messages([value]).messages
     if parsed and (parsed[0].text or parsed[0].tool_calls):
@@ -196,7 +196,7 @@ def _message(value: object, path: str) -> Any:
 
 
 def _passage(value: object, _path: str) -> object:
-    """The text of a passage: itself, or that of a document of LangChain, LlamaIndex or Haystack."""
+    """The text of a passage: itself, or the text of a document of LangChain, LlamaIndex or Haystack."""
     return next((text for name in ("page_content", "content", "text") if (text := _inner(value, name))), value)
 
 
@@ -343,7 +343,7 @@ def _is_row(value: object) -> bool:
 
 
 def is_chat(document: Fields) -> bool:
-    """Whether an object is a chat: its messages are a list, under our name or that of Ragas."""
+    """Whether an object is a chat: its messages are a list, under our name or Ragas's."""
     return "messages" in document or isinstance(document.get("user_input"), list)
 
 

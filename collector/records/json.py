@@ -47,7 +47,7 @@ conversation_to_json: Callable[[Conversation], bytes] = _to_json
 evaluation_to_json: Callable[[Evaluation], bytes] = _to_json
 label_to_json: Callable[[Label], bytes] = _to_json
 turn_fields_to_json: Callable[[Mapping[str, Any]], bytes] = _to_json
-"""Writes a turn of which only these fields are there, and are to be written, in the order of a turn's."""
+"""Writes a turn that has only these fields, in the order of a turn's fields."""
 
 turn_from_json: Callable[[bytes | str], Turn] = partial(_from_json, kind=Turn)
 """Reads a turn. Raises BadInput, which names the path of what is wrong, not its content."""

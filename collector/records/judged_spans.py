@@ -52,7 +52,7 @@ def _spans(piece: bytes, span_ids: Collection[str]) -> Iterable[tuple[str, Span,
 
 
 def evaluation_record(evaluation: Evaluation) -> Record | None:
-    """The record of an evaluation; None where it names no span, as those of ready-made turns."""
+    """The record of an evaluation; None if it names no span, as with ready-made turns."""
     subject = evaluation.subject
     if not subject.trace_id or not subject.span_id:
         return None

@@ -31,6 +31,6 @@ def label_of(evaluation: Evaluation, label_id: str, given_at: datetime, **fields
 
 
 def tokens_read(evaluation: Evaluation) -> float | None:
-    """How many tokens the judge read in a call, of which an audit is one more; None where that is not known."""
+    """How many tokens the judge read in a call; an audit is a further call; None where that is not known."""
     usage = evaluation.usage
     return usage.input_tokens / usage.calls if usage is not None and usage.calls else None

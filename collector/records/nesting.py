@@ -12,7 +12,7 @@ def refuse_depth(document: Mapping[str, Json]) -> None:
     """Refuse a document with a value that nests deeper than OTLP's may.
 
     Raises:
-        BadInput: names no content, for a name may be what somebody said.
+        BadInput: names no content, as a key may be a person's words.
     """
     if any(_is_deeper(value, MAX_DEPTH) for value in document.values()):
         raise BadInput(f"a value is nested deeper than {MAX_DEPTH}; write what is deeper as a text")

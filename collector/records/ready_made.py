@@ -50,7 +50,7 @@ def is_readymade(document: object) -> bool:
 
 
 def documents_in(data: bytes | str) -> list[object]:
-    """The documents of a text: it is one, or an array of them, or has one in every line.
+    """The documents of a text: it is one document, an array of documents, or has one in every line.
 
     Raises:
         BadInput: it is no JSON.
@@ -84,7 +84,7 @@ def comes_again(document: object) -> bool:
 
 
 def turns_in(document: object, place: str = "") -> Iterator[Turn]:
-    """The turns of a document: itself, those of a conversation, or one per answer of a chat.
+    """The turns of a document: itself, the turns of a conversation, or one per answer of a chat.
 
     Missing values are derived from the given ones: see above for ids. `place` is where it stood, the same whenever
     it is read there again.

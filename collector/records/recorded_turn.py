@@ -1,4 +1,4 @@
-"""A turn as its record has it: what sampling and conversations need is read at once, the rest where somebody asks.
+"""A turn as its record has it: the fields that sampling and conversations need are read at once, the others on demand.
 
 Most turns that a conversation is made of are read, packed and nothing else: to make a value of each of their fields
 and to write them again took half of a restart. `turn_from_json` still decides which records are turns: it

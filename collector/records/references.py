@@ -105,7 +105,7 @@ _KEYS = frozenset({*IDS, *_CONTENT})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """The facts about every turn that has all of these ids, or of a conversation if only its id is there.
+    """The facts about every turn with all of these ids, or about a conversation if only its id is given.
 
     `outcomes` are what came of it, by name: numbers, texts, true or false. `tenant` is the sender's tenant; None for
     one who may say something of every tenant's turns. `reference_id` stands for all of it: the same, sent twice, is

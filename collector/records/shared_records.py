@@ -192,7 +192,7 @@ def pieces_of(record: StoredRecord) -> Sequence[StoredRecord]:
 
 
 def needed_pieces(record: StoredRecord, is_needed: Callable[[bytes], bool]) -> Iterator[StoredRecord]:
-    """Those pieces of a shared record that are needed by their keys, each asked for when the one before was taken."""
+    """The pieces of a shared record whose keys are needed; each is decided when the one before was taken."""
     # The other pieces are not built: in the turns log they are nearly all of them.
     value = record.value
     sizes, at = _index_of(value)

@@ -1,7 +1,7 @@
 """Tenants in the logs: whose spans a record holds, whose turn it is, and ids that no other sender's can equal.
 
 A named sender's spans have its name in their key, so that a trace never holds spans of two. Its turns have the
-attribute `evalstream.tenant`, and ids that begin with it; nobody else's do, whatever they send.
+attribute `evalstream.tenant`, and ids that begin with it; no other sender's do, whatever it sends.
 """
 
 from dataclasses import replace
@@ -32,7 +32,7 @@ def tenant_of(turn: TurnFields) -> str:
 
 
 def in_tenant(turn: Turn, tenant: str) -> Turn:
-    """The turn as one of this tenant, or of none: what the sender itself says about that is removed."""
+    """The turn as one of this tenant, or of none: the sender's own statement about it is removed."""
     conversation_id = turn.conversation_id or None
     is_foreign = turn.turn_id.startswith(_SCOPE) or (conversation_id or "").startswith(_SCOPE)
     if not (tenant or is_foreign or ATTRIBUTE in turn.attributes):
@@ -60,7 +60,7 @@ def with_conversation(turn: Turn) -> Turn:
 
 
 def id_in_tenant(id_: str, tenant: str) -> str:
-    """An id as that of a turn or conversation of this tenant, or of none."""
+    """The id of a turn or conversation within this tenant, or within none."""
     if tenant:
         return f"{_SCOPE}{tenant}/{id_}"
     return f"{_FOREIGN}{id_}" if id_.startswith(_SCOPE) else id_

@@ -33,7 +33,7 @@ def without_content(turn: Turn) -> Turn:
 
 
 def bare_turn_record(turn: Turn) -> Record:
-    """The record of a turn of which no more is there than `without_content` leaves: the same bytes, sooner."""
+    """The record of a turn that has only the fields that `without_content` leaves: the same bytes, sooner."""
     pairs = zip(_BARE_FIELDS, _VALUES(turn), strict=True)
     plain: dict[str, Any] = {name: value for name, value in pairs if value is not None or name in _ALWAYS}
     if turn.attributes:

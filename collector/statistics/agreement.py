@@ -288,7 +288,7 @@ def _turned(pair: ScorePair) -> ScorePair:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """The measures of one segment, each with its 95 % interval."""
+    """One segment's measures, each with its 95 % interval."""
 
     segment: str
     labels: int

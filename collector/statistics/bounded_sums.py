@@ -50,7 +50,7 @@ from collector.statistics.conversations import FADE_WEEK, PAUSE, Conversations, 
 from evaluators.results import Sampling
 
 VARIANCE_FLOOR = 1e-4
-"""The variance that is added to that of the scores, because a few equal scores do not prove that all are equal."""
+"""The variance that is added to the scores' variance, because a few equal scores do not prove that all are equal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ class Clusters:
 HOUR = 3600.0
 LARGEST = 20.0
 """The most weight of a conversation in an hour, as a multiple of the mean weight. It is not lower because conversations
-differ in length, and honest samplers in what they keep; with 20 heavy ones in a thousand, the mean is still that of
+differ in length, and honest samplers in what they keep; with 20 heavy ones in a thousand, the mean is still the mean of
 all."""
 _HISTORY = 1000
 _ENOUGH = 20

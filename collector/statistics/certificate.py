@@ -13,7 +13,7 @@ alike; limits are combined by the method of variance estimates recovery (Zou and
 `upper`, at 95 % on one side, is below the bound. A normal limit would not do: with a rate of a few percent and a
 hundred labels, the failures are too few to show their own spread. Dividing by the judge's sensitivity + specificity - 1
 (Rogan and Gladen 1978) would not do either, since a weak judge makes that arbitrarily uncertain. A weak judge widens
-this limit at most to that of the labels alone, and never makes it wrong.
+this limit at most to the labels' own, and never makes it wrong.
 """
 
 import math

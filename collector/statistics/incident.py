@@ -176,7 +176,7 @@ class Level:
         return max(LEAST_SPAN, self.value if self.at_most else 1.0 - self.value)
 
     def shortfall(self, sums: Sums) -> float:
-        """The weight times the distance of the scores from `value` on the other side."""
+        """The weight times the scores' distance from `value`, measured from the other end of the scale."""
         short = self.value * sums.w - sums.wy
         return -short if self.at_most else short
 

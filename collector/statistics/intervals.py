@@ -24,9 +24,9 @@ _SYMMETRIC = 0.2
 Z = 1.959964
 """The standard errors on either side of a mean that make 95 % with many scores."""
 UNSEEN = 1.5
-"""The squared disagreements of two judges that a sample without any may have missed. With it, intervals of pass and
-fail cover 92 to 100 % (`tests/unit/statistics/test_intervals.py`), even where about one disagreement is expected in the
-sample."""
+"""The squared disagreements of two judges that a sample without disagreements may have missed. With it, intervals of
+pass and fail cover 92 to 100 % (`tests/unit/statistics/test_intervals.py`), even where about one disagreement is
+expected in the sample."""
 MeanInterval = tuple[float, float]
 """The low and the high end of a mean's 95 % interval."""
 

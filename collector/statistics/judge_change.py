@@ -48,7 +48,7 @@ class ScoreShift:
     count: int
 
     def explains(self, *, lower_is_better: bool) -> float:
-        """By how much the shift may have worsened scores: the measured shift plus two standard errors."""
+        """The amount by which the shift may have worsened scores: the measured shift plus two standard errors."""
         worse = self.mean if lower_is_better else -self.mean
         return max(0.0, worse + 2.0 * self.stderr) if worse > 0.0 else 0.0
 

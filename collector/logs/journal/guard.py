@@ -4,9 +4,9 @@ The records that processes ended in are counted over all processes, in a log tha
 with a partition.
 
 A unit in which processes ended so often in a row is *fatal*: it is left out. Three things are written down: that a
-process ended in a unit, that one survived it, and that it was left out. A unit may be a range of records, of which
-nobody knows which one it was: it is then taken record by record, and counts for the first in which a process ends
-alone. A record that is survived counts from zero again.
+process ended in a unit, that one survived it, and that it was left out. A unit may be a range of records, and it is
+unknown which record ended the process: the range is then taken record by record, and counts for the first record in
+which a process ends. A record that is survived counts from zero again.
 """
 
 import asyncio
@@ -38,10 +38,10 @@ from collector.logs.log import (
 Happened = Literal["ended", "survived", "left_out"]
 
 KEY = "in process/"
-"""How the keys of these records begin. Readers of the log's other records do not know them."""
+"""The beginning of the keys of these records. Readers of the log's other records do not know them."""
 
 CATCH_UP_AFTER = 1.0
-"""Seconds for which what was read of the log is new enough: a process opens many partitions at once."""
+"""For this many seconds the last reading of the log is new enough: a process opens many partitions at once."""
 
 
 @dataclass(slots=True)
@@ -84,7 +84,7 @@ class Suspects:
 
 
 _order = place_of_number
-"""Pieces of a record share its offset, and are taken one after the other."""
+"""The pieces of a record share its offset and are taken in order."""
 
 
 class FatalUnits:
@@ -184,7 +184,7 @@ class FatalRecord(BadInput):
 
 
 class Guard:
-    """Guards of one process: its journal, and what earlier processes ended in. The default notes for nobody."""
+    """Guards of one process: its journal, and what earlier processes ended in. The default notes nothing."""
 
     def __init__(self, journal: ProcessingJournal | None = None, fatal: FatalUnits | None = None) -> None:
         self.journal = journal or ProcessingJournal()
@@ -233,7 +233,7 @@ class Guard:
 
 
 class GuardedPlace:
-    """The guard of one place: notes what is taken there, and knows what is to be left out."""
+    """The guard of one place: notes the records that are taken there, and knows which ones to leave out."""
 
     def __init__(self, name: str, slot: Slot, fatal: FatalUnits) -> None:
         self.name = name
@@ -271,7 +271,7 @@ class GuardedPlace:
             self._fatal.happened("survived", Unit(self.name, first, last))
 
     def leave_out(self, record: StoredRecord) -> None:
-        """It was left out: after a restart nobody tries it again."""
+        """It was left out: it is not tried again after a restart."""
         self._fatal.happened("left_out", Unit(self.name, record.number, record.number), record.timestamp)
 
 
@@ -289,7 +289,7 @@ class _GuardedFold(FoldWrapper):
         await self._process(self._fold.replay, records)
 
     async def deliver(self, records: Sequence[StoredRecord]) -> None:
-        if self._reported:  # in the delivery before, which has ended: what it reported is durable
+        if self._reported:  # in the delivery before, which has ended: its reports are durable
             for record in self._reported:
                 self._place.leave_out(record)
             self._reported = []

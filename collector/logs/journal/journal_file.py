@@ -27,7 +27,7 @@ class JournalFile:
     """The journal of this process. The entries that earlier processes ended in are there until `begin`."""
 
     def __init__(self, descriptors: Sequence[int]) -> None:
-        """The first of these locked files is this process's, the others are of processes that are gone."""
+        """The first of these locked files is this process's; the others belonged to processes that have ended."""
         self._buffers = [mmap.mmap(descriptor, JOURNAL_BYTES) for descriptor in descriptors]
         self._descriptors = list(descriptors)
         self.journal = ProcessingJournal(self._buffers[0])
@@ -47,7 +47,7 @@ class JournalFile:
             return None
 
     def ended_in(self) -> list[Unit]:
-        """The entries that the former holders of these files ended in."""
+        """The entries in which the former holders of these files ended."""
         units: list[Unit] = []
         for buffer in self._buffers:
             journal = ProcessingJournal(buffer)

@@ -1,8 +1,8 @@
-"""The processing journal: what the event loop is at right now, in memory that a file backs: it outlives the process.
+"""The processing journal: the present work of the event loop, in memory that a file backs: it outlives the process.
 
 A process that dies by a signal, or is ended because it stands still, has no time to write anything. So each consumer
 writes what it takes next into a slot of its own, and one word of the journal says which slot the event loop works for.
-Between two steps of the loop that word is 0: whoever kills the process while it waits kills it in nobody's slot.
+Between two steps of the loop that word is 0: a process that is killed while it waits is killed in no slot.
 
 A step costs two stores into memory, and nothing is ever flushed: the kernel keeps the page when the process is gone.
 """
@@ -71,7 +71,7 @@ class ProcessingJournal:
         return unit
 
     def open_slot(self, place: str) -> "Slot":
-        """A slot for a place. If none is free, one that nobody reads."""
+        """A slot for a place. If none is free, a slot that is never read."""
         number = self._free.pop() if self._free else 0
         name = place.encode()[:_MAX_PLACE]
         start = _HEADER_BYTES + number * _SLOT_BYTES
@@ -155,7 +155,7 @@ class Slot:
 
     def _fail(self, error: BaseException) -> None:
         if isinstance(error, Exception) and not isinstance(error, EvalstreamError):
-            self._journal.words[_FATAL] = self._number  # whoever calls does not expect it: it ends the process
+            self._journal.words[_FATAL] = self._number  # the caller does not expect it: it ends the process
 
     def close(self) -> None:
         """Free the slot."""

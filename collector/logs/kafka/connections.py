@@ -1,7 +1,7 @@
 """Connections to brokers: every client is made here, and only after one connection has shown that it can be.
 
-kafka-python repeats a login that was refused until its time-out, says in the end that it reached nobody, and leaves a
-thread behind. So one connection is made first, by itself: whether a broker answers, and takes us, is known at once.
+kafka-python repeats a refused login until its time-out, says in the end that it reached no broker, and leaves a thread
+behind. So one connection is made first, by itself: whether a broker answers, and takes us, is known at once.
 """
 
 import logging
@@ -154,7 +154,7 @@ def refusal(error: BaseException, server: str, settings: KafkaSettings) -> LogEr
 
 
 def _tls_error(error: BaseException) -> ssl.SSLError | None:
-    """The TLS error from which another one was made."""
+    """The TLS error that caused another error."""
     inner: BaseException | None = error
     while inner is not None:
         for cause in (inner, *inner.args):

@@ -139,7 +139,7 @@ TOPICS_WITHIN = 5.0
 """Seconds that joining waits for what brokers say of the topics."""
 
 REFUSED_WAIT = 2.0
-"""Seconds between two attempts of a consumer that a broker refuses: each is a failed login in somebody's log."""
+"""Seconds between two attempts of a consumer that a broker refuses: each is a failed login in the broker's log."""
 
 
 @dataclass(eq=False, repr=False)
@@ -209,7 +209,7 @@ logger = logging.getLogger(__name__)
 _RebalanceListener: Any = vars(subscription_state)["AsyncConsumerRebalanceListener"]  # untyped
 
 HIDDEN_AFTER = 5.0
-"""Seconds for which the brokers' answers lack a topic before this user is told that it is not there."""
+"""A topic is reported as missing after the brokers' answers have lacked it for this many seconds."""
 POLL = 0.25
 """Seconds that a poll waits for records, and so the longest time until a commit is sent."""
 
@@ -393,7 +393,7 @@ class ConsumerThread:
             raise LogError(f"another process has taken the group_instance_id {name!r}; give each its own") from error
         if not isinstance(problem, LogUnavailable):
             raise problem from error
-        if isinstance(problem, LogRefused):  # somebody has to grant what is missing, and we wait for that
+        if isinstance(problem, LogRefused):  # an operator has to grant the right, and we wait for that
             self._reading.failed(problem)
             self._subscription.on_refused(problem)
             self._wait(REFUSED_WAIT)
@@ -449,12 +449,12 @@ class ConsumerThread:
             return
         try:
             self._consumer.close(autocommit=False, timeout_ms=milliseconds(CLOSE_WITHIN))
-        except Exception as error:  # noqa: BLE001 - the thread ends all the same, and the first error is reported
+        except Exception as error:  # noqa: BLE001 - the thread ends anyway, and the first error is reported
             logger.warning("the consumer of group %s did not close cleanly (%s)", self._subscription.group, error)
 
 
 def _call_in(loop: asyncio.AbstractEventLoop, function: Callable[..., object], *arguments: object) -> None:
-    with suppress(RuntimeError):  # the loop is closed: nobody is left to call
+    with suppress(RuntimeError):  # the loop is closed: there is no caller left
         loop.call_soon_threadsafe(function, *arguments)
 
 

@@ -32,7 +32,7 @@ class Credentials:
         self._tokens = _Tokens(security.oauth) if security is not None and security.oauth is not None else None
 
     def options(self) -> dict[str, Any]:
-        """Options of a client as of now.
+        """The present options of a client.
 
         Raises:
             LogRefused: a file cannot be read, or is not what it should be; or the token endpoint refuses us.

@@ -47,7 +47,7 @@ class GroupView:
 
 @dataclass(frozen=True, slots=True)
 class GroupMembers:
-    """The brokers' knowledge: whether no rebalance is going on, who the members are, and what all of them own.
+    """The brokers' knowledge: whether no rebalance is going on, the members, and their partitions.
 
     `owned_by` has the partitions of each group instance id.
     """
@@ -62,7 +62,7 @@ class GroupMembers:
 
 Answer = GroupMembers | Exception
 Ask = Callable[[Callable[[Answer], None]], None]
-"""Asks brokers for the members; what it is given is called with the answer later, in another thread."""
+"""Asks brokers for the members; its argument is called with the answer later, in another thread."""
 
 
 class GroupWatch:
@@ -210,7 +210,7 @@ def _members(settings: KafkaSettings, group: str) -> GroupMembers:
 
 
 def _owned(assignment: Any) -> list[TopicPartition]:
-    """The partitions of an assignment; none of one that cannot be read, or is empty."""
+    """The partitions of an assignment; none if it cannot be read or is empty."""
     if not isinstance(assignment, dict):
         return []
     parts = cast("dict[str, Any]", assignment)["assigned_partitions"]

@@ -136,7 +136,7 @@ class KafkaLog:
         return await self._shared.range_reader.start_offset(TopicPartition(self._topic, partition))
 
     def read(self, partition: int, start: int) -> AsyncIterator[Sequence[StoredRecord]]:
-        """Read batches up to the end as it is at the first step."""
+        """Read batches up to the end of the log at the first step."""
         return self._shared.range_reader.read(
             TopicPartition(self._topic, partition),
             start,

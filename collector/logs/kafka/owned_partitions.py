@@ -1,12 +1,13 @@
-"""The partitions that a consumer owns: where each begins, what is lost of it, what is committed, and when it goes.
+"""The partitions that a consumer owns: where each begins, which records are lost, what is committed, and when the
+partition is given up.
 
 All of it happens in the thread that polls, and may block within limits; the listener hears of it in the event loop,
 which also asks for commits. Polled records that wait for their fold are limited: partitions beyond that are paused.
 That is no `BoundedGate`, as the thread must never wait, or it would leave the group.
 
 Kafka stores the low watermark as a group's offset, and the rest of a commit as JSON in the metadata. So
-`topics.truncate` and whoever knows only Kafka keep what a replay needs, and without readable metadata too much is read
-rather than too little.
+`topics.truncate` and tools that know only Kafka keep the records that a replay needs, and without readable metadata too
+much is read rather than too little.
 """
 
 import logging
@@ -306,7 +307,7 @@ class OwnedPartitions:
     def __post_init__(self) -> None:
         self._topics = self.subscription.topics
         self._assigned: dict[TopicPartition, None] = {}  # not yet reported, in the order of assignment
-        self._out_of_range: dict[TopicPartition, int] = {}  # what was to be read and is not there, until it is reported
+        self._out_of_range: dict[TopicPartition, int] = {}  # expected records that are gone, until they are reported
         self._epochs: dict[int, int] = {}
         self._topic_ids: dict[int, str] = {}  # of the topics of others, as they were when the partition was assigned
         self._last_topic_ids: dict[int, str] = {}  # the same, also of what was revoked: brokers forget their commits
@@ -348,7 +349,7 @@ class OwnedPartitions:
                 self._assigned[where] = None
 
     def _current_topic_ids(self, consumer: Any) -> dict[str, str]:
-        """The ids of the topics of others, as far as brokers have them. Nobody replaces the logs' own."""
+        """The ids of the topics of others, as far as brokers have them. The logs' own topics are never replaced."""
         if self.subscription.log is not None:
             return {}
         ids = {topic: topic_id(consumer, topic) for topic in self._topics.names}
@@ -374,7 +375,7 @@ class OwnedPartitions:
         except Exception:
             for where in assigned:
                 offsets.put_back(where, polled)
-            raise  # the records of other partitions are reported all the same: no later poll returns them again
+            raise  # the records of other partitions are still reported: no later poll returns them again
         for where, (committed, start) in starts.items():
             if self._assigned.pop(where, False) is None:  # else it was revoked again
                 number = self._topics.number_of(where)
@@ -413,7 +414,7 @@ class OwnedPartitions:
         self.call(self.listener.assigned, Assigned(number, self._epoch, committed, start))
 
     def report_out_of_range(self, consumer: Any, polled: PolledRecords) -> None:
-        """Report what retention has deleted while this consumer waited, now that it is known where reading continues.
+        """Report the records that retention deleted while this consumer waited, now that the next offset is known.
 
         Not every difference between two offsets is a loss: compaction and the marks of transactions leave some. An
         offset that the broker has declared out of range is one.

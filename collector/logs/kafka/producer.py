@@ -27,19 +27,19 @@ ANSWERS_WITHIN = 10.0
 """Seconds after which an append that is not acknowledged says that the brokers do not take appends now."""
 
 REFUSED_FOR = 20.0
-"""Seconds for which a refused append says that the brokers do not take appends."""
+"""A refused append means for this many seconds that the brokers take no appends."""
 
 GATHERED_BYTES = 1 << 20
 """Bytes of appends that are handed over at once, without waiting for more."""
 
 CLOSE_WITHIN = 5.0
-"""Seconds that what is in flight may take when the producer is closed."""
+"""Seconds that appends in flight may take when the producer is closed."""
 
 
 class _Append:
     """One append: collects its acknowledgements, in kafka-python's thread until all are there.
 
-    It ends with `done`, whether somebody still waits for that or not.
+    It ends with `done`, whether or not a task still waits for that.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class _Append:
         self._begun = threading.Lock()
 
     def begin(self) -> bool:
-        """Whether nobody has begun it: then the caller has, be it to send it or to withdraw it. From any thread."""
+        """Whether it has not begun: then the caller has, be it to send it or to withdraw it. From any thread."""
         return self._begun.acquire(blocking=False)
 
     def acknowledged(self, _metadata: object) -> None:
@@ -75,7 +75,7 @@ class _Append:
             self._call(self._finish, _unacknowledged(errors[0]) if errors else None)
 
     def _call(self, function: Callable[..., object], *arguments: object) -> None:
-        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with suppress(RuntimeError):  # the loop is closed: no task waits any more
             self._loop.call_soon_threadsafe(function, *arguments)
 
     def _finish(self, error: LogError | None) -> None:
@@ -133,7 +133,7 @@ class SharedProducer:
         oldest = next(iter(self._unacknowledged.values()), None)
         if oldest is None:
             return
-        # What a producer before this one swallowed waits for its time-out while others are acknowledged already.
+        # A request that an earlier producer swallowed waits for its time-out while later ones are acknowledged already.
         waited = asyncio.get_running_loop().time() - max(oldest, self._acknowledged_at)
         if waited > ANSWERS_WITHIN:
             raise LogUnavailable(f"no append has been acknowledged for {waited:.0f} s")
@@ -187,7 +187,7 @@ class SharedProducer:
             self._thread.shutdown(wait=False)
 
     def _gather(self, append: _Append, size: int) -> None:
-        """Wait for others, so that what comes at the same time is one request, and wakes the threads once."""
+        """Wait for other appends, so that simultaneous ones are one request and wake the threads once."""
         self._gathered.append(append)
         self._gathered_bytes += size
         if self._gathered_bytes >= GATHERED_BYTES:
@@ -221,7 +221,7 @@ class SharedProducer:
         try:
             append.producer = producer = self._connected()
             self._hand_over(producer, append)
-        except Exception as error:  # noqa: BLE001 - whatever it is, somebody waits for the append
+        except Exception as error:  # noqa: BLE001 - whatever it is, a task waits for the append
             append.reject(translate(error))
 
     def _hand_over(self, producer: Any, append: _Append) -> None:
@@ -259,7 +259,7 @@ class SharedProducer:
             "acks": "all",
             "enable_idempotence": True,
             "compression_type": settings.compression,
-            "linger_ms": 0,  # what comes within `linger` is handed over together
+            "linger_ms": 0,  # appends within `linger` are handed over together
             "batch_size": 512 << 10,  # of a partition one is on its way at a time: what does not fit waits for it
             "max_request_size": settings.max_record_bytes + (1 << 20),
             "max_block_ms": milliseconds(settings.request_timeout),

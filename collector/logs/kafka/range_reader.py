@@ -74,7 +74,7 @@ class _RangeConsumer:
         raise LogUnavailable(f"{where.topic}[{where.partition}] could not be read for {patience:g} s")
 
     def stop(self) -> None:
-        """End a read whose result nobody waits for any more. Does not block."""
+        """End a read whose result is no longer waited for. Does not block."""
         self._stopped.set()
 
     def close(self) -> None:
@@ -109,7 +109,7 @@ class RangeReader:
     async def read(
         self, where: TopicPartition, start: int, *, limit: int, patience: float
     ) -> AsyncGenerator[Sequence[StoredRecord]]:
-        """Batches of at most `limit` records from `start` up to the end as it is at the first step."""
+        """Batches of at most `limit` records from `start` up to the end of the log at the first step."""
         async with self._consumer() as consumer:
             end = await self._in_thread(consumer.end_offset, where)
             if start >= end:
@@ -157,6 +157,6 @@ class RangeReader:
 
 
 def _close_unused(creation: Future[_RangeConsumer]) -> None:
-    """Close a consumer that was created although nobody waits for it any more."""
+    """Close a consumer whose creation is no longer waited for."""
     if not creation.cancelled() and creation.exception() is None:
         creation.result().close()

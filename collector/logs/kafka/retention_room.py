@@ -37,7 +37,7 @@ class RetentionRoom:
 
 @dataclass(frozen=True, slots=True)
 class _Topic:
-    """A topic as it is now; the offsets and sizes by partition."""
+    """The present state of a topic; the offsets and sizes by partition."""
 
     starts: Mapping[TopicPartition, int]
     ends: Mapping[TopicPartition, int]
@@ -45,7 +45,7 @@ class _Topic:
     age: float | None
     bytes: int | None
     aged: Mapping[float, Mapping[TopicPartition, int]]
-    """By share of the age, the first offset of a partition that has not reached it."""
+    """By share of the age, the first offset of a partition whose record is younger."""
     readable: bool
 
 

@@ -25,13 +25,13 @@ from collector.logs.log import LogRefused, OpenFold
 class KafkaSource:
     """Foreign topics. Keys may be missing, aborted transactions are skipped, and there are no ticks.
 
-    Times are those of the producers, or of the broker if it stamps records; one that decreases within a partition is
-    raised to the one before. With several topics a record's `partition` is a number for topic and partition:
-    `where` returns the topic.
+    Times are the producers', or the broker's if it stamps records; one that decreases within a partition is raised to
+    the one before. With several topics a record's `partition` is a number for topic and partition: `where` returns the
+    topic.
     """
 
     def __init__(self, settings: KafkaSettings, subscription: Subscription, timing: ConsumerTiming) -> None:
-        """`subscription` is that of any group. See `open`."""
+        """`subscription` has no group yet. See `open`."""
         self._settings = settings
         self._subscription = subscription
         self._topics = subscription.topics
@@ -88,7 +88,8 @@ class KafkaSource:
     async def follow(self, group: str, open_fold: OpenFold, *, begun: BegunTopics | None = None) -> None:
         """Deliver records to the folds of the partitions that the group gives to this process, until cancelled.
 
-        `begun` remembers which topics the group reads: one that is replaced while nobody reads is known by that alone.
+        `begun` remembers which topics the group reads: a topic that is replaced while no process reads is known by that
+        alone.
 
         Raises:
             LogError: another process uses the same group instance id, or the broker rejects us.

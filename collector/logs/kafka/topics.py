@@ -54,7 +54,8 @@ def ensure_topics(
     validate_only: bool = False,
     rights: Sequence[str] = (),
 ) -> None:
-    """Make the topics that are not there; see that the others are as wanted, and that this user has rights of all.
+    """Make the topics that are not there; check that the others are as wanted, and that this user has the rights of
+    all.
 
     `configs` are further topic configs by topic, like `retention.ms`; they are given to new topics only. With
     `validate_only` brokers say whether they would make them, and nothing changes.
@@ -101,7 +102,7 @@ def require_topics(settings: KafkaSettings, topics: Sequence[str]) -> None:
 
 
 def require_rights(settings: KafkaSettings, topics: Sequence[str], *rights: str) -> None:
-    """See that this user has rights of those of the topics that are there, as far as brokers say which it has.
+    """Check that this user has the rights of the existing topics, as far as brokers tell them.
 
     Raises:
         LogRefused: it lacks one.
@@ -268,7 +269,7 @@ def empty(settings: KafkaSettings, topics: Mapping[str, TopicState]) -> None:
 
 
 def delete(settings: KafkaSettings, topics: Sequence[str]) -> None:
-    """Delete those of the topics that are there, with all records."""
+    """Delete the existing ones of these topics, with all records."""
     with administrating(settings) as admin:
         if there := described(admin, topics):
             _require(there, "DELETE")
@@ -301,7 +302,7 @@ def _copies(replication_factor: int) -> dict[str, str]:
 
 
 def described(admin: Any, topics: Sequence[str] | None) -> dict[str, Any]:
-    """The descriptions of those of the topics that are there, by name; None for all that this user may see."""
+    """The descriptions of the existing ones of these topics, by name; None for all that this user may see."""
     answer = admin.describe_topics(None if topics is None else list(topics))
     return {topic["name"]: topic for topic in answer if topic["error_code"] == 0}
 
@@ -322,7 +323,7 @@ def readable_configs(admin: Any, topics: Sequence[str], *names: str) -> dict[str
 
 
 def _values(admin: Any, topics: Sequence[str], *names: str) -> dict[str, dict[str, str]]:
-    """The same, all of them.
+    """The same, with all of the names.
 
     Raises:
         LogRefused: a broker leaves one out.

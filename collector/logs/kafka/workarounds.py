@@ -1,7 +1,7 @@
 """Workarounds for kafka-python 3.0.12, one function for each defect.
 
 Each says what the library does, and when the function can go. They touch private attributes, so the version is pinned,
-and `replace_decoding` refuses another one at the start.
+and `replace_decoding` refuses any other at the start.
 """
 
 import math
@@ -77,10 +77,10 @@ def _close_sockets(failed: BaseException) -> None:
 
 
 def read_last_answers(manager: Any) -> None:
-    """Let connections of this manager read what a broker has answered before it closed the connection.
+    """Let connections of this manager read the answers that a broker sent before it closed the connection.
 
-    The library drops what it has read when the end of the connection comes with it: a refused login then looks like a
-    broker that is down. Can go when the library takes in the bytes before the end.
+    The library drops the bytes that it has read if the end of the connection comes with them: a refused login then
+    looks like a broker that is down. Can go when the library takes in the bytes before the end.
     """
     build = manager._build_transport  # noqa: SLF001 - see the module
 
@@ -117,7 +117,7 @@ def replace_decoding(consumer: Any, decoder: Callable[..., Any]) -> None:
 
 
 def skip_failed_record(consumer: Any) -> tuple[structs.TopicPartition, int] | None:
-    """After an error of `poll`: continue after the record that it is about. Returns where that was; None if nowhere.
+    """After an error of `poll`: continue after the record in question. Returns where that was; None if nowhere.
 
     Without it the next `poll` would not return, if the error came from decoding after all. Can go together with
     `replace_decoding`.
@@ -134,8 +134,8 @@ def skip_failed_record(consumer: Any) -> tuple[structs.TopicPartition, int] | No
 def report_out_of_range(consumer: Any, report: Callable[[structs.TopicPartition, int], None]) -> None:
     """Call `report` with an offset that was to be read and that no broker has; continue at the oldest record.
 
-    The library logs that at a level nobody reads, and continues by `auto_offset_reset`, which is for new groups:
-    `latest` would skip what is left as well. Can go when the library has a listener for it.
+    The library logs that at a low level, and continues by `auto_offset_reset`, which is for new groups: `latest`
+    would skip what is left as well. Can go when the library has a listener for it.
     """
     subscription = consumer._subscription  # noqa: SLF001 - see the module
     reset = subscription.request_offset_reset
@@ -227,7 +227,7 @@ def waits_for_group(consumer: Any) -> bool:
 
 
 def known_partitions(consumer: Any, topics: Collection[str]) -> frozenset[structs.TopicPartition] | None:
-    """The partitions of topics; None while those of one are not known. Does not block.
+    """The partitions of topics; None while one topic's are not known. Does not block.
 
     A consumer joins its group before it knows its topics; as the leader it then distributes nothing, and joins again.
     If it ends in between, and has a group instance id, its successors keep that: see `group_watch`. Can go when a
@@ -242,13 +242,16 @@ def known_partitions(consumer: Any, topics: Collection[str]) -> frozenset[struct
 def hidden_topics(consumer: Any, topics: Collection[str]) -> list[str]:
     """The topics that the last metadata did not have: deleted, or this user may not see them. Does not block.
 
-    The library logs it and fetches nothing of them, and no poll fails. Can go when `poll` raises it each time.
+    The library logs it and fetches nothing from these topics, and no poll fails. Can go when `poll` raises it each
+    time.
     """
     return [topic for topic in topics if not consumer._cluster.partitions_for_topic(topic)]  # noqa: SLF001
 
 
 def rejoin(consumer: Any) -> None:
-    """Let the next `poll` join the group again, with what it has. Can go when the consumer has `enforce_rebalance`."""
+    """Let the next `poll` join the group again, with the present partitions. Can go when the consumer has
+    `enforce_rebalance`.
+    """
     consumer._coordinator.request_rejoin()  # noqa: SLF001 - see the module
 
 
@@ -275,7 +278,7 @@ class ReportedHeartbeat(_Heartbeat):
 
     def sent_heartbeat(self) -> None:
         """One is being sent."""
-        self.wanted = False  # before the time is read: what is wanted from now on is a later one
+        self.wanted = False  # before the time is read: from now on, a later answer is wanted
         self._sent_at = since_boot()
         super().sent_heartbeat()  # pyright: ignore[reportUnknownMemberType]
 
@@ -338,9 +341,9 @@ def is_broken(producer: Any) -> bool:
 def woken_once(producer: Any) -> Generator[None]:
     """Wake the producer's thread once, after all that is sent within.
 
-    `send` wakes it for each batch that a record begins: it then sends what is there of one partition while the next is
-    added, and both want the interpreter. A wait for metadata wakes the thread in another way. Can go when the library
-    takes several records at once.
+    `send` wakes it for each batch that a record begins: it then sends one partition's records while the next
+    partition's are added, and both threads want the interpreter. A wait for metadata wakes the thread in another way.
+    Can go when the library takes several records at once.
     """
     sender = producer._sender  # noqa: SLF001 - see the module
     sender.wakeup = _rest  # hides the method
@@ -355,7 +358,7 @@ def _rest() -> None: ...
 
 
 def abandon(producer: Any) -> None:
-    """End a producer without waiting: what it has in flight fails.
+    """End a producer without waiting: its requests in flight fail.
 
     `close` waits for all of that first. On its timeout it raises, and the producer continues in the background
     indefinitely, and may yet send what its append reported as failed. Can go when `close(timeout=0)` ends the sender.
