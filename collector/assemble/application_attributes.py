@@ -23,7 +23,7 @@ _METADATA = (
 )  # fmt: skip
 """Attributes with a request's metadata: as JSON, or with one attribute below for each key."""
 _TAGS = ("tag.tags", "langfuse.trace.tags", "langsmith.span.tags", "braintrust.tags", "tags")
-"""Attributes with tags: a list, JSON of one, or a text with commas."""
+"""Attributes with tags: a list, a list's JSON, or a text with commas."""
 _BAGGAGE = ("baggage", "http.request.header.baggage")
 """Attributes with W3C baggage as in its header: `tier=gold,region=eu`."""
 
@@ -60,7 +60,7 @@ class ApplicationAttributes:
         self._has_flags = any(key.startswith(_FLAG) for key in keys)
         flags = (_FLAG_KEY, *_FLAG_EVENTS) if self._has_flags else ()
         self.names = frozenset(wanted.union(_METADATA, _TAGS, _BAGGAGE, flags) if keys else ())
-        """The attributes, and the events, that may have a value of one of the names."""
+        """The attributes and events that may hold a value under one of the names."""
 
     def find_in(self, span: Span) -> Values:
         """The values that a span has, with the variants of the flags that were evaluated in it."""

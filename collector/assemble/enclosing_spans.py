@@ -107,7 +107,7 @@ def _depth(parsed_span: ParsedSpan, tree: SpanTree) -> tuple[int, int, str]:
 
 
 def _index_final_answers(parsed_spans: Iterable[ParsedSpan], tree: SpanTree) -> dict[str, str]:
-    """The results of the tools by which agents answer, by the ids of the spans around them; the last one counts."""
+    """The results of the tools through which agents answer, by the ids of the enclosing spans; the last one counts."""
     answers: dict[str, str] = {}
     for parsed_span in parsed_spans:
         if parsed_span.call.tool is not None and parsed_span.call.tool.name == FINAL_ANSWER:
@@ -269,7 +269,7 @@ def _confirms(draft: TurnDraft, question: str | None, answer: str, *, cut_off: b
     if not draft.answer or draft.error is not None:
         return False
     whole, beginning = normalize_whitespace(draft.answer), normalize_whitespace(answer)
-    # a cut answer on the enclosing span is confirmed, too
+    # a cut answer on the enclosing span is confirmed by this, too
     is_known = cut_off or len(beginning) >= _DISTINCTIVE_LENGTH
     if whole != beginning and not (is_known and whole.startswith(beginning)):
         return False

@@ -125,7 +125,7 @@ class AssembleFold:
         self.low_watermark = None if number is None else place_of_number(number)[0]
 
     async def replay(self, records: Sequence[StoredRecord]) -> None:
-        """Rebuild the open traces. Those closed meanwhile are only assembled if late pieces of them arrive."""
+        """Rebuild the open traces. Traces closed meanwhile are only assembled if late pieces of them arrive."""
         for number, record in enumerate(records):
             for trace, reason in self._apply(record, _ignore_bad):
                 if reason == "bytes":  # its pieces are dropped next
@@ -169,7 +169,7 @@ class AssembleFold:
     async def _append_what_fits(
         self, append: Callable[[list[_Appended]], Awaitable[None]], records: list[_Appended], reason: DropReason
     ) -> None:
-        """Append records, without one that the log can never take: it would stop the partition for good."""
+        """Append records, except one that the log can never take: it would stop the partition for good."""
         try:
             await append(records)
         except RecordTooLarge:

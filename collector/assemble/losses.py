@@ -33,7 +33,9 @@ class Losses:
     spans: frozenset[str] = frozenset()
 
     def has_cut(self, texts: Iterable[str | None], own: Iterable[Span]) -> bool:
-        """Whether a turn's text comes from a cut text of its own spans. A text of "" may be the rest of one."""
+        """Whether a turn's text comes from a cut text of its own spans. An empty text may be the rest of a dropped
+        one.
+        """
         if not self.texts:
             return False
         ids = ("", *(span.span_id for span in own))  # "": log records without a span
@@ -134,7 +136,9 @@ def _list_longest(holder: Span | LogRecord) -> list[str]:
 
 
 def _find_longest(values: Iterable[Json], texts: list[str]) -> list[str]:
-    """The longest of these texts, which are of one length, and of those among values; none too short to be cut."""
+    """The longest ones, which have the same length, among these texts and the texts in values; none too short to be
+    cut.
+    """
     length = len(texts[0]) if texts else _SHORTEST_LIMIT
     for value in values:
         if type(value) is str:

@@ -164,7 +164,7 @@ def _is_same_output(one: Sequence[ChatMessage], other: Sequence[ChatMessage]) ->
     if summaries[0] == summaries[1] or ("", []) in summaries:  # some libraries write a tool call as an empty answer
         return True
     shorter, longer = sorted((text, other_text), key=len)
-    # One of them was cut.
+    # One of the two texts was cut.
     return calls == other_calls and len(shorter) >= _DISTINCTIVE_LENGTH and longer.startswith(shorter)
 
 
@@ -315,7 +315,7 @@ _SPEAKERS = frozenset(("user", "assistant", "system", "tool", "context"))
 
 
 def find_answer(output: Sequence[ChatMessage] | None, *, run: bool = False) -> str | None:
-    """Find the text of an answer: of several choices the first, of a `run` the last; "" if empty, None if missing."""
+    """Find the text of an answer: the first of several choices, the last of a `run`; "" if empty, None if missing."""
     if output is None:
         return None
     texts = [message.text for message in output if message.role == "assistant" and message.text.strip()]

@@ -72,7 +72,7 @@ class OpenTraces:
     """
 
     def __init__(self, limits: TraceLimits, time: float = 0.0) -> None:
-        """`time` is that of the log at the low watermark (s since the epoch)."""
+        """`time` is the log's time at the low watermark (s since the epoch)."""
         self._limits = limits
         self._time = time
         self._all: OrderedDict[str, OpenTrace] = OrderedDict()

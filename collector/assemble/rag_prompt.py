@@ -121,7 +121,7 @@ def _find_context(before: str) -> tuple[str, ...]:
     """Find the context in the text before the question."""
     headings = list(_HEADING.finditer(before))
     first = next((match for match in headings if match["context"]), None)
-    if first is None or _is_incidental(before, first):  # then the later ones are incidental, too
+    if first is None or _is_incidental(before, first):  # then the later occurrences are incidental, too
         return ()
     tail = [match for match in headings if match["question"]]
     end = tail[-1].start() if tail and tail[-1].start() > first.end() else len(before)
@@ -345,7 +345,7 @@ class PassageIndex:
         return own_ids | {ancestor for span_id in own_ids for ancestor in self._tree.ancestors(span_id)}
 
     def _find_templates(self, draft: TurnDraft, previous_end: int) -> set[str]:
-        """Find the ids of the steps beside its calls that filled the prompt template of one of them."""
+        """Find the ids of the steps beside the draft's calls that filled the prompt template of one of the calls."""
         span_ids: set[str] = set()
         for call in draft.calls:
             siblings = self._templates.get(call.span.parent_span_id or "", ())

@@ -107,7 +107,7 @@ _PARTS = frozenset({"tool", "retrieval", "auxiliary", "other"})
 
 
 def _with_kinds(parsed_spans: list[ParsedSpan], tree: SpanTree) -> list[ParsedSpan]:
-    """Give the spans the kinds that their content shows: calls that a chat program makes for itself answer nobody."""
+    """Give the spans the kinds that their content shows: calls that a chat program makes for itself answer no user."""
     lone: list[ParsedSpan] = []
     for span, _ in parsed_spans:
         if _BASE in span.attributes:
@@ -164,7 +164,7 @@ def _with_lone_calls(parsed_spans: list[ParsedSpan], lone: list[ParsedSpan], tre
 
 def _may_be_call(step: ParsedSpan) -> bool:
     span, call = step
-    is_whole = not span.dropped_attributes  # else what it is may be lost
+    is_whole = not span.dropped_attributes  # else its kind may be lost
     return is_whole and bool(call.model and call.input and (call.output or call.error or call.output_incomplete))
 
 
@@ -288,7 +288,7 @@ def _make_span(records: Sequence[LogRecord]) -> Span:
 
 
 _MOST = 600
-"""Characters of a text in which a task says what it is."""
+"""A task names itself in this many first characters of a text."""
 _LONGEST_TITLE = 160
 _TASK = re.compile(r"\s{0,9}#{1,4} ?Task:?\s")
 _BEFORE_TASK = 10

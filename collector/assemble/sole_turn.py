@@ -73,7 +73,7 @@ def _find_sole_call(relevant: Sequence[Span], dialects: Dialects) -> tuple[Span,
         if kind is not None:
             read_by[span.span_id] = dialect
     if model is None or any(read_by[span_id] != read_by[model.span_id] for span_id in enclosing):
-        return None  # without an answer of the model the turn is of the dialect around it
+        return None  # without an answer of the model, the turn belongs to the enclosing span's dialect
     for span in relevant:
         if span.resource is not model.resource and span.resource != model.resource:
             return None

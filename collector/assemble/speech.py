@@ -16,13 +16,13 @@ INTERRUPTED, LATENCY = SPOKEN
 
 _WAS_INTERRUPTED = "turn.was_interrupted"
 _INTERRUPTIONS: dict[str, Json] = {_WAS_INTERRUPTED: True, "lk.interrupted": True, "end_reason": "interrupted"}
-"""Of Pipecat, LiveKit and OpenInference, with what they say then."""
+"""The attributes of Pipecat, LiveKit and OpenInference, with their values in that case."""
 _LATENCIES = {"turn.user_bot_latency_seconds": 1000.0, "lk.e2e_latency": 1000.0, "time_to_first_token_ms": 1.0}
 """With their factor to ms."""
 _KEYS = (*_INTERRUPTIONS, *_LATENCIES)
 KEYS = frozenset(_KEYS)
 NAMES = frozenset((_WAS_INTERRUPTED, "turn.user_bot_latency_seconds", "lk.interrupted", "lk.e2e_latency"))
-"""Those that are on spans which no dialect reads."""
+"""The ones on spans that no dialect reads."""
 _MOST_SPANS = 32
 
 
@@ -48,7 +48,7 @@ def describe_speech(spans: Iterable[Span], tree: SpanTree) -> dict[str, Json]:
 
 
 def _is_last(span: Span, tree: SpanTree) -> bool:
-    """Whether the session ended with this turn, which Pipecat calls an interruption, too: no turn follows it."""
+    """Whether the session ended with this turn; Pipecat calls that an interruption, too: no turn follows it."""
     siblings = (other for other in tree.spans.values() if other.parent_span_id == span.parent_span_id)
     return span.parent_span_id in tree.spans and not any(
         other.name == span.name and other.start >= span.end for other in siblings

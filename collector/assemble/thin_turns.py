@@ -1,4 +1,4 @@
-"""The turns of thin pieces, alone and beside what the other pieces of their trace show.
+"""The turns of thin pieces, alone and together with the other pieces of their trace.
 
 A thin piece is a turn by itself, and whatever else its trace brings is assembled as if the call in it were not there:
 what was said in it cannot be compared with anything. If both are about one call, one of them counts: see `combine`.
@@ -83,7 +83,7 @@ def _turn_id_of(turn: NotedTurn) -> str:
 
 
 class NotedRecord(NamedTuple):
-    """The record of a thin turn, its id, and that of its conversation."""
+    """The record of a thin turn, its id, and its conversation's id."""
 
     turn_id: str
     conversation_id: str
@@ -134,7 +134,7 @@ def dialects_of(turns: Iterable[NotedTurn], without: Collection[str] = ()) -> di
 
 
 def count_spans(turns: Iterable[NotedTurn], others: Iterable[str] = ()) -> Counter[str]:
-    """How many spans each dialect reads; `others` are the ids of more spans that none reads."""
+    """How many spans each dialect reads; `others` are the ids of further spans that no dialect reads."""
     by_span = dict.fromkeys(others, UNREAD)
     for turn in turns:
         by_span |= turn.spans

@@ -14,7 +14,7 @@ from collector.dialects.tool_definitions import find_tool_definitions
 from evaluators.cases import Json, ToolCall, ToolDefinition
 
 FINAL_ANSWER = "final_answer"
-"""The tool of which smolagents makes an agent's answer."""
+"""The tool whose call smolagents turns into an agent's answer."""
 
 
 class ToolSpans:
@@ -126,7 +126,7 @@ def _deduplicate(lists: Iterable[_CallList]) -> list[ToolCall]:
     """Each call once: by its id, or without one as often as in the list with the most copies.
 
     A call that has no id first and an id later is one call. So is one with another id in the history: in the Responses
-    API an item has an id of its own beside that of the call.
+    API, an item has an id in addition to the call's.
     """
     unique: list[ToolCall] = []
     ids: set[str] = set()

@@ -155,7 +155,7 @@ class _NearestTurn:
             self._by_span.update(dict.fromkeys((*turn.spans, *tree.ancestors(turn.turn.span_id or "")), index))
 
     def find(self, span_id: str) -> int:
-        """The turn's index: of the nearest span that is part of a turn or around one; of several turns the last."""
+        """The turn's index: of the nearest span that is part of a turn or around one; the last if there are several."""
         for each in (span_id, *self._tree.ancestors(span_id)):
             if each in self._by_span:
                 return self._by_span[each]
@@ -167,8 +167,8 @@ class TraceFeedback:
     """Feedback that a span of a trace carries, by whatever time it came.
 
     `turn_id` is the turn that has it, None if no turn of the trace was there. It is about the turn with this
-    `response_id`, in whichever trace, or else about that of one of the `spans`: that of the turn, or else its own and
-    those around it.
+    `response_id`, in whichever trace, or else about that of one of the `spans`: the turn's span, or else its own and
+    the enclosing ones.
     """
 
     feedback: Feedback
@@ -328,7 +328,7 @@ class Assembler:
     def analyze(self, trace: CollectedTrace, thin: Sequence[NotedTurn] = ()) -> TraceAnalysis:
         """Assemble the turns of one trace, and return the intermediate results, too.
 
-        `thin` are the turns of its thin pieces, whose spans are among the others.
+        `thin` are the turns of its thin pieces; their spans are among the trace's.
         """
         tree = SpanTree(trace.spans)
         parsed_spans = read_spans(trace, tree, self.dialects, self.identity)

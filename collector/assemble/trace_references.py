@@ -37,14 +37,14 @@ References = Mapping[str, Any]
 
 
 class TraceReferences:
-    """Finds references by the attributes' names: those of the configuration, before the usual ones."""
+    """Finds references by the attributes' names: the configured names, before the usual ones."""
 
     def __init__(self, configured: Mapping[Any, Sequence[str]] | None = None) -> None:
         own = configured or {}
         self._keys = {name: (*own.get(name, ()), *usual) for name, usual in USUAL_KEYS.items()}
         self.names = frozenset(key for keys in self._keys.values() for key in keys)
         self.names_beside = self.names | SPEECH_KEYS
-        """With the attributes of turns by voice: only a trace that has one of these is asked for either."""
+        """With the attributes of turns by voice: only a trace with one of these names is searched for them."""
 
     def find(self, spans: Iterable[Span], losses: Losses) -> References:
         """The references of the nearest of these spans that has each, nearest first, then of their resource."""

@@ -112,7 +112,7 @@ def _group_key(call: ModelCall, groups: dict[_Key, _Group], tree: SpanTree) -> _
     continued_key = _find_continued_group(call, groups)
     if continued_key is not None:
         return continued_key
-    # no user message is known: the calls of one parent are one request
+    # no user message is known: the calls below one parent belong to one request
     ancestors = tree.ancestors(call.span.span_id)
     return f"below {ancestors[0]}" if ancestors else call.span.span_id
 
@@ -149,7 +149,7 @@ def _find_continued_group(call: ModelCall, groups: dict[_Key, _Group]) -> _Key |
 
 
 def _may_follow(step: ModelCall, call: ModelCall) -> bool:
-    """Whether a call without any input may follow a step: the same span made both, one after the other."""
+    """Whether a call without any input may follow a step: the same span made both, in sequence."""
     parent_id = call.span.parent_span_id
     return parent_id is not None and parent_id == step.span.parent_span_id and step.span.end <= call.span.start
 

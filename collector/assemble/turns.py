@@ -42,7 +42,7 @@ _LONGEST_NAME = 1000
 class AssembledTurn(NamedTuple):
     """A turn, the ids of its spans, and the source of each declared attribute.
 
-    `enclosing` is the id of the span around its model calls, `models` are those of the calls.
+    `enclosing` is the id of the span around its model calls, `models` are the ids of the calls' spans.
     """
 
     turn: Turn
@@ -465,7 +465,7 @@ def _find_first_reason(
 
 
 def _is_empty_answer(draft: TurnDraft, spans: Sequence[Span]) -> bool:
-    """Whether the model answered nothing, rather than that its answer was not recorded.
+    """Whether the model's answer is empty, rather than not recorded.
 
     Some libraries omit an empty answer. Then the question, a normal end of the call and its token counts are recorded.
     """

@@ -36,7 +36,7 @@ NO_TRIGGER = Trigger(ReplayPoint(0), 0, 0.0, 0)
 
 
 class StratifiedTurn(NamedTuple):
-    """A turn as one monitor sees it. `key` is that of its conversation; `boost` multiplies the rate of its stratum."""
+    """A turn as one monitor sees it. `key` is its conversation's key; `boost` multiplies the rate of its stratum."""
 
     turn: RecordedTurn
     key: str

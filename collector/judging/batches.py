@@ -28,7 +28,7 @@ from evaluators.judges.batches.submitted_batches import GONE
 from evaluators.judges.endpoint import Endpoint, EndpointOptions
 
 SUFFIX = ".batches"
-"""The suffix that the journal's name adds to that of the output."""
+"""The suffix that makes the journal's name from the output's."""
 _REPORT_AFTER = 60.0
 """Seconds between two reports of one batch, or of one judge that is unavailable."""
 

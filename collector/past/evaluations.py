@@ -16,12 +16,12 @@ from evaluators.results import UNMADE, Evaluation, Subject
 Converted = TypeVar("Converted")
 
 REPLAY_OF = "replay_of"
-"""The attribute by which an evaluation says which one it repeats."""
+"""The attribute with the id of the evaluation that this one repeats."""
 
 
 @dataclass(frozen=True, slots=True)
 class PastEvaluation:
-    """An evaluation of the past, and the partition of the log that it is in (None if it is from a file)."""
+    """A past evaluation and its partition of the log (None if it is from a file)."""
 
     evaluation: Evaluation
     partition: int | None = None
@@ -37,11 +37,11 @@ class EvaluationFilter:
     evaluators: Collection[str] = ()
 
     def matches(self, evaluation: Evaluation) -> bool:
-        """Whether the evaluation is one of them. A repetition never is."""
+        """Whether the filter selects the evaluation. A repetition never is."""
         return self.covers(evaluation) and not is_repetition(evaluation)
 
     def covers(self, evaluation: Evaluation) -> bool:
-        """Whether the evaluation is one of them, even if it is a repetition."""
+        """Whether the filter selects the evaluation, even if it is a repetition."""
         return (
             (not self.evaluators or evaluation.evaluator in self.evaluators)
             and (not self.monitors or evaluation.monitor in self.monitors)

@@ -26,9 +26,10 @@ _SETTINGS = (
     ("Experimental.Microsoft", "EnableSensitiveData = true of UseOpenTelemetry"),
     ("Microsoft.SemanticKernel", "SEMANTICKERNEL_EXPERIMENTAL_GENAI_ENABLE_OTEL_DIAGNOSTICS_SENSITIVE=true"),
 )  # fmt: skip
-"""By the beginning of a scope's name; the longest that fits counts. `ai` and `gen_ai` are whole names (Vercel's)."""
+"""The settings by the beginning of a scope's name; the longest that fits counts. `ai` and `gen_ai` are whole names
+(Vercel's)."""
 UNKNOWN = "look for its option that records the content of messages (deploy/docs/ingest.md, Capture messages)"
-"""Of a scope whose setting is not known here."""
+"""The advice for a scope whose setting is unknown."""
 _WHOLE = frozenset({"ai", "gen_ai"})
 
 

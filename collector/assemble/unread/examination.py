@@ -1,6 +1,6 @@
 """Remarks on traces in files, beside how their spans were read: unread text, settings, competing ids.
 
-Conversation ids are compared over many traces: one that never repeats while another one does was made up for each run.
+Conversation ids are compared over many traces: an id that never repeats, while another does, was made up for each run.
 
 A running service examines one trace a second at most.
 """
@@ -181,7 +181,7 @@ def examine(traces: Iterable[Sequence[TracePiece]], assembler: Assembler) -> Exa
     whole = [read_trace(pieces) for pieces in traces]
     bare, texts, settings = unread_texts(whole, assembler)
     proposal = propose(bare, assembler) if texts else None
-    if texts:  # the words are there, but where nobody reads them
+    if texts:  # the words are there, but in a place that no dialect reads
         settings = {scope: setting for scope, setting in settings.items() if setting != UNKNOWN}
     if texts and proposal is None:
         settings |= {text.span.scope: setting for text in texts if (setting := setting_for(text.span.scope))}
@@ -197,7 +197,9 @@ def examine(traces: Iterable[Sequence[TracePiece]], assembler: Assembler) -> Exa
 def unread_texts(
     traces: Sequence[CollectedTrace], assembler: Assembler
 ) -> tuple[list[CollectedTrace], list[TextAt], dict[str, str]]:
-    """The traces without an outcome, what looks like somebody's words in them, and settings that libraries lack."""
+    """The traces without an outcome, the texts in them that look like a person's words, and settings that libraries
+    lack.
+    """
     analyses = [(trace, assembler.analyze(trace)) for trace in traces]
     bare = [(trace, analysis) for trace, analysis in analyses if not _has_outcome(analysis)]
     settings: dict[str, str] = {}
@@ -285,7 +287,7 @@ class UnreadTextWatch:
         self._scopes: set[str] = set()
 
     def look(self, _trace_id: str, pieces: Sequence[TracePiece], now: float) -> None:
-        """Count the spans of a trace whose text nobody reads. `now` is the log's time, in seconds."""
+        """Count the spans of a trace whose text no dialect reads. `now` is the log's time, in seconds."""
         if now < self.next_at or sum(map(len, map(_VALUE, pieces))) > _MAX_BYTES:
             return
         self.next_at = now + _INTERVAL
@@ -305,7 +307,7 @@ class UnreadTextWatch:
 
 
 class ConversationIdWatch:
-    """Notices ids that never repeat while another one does, and says so once for each service and attribute.
+    """Notices ids that never repeat while another does, and says so once for each service and attribute.
 
     It says, and changes nothing: what repeats may be a browser or a user, and what the traffic until now was like is
     not known to the process that takes over, which would put the same turns into other conversations.

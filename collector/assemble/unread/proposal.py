@@ -86,7 +86,9 @@ def _span_ids(texts: Iterable[TextAt]) -> dict[str, set[str]]:
 
 
 def _candidates(texts: Sequence[TextAt], traces: Sequence[CollectedTrace], name: str) -> Iterator[DialectMapping]:
-    """Mappings worth a try: spans of one scope and form of name, with what looks most like question and answer."""
+    """Mappings worth a try: spans with one scope and form of name, with the texts that look most like question and
+    answer.
+    """
     groups: dict[tuple[str, str], list[TextAt]] = {}
     for text in texts:
         groups.setdefault((text.span.scope, shape_of(text.span.name)), []).append(text)
@@ -173,7 +175,7 @@ def _match(scope: str, shape: str, group: Sequence[TextAt], traces: Sequence[Col
 
 
 def _is_kind(key: str) -> bool:
-    """Whether an attribute may say what a span is; the name of a model dies with the next model."""
+    """Whether an attribute may tell a span's kind; the name of a model dies with the next model."""
     return "model" not in key.lower() and key.rpartition(".")[2].rpartition("_")[2].lower() in {
         "kind",
         "type",

@@ -1,4 +1,6 @@
-"""Texts in spans and log records that may be somebody's words: where they are, and what their places look like."""
+"""Texts in spans and log records that may be a person's or a model's words: where they are, and what their places look
+like.
+"""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -54,7 +56,7 @@ class UnreadText:
 
 
 def find_texts(span: Span, records: Sequence[LogRecord]) -> list[TextAt]:
-    """Find the texts of a span, its events and its log records that may be somebody's words."""
+    """Find the texts of a span, its events and its log records that may be a person's or a model's words."""
     return list(islice(_find_texts(span, records), _MAX_TEXTS))
 
 
@@ -88,7 +90,7 @@ def _last_indexes(keys: Iterable[str]) -> dict[str, int]:
 
 
 def _as_place(key: str, last: Mapping[str, int]) -> str:
-    """The place of an attribute: one with a number in its name is the last of its kind, or stays as it is."""
+    """The place of an attribute: an attribute with a number in its name is the last of its kind, or stays unchanged."""
     match = _INDEX.search(key)
     if match is None or int(match[1]) < last[key[: match.start()]]:
         return key
@@ -153,7 +155,9 @@ _NAME = re.compile(r"[^\s.\[\]{}]{1,80}")
 
 
 def _is_prose(text: str) -> bool:
-    """Whether a text may be somebody's words: several, mostly letters, and no address, query or scaffolding."""
+    """Whether a text may be a person's or a model's words: several, mostly letters, and no address, query or
+    scaffolding.
+    """
     if len(text) < _SHORTEST or " " not in text.strip() or is_scaffolding(text):
         return False
     start = text[:200]

@@ -1,8 +1,8 @@
 """Budgets that do not bias means: the sampling rate of the next minute follows from the past alone.
 
 A rate that depended on the items it is applied to would choose among them. A rate that is set before the items come is
-a known probability for each of them, so weights of 1 / probability give unbiased means. The rate is what the budget
-allows, divided by what judging all of the recent traffic would have cost:
+each item's known probability, so weights of 1 / probability give unbiased means. The rate is what the budget allows,
+divided by what judging all of the recent traffic would have cost:
 
     factor = (limit / period + credit / horizon) / demand
 
@@ -37,7 +37,7 @@ longer backlog counts as a jump, so that reading days of it does not reach the h
 _JUMP = 3.0  # standard deviations
 _DECAY = 0.8  # of the estimate of the traffic, per minute
 _HORIZON = {HOUR: HOUR, DAY: 6 * HOUR}
-_DEBT_SPAN = 0.5  # of the horizon: what was spent too much is repaid sooner than what was saved is spent
+_DEBT_SPAN = 0.5  # of the horizon: overspending is repaid sooner than savings are spent
 _BRAKE_SPAN = 1 / 12  # of the period: in this time at the earliest what is left below the brake may be spent
 _MIN_PACE = 0.25  # of the even pace: what is allowed at least, so that weights stay within bounds
 _MAX_CREDIT = 0.5  # of the limit: the most that quiet times save for busy ones
@@ -131,7 +131,7 @@ class Demand:
     def __init__(self) -> None:
         self.per_second: float | None = None
         self.units = 0.0
-        """The sum of those since the last update."""
+        """The sum of the costs since the last update."""
         self._squares = 0.0
 
     def add(self, units: float) -> None:

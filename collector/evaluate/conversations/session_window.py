@@ -213,9 +213,9 @@ class ConversationWindows:
     """All windows of one conversation id, from the first that opens until the last is removed.
 
     A replay from `replay_point`, that of the first window's first record, or from before, rebuilds every window. A
-    replay from behind it does not: what it makes of the id means nothing until all windows are removed, or a snapshot
-    is restored. `last_change` is the offset of the last record that changed anything. `retries` are the ids of
-    evaluations that were made again of it, by those of the failed ones: a later revision supersedes them, too.
+    replay from behind it does not: its windows are unreliable until all of them are removed, or a snapshot is restored.
+    `last_change` is the offset of the last record that changed anything. `retries` are the ids of repeated evaluations
+    of it, by the failed ones' ids: a later revision supersedes them, too.
     """
 
     replay_point: ReplayPoint

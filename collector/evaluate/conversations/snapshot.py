@@ -25,7 +25,7 @@ SNAPSHOT_HEADERS: Headers = (("carry", b"1"),)
 
 
 class _WrittenWindow(Struct, kw_only=True, gc=False):
-    """A window as it is written. Names and their order are persisted and never change."""
+    """A window's record. Names and their order are persisted and never change."""
 
     first_at: float
     last_at: float
@@ -49,7 +49,7 @@ class _WrittenWindow(Struct, kw_only=True, gc=False):
 
 
 class _WrittenConversation(Struct, gc=False):
-    """A snapshot as it is written."""
+    """A snapshot's record."""
 
     monitor: str
     conversation_id: str

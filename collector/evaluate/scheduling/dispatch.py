@@ -104,7 +104,7 @@ class BulkheadLimits:
 
 
 class Bulkhead:
-    """The evaluations of one judge, over all partitions of this process, in the order in which they came."""
+    """The evaluations of one judge, over all partitions of this process, in order of arrival."""
 
     def __init__(self, limits: BulkheadLimits) -> None:
         self.paused_partitions = 0
