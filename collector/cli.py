@@ -613,7 +613,7 @@ def dataset(
 def replay(
     paths: Annotated[list[str] | None, Argument(help="Files with the turns; the turns log by default.")] = None,
     config: ConfigFile = DEFAULT_CONFIG,
-    new: Annotated[Path | None, _file("Configuration of the new evaluators; -c by default.", "--with")] = None,
+    new: Annotated[Path | None, _file("The new evaluators' configuration; else -c, with --judge.", "--with")] = None,
     since: MaybeSince = None,
     until: Until = None,
     monitors: Monitors = None,
@@ -657,8 +657,7 @@ def rejudge(
     evaluators: Evaluators = None,
     monitors: Monitors = None,
     max_usd: Annotated[
-        float | None,
-        Option("--max-usd", min=0, help="Most USD for this period; needed but for --what failed."),
+        float | None, Option("--max-usd", min=0, help="Most USD for this period; needed but for --what failed.")
     ] = None,
     dry_run: DryRun = False,
 ) -> None:

@@ -12,24 +12,25 @@ _LIKENESS = 60.0  # percent of two names' characters, in order; below it a sugge
 _SLIP = 80.0  # percent; above it a name is another one's misspelling
 
 _TYPES = {
-    "string_type": "a string",
-    "path_type": "the path of a file",
-    "int_type": "a whole number",
-    "int_parsing": "a whole number",
-    "int_from_float": "a whole number",
-    "float_type": "a number",
-    "float_parsing": "a number",
-    "finite_number": "a finite number",
-    "bool_type": "true or false",
-    "bool_parsing": "true or false",
-    "tuple_type": "an array",
-    "list_type": "an array",
-    "dict_type": "an object",
-    "mapping_type": "an object",
-    "model_type": "an object",
-    "model_attributes_type": "an object",
-    "dataclass_type": "an object",
-    "dataclass_exact_type": "an object",
+    kind: words
+    for words, kinds in {
+        "a string": ("string_type",),
+        "the path of a file": ("path_type",),
+        "a whole number": ("int_type", "int_parsing", "int_from_float"),
+        "a number": ("float_type", "float_parsing"),
+        "a finite number": ("finite_number",),
+        "true or false": ("bool_type", "bool_parsing"),
+        "an array": ("tuple_type", "list_type"),
+        "an object": (
+            "dict_type",
+            "mapping_type",
+            "model_type",
+            "model_attributes_type",
+            "dataclass_type",
+            "dataclass_exact_type",
+        ),
+    }.items()
+    for kind in kinds
 }
 _LIMITS = {
     "greater_than": ("above", "gt"),

@@ -14,10 +14,14 @@ no log.
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import wraps
 from types import NoneType
-from typing import Any, ClassVar, Literal, TypeAlias, cast
+from typing import Any, ClassVar, Literal, TypeAlias, TypeVar, cast
+
+from evaluators.foreign_names import CASE, suggestion
 
 Shape: TypeAlias = Callable[[Any], Any]
+Case = TypeVar("Case", bound="_InRecords")
 
 
 class WrongShape(Exception):
@@ -127,6 +131,25 @@ class _InRecords:
         return schema
 
 
+def _naming_fields(cls: type[Case]) -> type[Case]:
+    """The class with a constructor that names the field that was meant where an argument is none."""
+    make: Callable[..., None] = cls.__init__
+    known: Mapping[str, object] = vars(cls)["__dataclass_fields__"]
+
+    @wraps(make)
+    def init(*arguments: Any, **fields: Any) -> None:
+        try:
+            make(*arguments, **fields)
+        except TypeError:
+            for name in fields.keys() - known.keys():
+                advice = f"write {CASE[name]}=…" if CASE.get(name) in known else suggestion(name, known)
+                raise TypeError(f"{cls.__name__} has no field {name!r}; {advice}") from None
+            raise
+
+    cls.__init__ = init  # type: ignore[method-assign]
+    return cls
+
+
 def _in_utc(value: datetime | None) -> datetime | None:
     return value.replace(tzinfo=UTC) if value is not None and value.tzinfo is None else value
 
@@ -166,6 +189,7 @@ def _all(kind: frozenset[type], items: Iterable[object]) -> bool:
     return type(items) is tuple and kind.issuperset(map(type, items))  # pyright: ignore[reportUnknownArgumentType]
 
 
+@_naming_fields
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCall(_InRecords):
     """One call of a tool: the model's request and the tool's result.
@@ -264,6 +288,7 @@ class TokenCount:
     output_tokens: int = 0
 
 
+@_naming_fields
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn(_InRecords):
     """One user request and the application's answer to it, with what happened in between.
@@ -356,6 +381,7 @@ _TURN_SHAPES = {
 }
 
 
+@_naming_fields
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conversation(_InRecords):
     """Turns that share a conversation id, in order.

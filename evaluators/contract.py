@@ -67,6 +67,8 @@ def _about_questions(evaluator: Evaluator[Any], case: Turn | Conversation, judge
     sentences: list[str] = []
     if judge.questions and not evaluator.needs_judge:
         sentences.append("it asks a judge: set needs_judge to True")
+    if not judge.questions and evaluator.needs_judge and not evaluator.templates:
+        sentences.append("it asks no judge: set needs_judge: ClassVar[bool] = False")
     if judge.questions and not evaluator.templates:
         sentences.append("its version does not know what it asks: write prompts: ClassVar[tuple[str, ...]] = (PROMPT,)")
     texts = [text for text in _judged_texts(case) if len(text) >= _RECOGNISABLE]

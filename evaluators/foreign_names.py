@@ -35,6 +35,9 @@ ARGUMENTS: Mapping[str, str] = {
     "include_reason": 'write reason="before", "after" or "none"',
 }
 
+CASE: Mapping[str, str] = {"question": "input", "answer": "actual_output", "response": "actual_output"}
+"""Names of fields that are like none of ours."""
+
 
 def refused_argument(names: frozenset[str]) -> str | None:
     """The advice on the first of these constructor arguments that belongs to another library."""

@@ -76,6 +76,9 @@ def _bounds(evaluator: Evaluator[Any], at_least: float | None, at_most: float | 
     """The least and the most that a score may be."""
     if not isinstance(cast("object", evaluator), Evaluator):
         raise TypeError("the case comes first: write assert_score(turn, evaluator, judge)")
+    for name, bound in (("at_least", at_least), ("at_most", at_most)):
+        if bound is not None and not 0.0 <= bound <= 1.0:
+            raise ValueError(f"{name}={bound:g}: a score is from 0 to 1; for 7 of 10 write {name}=0.7")
     if at_least is None and at_most is None:
         if evaluator.threshold is None:
             raise ValueError(f"{evaluator.name} has no threshold; say at_least=… or at_most=…")

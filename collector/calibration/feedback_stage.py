@@ -19,6 +19,7 @@ from collector.logs.log import Committed, Log, LogUnavailable, Record, RecordToo
 from collector.logs.whole_log import IncrementalReader, first_offsets
 from collector.records.epochs import Fence, fence_at
 from collector.records.feedback import (
+    OPINIONS,
     FeedbackEntry,
     JoinedFeedback,
     ended_feedback,
@@ -256,7 +257,7 @@ def _label(joined: JoinedFeedback, evaluation: Evaluation, number: int) -> Label
     `number` counts the evaluations that one piece of feedback is about: each label has an id of its own.
     """
     entry = joined.entry
-    opinion = entry.label if entry.label in ("agree", "disagree") else None
+    opinion = entry.label if entry.label in OPINIONS else None
     if opinion is None and joined.score is None and not entry.comment:
         return None
     label_id = entry.feedback_id if number == 0 else f"{entry.feedback_id}-{number}"

@@ -58,6 +58,11 @@ class FeedbackSettings(Section):
     """Senders whose feedback of source expert over HTTP becomes a label: none, all, or the named tenants. Topics and
     files are always trusted."""
 
+    @property
+    def scales(self) -> Mapping[str, tuple[float, float]]:
+        """The worst and the best number by name."""
+        return {name: each.scale for name, each in self.names.items()}
+
 
 _EVENT_NAME = re.compile(EVENT_NAME)
 _PROXY_URL = re.compile(r"https?://[^/]")

@@ -20,6 +20,7 @@ from collector.records.attributes import STANDARD
 from collector.records.json import label_to_json
 from collector.records.labels import label_of
 from collector.section import Section
+from collector.wording import requirement
 from evaluators.cases import Json
 from evaluators.results import Evaluation, Label, Opinion
 
@@ -175,9 +176,8 @@ def _rank(view: View, listed: ListedEvaluation) -> tuple[int, float, float]:
 
 
 def _sentence(error: ValidationError) -> str:
-    first = cast("dict[str, object]", error.errors(include_input=False, include_url=False, include_context=False)[0])
-    path = ".".join(str(part) for part in cast("tuple[object, ...]", first["loc"]))
-    message = str(first["msg"]).removeprefix("Value error, ")
+    first = error.errors(include_input=False, include_url=False)[0]
+    path, message = ".".join(map(str, first["loc"])), requirement(first) or first["msg"].removeprefix("Value error, ")
     return f"{path}: {message}" if path else message
 
 

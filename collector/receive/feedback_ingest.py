@@ -4,10 +4,10 @@ Feedback becomes records of the labels log, references become records of the tur
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
-from collector.errors import TooLarge
+from collector.errors import BadInput, TooLarge
 from collector.logs.log import Log, Record
 from collector.otlp.outline import has_more_objects_than
 from collector.receive.rejection import NotRedacted, Rejected
@@ -87,11 +87,23 @@ def parse_references(
 class FeedbackRules:
     """The accepted feedback: comments if texts are stored at all, experts' feedback of tenants that may have experts.
 
-    `experts` are the names of those tenants, "" for senders without a name; None for all senders.
+    `experts` are the names of those tenants, "" for senders without a name; None for all senders. `scales` are the
+    worst and the best number of names: a number beyond them is a mistake of the sender or of the configuration.
     """
 
     comments: bool = True
     experts: frozenset[str] | None = frozenset()
+    scales: Mapping[str, tuple[float, float]] = field(default_factory=dict[str, tuple[float, float]])
+
+    def require_scale(self, entry: FeedbackEntry) -> None:
+        """Raise BadInput for a number that is not on the scale of its name; -1 is bad on every scale."""
+        scale, value = self.scales.get(entry.name), entry.value
+        if scale is None or isinstance(value, bool | str | None) or value == -1 or min(scale) <= value <= max(scale):
+            return
+        raise BadInput(
+            f"value: {value:g} is not on the scale of {entry.name}, {min(scale):g} to {max(scale):g}; "
+            f"send a number on it, or correct feedback.names.{entry.name}.scale"
+        )
 
     def believes(self, entry: FeedbackEntry) -> bool:
         """Whether the sender may say that an expert says so. A sender that is no tenant is an operator, and may."""
@@ -128,5 +140,7 @@ def parse_feedback(
             "name the tenant there",
             reason="expert",
         )
+    for entry in entries:
+        rules.require_scale(entry)
     records = [feedback_record(entry if rules.comments else without_comment(entry)) for entry in entries]
     return ParsedDocuments("feedback", records, len(records))

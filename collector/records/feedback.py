@@ -16,6 +16,7 @@ from collector.logs.log import Headers, Record, StoredRecord
 from collector.records.json import record_of
 from collector.records.ready_made import LONGEST_ID
 from collector.records.references import LONGEST_NAME, all_of, digest_of, plain_value, sent_fields, sent_ids
+from collector.wording import is_like, suggestion
 from evaluators.cases import Feedback, Turn
 from evaluators.records import to_dict, to_json
 from evaluators.results import Sampling
@@ -29,6 +30,8 @@ Source = Literal["user", "expert", "code"]
 JoinOutcome = Literal["joined", "unmatched", "crowded_out"]
 """The result: joined, no subject within the wait, or given up because too much was waiting."""
 
+OPINIONS = ("agree", "disagree")
+"""An expert's labels on a judge's score."""
 IDS = ("evaluation_id", "turn_id", "span_id", "response_id", "trace_id", "conversation_id")
 """The fields by which feedback names its subject, the most exact first."""
 LONGEST_LABEL, LONGEST_COMMENT, LONGEST_AUTHOR = 200, 4000, 80
@@ -151,6 +154,10 @@ def feedback_of(document: object, *, tenant: str | None) -> FeedbackEntry:
             raise BadInput(f"{name}: a text of 1 to {most} characters is needed")
     if fields.get("source", "user") not in get_args(Source):
         raise BadInput(f"source: one of {', '.join(get_args(Source))} is needed")
+    label = fields.get("label")
+    is_opinion = fields.get("source") == "expert" and "value" not in fields and label not in (None, *OPINIONS)
+    if is_opinion and is_like(fields["label"], OPINIONS):
+        raise BadInput(f"label: {suggestion(fields['label'], OPINIONS)}")
     if not _is_value(fields.get("value", 0)):
         raise BadInput(f"value: a number, true, false, or a text of up to {LONGEST_LABEL} characters is needed")
     fields |= sent_ids(fields, IDS, tenant)

@@ -191,7 +191,7 @@ def _rules(process: Process, notes: TurnNoting | None) -> IngestRules:
         redactors=process.resources.redactors,
         own=process.own,
         stored_media=settings.assemble.attachments.stored_bytes,
-        feedback=FeedbackRules(comments=settings.store_text, experts=known),
+        feedback=FeedbackRules(comments=settings.store_text, experts=known, scales=settings.feedback.scales),
         notes=notes,
     )
 

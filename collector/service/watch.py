@@ -214,10 +214,7 @@ async def _prepare_targets(stage: WatchStage, interval: float, config: Config) -
 def _start_feedback(process: Process) -> None:
     """Join feedback with what is judged, and give it to the evaluators that ask for it."""
     settings, logs = process.config.settings.feedback, process.logs
-    scales = FeedbackScales(
-        settings.wait, {name: feedback_name_settings.scale for name, feedback_name_settings in settings.names.items()}
-    )
-    wanted = _wanted_outcomes(process.plan)
+    scales, wanted = FeedbackScales(settings.wait, settings.scales), _wanted_outcomes(process.plan)
     stage = FeedbackStage(logs.labels, logs.evaluations, logs.turns, scales, process.telemetry, wanted=wanted)
 
     async def take_over(changed: Process) -> None:

@@ -216,6 +216,8 @@ async def test_an_evaluator_that_asks_for_feedback_gets_it(world: World) -> None
         ({"turn_id": "t0", "comment": "x" * 4001}, "comment: a text of 1 to 4000"),
         ({"turn_id": "t0", "value": 1, "source": "root"}, "source: one of user, expert, code"),
         ({"turn_id": "t0", "value": 1, "source": "expert"}, "feedback.experts"),
+        ({"turn_id": "t0", "name": "stars", "value": 9}, "value: 9 is not on the scale of stars, 1 to 5; send"),
+        ({"turn_id": "t0", "source": "expert", "label": "disagre"}, "label: did you mean 'disagree'?"),
         ("t0", "not feedback: an object is needed"),
     ],
 )

@@ -242,14 +242,9 @@ def change_lines(config: Config, compared: Compared) -> Iterator[str]:
         name, whose = ("threshold ", "of each score") if of_each else ("target    ", "of the mean")
         yield f"{name} {_figure(change).removeprefix(_THRESHOLD)} ({whose})"
     yield f"cost       {_money(changes.cost)}"
-    for what, names in (
-        ("new", changes.new_rules),
-        ("removed", changes.removed_rules),
-        ("changed", changes.changed_rules),
-    ):
-        if names:
-            yield f"rules      {what}: {listed(names)}"
-    if changes.new_rules or changes.removed_rules or changes.changed_rules:
+    rules = {"new": changes.new_rules, "removed": changes.removed_rules, "changed": changes.changed_rules}
+    yield from (f"rules      {what}: {listed(names)}" for what, names in rules.items() if names)
+    if any(rules.values()):
         yield "           run `evalstream rules` again and reload Prometheus"
     if any(evaluator.before and evaluator.after for evaluator in changes.evaluators):
         yield "past       nothing that is finished is judged again; `evalstream rejudge` judges a stretch of it"

@@ -36,27 +36,21 @@ Kind = Literal["text", "number", "whole", "flag", "time", "texts", "map"]
 
 Columns = Mapping[str, Kind]
 
+
+def _all(kind: Kind, *names: str) -> Columns:
+    """Columns of one kind, in this order."""
+    return dict.fromkeys(names, kind)
+
+
 _SUBJECT: Columns = {
-    "conversation_id": "text",
-    "turn_id": "text",
-    "trace_id": "text",
-    "span_id": "text",
-    "response_id": "text",
+    **_all("text", "conversation_id", "turn_id", "trace_id", "span_id", "response_id"),
     "revision": "whole",
     "links": "text",
 }
-_IDENTITY: Columns = {
-    "evaluation_id": "text",
-    "evaluator": "text",
-    "evaluator_version": "text",
-    "monitor": "text",
-    "scope": "text",
-}
+_IDENTITY = _all("text", "evaluation_id", "evaluator", "evaluator_version", "monitor", "scope")
 _SAMPLING: Columns = {
-    "probability": "number",
-    "weight": "number",
-    "stratum": "text",
-    "sampling_unit": "text",
+    **_all("number", "probability", "weight"),
+    **_all("text", "stratum", "sampling_unit"),
     "upstream_probability": "number",
 }
 EVALUATION_COLUMNS: Columns = {
@@ -65,38 +59,19 @@ EVALUATION_COLUMNS: Columns = {
     "score": "number",
     "label": "text",
     "passed": "flag",
-    "explanation": "text",
-    "reason": "text",
-    "error_type": "text",
-    "error_message": "text",
-    "method": "text",
-    "raw_score": "number",
-    "range_low": "number",
-    "range_high": "number",
-    "kept_mass": "number",
-    "details": "text",
-    "judge_model": "text",
-    "judge_fingerprint": "text",
-    "judge_prompt_hash": "text",
-    "input_tokens": "whole",
-    "output_tokens": "whole",
-    "judge_calls": "whole",
+    **_all("text", "explanation", "reason", "error_type", "error_message", "method"),
+    **_all("number", "raw_score", "range_low", "range_high", "kept_mass"),
+    **_all("text", "details", "judge_model", "judge_fingerprint", "judge_prompt_hash"),
+    **_all("whole", "input_tokens", "output_tokens", "judge_calls"),
     "cost_usd": "number",
     **_SUBJECT,
     **_SAMPLING,
     "supersedes": "texts",
     "shares": "text",
     "retry_attempt": "whole",
-    "retry_reason": "text",
-    "escalation_reason": "text",
-    "escalation_probability": "number",
-    "escalation_doubt": "number",
-    "first_score": "number",
-    "started_at": "time",
-    "ended_at": "time",
-    "happened_at": "time",
-    "time": "time",
-    "recorded_at": "time",
+    **_all("text", "retry_reason", "escalation_reason"),
+    **_all("number", "escalation_probability", "escalation_doubt", "first_score"),
+    **_all("time", "started_at", "ended_at", "happened_at", "time", "recorded_at"),
     "attributes": "map",
 }
 LABEL_COLUMNS: Columns = {

@@ -25,6 +25,8 @@ SAID = Message(role="user", content="Hello")
             {"retrieval_context": "one text"},
             'Turn.retrieval_context: a list of texts is needed, not one text; write ["…"]',
         ),
+        ({"output": "An answer."}, "Turn has no field 'output'; did you mean 'actual_output'?"),
+        ({"question": "Why?"}, "Turn has no field 'question'; write input=…"),
         ({"context": "one text"}, 'Turn.context: a list of texts is needed, not one text; write ["…"]'),
         ({"retrieval_context": [1]}, "Turn.retrieval_context: a list of texts is needed, but item 0 is int"),
         ({"retrieval_context": ("a", b"b")}, "Turn.retrieval_context: a list of texts is needed, but item 1 is bytes"),

@@ -84,6 +84,20 @@ async def test_a_prompt_that_is_no_part_of_the_version_is_named():
     assert "write prompts: ClassVar[tuple[str, ...]] = (PROMPT,)" in sentence
 
 
+async def test_one_that_asks_no_judge_says_so():
+    class Silent(Breaking):
+        """Counts letters."""
+
+        prompts: ClassVar = ()
+
+        async def evaluate(self, case, judge):
+            return Score(value=min(1.0, len(case.input) / 100))
+
+    assert await find_breaches(Silent(name="s", promise="none"), a_turn()) == [
+        "it asks no judge: set needs_judge: ClassVar[bool] = False"
+    ]
+
+
 async def test_a_reply_of_yes_or_no_is_answered():
     class YesOrNo(BaseModel):
         reason: str

@@ -75,6 +75,8 @@ def test_lower_may_be_better() -> None:
 def test_a_bound_is_needed() -> None:
     with pytest.raises(ValueError, match=r"exact has no threshold; say at_least=… or at_most=…"):
         assert_score(TURN, ExactMatch(name="exact"))
+    with pytest.raises(ValueError, match=r"at_least=7: a score is from 0 to 1; for 7 of 10 write at_least=0\.7"):
+        assert_score(TURN, GOOD, rating(5), at_least=7)
 
 
 async def test_in_an_event_loop() -> None:
