@@ -22,7 +22,7 @@ from collector.config.configured import Config
 from collector.errors import EvalstreamError
 from collector.evaluate.failures import remedy_of
 from collector.evaluate.plan import Assignment, Monitor, Plan
-from collector.evaluate.references.subject import awaited_fields
+from collector.evaluate.references.subject import awaited_fields, referenced_fields
 from collector.evaluate.sampling.draw import draw, keyed_salt
 from collector.evaluate.sampling.draw_key import PUBLIC, DrawKey, draw_key
 from collector.export.stage import group_of
@@ -34,7 +34,7 @@ from collector.records.attributes import text_at
 from collector.records.json import evaluation_from_json, fields_of
 from collector.records.noted_turns import THIN
 from collector.records.shared_records import divide_records
-from collector.records.turns import conversation_key
+from collector.records.turns import conversation_key, turn_key
 from collector.service.assembly_builder import build_assembler
 from collector.service.open_logs import Logs, open_stored_logs
 from collector.service.plan_builder import build_unasked_plan, evaluator_version_in
@@ -99,10 +99,9 @@ def _subject_lines(
 async def _find_subject(config: Config, logs: Logs, name: str) -> dict[str, Any]:
     """How the spans of a trace were read; by turn and evaluator the outcome, or why there is none."""
     key = name.encode("utf-8", "replace")
-    candidates = [
-        (record, readable_turn(record)) for record in await _select(logs.turns, lambda record: key in record.value)
-    ]
-    turns = [(record, turn) for record, turn in candidates if turn and name in (turn.turn_id, turn.trace_id)]
+    mentions = await _select(logs.turns, lambda record: key in record.value)
+    read = [(record, turn) for record in mentions if (turn := readable_turn(record))]
+    turns = [(record, turn) for record, turn in read if name in (turn.turn_id, turn.trace_id)]
     spans = await _spans(logs.spans, name)
     if not turns and not spans:
         raise EvalstreamError(
@@ -110,15 +109,13 @@ async def _find_subject(config: Config, logs: Logs, name: str) -> dict[str, Any]
             "older than the log's retention; an evaluation's id is the `evaluation_id` of its record"
         )
     made = [readable_evaluation(record) async for record in evaluation_records(logs.evaluations)]
-    by_place = {
-        (each.monitor, each.evaluator, each.subject.turn_id or each.subject.conversation_id): each
-        for each in made
-        if each
-    }
+    by_place = {(each.monitor, each.evaluator, _subject_id(each)): each for each in made if each}
     secret, outcomes = await draw_key(await logs.generated_steps()), dict[str, Mapping[str, str]]()
     for record, turn in turns:
         plan = build_unasked_plan(config, secret.at(record.timestamp))
-        outcomes[turn.turn_id] = dict(_outcomes(turn, plan, by_place, partial(_why_none, config, plan, record, turn)))
+        last = max(each.timestamp for each in (record, *await _select(logs.turns, partial(_is_of, turn_key(turn)))))
+        why_none = partial(_why_none, config, plan, (record.timestamp, last), turn)
+        outcomes[turn.turn_id] = dict(_outcomes(turn, plan, by_place, why_none))
     assembler = build_assembler(config.settings.assemble, config.settings.dialects)
     remarks = examine([[_piece(record) for record in spans]], assembler).lines()
     return {"assembled": _explained(name, spans, assembler), "remarks": list(remarks), "turns": outcomes}
@@ -153,14 +150,30 @@ def _includes(judged: Evaluation, turn: Turn) -> bool:
     return not links or turn.span_id is None or (turn.trace_id, turn.span_id) in links
 
 
-def _why_none(config: Config, plan: Plan, record: StoredRecord, turn: Turn, monitor: Monitor, use: Assignment) -> str:
-    """The event that a sampled evaluation waits for, as far as logs, configuration and a running service tell it."""
-    now, came = time.time(), record.timestamp
-    if use.evaluator.scope == "conversation":
-        if now < (ends := came + monitor.window_settings.idle_gap):
-            return f"it waits for the end of its conversation, {_time(ends)} if no turn follows"
-    elif monitor.reference_wait and (missing := awaited_fields(use, turn)) and now < came + monitor.reference_wait:
-        return f"it waits for {listed(sorted(missing))} until {_time(came + monitor.reference_wait)}"
+def _is_of(key: bytes, record: StoredRecord) -> bool:
+    return record.key == key and not record.headers
+
+
+def _subject_id(judged: Evaluation) -> str:
+    return judged.subject.turn_id or judged.subject.conversation_id or ""
+
+
+def _why_none(
+    config: Config, plan: Plan, at: tuple[float, float], turn: Turn, monitor: Monitor, use: Assignment
+) -> str:
+    """The event that a sampled evaluation waits for, as far as logs, configuration and a running service tell it.
+
+    `at` are the times at which the log received the turn, and the last one of its conversation.
+    """
+    now, (since, last) = time.time(), at
+    if use.evaluator.scope == "turn":
+        missing = awaited_fields(use, turn)
+    elif now < (since := last + monitor.window_settings.idle_gap):
+        return f"it waits for the end of its conversation, {_time(since)} if no turn follows"
+    else:
+        missing = referenced_fields(use.evaluator)
+    if monitor.reference_wait and missing and now < since + monitor.reference_wait:
+        return f"it waits for {listed(sorted(missing))} until {_time(since + monitor.reference_wait)}"
     judge = config.evaluators[use.evaluator.name].judge
     for problem in running_problems(config) if judge else ():
         if problem.startswith("judges: "):

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import aiohttp
@@ -241,6 +242,32 @@ async def test_what_a_turn_without_a_score_waits_for(tmp_path: Path) -> None:
     (_, document) = await traced(config, "t1")
     ending = f"if no turn follows; without it: evalstream explain {without.evaluation_id}"
     assert document["turns"]["t1"]["all/polite"].endswith(ending)
+
+
+async def test_a_conversation_ends_after_its_last_turn_and_then_waits_for_references(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An earlier turn of one that goes on was said to wait for the judge, and one that waits for an outcome, too."""
+    evaluators = {
+        "polite": {"kind": "conversational_g_eval", "criteria": "Is it polite?"},
+        "solved": {"kind": "conversation_outcome", "outcome": "reopened", "good": [False]},
+    }
+    monitor = {"evaluators": [*evaluators], "idle_timeout": "1h", "references": {"wait": "10m"}}
+    log = {"kind": "sqlite", "path": str(tmp_path / "logs.db")}
+    config = configured(log, "http://localhost:1", tmp_path, evaluators=evaluators, monitors={"all": monitor})
+    between = 0.0
+    async with open_logs(config.settings.log) as logs:
+        for name in ("t1", "t2"):
+            between = time.time()
+            await asyncio.sleep(0.05)
+            turn = Turn(turn_id=name, conversation_id="c", input="When?", actual_output="At nine.")
+            await logs.turns.append([turn_record(turn)])
+    monkeypatch.setattr("collector.commands.trace.time", SimpleNamespace(time=lambda: between + 3600.0))
+    outcomes = (await traced(config, "t1"))[1]["turns"]["t1"]
+    assert outcomes["all/polite"].startswith("none yet: it waits for the end of its conversation, 20")
+    monkeypatch.setattr("collector.commands.trace.time", SimpleNamespace(time=lambda: between + 3900.0))
+    outcomes = (await traced(config, "t1"))[1]["turns"]["t1"]
+    assert outcomes["all/solved"].startswith("none yet: it waits for attributes.outcome.reopened until 20")
 
 
 @pytest.mark.parametrize(
