@@ -20,7 +20,7 @@ _FIELDS = {"usd": "usage", "input_tokens": "usage", "output_tokens": "usage", "s
 
 
 class RunBounds(Described):
-    """The bounds; at least one of them."""
+    """The bounds; at least one is set."""
 
     max_tool_calls: int | None = Field(default=None, ge=1)
     """Most calls of tools."""

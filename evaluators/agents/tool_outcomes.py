@@ -1,4 +1,4 @@
-"""The outcomes of tool calls: which of them failed, and which failures the agent recovered from."""
+"""The outcomes of tool calls: the failed calls, and the failures that the agent recovered from."""
 
 import re
 from collections.abc import Mapping

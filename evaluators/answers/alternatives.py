@@ -13,10 +13,9 @@ _MOST, _LEAST, _SPARE = 20, 10, 2
 
 @cache
 def alternatives_for(reply: type[BaseModel]) -> int:
-    """The number of alternatives per token to ask for: the options of the field with most options, and two more.
-
-    The two extra are for an option that is written in several ways, like `8` and ` 8`. At least 10, and at most 20; 20
-    if no field has options. More alternatives would carry little weight: see the figures in tests/bench/LEVERS.md.
+    """The number of alternatives per token to ask for: two more than the field with the most options has. The two are
+    for an option that is written in several ways, like `8` and ` 8`. At least 10, and at most 20; 20 if no field has
+    options. More alternatives would carry little weight: see the figures in tests/bench/LEVERS.md.
     """
     counts = [count for node in nodes_of(schema_of(reply)) if (count := _options(node))]
     return min(_MOST, max(_LEAST, max(counts) + _SPARE)) if counts else _MOST

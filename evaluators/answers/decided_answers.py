@@ -1,4 +1,4 @@
-"""Answers made of decisions: what a chat model would have written, had it chosen the most probable option each time.
+"""Answers made of decisions, as a chat model would write them if it always chose the most probable option.
 
 So an evaluator reads every judge's answer in one form; the probabilities are beside it.
 """

@@ -1,4 +1,4 @@
-"""The expected score: the mean over what the model weighed, from the token probabilities of its answer.
+"""The expected score: the mean of the numbers that the model weighed, from the token probabilities of its answer.
 
 A judge that writes 8 may have been torn between 7 and 8. If the model reports the probabilities of the tokens it
 weighed, the score is their mean: the sum over the scale of p(s) * s, divided by the sum of p(s) that was seen on the
@@ -30,7 +30,7 @@ _SANE = 0.01
 """The least probability of a token that the model really chose. Forced tokens report something like e^-9999."""
 
 _CERTAIN = 1.02
-"""The most that the probabilities of alternatives may add up to, rounding included."""
+"""The largest valid sum of the probabilities of alternatives, rounding included."""
 
 _NUMBER = re.compile(r"\s*(-|-?[0-9]+)(?:\.0*)?[\s,}\]\"]*")
 _SEVERAL_DIGITS = re.compile(r"\d\d")

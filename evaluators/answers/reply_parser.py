@@ -95,10 +95,10 @@ def _parsed(text: str, answer: ReplyObject, reply: type[R]) -> R:
 
 
 def find_object(text: str, key: str | None = None) -> ReplyObject:
-    """The one JSON object that an answer consists of, or the one that carries the question's key.
+    """The only JSON object of an answer, or the object that carries the question's key.
 
     Raises:
-        JudgeReplyInvalid: there is no object, there are several that differ, or one has talk on both sides.
+        JudgeReplyInvalid: there is no object, several objects differ, or an object has talk on both sides.
     """
     if len(text) > LONGEST:
         raise JudgeReplyInvalid(f"the answer is longer than {LONGEST} characters")
@@ -109,7 +109,7 @@ def find_object(text: str, key: str | None = None) -> ReplyObject:
     if not objects:
         objects = [_repaired(text, start)]
     # Why not take the last object, as the answer after some thinking? A judge that quotes the judged text quotes its
-    # objects too, before or after its own, and one of them may be a verdict that somebody planted.
+    # objects too, before or after its own, and a quoted object may be a planted verdict.
     _refuse_differing(objects)
     first, last = objects[0], objects[-1]
     before, after = text[start : first.start], text[last.end :]
@@ -124,7 +124,7 @@ def end_of_reasoning(text: str) -> int:
     0 if there is no reasoning.
     """
     start = at = 0
-    effort = 4 * len(text)  # bounds the characters decoded in vain: nested braces are read again and again
+    effort = 4 * len(text)  # bounds useless decoding: nested braces are read again and again
     while (mark := text.find(_THOUGHT, at)) >= 0:
         brace = text.find("{", at, mark)
         if brace < 0 or effort < 0:
@@ -173,7 +173,7 @@ def object_end(text: str, start: int) -> int | None:
 
 
 def _keyed(text: str, start: int, key: str) -> ReplyObject:
-    """The object that carries the key, without it."""
+    """The object that carries the key, without the key."""
     starts = [match.start() for match in _KEYED.finditer(text, start)]
     if len(starts) > _MOST_OBJECTS:
         raise JudgeReplyInvalid("the answer holds more than one JSON object")
@@ -264,7 +264,8 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_refuse_co
 
 
 def _what_is_wrong(error: ValidationError, reply: type[R]) -> str:
-    """Like `score: must be less than or equal to 10`: the place by the form's names, never the judge's words."""
+    """The fault, like `score: must be less than or equal to 10`: the place in the form's names, never in the judge's
+    words."""
     known = _names(reply.model_json_schema())
     parts: dict[str, None] = {}
     for mistake in error.errors(include_url=False, include_input=False)[:5]:

@@ -7,7 +7,7 @@ from itertools import accumulate
 _AHEAD = 4
 """How many tokens in a row must be in the text, so that their place is certain."""
 _FURTHEST = 200
-"""How many characters behind the expected place the following tokens are looked for."""
+"""How many characters after the expected place the next tokens are searched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +22,8 @@ def place_tokens(text: str, texts: Sequence[str]) -> TokenPlaces:
     """Find the tokens with these texts in an answer.
 
     Servers cut white space from a text and leave end-of-turn tokens in the list, so the text is looked for in the
-    joined tokens. If some tokens do not spell it, as when a letter is divided among tokens, the others still have their
-    places.
+    joined tokens. If some tokens do not spell the text, as when a letter is divided among tokens, the other tokens
+    still get places.
     """
     return _spelt(text, texts) or _nearly_spelt(text, texts)
 
@@ -39,7 +39,7 @@ def _spelt(text: str, texts: Sequence[str]) -> TokenPlaces | None:
 
 
 def _nearly_spelt(text: str, texts: Sequence[str]) -> TokenPlaces:
-    """The places of tokens, some of which spell something else: the next tokens show where the text continues."""
+    """The places of tokens if some of these spell something else: the next tokens show where the text continues."""
     bounds: list[int] = []
     misspelt: set[int] = set()
     at = 0

@@ -20,7 +20,7 @@ def is_trivial_answer(text: str) -> bool:
 
 
 def worst_score(field: str, score_range: tuple[float, float], *, higher_is_better: bool) -> Score:
-    """The score of a case in which a field says nothing."""
+    """The score of a case with a field that says nothing."""
     lowest, highest = score_range
     return Score(
         value=0.0 if higher_is_better else 1.0,

@@ -1,7 +1,7 @@
 """The words that a judge weighed when it chose one of a fixed set: from the token probabilities of its answer.
 
-A judge that writes "yes" may have been torn between yes and no. As with numbers (`expected_score`), the word is found
-by its place in the answer. A word of several tokens is followed token by token; each token's alternatives lead to other
+A judge that writes "yes" may have been torn between yes and no. Like a number (`expected_score`), the word is found by
+its place in the answer. A word of several tokens is followed token by token; each token's alternatives lead to other
 words.
 """
 
@@ -21,8 +21,8 @@ from evaluators.scale import plain_word
 MIN_WORD_MASS = 0.5
 """The least share of probability on the words at which their distribution is better than the written word."""
 
-_SANE, _CERTAIN = 0.01, 1.02  # as in evaluators.answers.expected_score
-_STRING = re.compile(r"\"((?:[^\"\\]++|\\.)*+)\"?", re.DOTALL)  # an open one ends the text, so that none is read twice
+_SANE, _CERTAIN = 0.01, 1.02  # the same value as in evaluators.answers.expected_score
+_STRING = re.compile(r"\"((?:[^\"\\]++|\\.)*+)\"?", re.DOTALL)  # an open one ends the text: no text is read twice
 _BEFORE_VALUE = re.compile(r"\s*+:\s*+")
 
 

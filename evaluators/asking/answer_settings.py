@@ -39,7 +39,7 @@ class ReasonSettings(Described):
 
 
 class WorkedExample(Described):
-    """A case with its right score or label, and why. It is configuration: a judge is told to believe it."""
+    """A case with its right score or label, and the reason. As it is configuration, a judge is told to believe it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

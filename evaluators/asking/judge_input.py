@@ -92,7 +92,7 @@ LONGEST_TEXT = 16_384
 """Characters of one text that a judge is shown, half from its start and half from its end, unless configured."""
 
 TEXTS_PER_FIELD = 4
-"""A field that is a list takes at most so many texts of the greatest length."""
+"""A list field takes at most as many characters as so many texts of the greatest length."""
 
 
 class TextSettings(Described):
@@ -113,8 +113,8 @@ _ABSENT_IF_EMPTY = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class JudgeInput:
-    """The material that a judge is shown, whether anything was left out for its length, and how many whole turns were
-    left out.
+    """The material that a judge is shown, whether its length made parts be left out, and how many whole turns are
+    missing.
 
     `run` is a field's name and its whole list, if the material has only a part of it, like the calls of a long run.
     `notes` are further details of the score.
@@ -133,7 +133,7 @@ class JudgeInput:
 
     @property
     def details(self) -> dict[str, Json]:
-        """The details of a score by this material; `unshown` is the share of the run that the judge did not see."""
+        """A score's details about this material; `unshown` is the share of the run that the judge did not see."""
         details: dict[str, Json] = {**self.notes}
         if self.truncated:
             details["truncated"] = True
@@ -151,10 +151,10 @@ def build_judge_input(turn: Turn, names: Iterable[str], longest_text: int = LONG
 
 
 def shorten_all(content: Mapping[str, Json], longest_text: int = LONGEST_TEXT, run: str = "tools_called") -> JudgeInput:
-    """Like `build_judge_input`, of values by their names. `run` names the list of steps, if there is one."""
+    """Like `build_judge_input`, for values by name. `run` names the list of steps, if there is one."""
     shortened = {name: shorten(value, longest_text) for name, value in content.items()}
     steps = cast("list[Json]", content.get(run) or [])
-    is_part = steps and any(isinstance(step, str) for step in cast("list[Json]", shortened[run]))  # a mark for others
+    is_part = steps and any(isinstance(step, str) for step in cast("list[Json]", shortened[run]))  # replaced by a mark
     return JudgeInput(shortened, shortened != content, run=(run, steps) if is_part else None)
 
 
@@ -206,7 +206,7 @@ def _fields(value: Any) -> list[tuple[str, Any]]:
 
 
 def longest_field(longest_text: int) -> int:
-    """Characters that a list of texts may take, given the length limit of one text."""
+    """The most characters of a list of texts, given the most characters of one text."""
     return TEXTS_PER_FIELD * max(LONGEST_TEXT, longest_text)
 
 
@@ -236,12 +236,12 @@ def cut(text: str, longest: int) -> str:
 
 
 def split_text(text: str, longest: int) -> list[str]:
-    """A text in pieces of at most `longest` characters that make it up, each ending at white space where it can."""
+    """Cut a text into pieces of at most `longest` characters, each ending at white space if possible."""
     pieces: list[str] = []
     start = 0
     while len(text) - start > longest:
         end = start + longest
-        # half a piece at least, so that a text without white space makes no more than twice as many
+        # half a piece at least, so that missing white space at most doubles the number of pieces
         space = max(text.rfind(mark, start + longest // 2, end) for mark in ("\n", ". ", " "))
         end = space + 1 if space >= 0 else end
         pieces.append(text[start:end])
@@ -259,7 +259,7 @@ def cut_list(items: list[Json], longest: int) -> list[Json]:
 
 
 def fit_both_ends(sizes: Sequence[int], budget: int) -> tuple[int, int]:
-    """How many items from the start and from the end fit into a budget, taken by turns, the last one first."""
+    """How many items from the start and from the end fit into a budget, taken alternately, the last item first."""
     head = tail = 0
     while head + tail < len(sizes):
         from_end = tail <= head
@@ -310,7 +310,7 @@ def find_sources(case: Turn) -> Mapping[str, Sequence[Json]]:
 
 
 def list_results(case: Turn) -> Sequence[Json]:
-    """The results of the tools, one by one: a list counts as many results as it has items."""
+    """The results of the tools, one by one: each item of a list is a result."""
     return [result for call in case.tools_called for result in _split(call.result)]
 
 
@@ -354,7 +354,7 @@ ComparisonPrompt = Annotated[str | None, AfterValidator(_with_both_placeholders)
 
 
 class SearchesText(Described):
-    """The text of a turn that is searched."""
+    """The searched text of a turn."""
 
     searched: Annotated[Literal["actual_output"] | ProgramField, ADDED_LATER] = "actual_output"
     """The answer, or a named input or output of a structured program, like outputs.summary."""
@@ -374,7 +374,7 @@ class ComparesOutputs(Described):
 
     @property
     def calculation(self) -> int:
-        """1 for whole answers: a later change concerns missing parts alone."""
+        """1 for whole answers: a later change concerns only missing parts."""
         return 1 if self.target_output_key == "*" else 2
 
     @property
@@ -397,7 +397,7 @@ class ComparesOutputs(Described):
 
     def parts(self, case: Turn) -> tuple[Json, Json]:
         """The compared parts of the answer and of the reference: as JSON if both are texts with numbers, or if a part
-        is an object or list. The answer's is `ABSENT` where it has no such part.
+        is an object or list. The answer's part is `ABSENT` if it has none.
 
         Raises:
             NotApplicable: the reference has no such part.
@@ -425,7 +425,7 @@ def expected_part(text: str, target: Target) -> Json:
 
 
 def _number(value: Json) -> Json:
-    """The number that a value is, or holds as a text; None if it does not."""
+    """The number in a value, which is a number or its text; None for any other value."""
     read: Json = parse_json_or_text(value) if isinstance(value, str) else value
     return read if isinstance(read, int | float) and not isinstance(read, bool) else None
 

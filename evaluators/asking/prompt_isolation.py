@@ -124,9 +124,8 @@ def wrap_for_decision(material: Mapping[str, Json], secret: bytes) -> str:
 
 
 def wrap_with_key(instructions: str, material: Mapping[str, Json], secret: bytes) -> tuple[str, str]:
-    """`wrap_untrusted`, and the key of the answer; marker and key follow from the question and a secret.
-
-    So one question always reads the same. The key comes last, after everything that a provider's prompt cache may have.
+    """Like `wrap_untrusted`, with a key for the answer. Marker and key are computed from the question and a secret, so
+    that equal questions give equal texts. The key comes last, after everything that a provider's prompt cache may have.
     """
     body = _as_json(material)
     question = instructions.encode("utf-8", "replace") + b"\x1f" + body.encode()
@@ -177,7 +176,7 @@ def wrap_subject_first(instructions: str, material: Mapping[str, Json], secret: 
 
 
 _SUBJECT = ("turns", "input", "actual_output")
-"""The fields that most evaluators of a subject are shown, in the order in which they come."""
+"""The fields that most evaluators of a subject are shown, in the order of the question."""
 
 
 def in_common_order(material: Mapping[str, Json]) -> dict[str, Json]:

@@ -21,7 +21,7 @@ from evaluators.prompts import fill, load
 from evaluators.scale import Reply
 
 MOST_AT_ONCE = 20
-"""The most steps, searches and hits of one answer that count."""
+"""The most steps, the most searches and the most hits that are taken from one answer."""
 _LONGEST_QUERY = 200
 _BESIDE = 100
 """Characters on each side of a hit that are shown."""
@@ -87,7 +87,7 @@ class RunReader:
 
     @classmethod
     def of(cls, run: Sequence[Json], room: int, longest_text: int) -> "RunReader":
-        """A reader of these steps that has read nothing yet."""
+        """A new reader of these steps."""
         steps = [orjson.dumps(step, default=str).decode() for step in run]
         index: list[Json] = [
             f"{number}, {len(step):,} characters: {step[:_FIRST_WORDS]}" for number, step in enumerate(steps, start=1)
@@ -120,7 +120,7 @@ class RunReader:
 
     @property
     def material(self) -> dict[str, Json]:
-        """The run as a judge that reads is shown it."""
+        """The run in the form that a reading judge is shown."""
         return {"index": self.index, "read": {**self.read}, "found": {**self.hits}}
 
     def outcome(self, noun: str) -> dict[str, Json]:
@@ -144,7 +144,7 @@ async def read_further(
 ) -> JudgeInput:
     """The material with the steps that the judge read in place of its run's part; unchanged without `reads`.
 
-    `task` are the judge's instructions, `items` the things that get a verdict each.
+    `task` are the judge's instructions, `items` the things to be judged one by one.
 
     Raises:
         JudgeError: the judge raised it.

@@ -1,8 +1,8 @@
 """The attachments of a case that a judge is shown, and the text that it reads about the others.
 
 Addresses are never fetched here. A judge's endpoint gets content that the case itself holds, or the address of a
-picture on a host that the configuration names: strangers write addresses into traces, and must not choose what is
-called.
+picture on a host that the configuration names: strangers write addresses into traces, and must not choose which hosts
+are called.
 """
 
 import re
@@ -64,7 +64,7 @@ def _matches(host: str, pattern: str) -> bool:
 
 
 def sight_of(judge: Judge) -> Sight:
-    """The attachments that a judge accepts; none if it does not say."""
+    """The attachments that a judge accepts; none if it names none."""
     sight: object = getattr(judge, "sight", BLIND)
     return sight if isinstance(sight, Sight) else BLIND
 

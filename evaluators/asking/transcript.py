@@ -1,4 +1,4 @@
-"""A conversation as a judge is shown it: numbered turns within a budget, and the fields of the whole."""
+"""The conversation that a judge is shown: numbered turns within a budget, and the fields of the whole."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set as AbstractSet
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ from evaluators.evaluator import ADDED_LATER
 from evaluators.results import SkipReason
 
 CHARACTERS_PER_TOKEN = 4
-"""About how many characters a token has: for budgets, in which an error of 20 % costs little."""
+"""About how many characters a token has. It is for budgets, where an error of 20 % costs little."""
 
 ALWAYS_WORTH_SHOWING = ("input", "actual_output", "error")
 
@@ -106,7 +106,7 @@ def build_transcript(
 ) -> Transcript:
     """The named fields of the first and last turns, as many turns as fit into the token budget.
 
-    The choice of turns depends only on the conversation: alternately one from the end and one from the start, the last
+    The choice of turns depends only on the conversation: alternately from the end and from the start, the last turn
     first. A turn without any of the fields is shown with its number alone. The fields `always` are shown whenever the
     turn has them.
 

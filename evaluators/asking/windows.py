@@ -1,11 +1,11 @@
 """Windows: runs of neighbouring items in which a long case is judged, and a sample of windows if there are too many.
 
 Up to 50 items are judged in one question if they fit, as the judge then sees what they share. More items are judged
-about 25 at a time: a judge that is to give 200 verdicts at once gives many of them unread.
+about 25 at a time: a judge that has to give 200 verdicts at once gives many without reading.
 
-Beyond `max_windows` windows a sample is judged: places at equal distances in the row of all items, the first place at
-random, choose their windows. A window's probability is proportional to its items, so the mean of the windows' shares is
-an unbiased estimate of the share of all. The draw is a hash of the case: the same on every replay.
+Beyond `max_windows` windows a sample is judged: equally spaced places in the list of all items, the first place random,
+choose their windows. A window's probability is proportional to its items, so the mean of the windows' shares is an
+unbiased estimate of the share of all. The draw is a hash of the case: the same on every replay.
 """
 
 from collections.abc import Mapping, Sequence
@@ -44,7 +44,7 @@ class WindowSettings(TextSettings):
 
 
 def split(sizes: Sequence[int], budget: int) -> tuple[range, ...]:
-    """Positions of items in windows: all in one where they fit, else about 25 in each, as far as the budget goes.
+    """Positions of items in windows: one window if all fit, else about 25 items in each, as far as the budget goes.
 
     `sizes` are the items' sizes. An item that is larger than the budget is a window of its own.
     """
@@ -84,14 +84,14 @@ class WindowSample:
         return len(self.judged) == len(self.lengths)
 
     def share_of(self, flags: Mapping[int, Sequence[float]]) -> float:
-        """The estimated share of all items that count, from 0 to 1, by how much each judged item counts."""
+        """The estimated mean of how much each item counts, from 0 to 1, over all items."""
         if self.complete:
             return sum(map(sum, flags.values())) / sum(map(len, flags.values()))
         return fmean(sum(flags[at]) / len(flags[at]) for at in self.picks if flags[at])
 
     @property
     def details(self) -> Mapping[str, Json]:
-        """The entry in a score about windows that were not judged; empty if all were judged."""
+        """A score's details about windows that were not judged; empty if all were judged."""
         if self.complete:
             return {}
         items = sum(self.lengths)

@@ -35,7 +35,7 @@ _OF_OTHERS = Signs(
         },
     )
 )
-"""The signs in passages and results of tools: a demand is a sign there, while a user may demand things."""
+"""The signs in passages and results of tools: there a demand is a sign, while a user may make demands."""
 
 _OF_USERS = Signs(
     {**_OF_ANYBODY, "asks_for_instructions": [*_OF_ANYBODY["asks_for_instructions"], (_WORDS["YOUR_PROMPT"],)]}

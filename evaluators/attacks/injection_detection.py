@@ -126,7 +126,7 @@ _REPETITION = re.compile(r"\{(\d+),\d*\}")
 class Matcher:
     """Searches a lower-case text in linear time, by pydantic's regular expressions.
 
-    It finds whole words, in scripts without spaces any place; words of `within` may be parts of words. A `loose`
+    It finds whole words, or any part in scripts without spaces; words of `within` may be parts of words. A `loose`
     matcher has false matches, but is small: the engine is fast as long as its states fit into its memory. The first
     search compiles it, which takes 2 ms.
     """
@@ -157,7 +157,7 @@ class Matcher:
 
 
 def may_be_any(some: Iterable[Matcher]) -> Matcher:
-    """One loose matcher in place of several: a text without its words needs no further search."""
+    """One loose matcher for several matchers: a text without its words needs no further search."""
     distinct = [*dict.fromkeys(some)]
     whole = [word for matcher in distinct for word in matcher.whole]
     return Matcher(whole, [word for matcher in distinct for word in matcher.within], loose=True)
@@ -193,7 +193,7 @@ def ways_of(words: Mapping[str, Matcher], signs: Mapping[str, Sequence[str]]) ->
 
 
 class Signs:
-    """Finds signs by the words of their ways. The rarest words of a way stand first: most texts have none of them."""
+    """Finds signs by the words of their ways. The rarest words of a way are searched first: most texts have none."""
 
     def __init__(self, ways: Ways) -> None:
         self.first = may_be_any(way[0] for listed in ways.values() for way in listed)
@@ -287,7 +287,7 @@ def _signs(lowered: str) -> Iterator[str]:
     for name, form in _FORMS.items() if _MAY_HAVE_FORM.occurs_in(lowered) else ():
         if form.occurs_in(lowered) and (name != "holds_a_verdict" or _VERDICT_TOO.search(lowered)):
             yield name
-    if _MAY_BE_STATED.occurs_in(lowered) and _STATED.occurs_in(lowered):  # on several lines, too
+    if _MAY_BE_STATED.occurs_in(lowered) and _STATED.occurs_in(lowered):  # also on several lines
         yield "holds_a_verdict"
     yield from _SIGNS.find(lowered)
 

@@ -39,13 +39,13 @@ class ReadMaterial:
 
 
 class ReadMaterials:
-    """The materials of one case, each read once: evaluators of a pack are mostly shown the same."""
+    """The materials of one case, each read once: the evaluators of a pack are mostly shown the same material."""
 
     def __init__(self) -> None:
         self._read: list[ReadMaterial] = []
 
     def of(self, content: Mapping[str, Json]) -> ReadMaterial:
-        """The material; the object that was read before if it is the same."""
+        """The material; if it was read before, the earlier object."""
         for material in self._read:
             if material.is_same(content):
                 return material

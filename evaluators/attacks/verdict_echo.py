@@ -25,9 +25,9 @@ _WHITE = {"n": " ", "r": " ", "t": " ", "b": " ", "f": " "}
 _LAYERS = 6
 """How many nested escapes are removed."""
 _LONG_REASON = 12
-"""Characters from which on a reason with the same number beside it is no chance."""
+"""From so many characters on, a reason with the same number beside it is no coincidence."""
 _OWN_WORDS = 32
-"""Letters and digits from which on a reason alone is compared: a judge that quotes so much adds its own words."""
+"""From so many letters and digits on, a reason is compared alone: a judge that quotes so much adds its own words."""
 _LONGEST_NUMBER, _LONGEST_WORD = 20, 20
 _REASON_NAMES = ("reason", "explanation")
 _VERDICT_NAMES = ("score", "rating", "verdict", "grade", "points", "label", "answer")
@@ -61,8 +61,7 @@ def is_echo(reply: Json, material: Mapping[str, Json], readings: Callable[[], It
     if not verdicts:
         return False  # a list of the text's own statements may well stand in the text
     for readable in readings() if readings else readings_of(material):
-        # Nearly every reason has a word that the text lacks; that is found at once, and the rest takes ten times as
-        # long.
+        # Nearly every reason has a word that the text lacks. This check is quick; the rest takes ten times as long.
         possible = [verdict for verdict in verdicts if all(map(readable.__contains__, verdict.words))]
         if possible and _holds(_plain(readable), possible):
             return True
@@ -70,7 +69,8 @@ def is_echo(reply: Json, material: Mapping[str, Json], readings: Callable[[], It
 
 
 def _verdicts(value: Json) -> Iterator[_ReadableVerdict]:
-    """The reason of each object in a reply, with the marks beside it; objects without either are left out."""
+    """The reason of each object in a reply, with the marks beside it; objects without a reason or marks are left
+    out."""
     if isinstance(value, Mapping):
         fields = cast("Mapping[str, Json]", value)
         marks = [

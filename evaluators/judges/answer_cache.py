@@ -32,7 +32,7 @@ class AnswerCache(JudgeWrapper):
         self._running: dict[bytes, asyncio.Event] = {}
 
     async def ask(self, prompt: Prompt, reply: type[R], *, logprobs: bool = False, samples: int = 1) -> Verdict[R]:
-        """Answer from the cache, else ask. An equal question meanwhile waits for that answer."""
+        """Answer from the cache, else ask. An equal question that comes meanwhile waits for the same answer."""
         key = _key(prompt, reply, logprobs=logprobs, samples=samples)
         if (running := self._running.get(key)) is not None:
             await running.wait()  # once: if that question fails, all that waited ask side by side

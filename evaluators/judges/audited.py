@@ -18,7 +18,7 @@ AuditResult = TypeVar("AuditResult")
 
 @dataclass(eq=False, repr=False)
 class Audited(WholeJudge):
-    """A judge, and an auditor that judges a hash-drawn `share` of the same cases again.
+    """A judge, and an auditor that judges a `share` of the same cases again, drawn by hash.
 
     The score is the judge's; its details have the auditor's score as `audit`, with the probability of the draw. So the
     mean over all cases can be corrected to the mean that the auditor would give. The audit may use another `evaluator`,

@@ -18,7 +18,7 @@ class Capabilities:
     """The features that may be put into a request. Starts with everything; each refusal takes one thing away.
 
     `top_logprobs` is how many alternatives per token, 0 for no token probabilities. `limit` is the name under which the
-    endpoint takes the length limit of the answer, None if under neither.
+    endpoint takes the length limit of the answer, None if it takes none.
     """
 
     format: Literal["json_schema", "json_object", "text"] = "json_schema"
@@ -35,7 +35,7 @@ class Capabilities:
     """Names of the optional parameters that the endpoint takes."""
 
     def without(self, complaint: str) -> Capabilities | None:
-        """The features without the one that a refusal complains of; None if it names no remaining feature."""
+        """The features without the feature that a refusal names; None if it names no remaining feature."""
         complaint = complaint.lower()
         for name in self.optional:
             if name in complaint:
@@ -69,7 +69,8 @@ class Capabilities:
     def weaker(self, first: Capabilities) -> Capabilities | None:
         """The features without the most often missing one, for a refusal that does not say why.
 
-        A form of answers is taken away with token probabilities only where they alone were not it: `first` has it.
+        Forms of answers are taken away first, then token probabilities. With these the form of `first` returns, as the
+        probabilities alone may have been the cause.
         """
         if (formatless := self._without_format()) is not None:
             return formatless
@@ -159,9 +160,10 @@ class LearntCapabilities:
         return self._go_on(attempt, left)
 
     def failed(self, attempt: QuestionAttempt) -> bool:
-        """Take a feature away after a fault of the endpoint (500): after several in a row, one that it has never taken.
+        """Take a feature away after a fault of the endpoint (500): after several in a row, a feature that it has never
+        taken.
 
-        Servers whose template has no system role say so in their own log alone.
+        Servers whose template has no system role say so only in their own log.
         """
         self._faults += 1
         if self._faults < _UNUSUAL:

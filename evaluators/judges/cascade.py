@@ -1,15 +1,14 @@
 """A cascade: a cheap judge first, then a strong judge if the cheap one is in doubt, or if a draw checks it.
 
-With x the first judge's score and y the second one's, an evaluation's score is y where the second one was asked and x
-elsewhere. The mean of these scores has the errors of the first judge where it is sure. So a share π of the sure cases
-is also drawn for the second judge, by a hash of the case, and
+Let x be the first judge's score and y the second judge's. An evaluation's score is y if the second judge was asked,
+else x. The mean of these scores has the errors of the first judge in the cases of which it is sure. So a share π of the
+sure cases is also drawn for the second judge, by a hash of the case, and
 
-    z = x + (y - x) / π    where it was drawn, and the score elsewhere
-
-has the mean that the second judge would have had over everything: E[z] = x + π (y - x) / π = y. This is the difference
-estimator of survey sampling (Särndal, Swensson and Wretman 1992, 6.3), in two-phase inference with a model's
-predictions the one with λ = 1 (Angelopoulos et al. 2023). Why not choose by doubt alone: a judge that is sure and wrong
-is never asked about again, and the error of the mean stays unknown.
+    z = x + (y - x) / π    where it was drawn, and the score elsewhere, has the mean that the second judge would have
+    over all cases: E[z] = x + π (y - x) / π = y. This is the difference
+estimator of survey sampling (Särndal, Swensson and Wretman 1992, 6.3), and in prediction-powered inference the
+estimator with λ = 1 (Angelopoulos et al. 2023). Why not choose by doubt alone: a judge that is sure and wrong is never
+asked about again, and the error of the mean stays unknown.
 """
 
 from collections.abc import Mapping
@@ -35,7 +34,7 @@ _UNREADABLE = frozenset({"judge_reply_invalid", "judge_reply_truncated", "judge_
 
 
 def cascade_model(first: str, then: str, doubt: float, share: float) -> str:
-    """The name of two models as a cascade: like `gpt-5 where gpt-5-nano doubts (0.5, 0.05)`."""
+    """The name of a cascade of two models, like `gpt-5 where gpt-5-nano doubts (0.5, 0.05)`."""
     return f"{then} where {first} doubts ({doubt:g}, {share:g})"
 
 
@@ -98,6 +97,6 @@ def doubt_of(details: Mapping[str, Json]) -> float | None:
 
 
 def _draw(name: str, case: Turn | Conversation, salt: str) -> float:
-    """A number in [0, 1) by the case's id, independent of the draw by which the case was sampled."""
+    """A number in [0, 1) made of the case's id, independent of the draw that sampled the case."""
     subject = turn_id_of(case) if isinstance(case, Turn) else conversation_id_of(case)
     return draw(f"cascade\x1f{name}\x1f{subject}", salt=salt)

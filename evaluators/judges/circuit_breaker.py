@@ -39,14 +39,15 @@ class BreakerOpen(JudgeError):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class CircuitBreaker:
-    """Opens after `failures` in a row, or if nine of ten among four times as many failed. Then one question probes.
+    """Opens after `failures` failures in a row, or if 90 % of the last 4 × `failures` calls failed. Then one question
+    probes.
 
-    The first probe comes after `first_wait` seconds, each further one after twice the time.
+    The first probe comes after `first_wait` seconds; each further probe after twice the wait.
 
     `longest_wait` (s) bounds the doubling.
 
-    Three failures in a row over `patience` seconds open it, too; over at least 180 seconds once the endpoint has
-    answered.
+    It also opens after three failures in a row over `patience` seconds; once the endpoint has answered, over at least
+    180 seconds.
 
     `on_open` is called each time it opens. A rate limit is no failure, because the endpoint works.
     """
@@ -108,7 +109,7 @@ class CircuitBreaker:
         self._wait = self.first_wait
 
     def record_failure(self, *, probe: bool) -> None:
-        """Note a failure. Once the breaker is open, only the probe's counts."""
+        """Note a failure. Once the breaker is open, only a failure of the probe counts."""
         now = self.clock()
         self._failing_since = self._failing_since if self._failures else now
         self._failures += 1

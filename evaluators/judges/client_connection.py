@@ -71,7 +71,7 @@ class ClientConnection:
 
 @contextmanager
 def as_judge_errors() -> Generator[None]:
-    """Errors of a client become those of a judge.
+    """Turn a client's errors into a judge's errors.
 
     Raises:
         HttpStatusError: the request was refused.
@@ -88,7 +88,7 @@ def as_judge_errors() -> Generator[None]:
         raise JudgeUnavailable(f"no connection to the judge: {connection_problem(error)}") from None
     except (APIConnectionError, httpx2.HTTPError) as error:
         raise no_connection(error) from None
-    except Exception as error:  # noqa: BLE001 - credentials come from whatever the client was given
+    except Exception as error:  # noqa: BLE001 - the client's credentials may come from any code
         raise JudgeUnavailable(f"the client cannot ask the judge: {type(error).__name__}") from None
 
 

@@ -2,8 +2,8 @@
 
 Twenty alternatives for each token are nearly all of an answer's bytes, but only the few tokens of a verdict are ever
 read. So a decoder that knows the form passes over them, and remembers where they stand in the body. Usage may have any
-names and types. If it is missing or impossible, tokens are estimated from the texts, for a cost that is unknown is not
-one of zero.
+names and types. If it is missing or impossible, tokens are estimated from the texts, because an unknown cost is not
+zero.
 """
 
 import math
@@ -45,8 +45,8 @@ _PICTURE_TOKENS = 1000
 def usage_of(used: Any) -> Usage:
     """The billed usage of one request; an unknown number is 0.
 
-    Reasoning that is reported beside the answer's tokens, or stands in the total alone, is output. Input
-    tokens of Anthropic, and of others where they are fewer than those out of the cache, leave these out.
+    Reasoning that is reported beside the answer's tokens, or stands in the total alone, is output. Anthropic's input
+    tokens exclude the tokens from the cache; so do another endpoint's if they are fewer than these.
     """
     reported = mapping(used)
     input_details = [reported, *map(mapping, map(reported.get, _INPUT_DETAILS))]
@@ -206,7 +206,8 @@ def read_passing_over(body: bytes, decoder: msgspec.json.Decoder[Any]) -> dict[s
     """A JSON body by the names of a form that the decoder knows, the tokens in it as `TokenEntry`; None where the body
     has another form, or is no JSON.
 
-    What is passed over has to be JSON, too: but for numbers like 1e999 it is looked at as closely as what is read.
+    Skipped parts have to be JSON, too: except for numbers like 1e999 they are checked as strictly as the parts that are
+    read.
     """
     if may_be_unbounded(body):  # the other decoder counts exactly, and says what is too much
         return None
@@ -253,7 +254,7 @@ def _token_of_entry(entry: TokenEntry) -> Token:
 def _odd_token(entry: TokenEntry) -> Token:
     try:
         return _token(entry.token, _value_of(entry.logprob), _value_of(entry.top_logprobs))
-    except ValueError:  # a number like 1e999, the one thing that is passed over and no JSON to the other decoder
+    except ValueError:  # a number like 1e999: only this decoder accepts it
         return Token(entry.token, _NEVER)
 
 

@@ -23,7 +23,7 @@ def proxy_for(url: str, proxy: str | None) -> str | None:
     """The proxy to an address: the given proxy, else the environment's proxy for the address, if any.
 
     Raises:
-        JudgeUnavailable: the environment names one of another kind than HTTP.
+        JudgeUnavailable: the environment names a proxy that is not HTTP.
     """
     if proxy is None:
         parts = urlsplit(url)
@@ -55,8 +55,8 @@ class Connection:
     """Posts requests to one path of an endpoint, in one event loop. Close it with `aclose`.
 
     Raises:
-        OSError: the certificates that the environment names cannot be read.
-        JudgeUnavailable: the proxy that it names is none that can be used.
+        OSError: the certificates that the environment names cannot be read. JudgeUnavailable: the proxy that it names
+        cannot be used.
     """
 
     def __init__(
@@ -96,12 +96,12 @@ class Connection:
 
 @contextmanager
 def as_judge_errors() -> Generator[None]:
-    """Errors of a connection become those of a judge: see `Connection.post`."""
+    """Turn a connection's errors into a judge's errors: see `Connection.post`."""
     try:
         yield
     except AnswerTooLarge as error:
         raise NoCompletion(str(error)) from None
-    except (aiohttp.ClientError, OSError, ValueError) as error:  # the last is what it says of headers that are none
+    except (aiohttp.ClientError, OSError, ValueError) as error:  # the last is its error for invalid headers
         raise no_connection(error) from None
 
 
@@ -115,10 +115,12 @@ class Connecting(Protocol):
     """The connection of a judge to one path of an endpoint."""
 
     async def aclose(self) -> None:
-        """Close what belongs to it."""
+        """Close its resources."""
 
     async def post(self, content: bytes) -> HttpResponse:
-        """The response to a request's JSON, read to its end, whatever its status; errors as those of `Connection`."""
+        """The response to a request's JSON, read to its end, whatever its status. It raises the errors of
+        `Connection.post`.
+        """
         ...
 
 

@@ -17,7 +17,7 @@ from evaluators.results import Usage
 
 
 class AnswerStore(Protocol):
-    """A store in which answers outlive the process. Processes that share one agree: the first answer saved wins."""
+    """A store in which answers outlive the process. Processes that share a store agree: the first saved answer wins."""
 
     async def load(self, key: str) -> str | None:
         """The answer's text, None if there is none yet."""

@@ -6,7 +6,7 @@ from evaluators.judge import Judge, Prompt, R, Verdict, decides, takes_packs
 class DividedJudge:
     """A judge whose typed questions go to `decide`, and all others to `extract`.
 
-    Lists of claims and steps have to be written, which a judge that decides cannot do. The costs of both are added up.
+    A judge that decides cannot write lists of claims and steps. The costs of both are added up.
     """
 
     def __init__(self, extract: Judge, decide: Judge) -> None:
@@ -27,5 +27,5 @@ class DividedJudge:
 
 
 def divided_model(extract: str, decide: str) -> str:
-    """The name of two models together: like `gpt-6-luna (decisions 1) after gpt-4.1-mini`."""
+    """The name of a pair of models, like `gpt-6-luna (decisions 1) after gpt-4.1-mini`."""
     return f"{decide} after {extract}"

@@ -26,7 +26,7 @@ _NO_KEY = "none"
 class EmbeddingJudge(EndpointJudge):
     """A model of embeddings behind an OpenAI-compatible `/embeddings` endpoint; it answers with vectors alone.
 
-    The arguments are those of `OpenAIJudge`; `input_price` is in US dollars per million tokens. One event loop at a
+    It takes the arguments of `OpenAIJudge`; `input_price` is in US dollars per million tokens. One event loop at a
     time. Close it with `aclose`.
     """
 
@@ -39,7 +39,7 @@ class EmbeddingJudge(EndpointJudge):
         """Embed the texts of the prompt's material.
 
         Raises:
-            JudgeError: see `Judge.ask`; also where the form is not one of vectors.
+            JudgeError: see `Judge.ask`; also if the prompt's form is not one for vectors.
         """
         texts = prompt.material.get("texts")
         if not issubclass(reply, Embeddings) or not texts:

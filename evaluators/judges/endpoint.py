@@ -68,7 +68,7 @@ _ESTIMATED = (
 
 
 _LONGEST_WAIT = 60.0
-"""Seconds that an endpoint is waited for at its word, before the same request is posted again."""
+"""The longest wait, in seconds, that an endpoint may ask for before the same request is posted again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,9 @@ class EndpointReply:
 
 
 class RequestOutdated(Exception):
-    """The request was not sent, as another of its shape was refused meanwhile: make it again, and post it again."""
+    """The request was not sent, as another request of its shape was refused meanwhile: make it again, and post it
+    again.
+    """
 
 
 class PostsRequests(Protocol):
@@ -99,7 +101,7 @@ class PostsRequests(Protocol):
 
     async def post(self, body: Mapping[str, Json], shape: Hashable = None) -> EndpointReply:
         """The response to a request. `shape` stands for the features of the request that an endpoint may refuse; many
-        requests share a shape. A request without a shape goes out at once, as many others wait for it.
+        requests share a shape. A request without a shape goes out at once, as many other requests wait for it.
 
         Raises:
             HttpStatusError: it has a status of an error.
@@ -110,7 +112,7 @@ class PostsRequests(Protocol):
 
 
 def at_once(endpoint: PostsRequests) -> PostsRequests:
-    """The endpoint as it is: requests go out when they are posted."""
+    """The endpoint unchanged: requests go out when they are posted."""
     return endpoint
 
 
@@ -118,7 +120,7 @@ class Endpoint:
     """Posts requests to one address. One event loop at a time; each has a connection of its own.
 
     `on_headers` is told the headers of each response. A request that is refused for now, as by 429 or 500, is posted
-    again `retries` times. Close it with `aclose`; the end of `asyncio.run` closes it, too.
+    again `retries` times. Close it with `aclose`; so does the end of `asyncio.run`.
     """
 
     def __init__(
@@ -217,9 +219,8 @@ class Prices:
 
 @dataclass(slots=True)
 class CostTracker:
-    """The cost of one question so far, over all its requests, and the last model that answered.
-
-    The cost is None where no price is known, and 0 where nothing was paid.
+    """The cost of one question so far, over all its requests, and the last model that answered. The cost is None if no
+    price is known, and 0 if nothing was paid.
     """
 
     prices: Prices
@@ -235,7 +236,7 @@ class CostTracker:
     def add(
         self, reply: Completion | DecisionReply, question_tokens: int, answer_tokens: int, price_share: float = 1.0
     ) -> None:
-        """Add a request, of which a share of the list price is paid.
+        """Add a request that costs a share of its list price.
 
         `question_tokens` and `answer_tokens` are estimates, for a response that does not report them.
         """
@@ -258,7 +259,7 @@ Headers = Mapping[str, str]
 
 
 def as_it_is(connection: Connecting) -> Connecting:
-    """The connection, with nothing around it."""
+    """The connection, unwrapped."""
     return connection
 
 

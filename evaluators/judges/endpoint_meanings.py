@@ -1,4 +1,4 @@
-"""The meanings of what endpoints answer: one row for each quirk of a server, read by `error_mapping.py` alone.
+"""The meanings of endpoints' answers: one row for each quirk of a server, read by `error_mapping.py` alone.
 
 A refusal is looked up by its code, then by its words, then by its status. To add a server, add rows here and a recorded
 answer to the tests.
@@ -12,9 +12,8 @@ Meaning: TypeAlias = Literal[
     "filtered", "too long", "failed generation", "rate limited", "transient", "unsupported",
     "key", "credit", "model or address", "address",
 ]  # fmt: skip
-"""`filtered`, `too long` and `failed generation` concern one question; what is `rate limited` or `transient` may pass.
-
-`unsupported` is a refusal that may be about what a request asks for; the others are what an operator has to look at.
+"""`filtered`, `too long` and `failed generation` concern one question; `rate limited` and `transient` may pass.
+`unsupported` may concern a feature that the request uses; the others need an operator.
 """
 
 STATUSES: Mapping[int, Meaning] = {
@@ -60,10 +59,10 @@ _ROWS: tuple[tuple[str, Container[int], Meaning], ...] = (
     (r"context (length|window|size)|maximum context|input token count|(prompt|input|request) (is )?too (long|large)",
      (400, 413, 422, 500), "too long"),
     (r"failed to (generate|validate) json|does not match the expected schema", (400, 422), "failed generation"),
-    # for now: Bedrock and gateways throttle with other statuses, too
+    # for now: Bedrock and gateways also throttle with other statuses
     (r"throttl|too many (requests|tokens)|rate.?limit|try again (later|in)|wait before|at capacity|overloaded",
      (200, 400, 403, 404, 422), "rate limited"),
-    # what an operator has to look at
+    # faults that an operator has to mend
     (r"credit balance|insufficient (balance|credit|quota)|out of credit", (200, 400, 403, 429), "credit"),
     (r"api key not valid|api_key_invalid|invalid api key", _WORDED, "key"),
     (r"not a valid model|invalid model|model identifier is invalid|model .{0,80}does not exist", _WORDED,

@@ -27,11 +27,11 @@ ABOUT_QUESTION = frozenset({"too long", "failed generation"})
 _REDIRECTS = 300
 _ERROR_STATUS = range(400, 600)
 _WORDS = 1 << 16
-"""The bytes that are read of an error that is no JSON."""
+"""The most bytes that are read of an error that is no JSON."""
 _LONGEST_DOCUMENT = 1 << 20
 """The longest error, in bytes, that is read as JSON; a longer error is read as text."""
 _MOST_READ = 4000
-"""The characters that are read of a complaint."""
+"""The most characters that are read of a complaint."""
 _MOMENT = 1e9
 """Seconds beyond which a number is no wait and names a moment, in Unix time."""
 _CODE = re.compile(r"[\w.\-]{1,64}")
@@ -95,7 +95,7 @@ def meaning_of(error: HttpStatusError, question: str = "") -> Meaning | None:
 
 
 def to_judge_error(error: HttpStatusError, question: str = "") -> JudgeError:
-    """The meaning of an error response, in the endpoint's own words without those of the `question`."""
+    """The judge's error for an error response, in the endpoint's own words without the words of the `question`."""
     status, meaning = error.status, meaning_of(error, question)
     code = next((code for code in _codes(error.body) if not code.isdecimal() and _CODE.fullmatch(code)), None)
     inside = " with an error inside" if status < _REDIRECTS else ""
@@ -136,13 +136,13 @@ def _message(body: object) -> str:
     parts = cast("Mapping[str, Any]", body)
     sentences = [parts.get(key) for key in ("message", "msg", "detail", "error_description", "error")]
     metadata = parts.get("metadata")
-    if isinstance(metadata, Mapping):  # what a router was told by the provider behind it
+    if isinstance(metadata, Mapping):  # the message that a router got from the provider behind it
         sentences.append(cast("Mapping[str, Any]", metadata).get("raw"))
     return " ".join(filter(None, map(_sentence, sentences)))[:_MOST_READ]
 
 
 def _sentence(value: Any) -> str:
-    if isinstance(value, list):  # FastAPI's: where it is wrong, and why; `input` has the text itself
+    if isinstance(value, list):  # FastAPI's: the place of the fault, and its reason; `input` has the text itself
         return " ".join(_sentence(entry) for entry in cast("list[Any]", value)[:20])
     if isinstance(value, Mapping):
         entry = cast("Mapping[str, Any]", value)
@@ -162,7 +162,7 @@ def _delays(body: Mapping[str, Any]) -> Iterator[str]:
 def retry_after(error: HttpStatusError, now: float | None = None) -> float | None:
     """Seconds that a response asks to wait: by a header, as a number, a duration or a moment, or in words.
 
-    A gateway has in the error what a provider's headers said.
+    A gateway repeats a provider's headers inside the error.
     """
     now = time.time() if now is None else now
     for headers in (error.headers, _headers_inside(error.body)):

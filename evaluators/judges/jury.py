@@ -17,17 +17,17 @@ _PASS = 0.5  # the score at which a judge votes for passing, if the evaluator ha
 
 
 def jury_model(combine: Combine, models: Sequence[str]) -> str:
-    """The name of a panel of these models: like `median(gpt-4o, llama-3)`."""
+    """The name of a jury of these models, like `median(gpt-4o, llama-3)`."""
     return f"{combine}({', '.join(models)})"
 
 
 class Jury(WholeJudge):
     """Judges that each make the whole evaluation; `evaluators.evaluate` combines their scores.
 
-    `mean` and `median` combine the scores. `majority`: the best score if more than half of them pass (the evaluator's
-    threshold, else 0.5), else the worst. At least `quorum` judges have to give a score, by default more than half of
-    them; with fewer the jury gives none. The score's details hold each judge's score and the disagreement, which is the
-    difference of the highest and the lowest.
+    `mean` and `median` combine the scores. `majority`: the best score if more than half of the scores pass (the
+    evaluator's threshold, else 0.5), else the worst. At least `quorum` judges have to give a score, by default more
+    than half; otherwise the jury gives none. The score's details hold each judge's score and the disagreement, which is
+    the difference of the highest and the lowest.
 
     Raises:
         ValueError: there are fewer than two judges, or the quorum is out of reach.
@@ -52,14 +52,14 @@ class Jury(WholeJudge):
 
 @dataclass(frozen=True, slots=True)
 class MemberOutcome:
-    """The verdict of one judge of a panel."""
+    """The verdict of one judge of a jury."""
 
     model: str
     outcome: Outcome
 
 
 def combine_outcomes(panel: Jury, evaluator: Evaluator[Any], opinions: Sequence[MemberOutcome]) -> Outcome:
-    """One outcome out of several. If one judge skips, the jury skips, as a skip is about the case."""
+    """Combine several outcomes into one. If one judge skips, the jury skips, as a skip is about the case."""
     for outcome in opinions:
         if isinstance(outcome.outcome, Skipped):
             return outcome.outcome
@@ -84,7 +84,7 @@ def combine_outcomes(panel: Jury, evaluator: Evaluator[Any], opinions: Sequence[
 
 
 def common_stamp(model: str, stamps: Sequence[JudgeStamp]) -> JudgeStamp | None:
-    """The judges that answered, by the name `model` of them all; the prompt's hash, if all were asked the same."""
+    """The stamp of the jury, named `model`; with the prompt's hash if all judges were asked the same."""
     if not stamps:
         return None
     hashes = {stamp.prompt_hash for stamp in stamps}

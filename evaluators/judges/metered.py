@@ -20,7 +20,7 @@ from evaluators.results import JudgeStamp, Usage
 class Sighted(JudgeWrapper):
     """A judge that is shown a case's attachments, and reads a list of the attachments that it is not shown.
 
-    Questions about cases without attachments, and those that hold nothing of a case, stay as they are.
+    Questions about cases without attachments, and questions that hold nothing of a case, stay unchanged.
     """
 
     def __init__(self, judge: Judge, view: AttachmentView) -> None:
@@ -46,18 +46,18 @@ class Metered(JudgeWrapper):
         """The cost of each question, in US dollars; None if no price is known."""
         self._materials: list[ReadMaterial] = []
         self.seat = judge if isinstance(judge, PackSeat) else None
-        """Its place in a pack, if it is asked in one."""
+        """The evaluator's place in a pack, if it is asked in a pack."""
         self._known = ReadMaterials() if self.seat is None else self.seat.materials
         self.usage = Usage()
         self.has_verdicts_alone = False
         """Whether an answer was cut off in its reason, so that the verdict was asked for again alone."""
 
     async def ask(self, prompt: Prompt, reply: type[R], *, logprobs: bool = False, samples: int = 1) -> Verdict[R]:
-        """Ask the judge, and add what it cost, also where it gave no answer.
+        """Ask the judge, and add the cost, also if it gave no answer.
 
         Raises:
-            JudgeError: as the judge's own.
-            JudgeReplyInvalid: the judge repeated a verdict that was planted in the material.
+            JudgeError: the judge raised it. JudgeReplyInvalid: the judge repeated a verdict that was planted in the
+            material.
         """
         self._prompts.append(prompt.hash)
         material = self._known.of(prompt.material) if prompt.material else None
@@ -79,7 +79,7 @@ class Metered(JudgeWrapper):
 
     def _add(self, usage: Usage, cost_usd: float | None) -> None:
         self.usage = self.usage + usage
-        if usage.calls or cost_usd is not None:  # of a pack's requests it may have a part of the price alone
+        if usage.calls or cost_usd is not None:  # it may carry only a part of the price of a pack's requests
             self.costs.append(None if cost_usd is None else cost_usd + 0.0)
 
     @property
@@ -105,6 +105,6 @@ class Metered(JudgeWrapper):
         if not self._prompts:
             return None
         model, fingerprint = self._verdicts[-1] if self._verdicts else (self.model, None)
-        distinct = sorted(set(self._prompts))  # the same however often and in whatever order they were asked
+        distinct = sorted(set(self._prompts))  # the same for any number and order of these questions
         text = distinct[0] if len(distinct) == 1 else hashlib.sha256("".join(distinct).encode()).hexdigest()[:16]
         return JudgeStamp(model=model, fingerprint=fingerprint, prompt_hash=text)

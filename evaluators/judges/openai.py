@@ -45,7 +45,7 @@ _FAULT = 500
 
 
 class OpenAIJudge(EndpointJudge):
-    """A judge behind an OpenAI-compatible chat completions endpoint, or another one whose model writes its answers.
+    """A judge behind an OpenAI-compatible chat completions endpoint, or another endpoint whose model writes answers.
 
     Args:
         model: the model's name at the endpoint.
@@ -58,33 +58,32 @@ class OpenAIJudge(EndpointJudge):
             endpoint takes, 0 for never. If None, as many as the form of the answer has use for.
         input_price, output_price: US dollars per million tokens; without both, the cost of a verdict is None.
         cached_input_price: the same for input tokens out of the provider's prompt cache; `input_price` if None.
-        cache_write_price: the same for input tokens that were written into it; `input_price` if None.
-        headers: sent with each request.
-        fresh_headers: asked before each request for headers that may have changed, such as those of a rotated key.
-        extra_body: parameters of the endpoint's own, put into each request as they are.
-        optional: more of them (`seed`, `reasoning_effort`); one that the endpoint refuses by name is left out.
-        ssl_context: certificates to trust and to show; the usual authorities if None.
-        proxy: the HTTP proxy to connect through; that of the environment if None.
-        answer_key: whether an answer must carry the key that its question ends in, which a verdict planted in the
+        cache_write_price: the same for input tokens that were written into it; `input_price` if None. headers: sent
+        with each request. fresh_headers: asked before each request for headers that may have changed, such as a rotated
+        key. extra_body: parameters of the endpoint's own, put into each request as they are. optional: more parameters
+        (`seed`, `reasoning_effort`); a parameter that the endpoint refuses by name is left out. ssl_context:
+        certificates to trust and to show; the usual authorities if None. proxy: the HTTP proxy to connect through; the
+        environment's if None. answer_key: whether an answer must carry the key that its question ends in, which a
+        verdict planted in the
             judged text cannot have. False for a model too weak to repeat eight characters.
         subject_first: what is judged comes first and the instructions after it, so that questions about one subject
             share what the provider's prompt cache holds. Scores may change, so `model` says so.
-        sight: which pictures of a case it is shown; none by default. The model has to be able to see.
-        on_headers: is told the headers of each response, refusals too: endpoints say there what they still allow.
-        posting: makes of the endpoint what requests are posted to: as it is, or one that gathers them for batches.
-        secret: what markers and keys are made of; drawn if None. With the same one, one question is one request.
-        client: `AsyncOpenAI`, `AsyncAzureOpenAI` or `AsyncBedrockOpenAI` through which requests go, or a function that
+        sight: which pictures of a case it is shown; none by default. The model has to be able to see. on_headers: is
+        told the headers of each response, refusals too: endpoints say there what they still allow. posting: wraps the
+        endpoint: unchanged, or gathering requests for batches. secret: the source of markers and keys; drawn if None.
+        With the same secret, equal questions are equal requests. client: `AsyncOpenAI`, `AsyncAzureOpenAI` or
+        `AsyncBedrockOpenAI` through which requests go, or a function that
             makes one; its address and credentials are used, and it is closed only if the function made it.
-        tracing: puts something around each connection, such as what makes spans of requests.
-        retries: how often a request that is refused for now (429, 500, …) is posted again; 0 below `Retrying`.
-        api: the wire format of the endpoint: `CHAT`, or one of `evaluators.judges.apis` that write. The address and the
-            key that are left out are then those of its vendor, like `ANTHROPIC_API_KEY`.
+        tracing: wraps each connection, for instance to make spans of requests. retries: how often a request that is
+        refused for now (429, 500, …) is posted again; 0 below `Retrying`. api: the wire format of the endpoint: `CHAT`,
+        or one of `evaluators.judges.apis` that write. A missing address or key is then its vendor's, like
+        `ANTHROPIC_API_KEY`.
 
-    Refusals teach what the endpoint cannot do (structured output, token probabilities, …), where the same question is
-    answered without it; it is remembered, and tried again later. An answer that does not parse is sent back once, with
-    what is wrong with it; after one that is cut off in its reason the verdict is asked for alone, and from then on the
-    length of reasons is bounded. Longer outages are for `Retrying`. Close it with `aclose`, or use it as an async
-    context manager; the end of `asyncio.run` closes it, too. One event loop at a time.
+    Refusals teach what the endpoint cannot do (structured output, token probabilities, …), if the same question is
+    answered without it; the judge remembers this, and tries again later. An answer that does not parse is sent back
+    once, with what is wrong with it; if an answer is cut off in its reason, the verdict alone is asked for, and from
+    then on the length of reasons is bounded. Longer outages are for `Retrying`. Close it with `aclose`, or use it as an
+    async context manager; so does the end of `asyncio.run`. One event loop at a time.
 
     Raises:
         ValueError: there is no key.
@@ -155,7 +154,7 @@ class OpenAIJudge(EndpointJudge):
             return Verdict(answers, bill.model or self._model, bill.fingerprint, bill.usage, bill.cost_usd)
 
     def _optional_of(self, prompt: Prompt) -> Mapping[str, Json]:
-        """The further parameters of a request: with the key by which the provider finds what it has of the subject."""
+        """The further parameters of a request: with the key of the subject in the provider's cache."""
         if not self._has_cache_key:
             return self._optional
         key = hashlib.sha256(subject_text(prompt.material).encode()).hexdigest()[:32]
@@ -198,7 +197,7 @@ class OpenAIJudge(EndpointJudge):
         )
 
     async def _choices(self, chat: Chat, request: Request, samples: int, bill: CostTracker) -> Sequence[Choice]:
-        """As many answers as asked for, in one request where the endpoint can, else in as many as needed."""
+        """The requested number of answers, in one request if the endpoint can, else in several."""
         choices = list((await self._complete(chat, request, samples, bill)).choices)
         missing = samples - len(choices)
         if missing and self._learnt.current.multiple_choices:
@@ -218,7 +217,7 @@ class OpenAIJudge(EndpointJudge):
     ) -> Answer[R]:
         """Ask for the verdict alone. From now on schemas bound texts and lists, if the endpoint takes such.
 
-        Where there are no reasons to leave out, as in a list of claims, only the bounds can help.
+        If there are no reasons to leave out, as in a list of claims, only the bounds can help.
         """
         earlier = self._learnt.current
         self._learnt.current = earlier.bounded()
@@ -234,7 +233,9 @@ class OpenAIJudge(EndpointJudge):
     async def _repair(
         self, question: Question, request: Request, reply: type[R], choice: Choice, error: JudgeError, bill: CostTracker
     ) -> Answer[R]:
-        """Send a broken answer back once, with what is wrong with it. What was cut off or refused is not worth it."""
+        """Send a broken answer back once, with what is wrong with it. An answer that was cut off or refused is not sent
+        back.
+        """
         if error.type != JudgeReplyInvalid.type:
             raise error
         quoted = choice.text if len(choice.text) <= _QUOTED else choice.text[:_QUOTED] + " […]"
@@ -248,7 +249,7 @@ class OpenAIJudge(EndpointJudge):
         return _read_one(completion.choices[0], reply, question.key)
 
     async def _complete(self, chat: Chat, request: Request, samples: int, bill: CostTracker) -> Completion:
-        """One completion, after as many refusals as it takes to learn what the endpoint cannot do."""
+        """One completion; each refusal before it teaches what the endpoint cannot do."""
         attempt = self._learnt.begin(partial(request.features_used, samples))
         lessons = 0
         while True:
@@ -287,7 +288,7 @@ class OpenAIJudge(EndpointJudge):
 def _read_all(
     choices: Sequence[Choice], reply: type[R], key: str | None
 ) -> tuple[Sequence[Answer[R]], tuple[Choice, JudgeReplyInvalid] | None]:
-    """The answers that can be read, and the last that cannot with what is wrong with it."""
+    """The readable answers, and the last unreadable answer with its fault."""
     answers: list[Answer[R]] = []
     broken = None
     for choice in choices:

@@ -14,9 +14,10 @@ _SHORTEST_KEY = 20
 _SEVERAL = re.compile(rf"{re.escape(_GONE)}(?:\W*{re.escape(_GONE)})*")
 _PLAIN = re.compile(r"[a-z_]+")
 _PART = 5
-"""The fewest letters by which a word counts as part of a word in the question: shorter words match by chance."""
+"""The fewest letters of a word that counts as part of a word in the question: shorter words match by chance."""
 _RUN = 3
-"""So many words in a row that also stand in the question are its text; fewer are, if they are no plain words."""
+"""So many words in a row that also stand in the question are the question's text; fewer words are too, if they are no
+plain words."""
 
 
 def own_words(spoken: str, question: str) -> str:

@@ -36,7 +36,9 @@ class TokenBucket:
         self.left = self.per_minute
 
     def wait(self, amount: float, now: float) -> float:
-        """Seconds until `amount` may be used. An amount above a minute's allowance may be used when that is full."""
+        """Seconds until `amount` may be used. An amount above a minute's allowance may be used once the full allowance
+        is there.
+        """
         if self.time is not None:
             self.left = min(self.per_minute, self.left + (now - self.time) * self.per_minute / _MINUTE)
         self.time = now
@@ -89,7 +91,7 @@ class RateLimiter:
             self._tokens.take(used - estimated)
 
     def record_success(self) -> None:
-        """Grow the limit: by about one request after as many successes as requests may run."""
+        """Grow the limit by about one request per round: a round has as many successes as requests may run."""
         self.limit = min(float(self.max_concurrency), self.limit + 1.0 / self.limit)
 
     def record_rejection(self, retry_after: float | None, now: float) -> None:
@@ -105,7 +107,7 @@ class RateLimiter:
         self.paused_until = max(self.paused_until, now + min(seconds, _LONGEST_PAUSE))
 
     def observe_headers(self, headers: Mapping[str, str], now: float) -> None:
-        """Obey what a response says about what is left: `x-ratelimit-remaining-…` and `x-ratelimit-reset-…`."""
+        """Obey a response's headers about the rest of a limit: `x-ratelimit-remaining-…` and `x-ratelimit-reset-…`."""
         for what in ("requests", "tokens"):
             left = headers.get(f"x-ratelimit-remaining-{what}")
             if left is None or left.strip() != "0":
@@ -122,7 +124,7 @@ _SHORTEST = 0.001  # a wait that rounding leaves would never end
 
 @dataclass(eq=False, repr=False)
 class EndpointLimiter:
-    """Lets questions out to an endpoint, in the order in which they came. Shared by all judges that ask it."""
+    """Lets questions out to an endpoint, in their order of arrival. All judges of the endpoint share it."""
 
     limiter: RateLimiter
     _: KW_ONLY
@@ -180,7 +182,7 @@ class RateLimited(JudgeWrapper):
         self._endpoint = endpoint
 
     async def ask(self, prompt: Prompt, reply: type[R], *, logprobs: bool = False, samples: int = 1) -> Verdict[R]:
-        """Wait, ask, and learn from what comes back."""
+        """Wait, ask, and learn from the response."""
         guess = estimate_tokens(prompt, samples)
         await self._endpoint.acquire(guess)
         used: float | None = None
@@ -203,7 +205,7 @@ class RateLimited(JudgeWrapper):
 
 
 def estimate_tokens(prompt: Prompt, samples: int) -> float:
-    """About how many tokens a question and its answers take, before it is known."""
+    """An estimate of the tokens that a question and its answers will take."""
     question = (len(prompt.instructions) + len(orjson.dumps(prompt.material, default=str))) / _BYTES_PER_TOKEN
     question += _PICTURE_TOKENS * len(prompt.media)
     return question + samples * (prompt.max_tokens or prompt.answers * _ANSWER_TOKENS)

@@ -28,7 +28,7 @@ Chat = list[dict[str, Json]]
 """The messages of a request."""
 
 GO = "Do what the instructions ask, and answer in the form they give."
-"""The last sentence to a judge that has been given no material."""
+"""The last sentence to a judge that got no material."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,18 +44,18 @@ class Request:
     extra: Mapping[str, Json]
     optional: Mapping[str, Json] = field(default_factory=dict[str, Json])
     reply: type[BaseModel] | None = None
-    """The form of the answer; None for a pack's."""
+    """The form of the answer; None for a pack's answer."""
     shared: str = ""
     """The beginning of the user's message that all questions about the same subject share."""
     constant: bool = False
-    """Whether it holds nothing of a case: others wait for its answer, and it is kept."""
+    """Whether it holds nothing of a case: others then wait for its answer, which is kept."""
     alone: bool = False
     """Whether the verdict is asked for without its reasons."""
     most_alternatives: int | None = None
-    """How many alternatives of each token are of use, where token probabilities are wanted; None for all there are."""
+    """The most useful number of alternatives per token, if token probabilities are wanted; None for all."""
 
     def alternatives(self, available: int) -> int:
-        """How many alternatives of each token are asked for, of as many as an endpoint gives; 0 for none."""
+        """How many alternatives per token to ask for, at most as many as the endpoint gives; 0 for none."""
         if not self.logprobs:
             return 0
         return available if self.most_alternatives is None else min(available, self.most_alternatives)
@@ -65,7 +65,9 @@ class Request:
         return _features(self.alternatives(features.top_logprobs) > 0, self.max_tokens is not None, samples > 1)
 
     def shaped(self, *, bounded: bool) -> "Request":
-        """The same with the schema of what is asked for, bounding texts and lists or not; a pack's stays as it is."""
+        """The request with the schema of its answer, with or without bounds on texts and lists; a pack's request stays
+        unchanged.
+        """
         if self.reply is None or not (bounded or self.alone):
             return self
         keyed = ANSWER_KEY in self.schema["properties"]
@@ -108,12 +110,12 @@ def with_parts(message: Mapping[str, Json], part: Callable[[Mapping[str, Any]], 
 
 
 def question_text(chat: Chat) -> str:
-    """The texts of all messages but the system's: what is judged is among them."""
+    """The texts of all messages but the system's; they include the judged text."""
     return " ".join(text_of(message) for message in chat if message["role"] != "system")
 
 
 def judged_text(chat: Chat) -> str:
-    """The material within its markers, without our own words around it; the whole text where none is marked."""
+    """The material within its markers, without our own words around it; the whole text if nothing is marked."""
     text = question_text(chat)
     material, _, _ = text.partition(">>>\n")[2].rpartition("\n<<<end of material")
     return material or text
@@ -132,7 +134,7 @@ def without_system(chat: Chat) -> Chat:
 
 
 def with_text(chat: Chat, text: str) -> Chat:
-    """The messages with a sentence more at the end of the last, before its pictures."""
+    """The messages with one more sentence at the end of the last message, before its pictures."""
     *before, last = chat
     content = last["content"]
     if isinstance(content, str):
@@ -167,7 +169,8 @@ def question_with_subject_first(prompt: Prompt, secret: bytes, *, keyed: bool) -
 def question_of(prompt: Prompt, secret: bytes | None = None, marker: str | None = None) -> Question:
     """The fixed part first and alone, so that providers' prompt caches hit; the material after it, in its fence.
 
-    With a `secret` a question about judged text has a key; without, `marker` is that of its fence, random if None.
+    With a `secret` a question about judged text has a key. Without it, `marker` marks its fence; None draws a random
+    one.
     """
     if prompt.constant:
         return _question(prompt, GO)
@@ -179,7 +182,9 @@ def question_of(prompt: Prompt, secret: bytes | None = None, marker: str | None 
 def messages_of_pack(
     pack: PackPrompt, secret: bytes | None = None, marker: str | None = None
 ) -> tuple[Chat, tuple[str, ...] | None]:
-    """The same for the questions of a pack: the case once, each question with a key of its own, None without keys."""
+    """The messages for the questions of a pack: the case once, and each question with its own key; None without
+    keys.
+    """
     if secret is None:
         return _question(pack, wrap_untrusted(pack.material, marker)).chat, None
     message, keys = wrap_with_keys(pack.instructions, pack.material, secret, len(pack.questions))

@@ -12,7 +12,7 @@ from evaluators.judge import Judge, Prompt, R, Verdict
 from evaluators.judges.wrapper import JudgeWrapper
 from evaluators.results import Usage
 
-_DOUBLINGS = 40  # beyond that a wait is longer than anybody's longest
+_DOUBLINGS = 40  # beyond that a wait exceeds any configured longest wait
 
 
 class RetryingOptions(TypedDict, total=False):
@@ -42,11 +42,11 @@ class Retrying(JudgeWrapper):
     """A judge that is asked again after `JudgeUnavailable`, and after nothing else unless `denied` is set.
 
     Waits grow as `first_wait` * 2^n seconds up to `longest_wait`, and each is drawn evenly from 0 to that (full
-    jitter), so that many callers do not return together. A wait that the judge requests is obeyed, with the jitter
-    on top. With `denied`, it is asked again after `JudgeDenied`, too: somebody may fix the key. A question that gets
-    `isolated_attempts` answers that are not completions, or denials, each amid good answers to others, is given up:
-    the cause is the question's own, like a firewall that takes offence at its text. No attempt begins later than
-    `deadline` seconds after the first: where a wait would end beyond it, the last error is raised at once.
+    jitter), so that many callers do not return together. A wait that the judge requests is obeyed, with the jitter on
+    top. With `denied`, it is also asked again after `JudgeDenied`: an operator may fix the key. A question that gets
+    `isolated_attempts` answers that are not completions, or denials, while other questions get good answers, is given
+    up: the cause is the question's own, like a firewall that takes offence at its text. No attempt begins later than
+    `deadline` seconds after the first: if a wait would end later, the last error is raised at once.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Retrying(JudgeWrapper):
             attempt += 1
 
     def _wait(self, attempt: int, error: JudgeError) -> float | None:
-        """Seconds to wait before the next attempt; None if there is none."""
+        """Seconds to wait before the next attempt; None if there is no further attempt."""
         if not isinstance(error, self._asks_again):
             return None
         ceiling = min(self._settings.longest_wait, self._settings.first_wait * 2 ** min(attempt - 1, _DOUBLINGS))

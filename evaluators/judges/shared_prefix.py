@@ -1,4 +1,4 @@
-"""Questions about one subject, the first of them before the others: so that these find it in the provider's cache."""
+"""Questions about one subject: the first goes ahead, so that the others find the subject in the provider's cache."""
 
 import asyncio
 
@@ -11,7 +11,7 @@ class SharedPrefix(JudgeWrapper):
     """A judge whose questions about one subject wait until the first of them is answered, at most `longest` seconds.
 
     A provider caches a prompt when it has answered it, so questions that are asked at the same time would miss the
-    cache. After the first question, even if it fails, the others are asked side by side. Packs and questions without a
+    cache. After the first question, even if it failed, the others are asked concurrently. Packs and questions without a
     subject do not wait.
     """
 
@@ -21,7 +21,7 @@ class SharedPrefix(JudgeWrapper):
         self._first: dict[str, asyncio.Future[None]] = {}
 
     async def ask(self, prompt: Prompt, reply: type[R], *, logprobs: bool = False, samples: int = 1) -> Verdict[R]:
-        """Wait for the first question about the subject, or be it."""
+        """Wait for the first question about the subject, unless this is the first."""
         if prompt.constant or prompt.answers > 1:
             return await self.inner.ask(prompt, reply, logprobs=logprobs, samples=samples)
         subject = subject_text(prompt.material)

@@ -1,4 +1,4 @@
-"""The base of judges around a judge, and the judges that a jury or a cascade is made of."""
+"""The base of judges that wrap a judge, and the members of juries and cascades."""
 
 from collections.abc import Callable, Sequence
 
@@ -31,7 +31,7 @@ def members_of(judge: Judge) -> Sequence[Judge]:
 
 
 def with_members(judge: Judge, change: Callable[[Judge], Judge]) -> Judge:
-    """The same jury or cascade of other judges: each is what `change` makes of it, in the order of `members_of`."""
+    """The jury or cascade with each member replaced by `change`, in the order of `members_of`."""
     if isinstance(judge, Cascade):
         first, then = with_members(judge.first, change), with_members(judge.then, change)
         return Cascade(first, then, doubt=judge.doubt, share=judge.share, salt=judge.salt)

@@ -8,11 +8,9 @@ _LARGEST = nextafter(1.0, 0.0)
 
 
 def draw(key: str | bytes, *, salt: str = "", algorithm: Literal["blake2b", "sha256"] = "blake2b") -> float:
-    """A number in [0, 1) that depends on nothing but its arguments, evenly spread over keys.
-
-    A key is in a sample of rate p if its draw is below p, so the sample of a lower rate is part of that of a higher
-    one. Keys of two purposes begin with different words: their draws are then independent. Only BLAKE2b uses the
-    salt, the first 64 bytes of its UTF-8.
+    """A number in [0, 1) that depends only on its arguments, evenly spread over keys. A key is in a sample of rate p if
+    its draw is below p, so a sample contains every sample of a lower rate. Keys for different purposes begin with
+    different words, so that their draws are independent. Only BLAKE2b uses the salt, the first 64 bytes of its UTF-8.
 
     Why two algorithms: stored samples stay as they were drawn. BLAKE2b's draws are cut to the 53 bits that a float can
     hold; SHA-256's are rounded to the nearest float below 1. New draws take the default.

@@ -1,8 +1,8 @@
-"""JSON as others write it.
+"""JSON of foreign programs.
 
 Without rounding: orjson makes a float of a whole number that needs more than 64 bits, and ids become equal. And with
-halves of characters: where a text is cut by UTF-16's units, as JavaScript does, half an emoji may be left at its end,
-which orjson refuses together with all around it.
+halves of characters: JavaScript cuts texts by UTF-16 units, so half an emoji may be left at the end, for which orjson
+refuses the whole document.
 """
 
 import json
@@ -68,7 +68,7 @@ def parse_json(text: str | bytes) -> Json:
 
 
 def _without_halves(data: bytes) -> bytes:
-    if b"\\ud" not in data and b"\\uD" not in data:  # most of what is no JSON; the pattern takes 26 times as long
+    if b"\\ud" not in data and b"\\uD" not in data:  # nearly always; the pattern takes 26 times as long
         return data
     return _SURROGATE.sub(lambda escape: escape[0] if escape[2] else escape[1] + rb"\ufffd", data)
 

@@ -1,4 +1,4 @@
-"""Equality of JSON values: true is not 1, but 1 is 1.0. By a hash, equal ones are found without comparing all pairs."""
+"""Equality of JSON values: true is not 1, but 1 is 1.0. Hashes find equal values without comparing all pairs."""
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import cast
@@ -7,7 +7,7 @@ from evaluators.cases import Json
 
 
 def to_hashable(value: Json) -> Hashable:
-    """A value that is equal to another's exactly if the JSON values are.
+    """A hashable value: two are equal exactly if their JSON values are equal.
 
     Raises:
         RecursionError: it is nested too deeply.

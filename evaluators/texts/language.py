@@ -1,8 +1,9 @@
 """The language of a user's words, by script and by frequent words: small, offline, and linear in the text.
 
-It names a language only where the words are clear, since a wrong segment is worse than none. Scripts of one language
-name it; languages in Latin, Cyrillic or Arabic letters are told apart by words and letters that few others have. Models
-of text classification know more languages, but need 75 to 100 MB (measurements: deploy/docs/attributes.md).
+It names a language only if the words are clear, since a wrong segment is worse than none. A script that only one
+language uses names it; words and letters that few languages have tell apart languages in Latin, Cyrillic or Arabic
+letters. Models of text classification know more languages, but need 75 to 100 MB (measurements:
+deploy/docs/attributes.md).
 """
 
 import re
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 LONGEST = 2000
-"""Characters that are looked at."""
+"""The most characters that are read."""
 
 _SCRIPTS = re.compile(
     "(?P<kana>[\u3040-\u30ff])|(?P<han>[\u4e00-\u9fff])|(?P<ko>[\uac00-\ud7af])|(?P<th>[\u0e00-\u0e7f])"
@@ -24,7 +25,7 @@ _SCRIPTS = re.compile(
 _LATIN_LETTER = re.compile("[A-Za-z\u00c0-\u024f\u1e00-\u1eff]")
 _WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?")
 _ASCII_WORD = re.compile(r"[a-z]+(?:'[a-z]+)?")
-"""The same in ASCII and lower case, which is found twice as fast."""
+"""A word in lower-case ASCII: this pattern is twice as fast."""
 _CODE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
 _NOT_PROSE = re.compile(r"[@\\/_{}<>=`#]")
 
@@ -35,11 +36,11 @@ _ENOUGH = 1.0
 """The evidence that is enough to name a language: two words or letters; a word counts 1, shared among those that have
 it."""
 _LEAD = 1.5
-"""How many times the next language's evidence."""
+"""The least ratio of the evidence to the next language's evidence."""
 
 
 class _FrequentWords(NamedTuple):
-    """The languages of each frequent word, the language of each letter that few have, and those with Latin letters."""
+    """The languages of each frequent word, the language of each rare letter, and the languages with Latin letters."""
 
     languages_of: Mapping[str, tuple[str, ...]]
     of_letter: Mapping[str, str]
@@ -68,7 +69,7 @@ def _frequent_words() -> _FrequentWords:
 def language_of(text: str) -> str | None:
     """The ISO 639-1 code of the language; None if the words are too few or unclear."""
     prose = _prose(text[:LONGEST])
-    if prose.isascii():  # as most is: no other script, and nothing to count
+    if prose.isascii():  # most texts: no other script, and nothing to count
         return _by_words(prose, _frequent_words().latin) if _LATIN_LETTER.search(prose) else None
     scripts, latin = _letters(prose)
     if not scripts:
@@ -76,7 +77,7 @@ def language_of(text: str) -> str | None:
     script, letters = scripts.most_common(1)[0]
     if scripts["kana"] and scripts["kana"] + scripts["han"] >= letters:
         script, letters = "ja", scripts["kana"] + scripts["han"]
-    if letters * 2 < latin and script not in {"ja", "han", "ko"}:  # one character of those is a word's worth
+    if letters * 2 < latin and script not in {"ja", "han", "ko"}:  # one character of these scripts counts as a word
         return _by_words(prose, _frequent_words().latin)
     if letters * 6 < latin:
         return _by_words(prose, _frequent_words().latin)
@@ -100,7 +101,7 @@ def _prose(text: str) -> str:
 
 
 def _letters(prose: str) -> tuple[Counter[str], int]:
-    """How many letters of each script there are, and how many Latin ones."""
+    """The numbers of letters of each script, and of Latin letters."""
     scripts: Counter[str] = Counter()
     latin = 0
     for letter, number in Counter(prose).items():

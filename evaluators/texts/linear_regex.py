@@ -1,8 +1,8 @@
 """Regular expressions of a configuration, searched in linear time: no text makes a search slow.
 
-A pattern is written in Python's syntax and means what it means there. It is translated for an engine that never tries
-anything twice: that of pydantic, in Rust. Constructs that such an engine does not support are refused, like lookaround
-and backreferences.
+A pattern is written in Python's syntax and means what it means there. It is translated for an engine that never tries a
+character twice: the Rust engine in pydantic. Constructs that such an engine does not support are refused, like
+lookaround and backreferences.
 """
 
 import re
@@ -28,7 +28,7 @@ def check_pattern(pattern: str) -> str:
     """The pattern, if it can be searched.
 
     Raises:
-        ValueError: it is not a regular expression, or not one for linear time. The message says why, and the remedy.
+        ValueError: it is no regular expression, or has no linear time. The message says why, and the remedy.
     """
     _compile(pattern, ignore_case=False, whole=False)
     return pattern

@@ -38,7 +38,7 @@ def check_patterns(schema: Json) -> None:
 
 
 def mentions_unevaluated(schema: Json) -> bool:
-    """Whether a keyword depends on what others have evaluated, which takes time that grows with the value's square."""
+    """Whether a keyword depends on other keywords' results, which takes time that grows with the value's square."""
     return any(keyword.startswith("unevaluated") for keyword, _ in _keywords(schema))
 
 

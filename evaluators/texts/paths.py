@@ -68,7 +68,8 @@ ABSENT: Json = object()
 
 
 def find(value: Json, path: str | Sequence[str]) -> Json:
-    """The part of a value at a path, or `ABSENT`; for several paths, an object of those that are there, if any is."""
+    """The part of a value at a path, or `ABSENT`; for several paths, an object of the existing parts, `ABSENT` if there
+    are none."""
     if not isinstance(path, str):
         parts = {name: part for name in path if (part := find(value, name)) is not ABSENT}
         return parts or ABSENT
@@ -95,7 +96,7 @@ def parse_json_or_text(text: str) -> Json:
 
 
 def parse_json(text: str) -> Json:
-    """The same, `ABSENT` for a text that holds no JSON."""
+    """The JSON value that a text holds; `ABSENT` if it holds none."""
     stripped = without_fence(text)
     try:
         value = orjson.loads(stripped)
@@ -111,7 +112,7 @@ def without_fence(text: str) -> str:
 
 
 def _with_long_numbers(text: str, value: Json) -> Json:
-    """The same value with whole numbers of more than 64 bits as they are: orjson rounds them, so ids look equal."""
+    """The value with whole numbers of more than 64 bits unrounded: orjson rounds them, so that ids look equal."""
     try:
         return json.loads(text, parse_int=_whole_number)
     except RecursionError:

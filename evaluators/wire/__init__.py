@@ -1,1 +1,1 @@
-"""Answers of others' servers, within bounds."""
+"""Answers of foreign servers, within bounds."""

@@ -1,4 +1,4 @@
-"""HTTP to others' servers: the one place where clients are made, and where their answers are read."""
+"""HTTP to foreign servers: the only module that makes clients and reads their answers."""
 
 import os
 import ssl
@@ -14,11 +14,11 @@ import aiohttp
 from multidict import CIMultiDict
 
 LONGEST = 16 * 2**20
-"""Bytes of an answer, as they come and unpacked, that are read unless a client says otherwise."""
+"""The most bytes of an answer, packed or unpacked, that are read unless a client sets another limit."""
 _MOST_CONNECTIONS = 1000
 _SUCCESS = range(200, 300)
 _PIECE = 1 << 18
-"""Bytes that a piece is unpacked to at once."""
+"""The most bytes of one unpacked piece."""
 _WRAPPED = {"gzip": 31, "x-gzip": 31, "deflate": 15}
 
 
@@ -36,7 +36,7 @@ class HttpResponse:
 
     @property
     def is_success(self) -> bool:
-        """Whether the status says so; a redirect is none, as no client goes elsewhere."""
+        """Whether the status means success; a redirect does not, as no client follows it."""
         return self.status_code in _SUCCESS
 
     @property
@@ -56,7 +56,7 @@ class StreamedResponse:
 
     @property
     def is_success(self) -> bool:
-        """Whether the status says so."""
+        """Whether the status means success."""
         return self.status_code in _SUCCESS
 
     async def whole(self) -> HttpResponse:
@@ -88,7 +88,7 @@ class StreamedResponse:
 
 
 async def bounded_pieces(chunks: AsyncIterable[bytes], coding: str, longest: int | None) -> AsyncGenerator[bytes]:
-    """A body that comes in chunks, unpacked from its coding (`gzip`); errors as those of `StreamedResponse.pieces`."""
+    """A body that comes in chunks, unpacked (`gzip`). It raises the errors of `StreamedResponse.pieces`."""
     coding = coding.strip().lower()
     unpacker = None if coding in ("", "identity") else _Unpacker(coding)
     packed = unpacked = 0
@@ -104,11 +104,11 @@ async def bounded_pieces(chunks: AsyncIterable[bytes], coding: str, longest: int
 
 
 class HttpClient:
-    """Requests to others' servers: none follows a redirect or keeps a cookie, and each answer is bounded.
+    """Requests to foreign servers: no request follows a redirect or keeps a cookie, and each answer is bounded.
 
     A redirect would take the key and the judged text to an address that no configuration names. `longest` is the most
-    bytes of an answer that is not read by pieces. The proxy is given and not left to the session, which would look into
-    `.netrc` for each request, too. Close it with `aclose`, or use it as an async context manager. One event loop at a
+    bytes of an answer that is not read by pieces. The proxy is an argument: a session that finds its proxy itself also
+    reads `.netrc` for each request. Close it with `aclose`, or use it as an async context manager. One event loop at a
     time.
     """
 
@@ -148,9 +148,8 @@ class HttpClient:
         """The answer, whatever its status. `parts` are aiohttp's `data`, `params`, `timeout`.
 
         Raises:
-            aiohttp.ClientError: there is none; AnswerTooLarge is one of them.
-            OSError: likewise; a timeout is one.
-            ValueError: the address or a header is none.
+            aiohttp.ClientError: there is no answer; AnswerTooLarge is such an error. OSError: there is no answer, for
+            instance after a timeout. ValueError: the address or a header is invalid.
         """
         async with self._send(method, url, headers, parts) as response:
             return await StreamedResponse(response, self._longest).whole()
@@ -159,7 +158,7 @@ class HttpClient:
     async def stream(
         self, method: str, url: str, *, headers: Mapping[str, str] | None = None, **parts: Any
     ) -> AsyncGenerator[StreamedResponse]:
-        """The answer, to be read by pieces; errors as those of `request`."""
+        """The answer, to be read by pieces. It raises the errors of `request`."""
         async with self._send(method, url, headers, parts) as response:
             yield StreamedResponse(response, self._longest)
 
@@ -182,7 +181,7 @@ class HttpClient:
             headers=self._headers,
             proxy=self._proxy,
             timeout=self._timeout,
-            auto_decompress=False,  # which unpacks as much as comes, whatever becomes of it
+            auto_decompress=False,  # which unpacks without a limit
         )
 
 
@@ -192,7 +191,7 @@ def _check(size: int, longest: int | None) -> None:
 
 
 class _Unpacker:
-    """Unpacks a body, never more than a piece at once, whatever the body would become."""
+    """Unpacks a body piece by piece, so that a small body cannot fill the memory."""
 
     def __init__(self, coding: str) -> None:
         if coding not in _WRAPPED:
@@ -200,7 +199,7 @@ class _Unpacker:
         self._decoder = zlib.decompressobj(_WRAPPED[coding])
 
     def pieces(self, chunk: bytes) -> Iterator[bytes]:
-        """A part of the body, unpacked. Anything behind its end is not looked at.
+        """A part of the body, unpacked. Bytes after the packed body's end are ignored.
 
         Raises:
             aiohttp.ClientPayloadError: it is damaged.
@@ -214,7 +213,7 @@ class _Unpacker:
             raise aiohttp.ClientPayloadError("the response is not packed as it says") from None
 
     def end(self) -> None:
-        """Raise aiohttp.ClientPayloadError where the body ends before its packing does."""
+        """Raise aiohttp.ClientPayloadError if the body ends before its packed content is complete."""
         if not self._decoder.eof:
             raise aiohttp.ClientPayloadError("the response ends too early")
 
@@ -250,8 +249,7 @@ def ask_blocking(
     """The body of a successful answer, at most `LONGEST` bytes of it, for threads that have no event loop.
 
     Raises:
-        urllib.error.HTTPError: the status says otherwise; a redirect is such a status.
-        OSError: there is no answer.
+        urllib.error.HTTPError: the status is no success; a redirect is none. OSError: there is no answer.
     """
     proxies = urllib_request.ProxyHandler(None if proxied else {})
     opener = urllib_request.build_opener(proxies, _Staying, urllib_request.HTTPSHandler(context=ssl_context))

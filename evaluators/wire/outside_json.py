@@ -1,7 +1,7 @@
-"""JSON that another's server wrote, bounded before it becomes objects.
+"""JSON of a foreign server, bounded before it becomes objects.
 
 Small JSON makes large objects: three bytes of an empty object take some seventy in memory. So elements are counted
-first, in the bytes. Depth is bounded because what reads a value may follow it by recursion.
+first, in the bytes. Depth is bounded because readers of a value may use recursion.
 """
 
 from itertools import accumulate
@@ -12,20 +12,20 @@ from evaluators.cases import Json
 from evaluators.texts.exact_json import parse_json
 
 MOST_CONTAINERS = 500_000
-"""Objects and arrays in one answer."""
+"""The most objects and arrays in one answer."""
 MOST_ELEMENTS = 1_000_000
-"""The same, with all values after a comma."""
+"""The most objects, arrays and values after a comma in one answer."""
 DEEPEST = 100
-"""Levels of objects and arrays inside each other."""
+"""The most levels of objects and arrays inside each other."""
 _FLAT = 20
-"""Levels that are taken off one by one; more are counted exactly."""
+"""Levels that are removed one by one; deeper JSON is counted exactly."""
 _PIECE = 1 << 17
 _NO_BRACKETS = bytes(code for code in range(256) if code not in b"[]{}")
 _STEPS = {ord("{"): 1, ord("["): 1, ord("}"): -1, ord("]"): -1}
 
 
 class UnboundedJson(ValueError):
-    """JSON with more in it than any answer has. The message says which limit it exceeds."""
+    """JSON with more elements or levels than any answer has. The message says which limit it exceeds."""
 
 
 def read_outside(content: bytes) -> Json:
@@ -47,7 +47,7 @@ def read_outside(content: bytes) -> Json:
 
 
 def may_be_unbounded(content: bytes) -> bool:
-    """Whether an answer may have more objects than its readers take, which short ones have not. Quick."""
+    """A quick test whether an answer may exceed the limits; a short answer cannot."""
     return len(content) > 2 * MOST_CONTAINERS and _opened(content) > MOST_CONTAINERS  # of two bytes at least each
 
 
@@ -56,7 +56,7 @@ def _opened(content: bytes) -> int:
 
 
 def _may_be_deep(content: bytes) -> bool:
-    """Whether the brackets, those within strings included, are more than a few levels of balanced pairs. Quick.
+    """A quick test whether brackets, also within strings, are more than a few levels of balanced pairs.
 
     An answer with token probabilities has a thousand objects, and they are flat. Brackets within strings may hide
     levels: the parser itself refuses more than 1,024.
@@ -71,7 +71,8 @@ def _may_be_deep(content: bytes) -> bool:
 
 
 def _check(content: bytes) -> None:
-    """Check JSON piece by piece, by what is outside of its strings: taken out at once, they would be millions."""
+    """Check JSON piece by piece, by the characters outside of its strings: at once these would be millions of
+    pieces."""
     bare = content.replace(b"\\\\", b"").replace(b'\\"', b"")
     opened = values = depth = in_string = 0
     for start in range(0, len(bare), _PIECE):

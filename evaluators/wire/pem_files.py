@@ -9,7 +9,8 @@ def try_pem_files(certificate: Path | None = None, key: Path | None = None, **au
     """Load a certificate with its key, and authorities by their names in the configuration: `ca`, `client_ca`.
 
     Raises:
-        ValueError: a file cannot be read, or is not what it should be: its key, itself, the reason and the remedy.
+        ValueError: a file cannot be read, or has the wrong content. The message has its configuration key, the file,
+        the reason and the remedy.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     files = {"certificate": certificate, "key": key, **authorities}
@@ -24,7 +25,7 @@ def try_pem_files(certificate: Path | None = None, key: Path | None = None, **au
 
 
 def no_password() -> str:
-    """The answer of who is asked for a key's password."""
+    """The answer to a request for a key's password."""
     raise ValueError("the key has a password; store it without one")
 
 

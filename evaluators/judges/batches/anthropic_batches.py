@@ -55,7 +55,9 @@ class AnthropicBatches:
         return provider.id_in(await self._connection.post(_PATH, orjson.dumps({"requests": requests})))
 
     async def submitted(self, key: str, names: Collection[str], since: float, known: Collection[str]) -> str | None:
-        """See `BatchProvider.submitted`. A batch of this size may be the one; its results tell, once it has ended."""
+        """See `BatchProvider.submitted`. A batch of this size may be the batch in question; its results tell, once it
+        has ended.
+        """
         del key
         for each in await self._since(since):
             counts = mapping(each.get("request_counts"))

@@ -24,7 +24,7 @@ MOST_ATTEMPTS = 2
 """How many batches a request may be in: a request that expired or failed goes into one more."""
 _NAME_DIGITS = 48
 _OF_ONE_REQUEST = ABOUT_QUESTION | {"unsupported", "filtered"}
-"""Meanings of refusals that concern one request alone, or perhaps others."""
+"""Meanings of refusals that concern one request, or its shape."""
 
 
 @dataclass(eq=False, repr=False)

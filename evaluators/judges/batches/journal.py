@@ -170,7 +170,7 @@ class BatchJournal:
             self._file.execute("UPDATE batch SET id = ? WHERE key = ?", (batch_id, key))
 
     def open_batches(self, home: str | None = None) -> Sequence[OpenBatch]:
-        """The batches that have not ended, of one home or of all."""
+        """The batches that have not ended: all of them, or the batches of one home."""
         rows = self._file.execute(
             "SELECT key, id, planned FROM batch WHERE NOT ended AND (? IS NULL OR home = ?) ORDER BY planned, key",
             (home, home),

@@ -46,7 +46,7 @@ class OwnedRequests:
 
     @contextmanager
     def posting(self) -> Generator[None]:
-        """A context in which a request is being posted."""
+        """A context around the posting of a request."""
         self._posts += 1
         try:
             yield

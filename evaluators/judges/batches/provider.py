@@ -43,7 +43,7 @@ def id_in(payload: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class BatchItem:
-    """A request, and the name by which its result is recognised."""
+    """A request, and the name that identifies its result."""
 
     name: str
     body: Mapping[str, Json]
