@@ -265,7 +265,8 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_refuse_co
 
 def _what_is_wrong(error: ValidationError, reply: type[R]) -> str:
     """The fault, like `score: must be less than or equal to 10`: the place in the form's names, never in the judge's
-    words."""
+    words.
+    """
     known = _names(reply.model_json_schema())
     parts: dict[str, None] = {}
     for mistake in error.errors(include_url=False, include_input=False)[:5]:

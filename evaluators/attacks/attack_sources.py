@@ -22,7 +22,8 @@ class AttackSource:
 
 def list_attack_sources(case: Turn) -> Sequence[AttackSource]:
     """The texts of a turn that the application's maker did not write, in the order in which the application's model
-    read them."""
+    read them.
+    """
     user = [AttackSource("user", "user", case.input)] if case.input else []
     passages = [
         AttackSource("passage", f"passage {number}", text)

@@ -70,7 +70,8 @@ def is_echo(reply: Json, material: Mapping[str, Json], readings: Callable[[], It
 
 def _verdicts(value: Json) -> Iterator[_ReadableVerdict]:
     """The reason of each object in a reply, with the marks beside it; objects without a reason or marks are left
-    out."""
+    out.
+    """
     if isinstance(value, Mapping):
         fields = cast("Mapping[str, Json]", value)
         marks = [

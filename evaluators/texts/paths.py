@@ -69,7 +69,8 @@ ABSENT: Json = object()
 
 def find(value: Json, path: str | Sequence[str]) -> Json:
     """The part of a value at a path, or `ABSENT`; for several paths, an object of the existing parts, `ABSENT` if there
-    are none."""
+    are none.
+    """
     if not isinstance(path, str):
         parts = {name: part for name in path if (part := find(value, name)) is not ABSENT}
         return parts or ABSENT

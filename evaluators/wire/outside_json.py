@@ -72,7 +72,8 @@ def _may_be_deep(content: bytes) -> bool:
 
 def _check(content: bytes) -> None:
     """Check JSON piece by piece, by the characters outside of its strings: at once these would be millions of
-    pieces."""
+    pieces.
+    """
     bare = content.replace(b"\\\\", b"").replace(b'\\"', b"")
     opened = values = depth = in_string = 0
     for start in range(0, len(bare), _PIECE):
