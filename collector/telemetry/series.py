@@ -300,8 +300,8 @@ OPEN_CONVERSATIONS = gauge("evalstream_open_conversations")
 # --- evaluations: due = ended + in flight ---
 EVALUATIONS_DUE = counter("evalstream_evaluations_due_total", ("monitor", "evaluator", "origin"))
 """Evaluations that became due in this process, by origin: matched (a turn came, or a conversation closed), resumed
-(left unfinished by an earlier owner of the partition), retried (it had failed, and was requested again), backfilled
-(`evalstream rejudge` requested it)."""
+(left unfinished by an earlier owner of the partition), retried (failed before; requested by the page or `evalstream
+rejudge`), backfilled (other requests of `rejudge`)."""
 EVALUATIONS_STARTED = counter("evalstream_evaluations_started_total", ("monitor", "evaluator"))
 """Evaluations due that went to their judge's queue: neither sampled out nor duplicates. Those resumed after a restart
 count again."""

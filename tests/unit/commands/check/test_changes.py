@@ -78,6 +78,12 @@ def test_what_only_a_start_reads_is_said(tmp_path: Path) -> None:
     assert "a running service refuses the whole file" in " ".join(result.stdout.split())
 
 
+def test_a_new_exporter_is_said_to_send_the_past(tmp_path: Path) -> None:
+    compared(tmp_path, FILE, f"{FILE}\nexport: {{jsonl: {{path: out.jsonl}}}}\n")
+    result = CliRunner().invoke(app, ["check", "-c", str(tmp_path / "new"), "--against", str(tmp_path / "old")])
+    assert "first sends all evaluations that the log still has" in " ".join(result.stdout.split()), result.stdout
+
+
 def test_the_cost_is_that_of_the_traffic_which_the_new_one_expects(tmp_path: Path) -> None:
     changes = compared(tmp_path, FILE, TRAFFIC + FILE.replace("0.1", "0.05"))
     assert changes.cost.where == "a day"
