@@ -1,7 +1,7 @@
 """Scores of turns and conversations, and how they are computed. A library: usable without the collector.
 
-Modules are imported when a name of theirs is first used, so that importing this package costs next to nothing. The
-public names and their modules are those that `__init__.pyi` lists for type checkers.
+Modules are imported when a name of theirs is first used, so that importing this package costs next to nothing.
+`__init__.pyi` lists the public names and their modules, also for type checkers.
 """
 
 import re

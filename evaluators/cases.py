@@ -5,8 +5,8 @@ records' fields (one turn per line), so that a value and its record correspond.
 
 A value of the wrong shape is refused where it is made: a TypeError or ValueError names the field and the remedy. Lists
 are accepted for tuples. The checks are written out in `__post_init__`, because every turn of the traffic passes through
-them: together they take 0.3 µs a turn, a loop over the fields would take ten times as long. Values that they do not
-accept at a glance go to `evaluators.shapes`. A shape takes a value and returns the value to keep, or raises
+them: together they take 0.3 µs a turn, where a loop over the fields would take ten times as long. Values that they do
+not accept at a glance go to `evaluators.shapes`. A shape takes a value and returns the value to keep, or raises
 `WrongShape` with the needed type. Messages name the field and the given type, never the content: judged text belongs in
 no log.
 """

@@ -45,7 +45,7 @@ def restrict(path: Path, permissions: int = PRIVATE) -> int | None:
 
 
 def restrict_or_warn(path: Path, content: str, permissions: int = PRIVATE, advice: str = "") -> None:
-    """The same, with a warning where the file had wider permissions, or they cannot be taken from it."""
+    """Like `restrict`, with a warning if the file had wider permissions, or if they cannot be removed."""
     try:
         before = restrict(path, permissions)
     except OSError as error:
@@ -57,7 +57,7 @@ def restrict_or_warn(path: Path, content: str, permissions: int = PRIVATE, advic
 
 
 def create_private(path: Path) -> None:
-    """Create the file if it is missing; who opens it next says what is wrong where that fails.
+    """Create the file if it is missing; if that fails, the next opening reports the fault.
 
     An existing one is not opened: closing it would release the locks that this process holds on it.
     """
@@ -66,13 +66,13 @@ def create_private(path: Path) -> None:
 
 
 LOOK_EVERY = 1.0
-"""Seconds between two looks at the files: so long a key that was replaced may still be sent."""
+"""Seconds between two looks at the files: a replaced key may still be sent for so long."""
 
 
 class SecretFiles:
     """The first line of each of some files, by name.
 
-    A file that cannot be read later, or is empty, leaves what it held before: it may be replaced at that moment.
+    A file that cannot be read later, or is empty, keeps its earlier content: it may be replaced at that moment.
 
     Raises:
         OSError: one cannot be read.

@@ -8,7 +8,7 @@ from rich.text import Text
 def progress_bar(*, visible: bool | None = None) -> Progress:
     """A bar on stderr with count, rate, cost and the time left; its tasks have a field `cost`.
 
-    Unless `visible` says so, it appears only where stderr is a terminal.
+    Unless `visible` decides, it appears only if stderr is a terminal.
     """
     console = Console(stderr=True, force_terminal=visible or None)
     return Progress(

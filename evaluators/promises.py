@@ -16,12 +16,12 @@ _WRITTEN = ("requires", "score_range", "lowest_if_trivial", "rounds", "label_nam
 
 
 def is_built_in(cls: type) -> bool:
-    """Whether a class is one of this package: tests hold its promises."""
+    """Whether a class belongs to this package, whose tests check the promises."""
     return cls.__module__.startswith("evaluators.")
 
 
 def place_of(thing: Any) -> str:
-    """Folder, file and line of a class or a function, as messages say them; its name where no file has it."""
+    """Folder, file and line of a class or a function, as messages say them; the name if no file has it."""
     try:
         file = Path(inspect.getsourcefile(inspect.unwrap(thing)) or "")
         return f"{file.parent.name}/{file.name}, line {inspect.getsourcelines(thing)[1]}"
@@ -30,7 +30,9 @@ def place_of(thing: Any) -> str:
 
 
 def call_breaches(owner: str, method: Any, call: str, *, is_async: bool = True) -> Iterator[str]:
-    """A sentence if a method cannot be called so, like `ask(self, prompt, samples=1)`; `owner` is named in it."""
+    """A sentence if a method cannot be called in this way, like `ask(self, prompt, samples=1)`; `owner` is named in
+    it.
+    """
     name, _, arguments = call.rstrip(")").partition("(")
     words = [word for word in arguments.split(", ") if word != "*"]
     named = {word.partition("=")[0]: None for word in words if "=" in word}
@@ -47,7 +49,7 @@ def call_breaches(owner: str, method: Any, call: str, *, is_async: bool = True) 
 
 
 def class_breaches(cls: type[Evaluator[Any]]) -> Iterator[str]:
-    """Sentences on what a class lacks to be an evaluator."""
+    """Sentences on the parts that a class lacks to be an evaluator."""
     here = f"{place_of(cls)}: {cls.__name__}"
     if not isinstance(getattr(cls, "kind", None), str):
         yield f'{here} has no kind; write kind: ClassVar[str] = "{cls.__name__.lower()}"'

@@ -1,8 +1,8 @@
-"""Typed questions: what an evaluator wants to know, apart from how a judge is asked for it.
+"""Typed questions: an evaluator's questions, independent of the form in which a judge is asked.
 
-A chat model reads instructions and writes an answer; a decision model reads what is judged, and gives probabilities for
-the options of each question. Both get the same material. A prompt carries its typed questions beside its messages, so
-that a judge takes the form that it knows; neither contains the judged text, so that it is sent once.
+A chat model reads instructions and writes an answer; a decision model reads the judged text, and gives probabilities
+for the options of each question. Both get the same material. A prompt carries its typed questions beside its messages,
+so that a judge takes the form that it knows; neither contains the judged text, so that it is sent once.
 """
 
 import math
@@ -15,11 +15,12 @@ from evaluators.cases import Json
 from evaluators.scale import Scale
 
 QUESTIONS_REVISION = 2
-"""Counts changes of the typed questions' texts and of what is made of their answers: part of the version of what a
-decision model scores."""
+"""Counts changes of the typed questions' texts and of the use of their answers: part of the version of a decision
+model's scores."""
 
 MOST_LEVELS = 11
-"""Levels of a score question at most: a longer scale is asked for in as many steps, as even as whole numbers are."""
+"""The most levels of a score question: a longer scale is asked for in so many steps, as even as whole numbers
+permit."""
 
 Place: TypeAlias = tuple[str | int, ...]
 """The path of an answer in the reply that the evaluator reads, like ("verdicts", 0, "verdict")."""
@@ -27,7 +28,7 @@ Place: TypeAlias = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One of the answers that a question has: its value, and when it applies, "" where the guide says so."""
+    """A possible answer of a question: its value, and when it applies; "" if the guide says when."""
 
     value: str
     meaning: str = ""
@@ -35,7 +36,7 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class PredicateQuestion:
-    """Whether something is so. The options are yes and no."""
+    """A question whether something is true. The options are yes and no."""
 
     place: Place
     text: str
@@ -76,7 +77,7 @@ class QuestionGroup:
 
     The guide and the questions are trusted text: evalstream's and the configuration's. The judged text is the prompt's
     material; `own` names its fields that only these questions need, like the claims that they are about, and that
-    another group in the same request has under another name. `name` tells groups of one request apart.
+    another group in the same request has under another name. `name` is unique among the groups of a request.
     """
 
     guide: str
@@ -91,7 +92,7 @@ class QuestionGroup:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The probabilities of a question's options, adding up to 1; none where there is no answer to it.
+    """The probabilities of a question's options, adding up to 1; none if there is no answer.
 
     `kept_mass` is the share of the model's probability that lay on the options, None where the endpoint does not say.
     `order` is the order in which a choice's options were shown. Without probabilities `problem` is the type of the
@@ -114,7 +115,7 @@ class Decision:
         return min(self.probabilities, key=lambda value: (-self.probabilities[value], value))
 
     def mean(self, worth: Mapping[str, float] | None = None) -> float:
-        """The mean of the options' values: of a score question's levels their numbers."""
+        """The mean of the options' worth; a level of a score question is worth its number."""
         values = {value: float(value) for value in self.probabilities} if worth is None else worth
         mean = math.fsum(share * values[value] for value, share in self.probabilities.items())
         return min(max(values.values()), max(min(values.values()), mean))  # rounding must not leave the scale

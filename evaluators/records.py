@@ -1,8 +1,8 @@
 """Records as JSON: turns, conversations and evaluations, one object a line.
 
-A record's fields are those of its dataclass. Written out, None and empty ones are left out, but for those that say
-what the record is, and for what a tool was given and gave back: nothing found is a result. Reading ignores fields it
-does not know: while a new version is rolled out, old processes meet its records.
+A record has the fields of its dataclass. None and empty fields are not written, except the fields that identify the
+record, and a tool's arguments and result: "nothing found" is a result. Reading ignores fields it does not know: while a
+new version is rolled out, old processes meet its records.
 """
 
 from collections.abc import Callable
@@ -34,8 +34,8 @@ def to_json(record: object) -> bytes:
     """Write a record as one line of JSON, without the line's end.
 
     Raises:
-        TypeError: it holds what JSON has no room for: a number beyond 64 bits, half a character, a nesting of hundreds.
-            The message says what kind of thing it is, and nothing of the content.
+        TypeError: it holds a value that JSON cannot: a number beyond 64 bits, half a character, a nesting of hundreds.
+        The message names the kind of value, and nothing of the content.
     """
     return orjson.dumps(record, _to_plain, _FORM)
 
@@ -70,9 +70,8 @@ def _shape(kind: type) -> _Shape:
 
 
 def _to_plain(record: Any) -> dict[str, Any]:
-    """A record as a dict for orjson, which asks for it at every dataclass that it meets.
-
-    A history has many messages: without being asked, they are written in a third of the time.
+    """A record as a dict for orjson, which calls this for every dataclass in a record. A history has many messages:
+    without these calls, they are written in a third of the time.
     """
     plain = to_dict(record)
     if type(record) is Turn and record.history:
@@ -86,10 +85,10 @@ def _to_plain(record: Any) -> dict[str, Any]:
 
 
 def to_dict(record: Any) -> dict[str, Any]:
-    """A record as a dict, without what is None or empty."""
+    """A record as a dict, without None and empty fields."""
     kind: Any = record.__class__
     if kind is Message and not record.tool_calls and record.tool_call_id is None:
-        return {"role": record.role, "content": record.content}  # histories are full of them
+        return {"role": record.role, "content": record.content}  # histories have many of them
     names, values, always = _shape(kind)
     pairs = zip(names, values(record), strict=True)
     if kind is ToolCall:

@@ -91,9 +91,9 @@ EscalationReason = Literal["sure", "share", "doubt", "unknown", "unreadable"]
 class Escalation:
     """How a cascade came to a score: what its first judge said, and whether and why the second one was asked.
 
-    Asked it was but for `sure`: by a draw (`share`), in `doubt`, where the first one does not say how sure it is
-    (`unknown`), or gave no verdict that can be read (`unreadable`). `probability` is that with which the second one is
-    asked of what is like this: 1 but for `sure` and `share`. `doubt` goes from 0 to 1; see `evaluators.Cascade`.
+    The second judge was not asked if the first was `sure`. It was asked by a draw (`share`), in `doubt`, if the first
+    judge's doubt is `unknown`, or if its verdict was `unreadable`. `probability` is the chance that the second judge is
+    asked in such a case: 1 except for `sure` and `share`. `doubt` goes from 0 to 1; see `evaluators.Cascade`.
     """
 
     reason: EscalationReason
@@ -127,9 +127,9 @@ class Score:
     """A score in [0, 1], 1 at the upper end of the evaluator's range.
 
     `raw_score` is the number on the evaluator's own `range` (lowest, highest); `kept_mass` the share of token
-    probability that lay on valid scores, where `method` is `logprobs` or `decision`. `probability` is that with which
-    the evaluator itself went on to it, by a draw of its own: the evaluation's sampling probability is multiplied by it.
-    `escalation` is there where a cascade judged.
+    probability that lay on valid scores, where `method` is `logprobs` or `decision`. `probability` is the chance with
+    which the evaluator's own draw led to this score: the evaluation's sampling probability is multiplied by it.
+    `escalation` is set if a cascade judged.
 
     Raises:
         InvalidScore: `value` is outside [0, 1] or not a number.
@@ -188,9 +188,9 @@ class JudgeStamp:
 class Usage:
     """Tokens and calls a judge was paid for.
 
-    Of the input tokens, `cached_input_tokens` were in the provider's prompt cache, and `cache_write_tokens` were put
-    into it, which some providers charge extra; None where there were none. Of the calls, `estimated_calls` reported no
-    usable number of tokens, so that theirs are estimated from the texts; None where there were none.
+    `cached_input_tokens` are the input tokens that were in the provider's prompt cache, `cache_write_tokens` the input
+    tokens that were put into it, which some providers charge extra; None if there were none. `estimated_calls` counts
+    the calls without a usable number of tokens, which are estimated from the texts; None if there were none.
     """
 
     input_tokens: int = 0
@@ -240,8 +240,8 @@ class Sampling:
     """How the subject came to be judged: its inclusion probability, in (0, 1]; unit of the draw.
 
     `upstream` is the part of the probability that samplers before evalstream account for. If they do not report it, it
-    is `unknown`, and the probability is evalstream's alone. `own` is the part of an evaluator that draws itself, as one
-    that asks again does; None where it does not.
+    is `unknown`, and the probability is evalstream's alone. `own` is the part of an evaluator's own draw, as a cascade
+    makes one; None without such a draw.
     """
 
     probability: float = 1.0
@@ -251,7 +251,7 @@ class Sampling:
     own: float | None = None
 
     def with_own_draw(self, own: float | None) -> "Sampling":
-        """The same with an evaluator's own draw, if it made one: the two draws are independent."""
+        """The sampling with an evaluator's own draw, if it made one: the two draws are independent."""
         if own is None or own == 1.0:
             return self
         return replace(self, probability=self.probability * own, own=own)
@@ -269,13 +269,12 @@ class Retry:
 class Evaluation:
     """The record of one evaluation: one evaluator, one subject. `score` is there only if `outcome` is `scored`.
 
-    `evaluator_version` changes with the evaluator's definition, its prompts and its judge's model.
-    `supersedes` are the ids of evaluations that this one stands in for: of the same conversation, before turns came.
-    If `retry` is set, the first of them failed, and this one was made in its place: the two count once.
-    `happened_at` is when the subject ended, where it was judged as part of the past (a backfill): such an evaluation
-    belongs to that time, not to when it was made.
-    `shares` is the id of the evaluation whose verdict this one repeats: another monitor asked for the same, and the
-    judge was asked and paid once. Each counts for its own monitor, with its own probability.
+    `evaluator_version` changes with the evaluator's definition, its prompts and its judge's model. `supersedes` are the
+    ids of evaluations that this one stands in for: of the same conversation, before turns came. If `retry` is set, the
+    first of these failed, and this evaluation replaces it: the two count once. `happened_at` is when the subject ended,
+    where it was judged as part of the past (a backfill): such an evaluation belongs to that time, not to when it was
+    made. `shares` is the id of the evaluation whose verdict this one repeats: another monitor asked for the same
+    verdict, and the judge was asked and paid once. Each counts for its own monitor, with its own probability.
     """
 
     evaluation_id: str
@@ -326,7 +325,7 @@ class Evaluation:
 
     @property
     def time(self) -> datetime:
-        """The time that the evaluation belongs to: when it was made, of a backfill when its subject ended."""
+        """The time that the evaluation belongs to: when it was made, or for a backfill when its subject ended."""
         return self.happened_at or self.ended_at
 
 
@@ -337,13 +336,13 @@ Opinion = Literal["agree", "disagree"]
 class Label:
     """A person's label of an evaluation, with the judge's own words beside it so that the two can be compared.
 
-    `opinion` is about the judge's verdict, `score` the person's own on [0, 1]; at least one of them or a `note` is
-    there. `judge_score` and `judge_passed` are None where the judge gave none. If one person (`given_by`, None if
-    unknown) labels an evaluation several times, the label with the latest `given_at` counts. `sampling` is how the
-    labelled subject came to be judged; `label_probability` is the one with which its evaluation was then drawn to be
-    labelled, on (0, 1], None if a person picked it: such a label says nothing about a mean. A `retracted` one takes
+    `opinion` is about the judge's verdict, `score` the person's own on [0, 1]; at least one of these or a `note` is
+    set. `judge_score` and `judge_passed` are None if the judge gave none. If one person (`given_by`, None if unknown)
+    labels an evaluation several times, the label with the latest `given_at` counts. `sampling` is how the labelled
+    subject came to be judged; `label_probability` is the probability, in (0, 1], with which its evaluation was then
+    drawn to be labelled, None if a person picked it: such a label says nothing about a mean. A `retracted` label takes
     that person's label of the evaluation back. `judge_tokens` is how many tokens the judge read in a call, `audit` is
-    what the evaluation's details have of its audit, `attributes` and `happened_at` are the evaluation's.
+    the audit in the evaluation's details, `attributes` and `happened_at` are the evaluation's.
 
     Raises:
         ValueError: there is nothing in it, or `score` or `label_probability` is out of range.

@@ -32,7 +32,7 @@ Numbered = TypeVar("Numbered", bound=NumberedReply)
 
 
 def sort_by_number(replies: Sequence[Numbered]) -> tuple[Numbered, ...]:
-    """The replies in the order of their items; as they stand where none has a number.
+    """The replies in the order of their items; unchanged if none has a number.
 
     Raises:
         PydanticCustomError: an item's number is missing, or is there twice.
@@ -63,7 +63,7 @@ class RatedReply(Reply):
 
 
 class ScoreThenReason(Reply):
-    """The same in the other order."""
+    """A whole number and then its reason."""
 
     score: int
     reason: str
@@ -81,12 +81,12 @@ _FORMS: Mapping[ReasonPlace, type[AnyRating]] = {"before": RatedReply, "after": 
 
 
 def reason_in(reply: Reply) -> str | None:
-    """The reason of a reply; None where its form has none."""
+    """The reason of a reply; None if its form has none."""
     return getattr(reply, "reason", None)
 
 
 def reject_bool(value: Any) -> Any:
-    """Refuse what is no number although Python would take it for one."""
+    """Refuse true and false, which Python takes for numbers."""
     if isinstance(value, bool):
         raise ValueError("not a number")  # noqa: TRY004 - pydantic turns a ValueError into a validation error
     return value
@@ -128,7 +128,7 @@ class Scale:
 
     @property
     def length(self) -> int:
-        """The distance of the ends."""
+        """The difference of the ends."""
         return self.highest - self.lowest
 
     @property

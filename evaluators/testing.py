@@ -46,9 +46,8 @@ def assert_score(
     `assert_score_async`. This one is not asynchronous because a test that forgets to await an assertion passes.
 
     Raises:
-        AssertionError: the score is on the wrong side, or there is none.
-        ValueError: there are no bounds, and the evaluator has no threshold.
-        RuntimeError: an event loop is running here.
+        AssertionError: the score is on the wrong side, or there is no score. ValueError: there are no bounds, and the
+        evaluator has no threshold. RuntimeError: an event loop is running here.
     """
     __tracebackhide__ = True  # pytest shows the test's own line
     refuse_in_event_loop("assert_score(…)", "await assert_score_async(…)")
@@ -150,7 +149,7 @@ class RecordedQuestion:
 
 
 class ScriptEnded(BrokenPromise, AssertionError):
-    """A scripted judge is asked more than its script answers."""
+    """A scripted judge gets more questions than its script has answers."""
 
 
 @dataclass
@@ -158,9 +157,9 @@ class ScriptedJudge:
     """A judge that answers from a function of prompt and form, from a list, or always the same.
 
     Its answers are read by the same rules as a real judge's, without the repair. With a `secret` each must carry its
-    question's key, as a real judge's must: see `with_answer_key`. With `subject_first` messages begin with what is
-    judged, as with that setting of a judge. `sight` says which pictures it is shown. `questions` are those it was
-    asked, in order. Each answer costs 100 input and 20 output tokens.
+    question's key, as a real judge's answer must: see `with_answer_key`. With `subject_first` messages begin with the
+    judged text, as with that setting of a judge. `sight` says which pictures it is shown. `questions` are the questions
+    so far, in order. Each answer costs 100 input and 20 output tokens.
 
     Raises:
         ScriptEnded: the list is at its end.
@@ -196,7 +195,7 @@ class ScriptedJudge:
     takes_packs: ClassVar[bool] = True
 
     async def ask(self, prompt: Prompt, reply: type[R], *, logprobs: bool = False, samples: int = 1) -> Verdict[R]:
-        """Answer by the script; of a pack each question by itself."""
+        """Answer by the script; in a pack, each question by itself."""
         if isinstance(prompt, PackPrompt):
             return cast("Verdict[R]", await self._ask_pack(prompt))
         question = self._question(prompt)
@@ -287,8 +286,8 @@ def required_answer_key(message: str) -> str | None:
 def with_answer_key(message: str, answer: str) -> str:
     """An answer with the key that a message to the judge requires, for endpoints that play a judge in tests.
 
-    An answer that is no JSON object, and one to a message without a key, stays as it is. In an answer to a pack, each
-    entry gets its own key.
+    An answer that is no JSON object, or that answers a message without a key, stays unchanged. In an answer to a pack,
+    each entry gets its own key.
     """
     if keys := required_answer_keys(message):
         return _with_entry_keys(answer, keys)
@@ -365,7 +364,7 @@ _EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def a_turn(input: str = "What is the capital of France?", actual_output: str | None = "Paris.", **fields: Any) -> Turn:
-    """A turn with a question and an answer, and whatever else is given."""
+    """A turn with a question, an answer and the given further fields."""
     return replace(Turn(turn_id="turn-1", input=input, actual_output=actual_output), **fields)
 
 

@@ -1,4 +1,4 @@
-"""Citations in an answer: where they stand, what they name, and which sources they can name."""
+"""Citations in an answer: their places, the sources that they name, and the sources that a turn has."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -8,7 +8,7 @@ from evaluators.asking.judge_input import iter_texts, list_results
 from evaluators.cases import Json, Turn
 
 MOST_CITATIONS = 500
-"""Citations of an answer that are looked at."""
+"""The most citations of an answer that are read."""
 
 _CODE = re.compile(r"```[^`]*+(?:```|\Z)|`[^`\n]{0,200}`")
 _NUMBERS = re.compile(
@@ -49,7 +49,7 @@ class Citation:
 
 
 def find_citations(answer: str) -> Sequence[Citation]:
-    """The citations of an answer in order, without those in code; `[1-3]` are three."""
+    """The citations of an answer in order, without citations in code; `[1-3]` are three."""
     text = _CODE.sub(lambda match: " " * len(match.group()), answer[:_LONGEST])
     citations = [*_numbered(text), *_named(text)]
     return sorted(citations, key=lambda citation: (citation.start, str(citation.target)))[:MOST_CITATIONS]
@@ -143,7 +143,7 @@ _FILE = re.compile(rf"\w\.{_ENDINGS}\b", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class CitedStatement:
-    """A sentence of an answer with all that it cites."""
+    """A sentence of an answer with all its citations."""
 
     text: str
     citations: Sequence[Citation]

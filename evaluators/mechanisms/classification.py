@@ -56,21 +56,21 @@ def _with_meaning(value: Any) -> Any:
 
 
 def distinct_labels(labels: Mapping[str, LabelDefinition]) -> Mapping[str, LabelDefinition]:
-    """The labels, refused where two of them would be read as one."""
+    """The labels; two labels that would be read as one are refused."""
     if len({plain_word(name) for name in labels}) < len(labels):
         raise ValueError("two labels differ in nothing but capitals and full stops; rename one")
     return labels
 
 
 class ChosenLabel(Reply):
-    """A reason and a label. The labels are those of the question: see `label_form`."""
+    """A reason and a label of the question: see `label_form`."""
 
     reason: str
     label: str
 
 
 class LabelThenReason(Reply):
-    """The same in the other order."""
+    """A label and then its reason."""
 
     label: str
     reason: str
@@ -93,9 +93,8 @@ class LabelledExample(WorkedExample):
 
 
 def ready_labels(template: str, worth: Mapping[str, float], failing: Iterable[str]) -> Mapping[str, LabelDefinition]:
-    """The labels of a kind whose meanings stand in its prompt, which is part of the version, by what they are worth.
-
-    Those that are worth 1 pass, `failing` fail, and the others do neither.
+    """Labels with these scores, for a kind whose prompt (part of the version) has their meanings. A label of score 1
+    passes, the labels in `failing` fail, and the others do neither.
     """
     verdicts = {name: True for name, score in worth.items() if score == 1} | dict.fromkeys(failing, False)
     return {
@@ -144,7 +143,7 @@ class Classification(ReasonSettings, TextSettings, Evaluator[Case], Generic[Case
         return fill(load(self.template("classifier_form")), {"names": ", ".join(labels)}).strip()
 
     def typed_question(self, instructions: str, labels: Mapping[str, LabelDefinition]) -> QuestionGroup:
-        """The same question for a judge that decides: each label with what the instructions say that it means."""
+        """The same question for a judge that decides: each label with its meaning in the instructions."""
         guide = instructions.partition(self._form_of(labels))[0].strip().removesuffix(self.language_sentence)
         listed = {name: f"- {name}: " for name in labels}
         lines = guide.splitlines()
@@ -164,7 +163,7 @@ class Classification(ReasonSettings, TextSettings, Evaluator[Case], Generic[Case
 
     @property
     def label_definitions(self) -> Mapping[str, LabelDefinition]:
-        """The labels by name, with what they are worth: those of the kind, unless they are the user's own."""
+        """The labels by name, with their scores: the kind's labels, unless the user has configured labels."""
         return self.ready
 
     @property
@@ -173,7 +172,7 @@ class Classification(ReasonSettings, TextSettings, Evaluator[Case], Generic[Case
         return tuple(self.label_definitions)
 
     def verdict(self, score: Score) -> bool | None:
-        """See `Evaluator.verdict`: what the label says, unless there is a threshold."""
+        """See `Evaluator.verdict`: the label decides, unless there is a threshold."""
         if self.threshold is not None:
             return self.passed(score.value)
         labels = self.label_definitions
@@ -185,8 +184,8 @@ class Classification(ReasonSettings, TextSettings, Evaluator[Case], Generic[Case
         return await self.classify(judge, instructions, material)
 
     async def classify(self, judge: Judge, instructions: str, material: JudgeInput) -> Score:
-        """Ask for a label. Its score is the mean of what the labels are worth, by the judge's token probabilities where
-        there are such, else what the label is worth that was written.
+        """Ask for a label. The score is the mean of the labels' scores, weighted by the judge's token probabilities;
+        without these, the score of the written label.
         """
         labels = self.label_definitions
         groups = (self.typed_question(instructions, labels),)
@@ -212,8 +211,8 @@ class EndOfConversation(ReadingSettings, TranscriptSettings, Classification[Conv
 def score_of_label(answer: Answer[AnyChoice], labels: Mapping[str, LabelDefinition], details: dict[str, Json]) -> Score:
     """The score of an answer: see `Classification.classify`.
 
-    With token probabilities p the details have `probabilities`, `confidence`, that of the label, and `entropy`, the sum
-    of -p log2 p in bits; `uncertainty` is the standard deviation of what the labels are worth.
+    With token probabilities p the details have `probabilities`, `confidence` (the label's p), and `entropy`, the sum of
+    -p log2 p in bits; `uncertainty` is the standard deviation of the labels' scores.
     """
     label = answer.reply.label
     if answer.decisions:
@@ -267,7 +266,7 @@ def _score_of_decision(decision: Decision, labels: Mapping[str, LabelDefinition]
 
 @cache
 def label_form(names: tuple[str, ...], place: ReasonPlace = "before") -> type[AnyChoice]:
-    """The form of an answer with one of these labels, and its reason before, after, or not at all."""
+    """The form of an answer with one of these labels, and with its reason before it, after it, or not at all."""
     plain = {plain_word(name): name for name in names}
 
     def as_written(value: Any) -> Any:

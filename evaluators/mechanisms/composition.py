@@ -154,7 +154,7 @@ class Composition(Evaluator[Case], Generic[Case]):
         return self._verdict(outcomes, details)
 
     def _verdict(self, outcomes: Mapping[str, Outcome], details: dict[str, Json]) -> Score:
-        """Whether all pass, or any: a verdict is there as soon as one member alone decides it (Kleene's logic)."""
+        """Whether all pass, or any: the verdict exists as soon as one member decides it alone (Kleene's logic)."""
         decisive = self.combine == "any"
         passed = {
             evaluator.name: _passes(evaluator, outcomes[evaluator.name])
@@ -285,12 +285,12 @@ def _passes(member: Evaluator[Any], outcome: Outcome) -> bool | None:
 
 
 def _goodness(member: Evaluator[Any], score: Score) -> float:
-    """The score, turned round where lower is better."""
+    """The score; 1 minus the score if lower is better."""
     return score.value if member.direction == "higher_is_better" else 1.0 - score.value
 
 
 def _require_scores(outcomes: Mapping[str, Outcome]) -> None:
-    """Raise what kept a member from a score: a failure before a skip."""
+    """Raise the reason why a member has no score: a failure before a skip."""
     for outcome in outcomes.values():
         if isinstance(outcome, Failure):
             raise _failure(outcome)
@@ -332,6 +332,6 @@ def _method(scores: Sequence[Score]) -> Method:
 
 
 def _draw(name: str, case: Turn | Conversation) -> float:
-    """A number in [0, 1) by the case's id, independent of the draw by which the case was sampled."""
+    """A number in [0, 1) made of the case's id, independent of the draw that sampled the case."""
     subject = turn_id_of(case) if isinstance(case, Turn) else conversation_id_of(case)
     return draw(f"gate\x1f{name}\x1f{subject}")

@@ -73,10 +73,10 @@ class ConversationRatioSpec:
     async def _extracted(
         self, case: Conversation, judge: Judge, settings: ConversationSettings, companions: Mapping[str, Json]
     ) -> tuple[Sequence[item_verdicts.ItemWindow], Mapping[str, Json]]:
-        """The items with what they are judged with, and how many of the windows were read, if not one was enough.
+        """The items with their material, and how many of the windows were read, if there was more than one.
 
-        A long conversation is taken apart window by window. The items of each get their verdicts with the turns that
-        they come from and those after them in view, up to the last: what was wanted early may be met late.
+        A long conversation is taken apart window by window. The items of a window are judged with its turns and all
+        later turns in view, as an early wish may be met late.
         """
         transcripts = build_windows(case, self.extra_fields, settings, lambda turn: turn.incomplete is None, ahead=True)
         sample = draw_windows(
@@ -119,7 +119,7 @@ class ConversationRatio(item_verdicts.VerdictSettings, ConversationSettings, Eva
 
     @property
     def rounds(self) -> int:
-        """One for the verdicts, and where items are extracted one for these."""
+        """One for the verdicts, and one for the extraction of items, if there is one."""
         return 2 if self.spec.extracts_items else 1
 
     @property

@@ -8,7 +8,7 @@ from evaluators.evaluator import Case, Evaluator, Example
 from evaluators.judge import Judge
 from evaluators.results import Score
 
-_PREFIX = "outcome."  # of the attribute under which a reference's outcome is found
+_PREFIX = "outcome."  # the prefix of the attribute with a reference's outcome
 
 
 class OutcomeEvaluator(Evaluator[Case], Generic[Case]):

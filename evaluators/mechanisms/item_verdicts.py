@@ -36,7 +36,7 @@ WORDS: tuple[VerdictWord, ...] = ("yes", "no", "unclear")
 """The verdict words, the most decisive first."""
 
 YES_OR_UNCLEAR: frozenset[VerdictWord] = frozenset({"yes", "unclear"})
-"""The verdicts that count where an item is good unless the judge says no."""
+"""The verdicts that count if an item is good unless the judge says no."""
 
 VERDICT_PROMPTS = ("items_form.txt", "verdicts_form.txt")
 """The templates of the forms of the answers: part of every version of an evaluator that takes a share."""
@@ -66,7 +66,7 @@ class ItemVerdicts(Reply):
 
 
 class VerdictSettings(Described):
-    """How a verdict counts. It has a typed form; those who list items first say so."""
+    """How a verdict counts. The question has a typed form, unless the evaluator lists items first."""
 
     all_typed: ClassVar[bool] = True
     verdicts: Annotated[Literal["words", "probabilities"], ADDED_LATER] = "words"
@@ -107,7 +107,7 @@ class RatioSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemWindow:
-    """Items that get their verdicts in one question, and what the judge is shown with them.
+    """Items that get their verdicts in one question, and the material shown with them.
 
     If that is too much for one question there are several `materials`, each for a separate question about the same
     items. `truncated` says that something was left out that may matter. `partial`: the judge sees only a part of what
@@ -136,7 +136,7 @@ async def ask_verdicts(
     """
     instructions = fill(load(template), {"form": load("verdicts_form.txt"), **(values or {})})
     # One question for all items, not one each: it costs a fraction, and the judge sees what the items have in common.
-    # The form demands as many verdicts as there are items, so that none is lost on the way.
+    # The form demands as many verdicts as there are items, so that no verdict is lost.
     numbered: list[Json] = [{"number": number, "item": item} for number, item in enumerate(window.items, start=1)]
     form = verdicts_form(len(window.items))
     groups = (verdict_questions(fill(load(template), {"form": "", **(values or {})}).strip(), len(window.items)),)
@@ -181,7 +181,7 @@ def _weighed(answer: Answer[ItemVerdicts]) -> Sequence[WeighedVerdict]:
 
 
 def _decisive(verdicts: Sequence[WeighedVerdict]) -> WeighedVerdict:
-    """The most decisive of several verdicts on one item, each by one part of the material."""
+    """The most decisive of several verdicts on one item; each verdict is about one part of the material."""
     return min(verdicts, key=lambda item: WORDS.index(item.verdict.verdict))
 
 
@@ -206,7 +206,7 @@ async def score_ratio(
 ) -> Score:
     """The share of the items whose verdict counts, on 0..1: of all windows, or of a sample drawn by `seed`.
 
-    With `weigh` an item counts by the probability c that the judge gives to what counts, and `details.uncertainty` is
+    With `weigh` an item counts by c, the judge's probability of the verdicts that count, and `details.uncertainty` is
     the standard deviation of the share, sqrt(sum of c (1 - c)) / items.
     """
     if not any(window.items for window in windows):
@@ -275,7 +275,7 @@ def _explanation(
     decided: Sequence[WeighedVerdict],
 ) -> str:
     """Like: 2 of 3 statements are relevant. Item 2: it is about something else. The items named are the failures."""
-    failing = spec.empty_score == 0.0  # without items nothing is wrong, so 0 is best and what counts is a failure
+    failing = spec.empty_score == 0.0  # the score without items is the best: 0 means that counted items are failures
     named = [
         f"Item {sum(sample.lengths[:at]) + number}{because(verdict)}"
         for at in sample.judged
@@ -357,14 +357,14 @@ class CallVerdictSpec:
 
 @dataclass(frozen=True, slots=True)
 class CallRun:
-    """The calls of a run, numbered from 1, of which a question shows at most `longest` characters."""
+    """The calls of a run, numbered from 1; a question shows at most `longest` characters of them."""
 
     calls: Sequence[Json]
     longest: int
 
     @property
     def fits(self) -> bool:
-        """Whether one question can show all of them."""
+        """Whether one question can show all calls."""
         return sum(map(judge_input.size_of, self.calls)) <= self.longest
 
     def size_of(self, item: Json) -> int:
@@ -373,7 +373,7 @@ class CallRun:
         return judge_input.size_of(self.calls[number - 1]) if number else 0
 
     def around(self, items: Sequence[Json]) -> Mapping[str, Json]:
-        """The calls that the items are about, then as many of those before and after them as fit, the nearest first.
+        """The calls that the items are about, then as many earlier and later calls as fit, the nearest first.
 
         `calls_by_tool` counts all calls, so that a judge can tell a tool that was never called.
         """

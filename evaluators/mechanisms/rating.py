@@ -1,7 +1,7 @@
 """Evaluators that ask a judge for one number on a scale, and their definitions.
 
-The definitions of G-Eval, of an evaluator by a prompt, and of one by guidelines (rules, each of which a judge gives a
-verdict) are the same for turns and for whole conversations.
+The definitions of G-Eval, of evaluators by a prompt, and of evaluators by guidelines (rules that a judge checks one by
+one) are the same for turns and for whole conversations.
 """
 
 import hashlib
@@ -39,14 +39,14 @@ Chosen = TypeVar("Chosen", bound=str)
 
 
 def each_once(names: tuple[Chosen, ...]) -> tuple[Chosen, ...]:
-    """The names, refused where one of them is there twice."""
+    """The names; a repeated name is refused."""
     if twice := next((name for at, name in enumerate(names) if name in names[:at]), None):
         raise ValueError(f"{twice} is named twice")
     return names
 
 
 UniqueNames = Annotated[tuple[Chosen, ...], Field(min_length=1), AfterValidator(each_once)]
-"""One or more of a set of names, none of them twice."""
+"""One or more of a set of names, each at most once."""
 
 RATING_PROMPTS = ("rating.txt", "rating_strict.txt")
 """The templates of the form of the answer: part of every version of an evaluator that asks for a rating."""
@@ -70,10 +70,10 @@ class Rubric(Described):
 
 
 Bands: TypeAlias = tuple[tuple[tuple[int, int], str], ...]
-"""Ranges of raw scores, each with what earns it."""
+"""Ranges of raw scores, each with its meaning."""
 
 _LEAST_GRADED = 4
-"""Steps of a scale from which on its two ends do not say what the numbers between them stand for."""
+"""From so many steps on, the ends of a scale do not tell the meaning of the numbers between them."""
 
 
 class RatedExample(WorkedExample):
@@ -186,7 +186,7 @@ class Rating(ReasonSettings, TextSettings):
         return self.with_form(self.prompts)
 
     def with_form(self, templates: tuple[str, ...]) -> tuple[str, ...]:
-        """The templates of a kind, and those of the form that were added later, where they are used."""
+        """The templates of a kind, and the templates of the form that were added later, if they are used."""
         grades = ("rating_grades.txt",) if self._has_grades else ()
         later = (self._form_template,) if self.reason != "before" else ()
         return (*templates, *later, *grades)
@@ -258,7 +258,7 @@ def range_text(score_range: tuple[int, int]) -> str:
 
 
 STEPS_HASH = "steps_hash"
-"""The detail of a score by steps that a judge wrote of criteria: which ones."""
+"""The detail of a score that names the steps which a judge wrote from criteria."""
 G_EVAL_PROMPTS = ("g_eval.txt", "g_eval_steps.txt", *RATING_PROMPTS)
 
 
@@ -319,7 +319,7 @@ class GEvalDefinition(Rating):
         return verdict.reply.steps
 
     async def rate_by_steps(self, judge: Judge, fields: tuple[str, ...], material: JudgeInput) -> Score:
-        """Ask for a number by the steps. Those that the judge wrote are in the details by their hash."""
+        """Ask for a number by the steps. The details have the hash of steps that the judge wrote."""
         instructions, steps_hash = _instructions(await self.steps(judge, fields), fields, self.form)
         if self.criteria is not None:
             material = replace(material, notes={**material.notes, STEPS_HASH: steps_hash})
@@ -333,7 +333,7 @@ def _steps_question(criteria: str, fields: tuple[str, ...]) -> Prompt:
 
 @lru_cache(maxsize=1000)
 def _instructions(steps: tuple[str, ...], fields: tuple[str, ...], rating: str) -> tuple[str, str]:
-    """The instructions to rate by steps, and the hash of these."""
+    """The instructions to rate by steps, and the hash of the steps."""
     values = {"steps": number_lines(steps), "fields": describe_fields(fields), "rating": rating}
     return fill(load("g_eval.txt"), values), hash_of_steps(steps)
 
@@ -344,7 +344,7 @@ def hash_of_steps(steps: Iterable[str]) -> str:
 
 
 def steps_in(answer: str) -> tuple[str, ...]:
-    """The steps in a stored answer of a judge; () where it is another thing."""
+    """The steps in a stored answer of a judge; () if the answer holds no steps."""
     try:
         return parse_reply(answer, Steps).steps if "steps" in answer else ()
     except JudgeReplyInvalid:
@@ -382,7 +382,7 @@ class PromptDefinition(Rating):
     """Exactly one of `prompt` and `guidelines`. The placeholders of a prompt decide what the judge is shown."""
 
     known_fields: ClassVar[tuple[str, ...]]
-    """The names that a prompt may have as placeholders, in the order in which the judge reads of them."""
+    """The names that a prompt may have as placeholders, in the order in which the judge reads the fields."""
     of_turns: ClassVar[bool] = False
     """Whether one turn is judged, so that a prompt may name the inputs and outputs of its program."""
 
@@ -413,12 +413,12 @@ class PromptDefinition(Rating):
 
     @property
     def program_names(self) -> Sequence[str]:
-        """Those of a structured program among them, where a turn is judged."""
+        """The named fields of a structured program, if a turn is judged."""
         return sorted(filter(is_program_field, self.named_fields)) if self.of_turns else ()
 
     @property
     def ordered_fields(self) -> Sequence[str]:
-        """The same in the order in which the judge reads of them."""
+        """The named fields in the order in which the judge reads them."""
         return [*(name for name in self.known_fields if name in self.named_fields), *self.program_names]
 
     @property
@@ -428,7 +428,7 @@ class PromptDefinition(Rating):
 
     @property
     def score_range(self) -> tuple[float, float]:
-        """The ends of the scale; those of a share with guidelines."""
+        """The ends of the scale; 0 and 1, as of a share, with guidelines."""
         return (0.0, 1.0) if self.prompt is None else self.raw_scale.bounds
 
     async def score_material(self, judge: Judge, material: JudgeInput) -> Score:

@@ -71,7 +71,7 @@ def weighed_mean(answer: Answer[Any], scale: Scale, field: str) -> float | None:
 
 
 def _decided(decision: Decision, scale: Scale) -> Score:
-    """By the probabilities of a decision model, whatever the mode: they are what samples would estimate."""
+    """The score by the probabilities of a decision model, in any mode: samples would estimate the same."""
     mean = decision.mean()
     return Score(
         value=scale.normalize(mean),
@@ -94,7 +94,7 @@ def _single(
     details: Mapping[str, Json] | None = None,
     mean: float | None = None,
 ) -> Score:
-    """By the number alone, or by a `mean` of token probabilities."""
+    """The score by the number alone, or by a `mean` of token probabilities."""
     number = answer.reply.score
     return Score(
         value=scale.normalize(number if mean is None else mean),
@@ -108,7 +108,9 @@ def _single(
 
 
 def _weighted(answer: Answer[AnyRating], scale: Scale) -> Score | None:
-    """By token probabilities; by the number alone where too little of them lay on the scale; None without any."""
+    """The score by token probabilities; by the number alone if too little probability lay on the scale; None without
+    probabilities.
+    """
     weighed = score_distribution(answer.text, answer.tokens, scale)
     if weighed is None:
         return None
@@ -131,7 +133,9 @@ async def _sampled(
     reason: ReasonPlace,
     earlier: Sequence[Answer[AnyRating]] = (),
 ) -> Score:
-    """The mean of several answers and earlier ones, which are paid for, explained by the one closest to it."""
+    """The mean of several answers, and of earlier answers that are paid for; the answer closest to the mean explains
+    it.
+    """
     if prompt.temperature is None:
         prompt = replace(prompt, temperature=_SAMPLING_TEMPERATURE)
     answers = [*earlier, *(await judge.ask(prompt, scale.reply_with(reason), samples=samples)).answers]

@@ -1,6 +1,6 @@
 """Ratio evaluators of single turns: a text is taken apart into items, and every item gets a verdict.
 
-Evaluators of turns whose score is made of two shares, like precision and recall.
+There are also evaluators of turns whose score combines two shares, like precision and recall.
 """
 
 from collections.abc import Mapping, Sequence
@@ -62,8 +62,8 @@ class TurnRatioSpec:
     ) -> Score:
         """The share of the turn's items whose verdict counts; `ratio` replaces the usual counting.
 
-        `sources` are lists that are shown with the items, like the companion fields, but in parts where they are too
-        long for one question: then each part is a question, and one answer decides.
+        `sources` are lists that are shown with the items, like the companion fields; if they are too long for one
+        question, each part is a question, and the most decisive answer counts.
         """
         longest = settings.longest_text
         items, cut_items, read = await self._items(case, judge, settings)
@@ -98,8 +98,8 @@ class TurnRatioSpec:
     ) -> tuple[Sequence[Json], bool, Mapping[str, Json]]:
         """The items, whether something was left out for its length, and how much was read, if not all in one question.
 
-        A long text is taken apart piece by piece, each in a question of its own: as many as windows are allowed, and of
-        more a random sample. The fields beside it are shortened.
+        A long text is taken apart piece by piece, one question for each: at most as many as the permitted windows, else
+        a random sample. The fields beside it are shortened.
         """
         longest = settings.longest_text
         if self.list_field is not None:
@@ -163,7 +163,7 @@ class TurnRatio(item_verdicts.VerdictSettings, WindowSettings, Evaluator[Turn]):
 
     @property
     def rounds(self) -> int:
-        """One to take the text apart, where it is no list already, and one for the verdicts."""
+        """One to take the text apart, unless it is a list already, and one for the verdicts."""
         return 1 if self.spec.list_field else 2
 
     @property
@@ -184,7 +184,7 @@ class TwoRatios(VerdictSettings, WindowSettings, Evaluator[Turn]):
 
     @property
     def rounds(self) -> int:
-        """For each share one to take a text apart, and one for the verdicts."""
+        """For each share, one to take a text apart and one for the verdicts."""
         return 4
 
     @property

@@ -1,4 +1,4 @@
-"""Scores of what one bad item is enough for: an attack in any text, content of any forbidden category."""
+"""Scores that one bad item decides: an attack in any text, content of any forbidden category."""
 
 import math
 from collections.abc import Sequence
@@ -25,8 +25,8 @@ async def score_worst(
 ) -> Score:
     """1 if the verdict on any item is yes, else 0; with `weigh` the largest of their probabilities of yes.
 
-    `names` are what the items are called, in the order of the windows; the label is that of the worst item, the first
-    of several, if its verdict is more yes than not.
+    `names` are the items' names, in the order of the windows; the label is the name of the (first) worst item, if its
+    verdict is more yes than not.
     """
     verdicts = [
         verdict

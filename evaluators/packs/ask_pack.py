@@ -1,4 +1,4 @@
-"""The asking of a pack over a chat endpoint: its request, and one more for what could not be read."""
+"""The asking of a pack over a chat endpoint: its request, and one more for unreadable entries."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
@@ -13,13 +13,13 @@ Complete: TypeAlias = Callable[[Chat, Sequence[NamedQuestion]], Awaitable[Choice
 """Sends messages that ask these questions, and gives the answer."""
 
 _QUOTED = 4000
-"""Characters of an answer that is sent back."""
+"""The most characters of an answer that is sent back."""
 
 
 async def ask_pack(
     pack: PackPrompt, secret: bytes | None, complete: Complete, marker: str | None = None
 ) -> tuple[PackReply, Choice]:
-    """Ask a pack's questions in one request; those whose entries cannot be read once more, together.
+    """Ask a pack's questions in one request; questions with unreadable entries are asked once more, together.
 
     Raises:
         JudgeReplyInvalid: the judge refused the whole of it, of type `judge_refused`.
@@ -51,7 +51,7 @@ def _was_cut(entry: Entry) -> bool:
 
 
 def _may_be_repaired(entry: Entry | None) -> bool:
-    """Whether it is worth asking again: what was cut off is not."""
+    """Whether it is worth asking again; not for an answer that was cut off."""
     return isinstance(entry, JudgeReplyInvalid) and entry.type == JudgeReplyInvalid.type
 
 

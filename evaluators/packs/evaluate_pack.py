@@ -23,8 +23,8 @@ PACK_REVISION = 2
 def packed_version(evaluator: Evaluator[Any], model: str, pack: Sequence[Evaluator[Any]]) -> str:
     """The version of an evaluator that a judge's model answers in a pack: 12 hex digits.
 
-    It is another one than that of the evaluator alone, and changes with the definition of any evaluator in the pack:
-    scores shift a little with what else is asked.
+    It differs from the version of the evaluator alone, and changes with the definition of any evaluator in the pack:
+    the other questions shift scores a little.
     """
     others = sorted(evaluator.version for evaluator in pack)
     frame = [load(name) for name in PACK_PROMPTS]
@@ -75,7 +75,7 @@ async def evaluate_pack(
 ) -> list[Result]:
     """Evaluate a case by several evaluators whose questions go out together; the results are in their order.
 
-    See `evaluators.evaluate` for what comes of each: one that fails or is refused does not change the others.
+    See `evaluators.evaluate` for each result: a failure or refusal does not change the others.
     """
 
     def run_of(evaluator: Evaluator[Any]) -> Callable[[Judge], Awaitable[Result]]:

@@ -1,7 +1,7 @@
 """A pack: evaluators that judge one case side by side, and whose questions go out together.
 
-Each evaluator has a seat, which is a judge to it, and asks what it would ask alone. When everybody who has not left
-waits for an answer, a round is complete: its questions go out as one request, and each evaluator gets its own answer.
+Each evaluator has a seat, which is a judge to it, and asks what it would ask alone. A round is complete when every
+remaining evaluator waits for an answer: its questions go out as one request, and each evaluator gets its own answer.
 Evaluators that take several steps continue in the next round.
 """
 
@@ -96,7 +96,9 @@ class Pack:
             _fail(group, error)
 
     async def _ask_together(self, group: Sequence[_PendingQuestion]) -> None:
-        """One request for the group; then those that a cut-off answer did not come to the end of, fewer each time."""
+        """One request for the group; then requests for the questions that a cut-off answer did not finish, fewer each
+        time.
+        """
         if len(group) == 1 and decides(self._judge):
             await self._ask_one(group[0])  # a decision is the same, alone or in a pack of one
             return
@@ -160,7 +162,7 @@ class Pack:
 class PackSeat(JudgeWrapper):
     """The judge of one evaluator in a pack. `leave` it when the evaluator has ended, however it ended.
 
-    `split_up` says that a question of the evaluator was asked without the others, for they were refused together.
+    `split_up` says that a question of the evaluator was asked without the others, as they were refused together.
     """
 
     def __init__(self, pack: Pack, judge: Judge, number: int) -> None:
@@ -170,7 +172,7 @@ class PackSeat(JudgeWrapper):
         self._owed: list[tuple[Usage, float | None]] = []
         self.split_up = False
         self.materials = pack.materials
-        """The material that the questions at other seats are shown, too."""
+        """The material of the whole pack, which the questions at other seats share."""
 
     async def ask(self, prompt: Prompt, reply: type[R], *, logprobs: bool = False, samples: int = 1) -> Verdict[R]:
         """Ask together with the others of the pack."""

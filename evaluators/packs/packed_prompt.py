@@ -1,4 +1,5 @@
-"""The prompt of a pack, what is judged once with every question about it, and its answer, read question by question.
+"""The prompt of a pack, with the judged material once and every question about it; and its answer, read question by
+question.
 
 A question's entry is found by its name and its key together, wherever it stands: an entry with another question's name
 or key is ignored. Each entry becomes the answer that the question would have got alone, with the tokens that spell it;
@@ -29,7 +30,7 @@ PACK_PROMPTS = ("pack.txt",)
 """The templates of a pack: part of the version of every evaluator in one."""
 
 MOST_QUESTIONS = 50
-"""Questions that one request carries at most."""
+"""The most questions of one request."""
 
 _OWN_NAME = re.compile(r"q[0-9]{1,9}")
 
@@ -56,9 +57,8 @@ class NamedQuestion:
 class PackPrompt(Prompt):
     """The questions of a pack as one. `questions` are named q1, q2, … in their order.
 
-    `instructions` has the instructions of all questions; `material` has every field that is the same wherever it is
-    shown once, and under a question's name what only that question is shown. `reminder` says which fields each question
-    is about.
+    `instructions` has the instructions of all questions; `material` has each common field once, and under a question's
+    name the fields that only this question is shown. `reminder` says which fields each question is about.
     """
 
     questions: tuple[PackedQuestion, ...] = ()
@@ -85,18 +85,18 @@ class PackPrompt(Prompt):
 
     @property
     def alternatives(self) -> int:
-        """How many alternatives of each token the questions that want token probabilities have use for."""
+        """The most alternatives per token that any question with token probabilities needs."""
         return max((alternatives_for(question.reply) for question in self.questions if question.logprobs), default=0)
 
     def limit(self, usual: int | None) -> int | None:
-        """The length limit of the answer, in tokens: that of all entries together; `usual` is the judge's own."""
+        """The length limit of the answer, in tokens: the sum of its entries' limits; `usual` is the judge's own."""
         limits = [question.prompt.max_tokens or usual for question in self.questions]
         known = [limit for limit in limits if limit is not None]
         return sum(known) if len(known) == len(limits) else None
 
     @property
     def forms(self) -> Sequence[str]:
-        """The forms of the answers, as text: what tells two packs apart whose instructions are the same."""
+        """The forms of the answers, as text: they tell apart packs with the same instructions."""
         return [schema_text(question.reply) for question in self.questions]
 
 
@@ -136,7 +136,7 @@ def pack_questions(questions: Sequence[PackedQuestion]) -> PackPrompt:
 def _groups(
     names: Sequence[str], questions: Sequence[PackedQuestion], shared: Mapping[str, Json]
 ) -> tuple[QuestionGroup, ...]:
-    """The typed form of the whole pack, a group for each question; none where one of them has to be written."""
+    """The typed form of the whole pack, a group for each question; none if an answer has to be written."""
     groups: list[QuestionGroup] = []
     for name, question in zip(names, questions, strict=True):
         if len(question.prompt.groups) != 1:
@@ -197,7 +197,7 @@ def _entry_form(name: str, reply: type[BaseModel], *, keyed: bool) -> tuple[Mapp
 
 
 def _renamed(node: Any, name: str) -> Any:
-    """A part of a form with its references to definitions under the names that these have in the pack."""
+    """A part of a form whose references use the definitions' names in the pack."""
     if isinstance(node, list):
         return [_renamed(child, name) for child in cast("list[Any]", node)]
     if not isinstance(node, dict):
@@ -218,7 +218,7 @@ Entry: TypeAlias = Answer[Any] | JudgeReplyInvalid
 class PackReply(BaseModel):
     """The result of a pack: an entry for each question, in their order.
 
-    `unreached` are the numbers of questions that an answer, cut off at its length limit, never came to the end of.
+    `unreached` are the numbers of questions that an answer, cut off at its length limit, did not finish.
     """
 
     model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True)
@@ -233,7 +233,9 @@ class PackReply(BaseModel):
 
 
 def decided_entries(questions: Sequence[PackedQuestion], decisions: Sequence[Decision]) -> Sequence[Entry]:
-    """The entries that the decisions on a pack's typed questions make, in their order: a refusal is one question's."""
+    """The entries that the decisions on a pack's typed questions make, in their order: a refusal concerns one question
+    alone.
+    """
     entries: list[Entry] = []
     at = 0
     for question in questions:
@@ -251,8 +253,8 @@ def read_pack(
 ) -> Mapping[str, Entry]:
     """The entries of a pack's answer by the names of the questions.
 
-    `cut` says that the answer was cut off at its length limit: then so is the entry that it ends in, and those that it
-    never came to are missing.
+    `cut` says that the answer was cut off at its length limit: then its last entry is cut off, too, and later entries
+    are missing.
     """
     if len(text) > LONGEST:
         return {
@@ -297,7 +299,7 @@ def _absence(named: NamedQuestion) -> str:
 def _spans(text: str, questions: Sequence[NamedQuestion]) -> dict[str, tuple[int, int | None]]:
     """The positions of the entries, by name; the end is None if an entry is broken.
 
-    A name that is there twice, with entries that differ, has none.
+    A name with two different entries has none.
     """
     keys = {question.name: question.key for question in questions}
     if None in keys.values():
@@ -317,7 +319,7 @@ def _spans(text: str, questions: Sequence[NamedQuestion]) -> dict[str, tuple[int
     return spans
 
 
-_MOST_REPEATED = 4  # entries that are given again; beyond, they are taken for the same
+_MOST_REPEATED = 4  # repeated entries that are compared; further ones count as equal
 _KEYED_ENTRY = re.compile(
     rf'"(?P<name>q[0-9]{{1,9}})"\s*+:\s*+(?P<entry>\{{\s*+"{ANSWER_KEY}"\s*+:\s*+"(?P<key>[0-9a-f]{{1,64}})")'
 )

@@ -37,7 +37,7 @@ class TokenSlices:
 
 
 class _SlicedTokens(Sequence[Token]):
-    """Some tokens of an answer, cut at the ends, each made when it is looked at."""
+    """Some tokens of an answer, cut at the ends, each made when it is read."""
 
     def __init__(
         self, text: str, tokens: Sequence[Token], numbers: range, places: TokenPlaces, span: tuple[int, int]

@@ -16,7 +16,9 @@ PLACEHOLDER = re.compile(r"\{\{\s*((?:(?:inputs|outputs)\.)?\w+)\s*\}\}")
 
 @cache
 def load(name: str) -> str:
-    """The text of a template of this package, like `g_eval.txt`; any other text, as of a plug-in, stands for itself."""
+    """The text of a template of this package, like `g_eval.txt`; any other text, as in a plug-in, is the template
+    itself.
+    """
     try:
         is_file = name.endswith(".txt")
         return files(__name__).joinpath(name).read_text(encoding="utf-8") if is_file else name
@@ -25,7 +27,8 @@ def load(name: str) -> str:
 
 
 def fill(template: str, values: Mapping[str, str]) -> str:
-    """Put values in place of the placeholders, each once, in one pass: what a value holds is never a placeholder.
+    """Put values in place of the placeholders, each once, in one pass: the text of a value is never read as a
+    placeholder.
 
     Raises:
         KeyError: the template has a placeholder that `values` has not.
@@ -37,7 +40,7 @@ def fill(template: str, values: Mapping[str, str]) -> str:
 
 @lru_cache(maxsize=1000)
 def _pieces(template: str) -> tuple[str, ...]:
-    """Text and names of placeholders by turns."""
+    """Text and names of placeholders, alternately."""
     return tuple(PLACEHOLDER.split(template))
 
 

@@ -24,7 +24,8 @@ from evaluators.texts.linear_schema import linear
 from evaluators.texts.paths import parse_json_or_text
 
 _MOST_STEPS = 50_000
-"""Keywords that are applied to the arguments of one call; the schema comes from a trace, and `$ref` can double work."""
+"""The most keywords that are applied to the arguments of one call; the schema comes from a trace, and `$ref` can double
+work."""
 _TYPES = frozenset({"null", "boolean", "integer", "number", "string", "array", "object"})
 _COMBINATIONS = frozenset(
     {"additionalProperties", "unevaluatedProperties", "patternProperties", "allOf", "anyOf", "oneOf", "if", "$ref"}
@@ -193,7 +194,7 @@ class _Strict:
     definitions: dict[str, Json] = field(default_factory=dict[str, Json])
 
     def whole(self) -> dict[str, Json]:
-        """The root, with the strict definitions beside the others."""
+        """The root schema, with the strict definitions beside its own."""
         schema = cast("dict[str, Json]", self._read(self.root))
         return {**schema, _STRICT: self.definitions} if self.definitions else schema
 
@@ -293,7 +294,7 @@ def _problems(call: ToolCall, offered: Mapping[str, Json]) -> list[Json] | None:
     if arguments in (None, ""):
         arguments = dict[str, Json]()
     if not isinstance(schema, Mapping) or not isinstance(arguments, Mapping):
-        return None  # a text that is no JSON may be a cut one, or a redacted one
+        return None  # a text that is no JSON may have been cut or redacted
     fields = cast("Mapping[str, Json]", arguments)
     if set(fields) == {"args", "kwargs"} and isinstance(fields["kwargs"], Mapping) and not fields["args"]:
         fields = cast("Mapping[str, Json]", fields["kwargs"])  # a call of Python

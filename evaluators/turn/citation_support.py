@@ -65,7 +65,7 @@ class CitationSupport(VerdictSettings, WindowSettings, Evaluator[Turn]):
     def _windows(
         self, case: Turn, statements: Sequence[tuple[CitedStatement, Sequence[int]]], sources: CitedSources
     ) -> Sequence[ItemWindow]:
-        """Statements with what they cite, as many at a time as fit into one question."""
+        """Statements with their cited sources, as many at a time as fit into one question."""
         texts = {
             number: shorten(to_json_value(source), self.longest_text) for number, source in sources.numbered.items()
         }

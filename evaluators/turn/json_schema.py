@@ -51,7 +51,7 @@ class JsonSchema(Evaluator[Turn]):
 
     @property
     def calculation(self) -> int:
-        """1 where the schema has never taken prose for JSON: it takes no text."""
+        """1 if the schema takes no text, and so never took prose for JSON."""
         types = self.json_schema.get("type", "string")
         return 2 if "string" in ([types] if isinstance(types, str) else types) else 1
 

@@ -39,14 +39,14 @@ class JsonSimilarity(ComparesOutputs, Evaluator[Turn]):
 
 @dataclass(frozen=True, slots=True)
 class Leaves:
-    """How many leaves there are, and how alike they are in sum."""
+    """The number of leaves, and the sum of their likenesses."""
 
     alike: float
     count: int
 
 
 def likeness(expected: Json, actual: Json) -> Leaves:
-    """Compare an expected value with what is in its place.
+    """Compare an expected value with the value in its place.
 
     Raises:
         TooExpensive: texts that differ are so long that their edit distance would take more than a moment, or the
@@ -61,7 +61,8 @@ def likeness(expected: Json, actual: Json) -> Leaves:
 
 
 _MOST_EDIT_COST = 4_000_000_000
-"""The product of two texts' lengths, summed over all: two of 63,000 characters take an eighth of a second."""
+"""The most edit cost: the sum of the products of two texts' lengths. Two texts of 63,000 characters take an eighth of a
+second."""
 
 
 def _edit_cost(expected: Json, actual: Json) -> int:
