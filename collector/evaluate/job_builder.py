@@ -32,7 +32,7 @@ class Trigger(NamedTuple):
 
 
 NO_TRIGGER = Trigger(ReplayPoint(0), 0, 0.0, 0)
-"""The trigger of jobs that no log record made due: those of commands."""
+"""The trigger of jobs that commands make, without a log record."""
 
 
 class StratifiedTurn(NamedTuple):

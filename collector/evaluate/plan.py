@@ -32,8 +32,8 @@ class Assignment:
     `fallback` is a cheaper judge that takes over near the end of a budget. `rate` and `salt` are set if the evaluator
     does not share its monitor's draw. `expected_usd` is the expected cost of an evaluation before the first is made.
     `pack` names all evaluators that share its question, including itself; () if it asks alone. `deferred` says that its
-    evaluations may wait for hours, for the price of batches. `monitor` tells its evaluations from those of an earlier
-    monitor with the same evaluator; "" is the first monitor. `sharers` are all monitors that share its verdict,
+    evaluations may wait for hours, for the price of batches. `monitor` tells its evaluations from an earlier monitor's
+    evaluations with the same evaluator; "" is the first monitor. `sharers` are all monitors that share its verdict,
     including its own; () if there is no other.
     """
 

@@ -133,7 +133,7 @@ def _short(value: Json) -> Json:
 
 
 def _words(turns: Iterable[TurnFields]) -> str:
-    """The user's words, as many as are looked at, the latest first."""
+    """The user's words, the latest first, within the limits on what is searched."""
     texts = [text[:_LONGEST_INPUT] for turn in turns if (text := turn.input)]
     return "\n".join(reversed(texts[-8:]))[: 2 * _LONGEST_INPUT]
 

@@ -1,8 +1,8 @@
 """Feedback: what a user, an expert or a program says of a turn or a conversation, as JSON from outside and in the log.
 
-It is stored in the labels log twice: as it came, under the ids that its sender knows, and once more when it has joined
-what it is about, or when the wait for that is over. Both records have the same `feedback_id` and partition. If it
-came again since, a third one says, a wait later, that it is over.
+It is stored in the labels log twice: as received, under the ids that its sender knows, and again when it has joined its
+subject, or when the wait for the subject is over. Both records have the same `feedback_id` and partition. If it came
+again since, a third record says, one wait later, that it is over.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,7 +24,7 @@ from evaluators.results import Sampling
 FEEDBACK_HEADERS: Headers = (("feedback", b"1"),)
 JOINED_HEADERS: Headers = (("feedback", b"joined"),)
 REPEATED_HEADERS: Headers = (("feedback", b"repeated"),)
-"""Those of feedback in the labels log, as it came, when it is over, and when it came again since: not a label."""
+"""Headers of feedback in the labels log, as received, when it is over, and when it came again since: not a label."""
 
 Source = Literal["user", "expert", "code"]
 JoinOutcome = Literal["joined", "unmatched", "crowded_out"]
@@ -54,8 +54,8 @@ _BAD = frozenset(
 class FeedbackEntry:
     """One piece of feedback as it came; its subject has all of the given ids.
 
-    If it came in a trace, `spans` are those that it is about: of the turns of the trace that of one of them is
-    preferred, and in any trace the one with the `response_id`. `tenant` is the sender's tenant; None for one who may
+    If it came in a trace, `spans` are the spans that it is about: among the trace's turns, a turn of such a span is
+    preferred, and in any trace the turn with the `response_id`. `tenant` is the sender's tenant; None for one who may
     say something of every tenant's turns. `author` is who says so within the source, `at` when, as far as the sender
     tells.
     """
@@ -134,7 +134,7 @@ def is_feedback(record: StoredRecord) -> bool:
 
 
 def is_joined_feedback(record: StoredRecord) -> bool:
-    """Whether a record of the labels log says what became of feedback."""
+    """Whether a record of the labels log is the outcome of feedback."""
     return record.headers[:1] == JOINED_HEADERS
 
 
@@ -142,7 +142,7 @@ def feedback_of(document: object, *, tenant: str | None) -> FeedbackEntry:
     """Read feedback as a sender writes it.
 
     Raises:
-        BadInput: it names nobody, says nothing, or has keys that nobody knows; names the path, not the content.
+        BadInput: it names no subject, says nothing, or has unknown keys; names the path, not the content.
     """
     fields = sent_fields(document, "feedback", "{trace_id, value}", _KEYS)
     if not any(name in fields for name in IDS):

@@ -1,6 +1,6 @@
 """Records of the log in which the spans of turns and their evaluations meet: both have the trace as their key.
 
-A span goes into it before its turn goes into the turns log, so no evaluation of the turn is there before its span.
+A span goes into it before its turn goes into the turns log, so the turn's span precedes its evaluations.
 """
 
 from collections.abc import Collection, Iterable
@@ -24,7 +24,7 @@ EVALUATION: Headers = (("kind", b"evaluation"),)
 def span_records(key: bytes, pieces: Iterable[bytes], span_ids: Collection[str]) -> list[Record]:
     """The records of some spans of a trace, given the requests that it came in; unreadable ones are left out.
 
-    Of several versions of a span the one that ended last with the most content is taken, as for its turn.
+    If a span has several versions, the version that ended last with the most content is taken, as for its turn.
     """
     best: dict[str, tuple[tuple[int, int, int, bytes], ExportTraceServiceRequest]] = {}
     for piece in pieces:

@@ -3,8 +3,8 @@
 A noted piece is a serialized request like any other. Before it, in the same bytes, stands its turn as a JSON array, in
 a field whose number OTLP does not use: a reader of OTLP skips it.
 
-A thin piece, which earlier versions wrote, has such a note in front of a request without what was said, so the note is
-all that is known of its turn. The header `signal` of a thin piece is `thin`.
+A thin piece, which earlier versions wrote, has such a note in front of a request without texts, so only the note tells
+of its turn. The header `signal` of a thin piece is `thin`.
 """
 
 from collections.abc import Mapping

@@ -28,7 +28,7 @@ cost reaches what may be spent in `FIRST_SPAN` seconds."""
 FIRST_FACTOR = 0.1
 """The factor before the first decision, in logs that earlier versions wrote."""
 FLOOR = 0.002
-"""The lowest factor: 1 / probability is the weight of what is judged, and few heavy ones make a mean worthless."""
+"""The lowest factor: a judged turn weighs 1 / probability, and a few heavy turns make a mean worthless."""
 EARLY = 10.0
 """Seconds after which a rate may be decided again if the traffic has jumped."""
 CATCH_UP = 600.0

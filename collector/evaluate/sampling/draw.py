@@ -58,7 +58,7 @@ def upstream_of(trace_state: str | None) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class UpstreamTrust:
-    """The trust in trace states: in those of all turns, or of the turns of these tenants."""
+    """The trust in trace states: of all turns, or of the turns of these tenants."""
 
     everybody: bool = False
     tenants: frozenset[str] = frozenset()
