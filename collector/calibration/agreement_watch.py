@@ -145,8 +145,7 @@ def people_sums(labels: Iterable[HumanLabel], *, of_scores: bool = True) -> Audi
     for label in conversations.values():
         grown = growth((0.0,) * len(TOTALS), label).values
         larger = (1.0 - min(_LARGEST_SHARE, label[0] / total)) ** -2
-        squares = (larger * value for value in grown[len(TOTALS) :])
-        sums += AuditedSums((*grown[: len(TOTALS)], *squares))
+        sums += AuditedSums((*grown[: len(TOTALS)], *(larger * value for value in grown[len(TOTALS) :])))
     return AuditedSums(tuple(value if "a" in name else 0.0 for name, value in zip(SUM_NAMES, sums.values, strict=True)))
 
 
@@ -154,8 +153,7 @@ def withheld(labels: Sequence[HumanLabel], scale: ScoreScale) -> Withheld:
     """Why labels that were drawn, the oldest first, correct no mean; "" if they do."""
     if people_sums(labels).audits < FEWEST_AUDITS:
         return "few"
-    youden = verdict_agreement(labels, scale).youden
-    if youden.value < WEAKEST:
+    if verdict_agreement(labels, scale).youden.value < WEAKEST:
         return "weak"
     return "drift" if _drifts(labels, scale) else ""
 
@@ -312,23 +310,15 @@ class AgreementWatcher:
         telemetry.replace(
             series.PEOPLE_LABELS, {version: agreement.number for version, agreement in self.agreements.items()}
         )
-        telemetry.replace(
-            series.PEOPLE_AGREEMENT,
-            {
-                (*version, *names): value
-                for version, agreement in self.agreements.items()
-                for names, value in _values(agreement)
-            },
-        )
-        telemetry.replace(
-            series.PEOPLE_SEGMENT_AGREEMENT,
-            {
-                (*version, segment, *names): value
-                for version, segments in self.segments.items()
-                for segment, agreement in segments.items()
-                for names, value in _values(agreement)
-            },
-        )
+        telemetry.replace(series.PEOPLE_AGREEMENT, {
+            (*version, *names): value
+            for version, agreement in self.agreements.items() for names, value in _values(agreement)
+        })  # fmt: skip
+        telemetry.replace(series.PEOPLE_SEGMENT_AGREEMENT, {
+            (*version, segment, *names): value
+            for version, segments in self.segments.items() for segment, agreement in segments.items()
+            for names, value in _values(agreement)
+        })  # fmt: skip
         telemetry.replace(
             series.PEOPLE_WITHHELD,
             {

@@ -120,7 +120,7 @@ def read_labels(path: Path, scores: Mapping[str, WeightedScore], *, lower_is_bet
         )
         for row in rows
         if (judged := _judged(row, scores)) is not None
-    ]
+    ]  # fmt: skip
     if not rows:
         raise ConfigError(f"{path}: no label is filled in; write true, false or a number from 0 to 1 as human")
     if not labels:
@@ -175,6 +175,8 @@ def label_lines(path: Path, example: str, remedy: str = "; name another file") -
     Raises:
         ConfigError: the file cannot be read (the sentence ends with `remedy`), or a line is no label.
     """
+    if path.suffix == ".csv":
+        raise ConfigError(f"{path}: labels are read from JSONL, not from CSV; write lines like {example}")
     for number, data in numbered_lines(path, remedy=remedy):
         try:
             fields: Any = parse_exactly(data)

@@ -422,7 +422,6 @@ def _create_series(telemetry: Telemetry, watched: MonitoredEvaluator, segment: s
         telemetry.counter(metrics.JUDGE_CACHED_TOKENS, *work, cache)
     telemetry.counter(metrics.JUDGE_CALLS, *work)
     telemetry.counter(metrics.JUDGE_ESTIMATED_CALLS, *work)
-    telemetry.counter(metrics.JUDGE_COST, *work)
     telemetry.counter(metrics.JUDGE_MODEL_CHANGES, *work)
     if watched.threshold is not None:
         telemetry.gauge(metrics.TARGET_SCORE, *labels[:3]).set(watched.threshold)

@@ -161,7 +161,7 @@ JUDGE_CALLS = counter("evalstream_judge_calls_total", ("evaluator", "monitor"))
 JUDGE_ESTIMATED_CALLS = counter("evalstream_judge_estimated_calls_total", ("evaluator", "monitor"))
 """Judge answers without a usable number of tokens: their tokens and cost are estimated from the texts."""
 JUDGE_COST = counter("evalstream_judge_cost_usd_total", ("evaluator", "monitor"))
-"""Cost of evaluations in US dollars, by the prices in the configuration."""
+"""Cost of evaluations in US dollars, by configured prices; absent while unknown."""
 JUDGE_CACHE_REQUESTS = counter("evalstream_judge_cache_requests_total", ("judge", "result"))
 """Look-ups in a judge's cache by result: hit or miss."""
 JUDGE_MODEL_CHANGES = counter("evalstream_judge_model_changes_total", ("evaluator", "monitor"))

@@ -18,7 +18,7 @@ from collector.config.configured import Config
 from collector.errors import ConfigError
 from collector.logs.whole_log import read_records
 from collector.past.evaluations import evaluations_in
-from collector.records.audits import FEWEST_AUDITS, AuditScore, audit_of
+from collector.records.audits import AuditScore, audit_of
 from collector.records.json import fields_of
 from collector.records.labels import tokens_read
 from collector.service.open_logs import open_logs
@@ -253,15 +253,25 @@ def mean_by_people(labels: Sequence[HumanLabel], ledger: Sequence[WeightedScore]
 
 
 def _notes_on_mean(why: Withheld, at_random: Sequence[HumanLabel], ledger: Sequence[WeightedScore]) -> Iterator[str]:
-    """Why there is no corrected mean."""
+    """Why there is no corrected mean, and what it rests on."""
     if why in WITHHELD:
         yield WITHHELD[why]
     elif at_random and why:
-        effective = people_sums(at_random).audits
-        few = f"No corrected mean: {plural(len(at_random), 'drawn label')} count as {effective:.0f} of equal weight"
-        yield f"{few}; label at least {math.ceil(FEWEST_AUDITS - effective)} more."
+        weights = [sum(one.weight for one in each) for each in by_conversation(one.weighted() for one in at_random)]
+        number = sum(weights) ** 2 / sum(weight**2 for weight in weights)
+        few = f"No corrected mean: it needs {_FEWEST_LABELS} drawn labels of equal weight, one a conversation"
+        yield f"{few}; these count as {number:.1f}. Label at least {max(1, math.ceil(_FEWEST_LABELS - number))} more."
     elif at_random and not ledger:
         yield "No corrected mean: the log has no score by this version of the evaluator."
+    if ledger and (strange := sum(not label.name for label in at_random)):
+        what = (
+            f"Not checked: {plural(strange, 'drawn label')} of answers that are not in the log, whose scores count for"
+        )
+        yield f"{what} the means and the certificate. Both must be of the same traffic."
+
+
+_FEWEST_LABELS = 32
+"""Drawn labels with which, at equal weights, a corrected mean has enough (`FEWEST_AUDITS`; see `people_sums`)."""
 
 
 WITHHELD: Mapping[Withheld, str] = {
@@ -359,7 +369,9 @@ def _table(evaluator: str, of: Agreement) -> Table:
 
 def _conclusions(result: Calibration) -> Iterator[str]:
     if result.fitting_threshold is None:
-        yield f"No threshold fails {result.target:.0%} of what people label as bad."
+        none = f"No score of the judge is a threshold that fails {result.target:.0%} of what people label as bad."
+        no_bad = math.isnan(result.agreements[0].measures["specificity"][0])
+        yield "No threshold is suggested: people label nothing as bad." if no_bad else none
     else:
         fits = "Suggested threshold" if result.good_failed < 0.5 else "No threshold fits, the best"
         yield (
@@ -379,9 +391,9 @@ def _conclusions(result: Calibration) -> Iterator[str]:
 
 def _certified(of: Certificate) -> str:
     known = (
-        f"by {plural(of.labels, 'random label')} and the judge it is {of.rate:.1%}, surely below {of.upper:.1%} "
-        f"(95 %); the judge alone says {of.judged:.1%}"
+        f"by {plural(of.labels, 'random label')} and the judge it is {of.rate:.1%}, and below {of.upper:.1%} with "
+        f"95 % confidence; the judge alone says {of.judged:.1%}"
     )
     if of.certified:
         return f"Certified: the true failure rate is below {of.bound:.1%}; {known}."
-    return f"Not certified: that the true failure rate is below {of.bound:.1%} is not sure; {known}."
+    return f"Not certified: the true failure rate may be {of.bound:.1%} or more; {known}."

@@ -76,7 +76,7 @@ async def rejudge(config: Config, options: RejudgeOptions, say: Callable[[str], 
         wanted = sum(counts.values())
         if options.dry_run or not (counts or outstanding):
             nothing = f"there is nothing to make since {options.stretch.since:%Y-%m-%dT%H:%M:%SZ}"
-            earlier = f"{nothing}; an earlier --from takes in older turns"
+            earlier = f"{nothing}; an earlier --from takes in older turns, --what all what other versions judged"
             say("nothing was requested (--dry-run)" if counts else earlier)
             return DONE
         progress = await _request_all(

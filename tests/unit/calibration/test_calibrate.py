@@ -17,7 +17,14 @@ from typer.testing import CliRunner
 
 from collector.calibration.labels import HumanLabel
 from collector.cli import app
-from collector.commands.calibrate.calibrate import CalibrateOptions, calibration, mean_by_people, measure, printed
+from collector.commands.calibrate.calibrate import (
+    CalibrateOptions,
+    as_text,
+    calibration,
+    mean_by_people,
+    measure,
+    printed,
+)
 from collector.config.configured import Config
 from collector.logs.log import Record
 from collector.records.json import evaluation_to_json, label_to_json
@@ -193,5 +200,10 @@ def test_how_many_more_drawn_labels_a_mean_needs(number: int, more: int) -> None
     scores = [WeightedScore(label.judge, 1.0, label.conversation) for label in labels]
     scale = ScoreScale.of(ExactMatch(name="helpful"))
     notes = calibration(CalibrateOptions(labels=None, evaluator="helpful"), labels, scores, scale).notes
-    few = [note for note in notes if note.startswith(f"No corrected mean: {number} drawn labels")]
-    assert [note.rpartition(";")[2] for note in few] == ([f" label at least {more} more."] if more else [])
+    few = [note for note in notes if note.startswith("No corrected mean: it needs 32 drawn labels")]
+    says = f" these count as {number}.0. Label at least {more} more."
+    assert [note.rpartition(";")[2] for note in few] == ([says] if more else [])
+    assert any(note.startswith(f"Not checked: {number} drawn labels") for note in notes)
+    good = [label for label in labels if label.human == 1.0]
+    said = as_text(calibration(CalibrateOptions(labels=None, evaluator="helpful"), good, scores, scale))
+    assert "people label nothing as bad" in said

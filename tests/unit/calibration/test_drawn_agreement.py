@@ -133,8 +133,7 @@ def test_conversations_that_fail_together_are_not_certified_at_the_bound(turns: 
 
 def divided(judge: float, number: int) -> list[HumanLabel]:
     """Two labellers of whom one fails the answer."""
-    made = (HumanLabel(judge, 0.5, "all", 4.0, 1.0, people=2, conversation=f"{judge} {n}") for n in range(number))
-    return list(made)
+    return [HumanLabel(judge, 0.5, "all", 4.0, 1.0, people=2, conversation=f"{judge} {n}") for n in range(number)]
 
 
 def agreed(judge: float, human: float, number: int) -> list[HumanLabel]:

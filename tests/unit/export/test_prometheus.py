@@ -209,8 +209,9 @@ async def test_a_backfill_counts_its_work_and_nothing_of_now():
 
 async def test_what_prompt_caches_had_is_counted():
     usage = Usage(input_tokens=400, output_tokens=60, calls=2, cached_input_tokens=300, cache_write_tokens=64)
-    seen = await exported(scored(1, usage=usage), scored(2), watched=(WATCHED,))
+    seen = await exported(scored(1, usage=usage, cost_usd=None), scored(2, cost_usd=None), watched=(WATCHED,))
     labels = {"evaluator": "answers_question", "monitor": "helpdesk"}
+    assert seen.value("evalstream_judge_cost_usd_total", **labels) is None, "an unknown cost is not 0"
     name = "evalstream_judge_cached_tokens_total"
     assert (seen.value(name, **labels, cache="read"), seen.value(name, **labels, cache="write")) == (300, 64)
     assert seen.value("evalstream_judge_tokens_total", **labels, direction="input") == 800
