@@ -185,9 +185,9 @@ def _type_name(value: Json) -> str:
 class _Strict:
     """Makes a schema whose objects take only what `properties` lists, wherever nothing beside it permits more.
 
-    Objects below `oneOf`, `allOf` and the like stay as they are: the other parts decide what is permitted there. A
-    definition is copied for the places where it is strict, so a reference may be strict in one place and not in
-    another.
+    Objects below `oneOf` and `allOf` stay as they are, as the other parts decide what is permitted there; the options
+    of `anyOf` become strict. A definition is copied for the places where it is strict, so a reference may be strict in
+    one place and not in another.
     """
 
     root: dict[str, Json]

@@ -35,7 +35,7 @@ export function showDetail(answer, state, actions) {
     again(answer, state, actions),
     answer.feedback.length ? section("Feedback", feedback(answer.feedback)) : null,
     labelForm(answer, actions.save),
-    section("Conversation", answer.text ? talk(answer.conversation, evaluation.subject) : h("p", { class: "nothing" }, "Texts are hidden here (page.text in the configuration).")),
+    section("Conversation", answer.text ? talk(answer.conversation, evaluation.subject) : h("p", { class: "nothing" }, "Texts are hidden here (page.show_text in the configuration).")),
     section("How this number came about", provenance(answer)),
     answer.text && evaluation.judge ? shown(evaluation, actions.shown) : null,
     answer.others.length ? section("Other evaluations of this conversation", others(answer.others, state, actions.open)) : null,
