@@ -94,6 +94,8 @@ class MonitoredEvaluator:
     watched_labels: Mapping[str, bool] = field(default_factory=dict[str, bool])
     cascade_share: float | None = None
     audit_version: str | None = None
+    priced: bool = False
+    """Whether its judges have prices, so that its cost is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -420,7 +420,8 @@ def _create_series(telemetry: Telemetry, watched: MonitoredEvaluator, segment: s
         telemetry.counter(metrics.JUDGE_TOKENS, *work, direction)
     for cache in ("read", "write"):
         telemetry.counter(metrics.JUDGE_CACHED_TOKENS, *work, cache)
-    telemetry.counter(metrics.JUDGE_CALLS, *work)
+    for of in (metrics.JUDGE_CALLS, *((metrics.JUDGE_COST,) if watched.priced else ())):
+        telemetry.counter(of, *work)
     telemetry.counter(metrics.JUDGE_ESTIMATED_CALLS, *work)
     telemetry.counter(metrics.JUDGE_MODEL_CHANGES, *work)
     if watched.threshold is not None:

@@ -43,6 +43,7 @@ from collector.receive.rejection import Rejected
 from collector.records.feedback import is_feedback
 from collector.records.json import evaluation_from_json
 from collector.redact.redactor import Redactor
+from collector.service.plan_builder import known_usd
 from collector.service.process import Process, unprepared
 from collector.telemetry.drop_reasons import DropReason
 from collector.telemetry.health import Health
@@ -292,7 +293,8 @@ def _watched(config: Config, plan: Plan) -> Iterator[MonitoredEvaluator]:
     for monitor in plan.monitors:
         shares = config.settings.monitors[monitor.name].alerts.shares
         for assignment in monitor.assignments:
-            evaluator = assignment.evaluator
+            evaluator, judge = assignment.evaluator, assignment.judge
+            watched = {label: share.at_most is not None for label, share in shares.get(evaluator.name, {}).items()}
             for version in filter(None, (assignment.version, assignment.fallback_version)):
                 yield MonitoredEvaluator(
                     evaluator=evaluator.name,
@@ -303,10 +305,7 @@ def _watched(config: Config, plan: Plan) -> Iterator[MonitoredEvaluator]:
                     lower_is_better=evaluator.direction == "lower_is_better",
                     labels=evaluator.label_names,
                     cascade_share=cascades[assignment.judge_name].share if assignment.judge_name in cascades else None,
-                    audit_version=assignment.judge.audit_version(evaluator)
-                    if isinstance(assignment.judge, Audited)
-                    else None,
-                    watched_labels={
-                        label: share.at_most is not None for label, share in shares.get(evaluator.name, {}).items()
-                    },
+                    audit_version=judge.audit_version(evaluator) if isinstance(judge, Audited) else None,
+                    watched_labels=watched,
+                    priced=assignment.asks_judge and known_usd(config, evaluator.name) is not None,
                 )

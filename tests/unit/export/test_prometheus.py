@@ -212,6 +212,8 @@ async def test_what_prompt_caches_had_is_counted():
     seen = await exported(scored(1, usage=usage, cost_usd=None), scored(2, cost_usd=None), watched=(WATCHED,))
     labels = {"evaluator": "answers_question", "monitor": "helpdesk"}
     assert seen.value("evalstream_judge_cost_usd_total", **labels) is None, "an unknown cost is not 0"
+    priced = await exported(watched=(replace(WATCHED, priced=True),))
+    assert priced.value("evalstream_judge_cost_usd_total", **labels) == 0, "the first cost is an increase"
     name = "evalstream_judge_cached_tokens_total"
     assert (seen.value(name, **labels, cache="read"), seen.value(name, **labels, cache="write")) == (300, 64)
     assert seen.value("evalstream_judge_tokens_total", **labels, direction="input") == 800
