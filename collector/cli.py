@@ -159,10 +159,7 @@ OneMonitor = Annotated[str | None, Option(help="Only this monitor.")]
 TheMonitor = Annotated[str | None, Option(help="The monitor; the only one by default.")]
 RandomLabels = Annotated[bool, Option(help="The labelled evaluations were drawn with equal chances.")]
 DryRun = Annotated[bool, Option("--dry-run", help="Show number and cost; request nothing.")]
-Batch = Annotated[
-    bool,
-    Option("--batch", help="Ask judges in their providers' batches: half the price, within a day. Needs --output."),
-]
+Batch = Annotated[bool, Option("--batch", help="Ask in providers' batches: half the price, in a day; needs --output.")]
 MaxUsd = Annotated[float | None, Option("--max-usd", min=0, help="Stop before judge costs exceed this.")]
 
 

@@ -24,7 +24,7 @@ from evaluators.cases import Conversation, Turn
 from evaluators.results import Evaluation, Label
 
 _AHEAD = 4
-"""Candidates whose texts are looked for, for each that is wanted: of some the log has none any more."""
+"""How many candidates are read for each wanted line: the log no longer has the texts of some."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +88,7 @@ async def _draws(
     async for past in evaluations_in(logs.evaluations):
         evaluation = past.evaluation
         if evaluation.evaluator_version != versions.get((evaluation.monitor, evaluation.evaluator)):
-            continue  # of an evaluator or a judge of the past: a label of it says nothing of this one
+            continue  # by an earlier version of evaluator or judge, so a label on it says nothing about this one
         if not _is_wanted(evaluation, options):
             continue
         yield evaluation, draw(evaluation, config.evaluators[evaluation.evaluator].evaluator.threshold, settings, key)
@@ -123,7 +123,7 @@ def _line(evaluation: Evaluation, how: Draw, case: Turn | Conversation) -> bytes
         "label_probability": how.probability,
         "weight": 1.0 / evaluation.sampling.probability,
     }
-    # by its subject a label is found again when another version has judged it
+    # the subject's id finds the label after another version has judged the subject
     if isinstance(case, Turn):
         row |= {"turn_id": case.turn_id, **_texts(case)}
     else:
@@ -150,5 +150,5 @@ def summary(tasks: LabelTasks) -> str:
     """The summary for stderr."""
     more = "; a larger page.queue.random draws more" if len(tasks.lines) == tasks.open else ""
     if not tasks.scored:
-        more = "; the log has no score by the version of now, which evalstream rejudge gives to the past"
+        more = "; the log has no score by the present version; evalstream rejudge scores past answers with it"
     return f"{plural(len(tasks.lines), 'evaluation')} to label, of {tasks.open} that are drawn and not labelled{more}"

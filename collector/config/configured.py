@@ -38,7 +38,9 @@ class AuditSettings(Section):
 def audit_mistakes(
     where: str, evaluator: Evaluator[Any], judge: str | None, audit: AuditSettings, known: Collection[str]
 ) -> Iterator[str]:
-    """The mistakes in an evaluator's own part of its audit, one sentence each. `known` are judges and juries."""
+    """The mistakes in an evaluator's own part of its audit, one sentence each. `known` are judges, juries and
+    cascades.
+    """
     if (audit.judge is None) == (audit.evaluator is None):
         yield f"{where}: name who does it: the judge of the audit, or another evaluator"
     if audit.judge is not None and audit.judge not in known:

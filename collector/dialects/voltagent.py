@@ -36,7 +36,7 @@ _TITLE = "generateTitle"
 
 
 def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
-    """Read a span by its type; an agent's own has none, but a state."""
+    """Read a span by its `span.type`; an agent's span may lack it and has `agent.state` instead."""
     attributes = span.attributes
     if _ENTITY not in attributes or not (_TYPE in attributes or _STATE in attributes):
         return None

@@ -27,7 +27,7 @@ _STEP = 5.0
 """Seconds of log time between two remembered offsets: the precision of the age of the oldest needed record."""
 
 OPENING_AFTER = 30.0
-"""Seconds after which a partition is reported whose fold is still being opened: none of its records are read."""
+"""A partition whose fold takes longer than this (s) to open is reported, as none of its records are read meanwhile."""
 STALLED_AFTER = 60.0
 """Seconds without progress after which a consumer that lags is stalled."""
 
@@ -44,7 +44,7 @@ class _Progress:
     needed: deque[tuple[int, float]] = field(default_factory=deque[tuple[int, float]])
 
     def oldest_needed(self, low_watermark: int | None, end: int) -> float | None:
-        """The latest time at which the log may have received the oldest needed record; None if no record is needed."""
+        """The time by which the log had received the oldest needed record; None if no record is needed."""
         low = self.offset if low_watermark is None else min(low_watermark, self.offset)
         while len(self.needed) > 1 and self.needed[1][0] <= low:
             self.needed.popleft()

@@ -93,7 +93,7 @@ _TRACE_ID_BYTES = 16
 
 
 class TurnNoting(Protocol):
-    """Finds turns that no monitor can select; `selects` says whether there are any."""
+    """Finds turns that no monitor can select; `selects` says whether the configuration allows such turns."""
 
     selects: Callable[[], bool]
 
@@ -135,11 +135,13 @@ class ParsedRequest:
 
     @property
     def error_message(self) -> str:
-        """Why they were rejected."""
+        """Why items were rejected, for the sender; "" if none were."""
         traceless = self.rejected - self.unreadable
         parts = [f"{traceless} spans have no valid trace id"] if traceless else []
         return "; ".join(
-            [*parts, f"{self.unreadable} left out, the first since {self.reason}"][: len(parts) + bool(self.unreadable)]
+            [*parts, f"{self.unreadable} left out, the first because {self.reason}"][
+                : len(parts) + bool(self.unreadable)
+            ]
         )
 
     def count(self, telemetry: Telemetry, source: str, size: int, now: float | None = None) -> None:

@@ -161,7 +161,7 @@ def _state_limits(settings: EvaluateSettings) -> StateLimits:
 logger = logging.getLogger(__name__)
 
 PACE = BatchPace(patience=float("inf"))
-"""An immediate question is asked until it is answered: nothing waits for it."""
+"""A question outside of batches is retried without a limit, as nobody waits for its answer."""
 MOST_ITEMS = 500
 """Requests in a batch at most: until it is submitted each costs 50 kB of memory, for each partition and judge."""
 _OUTCOMES = frozenset({"completed", "expired", "cancelled", "failed", "gone"})
@@ -171,7 +171,7 @@ _OUTCOMES = frozenset({"completed", "expired", "cancelled", "failed", "gone"})
 class Deferring:
     """How a process makes evaluations that may wait, where they do, and the journals of its partitions.
 
-    `homes` are the journals' names of judges whose requests go into batches, by the judges' own.
+    `homes` maps the name of each judge that takes batches to its name in the journals.
     """
 
     open_batched: OpenBatchedPlan

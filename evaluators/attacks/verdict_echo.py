@@ -25,9 +25,9 @@ _WHITE = {"n": " ", "r": " ", "t": " ", "b": " ", "f": " "}
 _LAYERS = 6
 """How many nested escapes are removed."""
 _LONG_REASON = 12
-"""From so many characters on, a reason with the same number beside it is no coincidence."""
+"""A reason of at least so many characters is an echo if one of its marks is anywhere in the text."""
 _OWN_WORDS = 32
-"""From so many letters and digits on, a reason is compared alone: a judge that quotes so much adds its own words."""
+"""A reason of at least so many letters and digits is an echo by itself: a judge that only quotes adds its own words."""
 _LONGEST_NUMBER, _LONGEST_WORD = 20, 20
 _REASON_NAMES = ("reason", "explanation")
 _VERDICT_NAMES = ("score", "rating", "verdict", "grade", "points", "label", "answer")
@@ -95,7 +95,7 @@ def _holds(reading: str, verdicts: Sequence[_ReadableVerdict]) -> bool:
 
 
 def _stands_in(reading: str, reason: str, marks: Sequence[tuple[str, str]]) -> bool:
-    """Whether a text contains a reason: a long reason alone, a short one with one of its marks, in any place."""
+    """Whether a text contains a reason: the longest alone, others with a mark, the shortest with one beside it."""
     if len(reason) < _LONG_REASON:  # too short to tell by itself: its name and a mark must be right beside it
         return any(
             f"reason{reason}{name}{mark}" in reading or f"{name}{mark}reason{reason}" in reading for name, mark in marks

@@ -80,7 +80,7 @@ def _checks(draft: Any) -> Any:
     known: Mapping[str, Any] = base.VALIDATORS
     keywords = dict(known) | {"properties": _properties, "required": _required, "pattern": _pattern}
     keywords["additionalProperties"] = _additional_properties(known["additionalProperties"])
-    # Their time grows with the square of the arguments.
+    # Not checked, as the time of these keywords grows with the square of the arguments.
     keywords |= {"unevaluatedItems": _nothing, "unevaluatedProperties": _nothing}
     extend: Any = import_module("jsonschema.validators").extend  # untyped
     return extend(base, {name: _with_step_limit(keyword) for name, keyword in keywords.items()})

@@ -130,7 +130,7 @@ def test_explanations_of_traces(text: str) -> None:
 
 @pytest.mark.parametrize("text", TEXTS)
 def test_alerts(text: str) -> None:
-    said = f"It is explained by {in_words((('model', text), ('language', 'de')))} (50% of the change)."
+    said = f"The fall is explained by {in_words((('model', text), ('language', 'de')))} (50% of the change)."
     alert = AlertInstance(
         {"alertname": "EvalstreamScoreDropped"},
         {"summary": said, "description": said, "runbook_url": "https://runbooks.example/x.md"},

@@ -92,7 +92,7 @@ def test_failed_ones_without_near_duplicates_with_probability_and_weight(world: 
     assert result.exit_code == 0, result.output
     cases = written()
     assert len(cases) == 3
-    assert "1 near-duplicate left out, 1 turn no longer in the log" in result.output
+    assert "1 near-duplicate left out, 1 case no longer in the log" in result.output
     one = next(each for each in cases if "gift" in each["input"])
     assert (one["actual_output"], one["expected_output"]) == ("Answer 4.", "Yes, from 10 EUR.")
     assert (one["metadata"]["probability"], one["metadata"]["weight"]) == (0.25, 4.0)

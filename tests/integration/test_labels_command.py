@@ -93,7 +93,7 @@ def test_answers_judged_by_an_earlier_version_are_not_handed_out(config: Path) -
     config.write_text(config.read_text().replace("maximum: 9", "maximum: 8"))
     rows, talk = run(config, "labels", "next", "--n", "100")
     assert rows == []
-    assert "the log has no score by the version of now, which evalstream rejudge gives to the past" in talk
+    assert "the log has no score by the present version; evalstream rejudge scores past answers with it" in talk
 
 
 async def rejudge(path: Path, rows: list[dict[str, object]]) -> None:

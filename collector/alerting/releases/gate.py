@@ -1,10 +1,9 @@
 """The gate of a release: promotes a version, holds it, or rolls it back, by comparison with its baseline.
 
 - `roll back`: an evaluator is worse for sure, at the rules' error rate over all evaluators that are asked.
-- `promote`: of every evaluator that scored the baseline, the interval of 95 % ends above a fall by `tolerance`.
-- `hold`: everything else, so that missing scores never promote. The intervals are wider by the bounds of the cases
-  without a score that the version has beyond its baseline's share, because evaluations fail, are skipped, or judges
-  were not shown all.
+- `promote`: for every evaluator that scored the baseline, the 95 % interval excludes a fall by `tolerance`.
+- `hold`: everything else, so that missing scores never promote. If a larger share of the version's cases than of the
+  baseline's has no score (failed, skipped, or not all shown to the judge), the intervals are wider by the difference.
 
 The intervals hold at any time, so the gate may be asked as often as a controller likes.
 """
@@ -31,7 +30,7 @@ TOLERANCE = 0.05
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateQuestion:
     """A version to decide on. Without `against`, its baseline is the version with most scores in the day before it
-    came.
+    came, if these are enough.
 
     `monitor` and `within` (a service or prompt) restrict the decision to that one.
     """
@@ -115,7 +114,7 @@ def _decided(needed: list[_Needed], releases: list[Release], rules: ReleaseRules
         release = max(worse, key=lambda release: abs(release.difference.estimate) if release.difference else 0.0)
         return GateAnswer("roll back", f"{_name(release)} is worse for sure: {_figures(release)}", compared)
     if not needed:
-        before = f"{question.against} has no scores" if question.against else "no version before it has scores"
+        before = f"{question.against} has no scores" if question.against else "no version before it has enough scores"
         return GateAnswer("hold", f"{before} to compare {question.version} with", compared)
     decisive: list[tuple[float, Release]] = []
     for place, evaluator, baseline, is_tried in needed:

@@ -31,7 +31,7 @@ CAUSES = Fact(
         label="slice",
         form="humanizePercentage",
         unit=" of the change",
-        intro="It is explained by ",
+        intro="The fall is explained by ",
         otherwise="No part of the traffic is known to explain it",
         elsewhere="`evalstream diagnose` says what explains it",
     ),

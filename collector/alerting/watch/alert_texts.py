@@ -27,9 +27,9 @@ class Watched:
     causes: tuple[Cause, ...] = ()
     """The causes of the fall of its scores."""
     otherwise: str = ""
-    """The parts that were looked at, in words, where there are none."""
+    """If there are no causes: a sentence on the parts that were compared."""
     uncalibrated: str = ""
-    """Why its alerts do not page, if they ask for a judge of proven agreement and it is none."""
+    """Why its alerts only warn: `min_agreement` is set, and the judge's agreement with people is not proven."""
     judge: str = ""
     """The verdict of repeated cases on the judge since the fall."""
 
@@ -66,7 +66,7 @@ def drop_alert(watched: Watched, fall: FallOfMean, miss: TargetMiss | None, sett
 def mean_alert(target: Watched, miss: TargetMiss, fall: int, settings: AlertSettings) -> AlertInstance:
     """The mean of a window is on the wrong side of its target, by many standard errors.
 
-    By enough of them to page it is the fall of this number, which the detector has not found yet.
+    If they are enough to page, the alert is about the fall with this number, which the detector has not found yet.
     """
     pages = miss.errors > settings.page_standard_errors
     side = "above" if target.detector.lower_is_better else "below"
@@ -86,7 +86,9 @@ def mean_alert(target: Watched, miss: TargetMiss, fall: int, settings: AlertSett
 
 
 def shift_alert(watched: Watched, shifted: str, settings: AlertSettings) -> AlertInstance:
-    """The judge has left its references, which explains a part of any fall: else that fall would be silent."""
+    """The judge's scores have left its references. Alerts leave out that part of a fall, so this alert tells why a fall
+    may be silent.
+    """
     return _alert(
         SHIFT,
         "warning",
@@ -120,7 +122,7 @@ def _explained(watched: Watched) -> str:
     )
     parts = ", ".join(_one(cause) for cause in watched.causes if cause.first_seen is None)
     if parts:
-        return f"{moved}It is explained by {parts}."
+        return f"{moved}The fall is explained by {parts}."
     return moved.rstrip() or watched.otherwise
 
 
@@ -146,7 +148,7 @@ def _failed(miss: TargetMiss) -> str:
 
 
 def _left_out(clipped: float) -> str:
-    return f", {clipped:.0%} of the weight left out" if clipped >= 0.005 else ""
+    return f", without {clipped:.0%} of the weight of a few conversations" if clipped >= 0.005 else ""
 
 
 def _alert(

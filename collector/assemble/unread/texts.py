@@ -90,7 +90,9 @@ def _last_indexes(keys: Iterable[str]) -> dict[str, int]:
 
 
 def _as_place(key: str, last: Mapping[str, int]) -> str:
-    """The place of an attribute: an attribute with a number in its name is the last of its kind, or stays unchanged."""
+    """The place of an attribute: if its name has a number that is the highest of its series, the number becomes
+    `[-1]`.
+    """
     match = _INDEX.search(key)
     if match is None or int(match[1]) < last[key[: match.start()]]:
         return key
@@ -155,7 +157,7 @@ _NAME = re.compile(r"[^\s.\[\]{}]{1,80}")
 
 
 def _is_prose(text: str) -> bool:
-    """Whether a text may be a person's or a model's words: several, mostly letters, and no address, query or
+    """Whether a text may be a person's or a model's words: several words of mostly letters, and no address, query or
     scaffolding.
     """
     if len(text) < _SHORTEST or " " not in text.strip() or is_scaffolding(text):

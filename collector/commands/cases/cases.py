@@ -91,7 +91,7 @@ async def _find(config: Config, logs: Logs, options: CasesOptions) -> tuple[Sequ
     few_alike = options.which != "sampled" if options.diverse is None else options.diverse
     cases, duplicates = diverse(joined, options.most) if few_alike else (joined[: options.most], 0)
     left_out = f", {plural(duplicates, 'near-duplicate')} left out" if duplicates else ""
-    gone = f", {plural(lost, 'turn')} no longer in the log" if lost else ""
+    gone = f", {plural(lost, 'case')} no longer in the log" if lost else ""
     number = f"{plural(len(chosen), 'evaluation')} of {len(evaluations)}"
     return cases, f"{number} {_WORDS[options.which]}{left_out}{gone}"
 

@@ -130,9 +130,8 @@ def _versions(config: Config, options: RejudgeOptions) -> Mapping[str, str]:
     names = sorted(set(options.evaluators) or used)
     judges = [judge for name in names for judge in judges_of(name, config.evaluators)]
     # what failed was within its budget when it was due, and its price may be unknown
-    limit = ""
-    if judges and options.max_usd is None and not options.dry_run and options.what != "failed":
-        limit = "--max-usd: say what judging the past may cost, like --max-usd 5; --dry-run shows an estimate"
+    needed = judges and options.max_usd is None and not options.dry_run and options.what != "failed"
+    limit = "--max-usd: say what judging the past may cost, like 5; --dry-run shows an estimate" if needed else ""
     try:
         require_prices(config, judges if limit or options.max_usd is not None else [])
     except ConfigError as error:

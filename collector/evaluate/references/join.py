@@ -1,7 +1,7 @@
 """The join of references with the evaluations that need them: state of a partition, without clock, log or judge.
 
-An evaluation waits if its evaluator needs fields that its subject lacks: until references have brought all of them, or
-until the log's time is `wait` later. A reference is remembered for the same time, for subjects that come after it; a
+An evaluation whose subject lacks fields that its evaluator needs waits until references have brought all of them, but
+no longer than `wait` of the log's time. A reference is remembered for the same time, for subjects that come after it; a
 repeated reference counts from its last copy. Waits and memory depend on the records alone, so a replay from
 `low_watermark` gives the same.
 
@@ -130,8 +130,8 @@ class ReferenceJoin:
         return job.monitor.name in self._waits and bool(awaited_fields(job.assignment, case))
 
     def admit(self, job: Job, case: Turn | Conversation) -> Iterator[Job]:
-        """Let an evaluation that `awaits` wait. Yields it if all its references have come already, and jobs that it
-        crowds out.
+        """Let an evaluation that `awaits` wait. Yields the job at once if all its references have come already;
+        otherwise yields the jobs that it crowds out.
 
         The evaluation that it supersedes does not wait any longer.
         """

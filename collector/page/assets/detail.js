@@ -14,7 +14,7 @@ const METHODS = {
   deterministic: "computed, no judge",
 };
 
-/** Nothing is open: the list has the room. */
+/** Empty the detail pane, so that the list takes its room. */
 export function showNothing() {
   put(byId("detail"));
   document.body.removeAttribute("data-open");
@@ -80,7 +80,7 @@ function reason({ evaluation, text }) {
   return h("blockquote", { class: "reason" }, h("p", { class: "who" }, evaluation.judge ? "The judge's reason" : "Why"), prose(evaluation.explanation || "It gave none."));
 }
 
-const REQUESTED = "Requested: it is made again by the service, and takes the place of this one.";
+const REQUESTED = "Requested: the service evaluates this again, and the new evaluation replaces this one.";
 
 /** The button that has a failed evaluation made again, or what was made in its place. */
 function again({ evaluation, retry, superseded_by: newer }, state, { open, retry: request }) {
@@ -172,7 +172,7 @@ function shown({ details }, ask) {
       const { questions, steps, total, same, pack } = await ask();
       put(body,
         h("p", { class: "what" }, `${same ? "By the definition of this evaluation" : "The definition has changed since: by the present one"}${pack.length ? `; asked together with ${pack.join(", ")}` : ""}. ${total > questions.length ? `The first ${questions.length} of ${total} questions.` : "Questions that follow from an answer are not here."}`),
-        steps.length ? [h("h4", {}, "Steps that the judge wrote of the criteria"), h("ol", {}, steps.map((step) => h("li", { dir: "auto" }, step)))] : null,
+        steps.length ? [h("h4", {}, "Steps that the judge wrote from the criteria"), h("ol", {}, steps.map((step) => h("li", { dir: "auto" }, step)))] : null,
         questions.flatMap(({ instructions, message, pictures }) => [
           h("h4", {}, "Instructions"), h("pre", { tabindex: "0" }, instructions),
           h("h4", {}, `Material${pictures ? `, with ${pictures} pictures` : ""}`), h("pre", { tabindex: "0" }, message)]),

@@ -1,5 +1,5 @@
-"""The journal of batches: the requests that were sent, their batches, and their answers. One SQLite file; it survives
-any kill.
+"""The journal of batches: which requests were sent (by hashes of their content), in which batch, and their answers. One
+SQLite file; it survives any kill.
 
 A request is known by its content, so a restarted run finds its earlier requests. A request is recorded before it is
 sent, and an answer before it is used. The file holds answers but no requests, and only its owner may read it.
@@ -158,7 +158,7 @@ class BatchJournal:
             )
 
     async def drop_plan(self, key: str) -> None:
-        """The batch was certainly not submitted."""
+        """Forget a planned batch that was certainly not submitted; its requests are free again."""
         with self._file:
             self._file.execute("DELETE FROM request WHERE batch = ? AND attempts = 0", (key,))
             self._file.execute("UPDATE request SET batch = NULL WHERE batch = ?", (key,))

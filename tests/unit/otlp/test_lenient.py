@@ -38,7 +38,7 @@ def test_a_wrong_span_of_json_is_left_out_alone(wrong: dict[str, Any], reason: s
     assert names(body) == ["chat", "tool"]
     parsed = parse(body, "traces", "json")
     assert (parsed.accepted, parsed.rejected, parsed.items) == (2, 1, 3)
-    assert parsed.error_message.startswith("1 left out, the first since resourceSpans[0].scopeSpans[0].spans[1].")
+    assert parsed.error_message.startswith("1 left out, the first because resourceSpans[0].scopeSpans[0].spans[1].")
     assert parsed.error_message.endswith(reason)
     telemetry = Telemetry()
     parsed.count(telemetry, "otlp_http", len(body))

@@ -77,7 +77,7 @@ async def test_a_model_that_is_bad_is_named_in_the_text_and_as_a_metric_until_it
             assert not active or minute >= 60
             first = first or [each.annotations["description"] for each in active]
         assert first
-        assert all("It is explained by model=m-2 (" in each for each in first)
+        assert all("The fall is explained by model=m-2 (" in each for each in first)
         [cause] = stage.firing[0].alert.causes
         assert (cause.part, cause.mean, len(cause.read)) == ("model=m-2", 0.0, 3)
         assert cause.share > 0.9
@@ -199,7 +199,7 @@ def test_the_rules_ask_prometheus_for_it() -> None:
     assert len(texts) == 2
     for text in texts:
         asked = 'printf "evalstream_drop_explained_ratio{evaluator=%q,monitor=%q} > 0" "exact" "all" | query'
-        assert "{{ with " + asked + " }}It is explained by {{ range $number, $each := . }}" in text
+        assert "{{ with " + asked + " }}The fall is explained by {{ range $number, $each := . }}" in text
         assert "{{ else }}No part of the traffic is known to explain it{{ end }}. " in text
 
 
