@@ -283,11 +283,9 @@ def check(
     config: ConfigFile = DEFAULT_CONFIG,
     json: Json = False,
     diff: Annotated[bool, Option("--diff", help="Print what the file would change in the running one.")] = False,
-    against: Annotated[
-        Path | None, Option(help="Print what the file would change in this one.", dir_okay=False)
-    ] = None,
+    against: Annotated[Path | None, Option(help="Print what the file changes in this one.", dir_okay=False)] = None,
     schema: Annotated[
-        str | None, Option(help="Print a JSON Schema: configuration, turn, evaluation …", metavar="NAME")
+        str | None, Option(help="Print a JSON Schema, like turn or configuration.", metavar="NAME")
     ] = None,
     verbose: Annotated[bool, Option("--verbose", "-v", help="Print the whole plan instead of a summary.")] = False,
     traces: Annotated[
@@ -515,9 +513,7 @@ def score(
     fail_under: Annotated[float | None, Option(min=0, max=1, help="Exit with 1 if a mean is worse than this.")] = None,
     max_usd: MaxUsd = None,
     batch: Batch = False,
-    against: Annotated[
-        Path | None, _file("JSONL of an earlier run to compare with; exit with 1 if worse for sure.")
-    ] = None,
+    against: Annotated[Path | None, _file("JSONL of an earlier run to compare; exit 1 if surely worse.")] = None,
     tolerance: Annotated[float, Option(min=0, max=1, help="How much worse a mean may be with --against.")] = 0.0,
     junit: Annotated[Path | None, _file("Write the comparison as JUnit XML.")] = None,
     markdown: Annotated[Path | None, _file("Write the comparison as a Markdown table.")] = None,
@@ -548,15 +544,11 @@ def judges(
     file: Annotated[Path, _file("Labelled cases: a turn or conversation a line, with `human` beside it.")],
     config: ConfigFile = DEFAULT_CONFIG,
     evaluator: Annotated[str | None, Option(help="The evaluator; the only one that asks a judge.")] = None,
-    judges: Annotated[
-        list[str] | None, Option("--judge", help="A judge, jury or cascade; repeatable. All by default.")
-    ] = None,
+    judges: Annotated[list[str] | None, Option("--judge", help="A judge, jury or cascade; repeatable.")] = None,
     repeat: Annotated[int, Option(min=1, max=20, help="How often each judge judges each case.")] = 2,
     margin: Annotated[float, Option(min=0, max=1, help="How much less than the best judge one may agree.")] = 0.05,
     max_usd: MaxUsd = None,
-    output: Annotated[
-        Path | None, _file("JSONL of evaluations; a later run resumes from it.", "--output", "-o")
-    ] = None,
+    output: Annotated[Path | None, _file("JSONL of evaluations; later runs resume from it.", "--output", "-o")] = None,
     json: Json = False,
 ) -> None:
     """Compare judges on labelled cases: which is enough.
@@ -618,9 +610,7 @@ def replay(
     by: Annotated[str | None, Option(help="The new evaluator, if its name differs.")] = None,
     judge: Annotated[str | None, Option(help="The judge to use instead of the evaluator's own.")] = None,
     labels: Annotated[Path | None, _file("People's labels; the page's by default.", "--labels")] = None,
-    output: Annotated[
-        Path | None, _file("JSONL of evaluations; a later run resumes from it.", "--output", "-o")
-    ] = None,
+    output: Annotated[Path | None, _file("JSONL of evaluations; later runs resume from it.", "--output", "-o")] = None,
     max_usd: MaxUsd = None,
     batch: Batch = False,
     json: Json = False,
@@ -708,9 +698,7 @@ def copy_log(
 def erase(
     config: ConfigFile = DEFAULT_CONFIG,
     users: Annotated[list[str] | None, Option("--user", help="The id of a user; repeatable.")] = None,
-    conversations: Annotated[
-        list[str] | None, Option("--conversation", help="A conversation's id; repeatable.")
-    ] = None,
+    conversations: Annotated[list[str] | None, Option("--conversation", help="A conversation id; repeatable.")] = None,
     to: Annotated[Path | None, _file("Logs in Kafka: the configuration for what is left (another prefix).")] = None,
     files: Annotated[list[Path] | None, _file("A JSONL file of turns or evaluations; repeatable.", "--file")] = None,
     dry_run: Annotated[bool, Option("--dry-run", help="Say what would go, and change nothing.")] = False,
@@ -865,9 +853,7 @@ def gate(
     against: Annotated[str | None, Option(help="Its baseline; by default the value before it.")] = None,
     monitor: OneMonitor = None,
     within: Annotated[str | None, Option(help="Only this service, or prompt; all by default.")] = None,
-    tolerance: Annotated[
-        float, Option(min=0.001, max=0.999, help="The fall of a mean that promotion excludes.")
-    ] = 0.05,
+    tolerance: Annotated[float, Option(min=0.001, max=0.999, help="The fall that a promotion excludes.")] = 0.05,
     json: Json = False,
 ) -> None:
     """Decide on a release: promote (0), hold (3) or roll back (4).
@@ -1008,14 +994,10 @@ def align(
     config: ConfigFile = DEFAULT_CONFIG,
     proposer: Annotated[str | None, Option(help="The judge that proposes; the evaluator's own by default.")] = None,
     candidates: Annotated[int, Option(min=1, max=20, help="Changes that are tried at most.")] = 4,
-    holdout: Annotated[
-        float, Option("--held-out", min=0.1, max=0.9, help="Share of conversations for the test.")
-    ] = 0.5,
+    holdout: Annotated[float, Option("--held-out", min=0.1, max=0.9, help="Share of conversations to test on.")] = 0.5,
     random: RandomLabels = False,
     max_usd: MaxUsd = None,
-    output: Annotated[
-        Path | None, _file("The new definition; by default EVALUATOR_aligned.yaml.", "--output", "-o")
-    ] = None,
+    output: Annotated[Path | None, _file("The new definition; else EVALUATOR_aligned.yaml.", "--output", "-o")] = None,
     json: Json = False,
 ) -> None:
     """Improve an evaluator by people's labels.

@@ -125,23 +125,30 @@ def _outcomes(
     turn: Turn, plan: Plan, made: Mapping[tuple[str, ...], Evaluation], why_none: Callable[[Monitor, Assignment], str]
 ) -> Iterator[tuple[str, str]]:
     key = conversation_key(turn)
+    done = {at[:2]: judged for at, judged in made.items() if at[2] in (turn.turn_id, key) and _includes(judged, turn)}
+    for at, judged in done.items():  # whatever the configuration asks for now
+        yield "/".join(at), f"{_result(judged)}; see evalstream explain {judged.evaluation_id}"
     for monitor in plan.monitors:
         if not monitor.matches(turn):
-            has = ", ".join(f"{path} {text_at(turn, path) or 'none'}" for path in monitor.match)
-            yield monitor.name, f"unmatched: {f'the turn has {has}' if has else 'it watches runs of agents'}"
+            has = "; ".join(
+                f"{path} {text_at(turn, path) or 'none'}, not {' or '.join(sorted(wanted))}"
+                for path, wanted in monitor.match.items()
+                if text_at(turn, path) not in wanted
+            )
+            if monitor.name not in {name for name, _ in done}:
+                yield monitor.name, f"unmatched: {f'the turn has {has}' if has else 'it watches runs of agents'}"
             continue
         boost, _ = monitor.strata.of(turn, {})
         for assignment in monitor.assignments:
             name, scope = assignment.evaluator.name, assignment.evaluator.scope
             draw, chance = plan.draw(assignment, key), monitor.probability(assignment, 1.0, boost)
             outcome = f"sampled_out: its draw {draw:.4f} is not below the rate {chance:g} (sample)"
-            judged = made.get((monitor.name, name, turn.turn_id if scope == "turn" else key))
-            if judged is not None and _includes(judged, turn):
-                outcome = f"{_result(judged)}; see evalstream explain {judged.evaluation_id}"
-            elif draw < chance:
+            if draw < chance:
+                judged = made.get((monitor.name, name, key)) if scope == "conversation" else None
                 before = f"; without it: evalstream explain {judged.evaluation_id}" if judged else ""
                 outcome = f"none yet: {why_none(monitor, assignment)}{before}"
-            yield f"{monitor.name}/{name}", outcome
+            if (monitor.name, name) not in done:
+                yield f"{monitor.name}/{name}", outcome
 
 
 def _includes(judged: Evaluation, turn: Turn) -> bool:
@@ -185,7 +192,8 @@ def _why_none(
 def _result(evaluation: Evaluation) -> str:
     error = evaluation.error
     why = f"{error.type} ({error.message})" if error else evaluation.reason
-    return f"{evaluation.outcome}: {why}" if why else evaluation.outcome
+    outcome = evaluation.outcome if evaluation.score is None else f"scored {evaluation.score:g}"
+    return f"{outcome}: {why}" if why else outcome
 
 
 async def _find(config: Config, logs: Logs, evaluation_id: str) -> EvaluationTrace | None:

@@ -132,7 +132,7 @@ class AlertSettings(Section):
     weight_tolerance: Share = 0.1
     """How far the sum of weights may differ from the traffic."""
     expected_usd_per_hour: float | None = Field(default=None, gt=0)
-    """Expected spending on judges; 1.2 times as much alerts."""
+    """Expected spending on judges; at 1.2 times this an alert fires."""
     max_lag: Seconds = Field(default=600.0, gt=0)
     """How old an evaluation may be when it is exported."""
     max_backlog: float = Field(default=10_000, gt=0)

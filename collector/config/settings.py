@@ -130,7 +130,7 @@ class KafkaSourceSettings(Section):
     encoding: Literal["auto", "otlp_proto", "otlp_json"] = "auto"
     """Encoding of spans and log records; auto decides by the first byte of each value."""
     group: str | None = Field(default=None, min_length=1)
-    """First part of the consumer groups' names; log.kafka.prefix, if left out, or evalstream."""
+    """First part of the consumer groups' names; by default log.kafka.prefix, without Kafka logs evalstream."""
     start: Literal["earliest", "latest"] = "earliest"
     """The place in the topics at which a new group starts."""
     group_instance_id: str | None = None
@@ -226,8 +226,8 @@ class AssembleSettings(Section):
         default_factory=list[str], max_length=32
     )
     """The application's own attributes of turns: a list of names, each its own key, or keys by name: {tier: [app.tier,
-    user.tier]}. The nearest to the model's span wins: the span, its ancestors, the resource; there an attribute, then
-    metadata, tags and baggage."""
+    user.tier]}. The nearest to the model's span wins: the span, its ancestors, the resource. In each, attributes
+    come before metadata, tags and baggage."""
     fields: dict[Literal["expected_output", "context", "expected_tools"], list[AttributeKey]] = Field(
         default_factory=dict[Literal["expected_output", "context", "expected_tools"], list[AttributeKey]]
     )
@@ -411,8 +411,8 @@ class JudgeSettings(Section):
     """Alternatives requested per token; 0 requests none. If left out, as many as the form of the answer has use for:
     two more than its scale has numbers or its question labels, from 10 to 20."""
     usd_per_million_input_tokens: float | None = Field(default=None, ge=0)
-    """The price of a prompt. Without any price here, list prices count where the model is known at its vendor; without
-    those, cost is not counted."""
+    """The price of a prompt. Without prices here, the vendor's list price of the model counts; without that, cost is
+    not counted."""
     usd_per_million_output_tokens: float | None = Field(default=None, ge=0)
     """The price of an answer."""
     usd_per_million_cached_input_tokens: float | None = Field(default=None, ge=0)
@@ -648,9 +648,9 @@ class BudgetSettings(Section):
     """The budget for judging, in US dollars. Sample rates follow it; near its end cheaper judges may take over."""
 
     usd_per_hour: float | None = Field(default=None, gt=0)
-    """The most that an hour may cost."""
+    """The cost of an hour that sample rates aim at."""
     usd_per_day: float | None = Field(default=None, gt=0)
-    """The most that a day may cost."""
+    """The cost of a day that sample rates aim at."""
     hard_cap_factor: float = Field(default=1.2, ge=1.0, le=10.0)
     """At this multiple of the budget no judge is called."""
     fallback_at: float = Field(default=0.9, gt=0.0, le=1.0)
@@ -681,10 +681,10 @@ class CascadeSettings(Section):
     then: str
     """The judge of the cases in which `first` is unsure: a name from `judges` or `juries`."""
     doubt: float = Field(default=DOUBT, ge=0.0, le=1.0)
-    """The uncertainty above which `then` is asked: twice the standard deviation of the probabilities or samples of
-    `first`, a jury's range of scores. If the uncertainty is unknown, `then` is asked."""
+    """If the uncertainty of `first` is above this or unknown, `then` is asked. It is twice the standard deviation of
+    its probabilities or samples; for a jury, the range of its scores."""
     share: float = Field(default=SHARE, ge=0.0, le=1.0)
-    """The share of the cases in which `first` is sure that `then` judges as well, drawn by the case's id. These cases
+    """Of the cases in which `first` is sure, the share that `then` judges too, drawn by the case's id. These cases
     correct the mean for the errors of `first`."""
 
 

@@ -205,11 +205,19 @@ async def test_a_trace_and_a_turn_lead_to_the_reason_why_there_is_no_score(tmp_p
     assert any("read by otel_genai as model" in line for line in of_trace)
     ending = of_trace[of_trace.index(f"turn       {evaluation.subject.turn_id}") :]
     assert ending == of_turn
-    assert ending[1] == f"           all/helpful: scored; see evalstream explain {evaluation.evaluation_id}"
+    scored = f"scored {evaluation.score:g}; see evalstream explain {evaluation.evaluation_id}"
+    assert ending[1] == f"           all/helpful: {scored}"
     assert ending[2].startswith("           all/short: sampled_out: its draw 0.")
     assert ending[2].endswith(" is not below the rate 1e-09 (sample)")
-    assert ending[3] == "           bank: unmatched: the turn has service shop"
-    assert document["turns"][evaluation.subject.turn_id]["bank"] == "unmatched: the turn has service shop"
+    assert ending[3] == "           bank: unmatched: the turn has service shop, not bank or safe"
+    assert (
+        document["turns"][evaluation.subject.turn_id]["bank"]
+        == "unmatched: the turn has service shop, not bank or safe"
+    )
+    moved = config.settings.monitors["all"].model_dump() | {"match": {"service": "bank"}}
+    elsewhere = configured(log, judge, tmp_path, evaluators={"helpful": helpful, **short}, monitors={"all": moved})
+    _, document = await traced(elsewhere, evaluation.subject.turn_id or "")
+    assert document["turns"][evaluation.subject.turn_id] == {"all/helpful": scored}, "the file asks for other turns now"
 
 
 async def test_what_a_turn_without_a_score_waits_for(tmp_path: Path) -> None:
