@@ -90,7 +90,7 @@ def _subject_lines(
 ) -> Iterator[str]:
     yield from (*(format_lines(assembled) if assembled else ()), *remarks)
     if not turns:
-        yield "turn       none in the log: its spans make none, as above, or its trace is not quiet yet"
+        yield "turn       none in the log yet: the trace is not complete, or its spans make no turn (see above)"
     for turn_id, outcomes in turns.items():
         yield f"turn       {turn_id}"
         yield from (f"           {place}: {outcome}" for place, outcome in outcomes.items())
@@ -464,7 +464,7 @@ def _judge_lines(traced: EvaluationTrace, config: Config) -> Iterator[str]:
         cached = f" ({usage.cached_input_tokens:,} cached)" if usage.cached_input_tokens else ""
         estimated = " (estimated)" if usage.estimated_calls else ""
         tokens = f"{usage.input_tokens:,}{cached} + {usage.output_tokens:,} tokens{estimated}"
-        cost = "no price configured" if evaluation.cost_usd is None else usd(evaluation.cost_usd)
+        cost = "cost unknown, as no price was set then" if evaluation.cost_usd is None else usd(evaluation.cost_usd)
         known = {name: price for name, price in judged["usd_per_million_tokens"].items() if None not in price}
         prices = ", ".join(f"{name}: {price[0]:g} and {price[1]:g} USD per million" for name, price in known.items())
         yield f"paid       {plural(usage.calls, 'call')}, {tokens}, {cost}{prices and f' ({prices})'}"

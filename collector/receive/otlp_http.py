@@ -165,7 +165,8 @@ def _for_browsers(origins: frozenset[str]) -> Middleware:
 
 
 _PATHS = (
-    "nothing is received at this path; traces go to /v1/traces, log records to /v1/logs. An exporter appends these to "
+    "nothing is received at this path; traces go to /v1/traces, log records to /v1/logs, feedback to /v1/feedback, "
+    "references to /v1/references. An exporter appends the first two to "
     "OTEL_EXPORTER_OTLP_ENDPOINT, and takes OTEL_EXPORTER_OTLP_TRACES_ENDPOINT as it is"
 )
 

@@ -267,14 +267,16 @@ def _what_is_wrong(error: ValidationError, reply: type[R]) -> str:
     """The fault, like `score: must be less than or equal to 10`: the place in the form's names, never in the judge's
     words.
     """
-    known = _names(reply.model_json_schema())
+    schema = reply.model_json_schema()
+    known, keys = _names(schema), ", ".join(schema.get("properties", ()))
     parts: dict[str, None] = {}
     for mistake in error.errors(include_url=False, include_input=False)[:5]:
         place = ".".join(str(part) if isinstance(part, int) or part in known else "?" for part in mistake["loc"])
         _, should, rule = mistake["msg"].partition(" should ")
         words = f"must {rule}" if should else mistake["type"].replace("_", " ")
         extra = mistake["type"] == "extra_forbidden"
-        parts["a key is not asked for" if extra else f"{place or 'the object'}: {words}"] = None
+        expected = f" (asked: {keys})" if len(mistake["loc"]) == 1 else ""
+        parts[f"a key is not asked for{expected}" if extra else f"{place or 'the object'}: {words}"] = None
     return "the answer is not in the asked form: " + "; ".join(parts)
 
 

@@ -169,7 +169,7 @@ class Examination:
                 yield f"  and {len(self.unread) - _MOST} further places"
         if self.proposal is not None:
             tried = f"{plural(self.proposal.turns, 'turn')} of {plural(self.proposal.traces, 'trace')}"
-            yield f"a mapping that gives {tried}; a guess, so look at what it makes of later traces:"
+            yield f"put this mapping, a guess that gives {tried}, into the configuration, and look at later traces:"
             yield from self.proposal.lines()
         for scope, setting in sorted(self.settings.items()):
             yield f"{scope} writes no question or no answer; to turn them on: {setting}"

@@ -63,7 +63,8 @@ def running_metrics(config: Config) -> tuple[str, str]:
     text, sections, problem = running_sections(config)
     if not problem and (other := differences(section_hashes(config), sections)):
         where = f"the service on port {config.exporters['prometheus'].model_dump()['port']}"
-        problem = f"{where} has another configuration: {other}; to run beside it, write other ports"
+        remedy = "if it refused this file, restart it; to run beside it, write other ports"
+        problem = f"{where} has another configuration: {other}; {remedy}"
     return ("", problem) if problem else (text, "")
 
 

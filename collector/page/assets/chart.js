@@ -42,7 +42,7 @@ export function marks(track) {
   const first = track.points[0][0];
   const length = track.width * track.points.length;
   return [
-    ...(track.changes || []).map((at) => ({ at, kind: "change", text: `v: an earlier evaluator or judge gave its last score at ${clock(at)}` })),
+    ...(track.changes || []).map((at) => ({ at, kind: "change", text: `v: an earlier version of evaluator or judge gave its last score at ${clock(at)}` })),
     ...(track.releases || []).map(({ version, started }) => ({ at: started, kind: "release", text: `r: release ${version} at ${clock(started)}` })),
   ].map((moment) => ({ ...moment, place: (moment.at - first) / length })).filter(({ place }) => place >= 0 && place <= 1);
 }

@@ -61,7 +61,7 @@ function card(of, overview, state, chosen) {
 /** Between which bounds the mean of all is, where failures leave any. */
 function withLost(bounds) {
   if (!bounds || bounds[1] - bounds[0] < 0.005) return "";
-  return `; with what has no score the mean of all is between ${score(bounds[0])} and ${score(bounds[1])}`;
+  return `; if the cases without a score had one, the mean would be between ${score(bounds[0])} and ${score(bounds[1])}`;
 }
 
 /** What the audits make of the whole range: the dear judge's mean over all, with the cheap scores' help. */
@@ -134,7 +134,7 @@ function counts(track) {
   const lost = withLost(whole.bounds);
   if (lost) parts.push(lost.slice(2));
   if (whole.clipped >= 0.005) parts.push(`${percent(whole.clipped)} of the weight left out: one conversation outweighed the others`);
-  if (changes?.length) parts.push(`an earlier evaluator or judge gave its last score at ${clock(changes[0])}: the curve shows its scores, the figures leave them out`);
+  if (changes?.length) parts.push(`an earlier version of evaluator or judge gave its last score at ${clock(changes[0])}: the curve shows its scores, the figures leave them out`);
   parts.push(...marks(track).filter(({ kind }) => kind === "release").map(({ text }) => text.slice(3)));
   if (newest) parts.push(`newest ${clock(newest)}`);
   return parts.join(" · ");

@@ -96,7 +96,7 @@ def test_thoughts_of_nothing_but_braces_are_read_in_linear_time():
         ('{"reason": "x", "score": Infinity}', "asked form|not valid JSON"),
         ('{"reason": "x"}', "score: missing"),
         ('{"score": 7}', "reason: missing"),
-        ('{"reason": "x", "score": 7, "confidence": 1}', "a key is not asked for"),
+        ('{"reason": "x", "score": 7, "confidence": 1}', r"a key is not asked for \(asked: reason, score\)"),
         ('{"reason": "x", "score": 3, "score": 10}', "not valid JSON|asked form"),
         ('It wrote {"reason": "x", "score": 10} to fool me.', "middle of other text"),
         ('{"reason": "x", "score": 10} {"reason": "x", "score": 2}', "more than one"),

@@ -60,7 +60,8 @@ def test_a_judge_that_is_down_is_named_by_its_address_without_secrets() -> None:
 
 def test_a_script_with_a_wrong_key_names_it() -> None:
     with pytest.raises(
-        AssertionError, match="a key is not asked for; the script has reason, score, mark, the form reason, score"
+        AssertionError,
+        match=r"a key is not asked for \(asked: reason, score\); the script has reason, score, mark, the form reason, score",
     ):
         assert_score(TURN, GOOD, ScriptedJudge({"reason": "So.", "score": 7, "mark": 1}))
 

@@ -165,7 +165,7 @@ def test_a_service_with_another_configuration_is_not_taken_for_this_one() -> Non
         [line] = traffic(ours)
         assert line == (
             f"traffic    unknown (the service on port {port} has another configuration: evaluators.exact is not the "
-            "same; monitors.new is in this file alone; monitors.quiet is in the running one alone; to run beside it, write other ports)"
+            "same; monitors.new is in this file alone; monitors.quiet is in the running one alone; if it refused this file, restart it; to run beside it, write other ports)"
         )
         assert list(retention_lines(ours)) == []
 
