@@ -176,7 +176,7 @@ class PageApi:
             "changes": [series.newest for series in earlier if (series.newest or 0.0) >= columns[0][0]],
             "recent": _summary(recent),
             "recent_seconds": RANGES[name].recent * RANGES[name].width,
-            "whole": _summary(whole),
+            "whole": _summary(whole) | _work([track, *earlier], name, now),
             "yesterday": _earlier(track.earlier(name, now, DAY)),
             "last_week": _earlier(track.earlier(name, now, 7 * DAY)),
             "state": _state(_judged_by(recent, whole), threshold, lower_is_better=lower),
@@ -242,8 +242,18 @@ def _summary(whole: Bin) -> Json:
         "passed": whole.passed / whole.verdicts if whole.verdicts else None,
         "corrected": _corrected(whole),
         "clipped": whole.clipped_share,
-        **fields_of(whole, "skipped", "failed", "bounds", "calls", "tokens"),
-        "cost_usd": whole.cost_usd if whole.cost_usd or not whole.calls else None,  # without a price it is unknown
+        **fields_of(whole, "skipped", "failed", "bounds"),
+    }
+
+
+def _work(versions: Sequence[ScoreSeries], name: str, now: float) -> Json:
+    """Calls, tokens and cost of all versions. If calls of a column have no cost at all, they had no price."""
+    columns = [column for series in versions for _, column in series.columns(name, now) if column and column.calls]
+    usd = sum(column.cost_usd for column in columns)
+    return {
+        **{name: sum(getattr(column, name) for column in columns) for name in ("calls", "tokens")},
+        "cost_usd": usd if usd or not columns else None,
+        "partly_priced": usd > 0 and not all(column.cost_usd for column in columns),
     }
 
 

@@ -65,7 +65,8 @@ function showCost({ tracks, budgets }) {
   byId("cost-note").textContent = seconds ? `last ${span(seconds)}` : "";
   const sum = (name) => tracks.reduce((all, track) => all + track.whole[name], 0);
   const unpriced = tracks.filter((track) => track.whole.cost_usd === null).map((track) => track.evaluator);
-  const spent = unpriced.length ? (sum("cost_usd") ? `at least ${money(sum("cost_usd"))}` : "unknown") : money(sum("cost_usd"));
+  const least = unpriced.length || tracks.some((track) => track.whole.partly_priced);
+  const spent = least ? (sum("cost_usd") ? `at least ${money(sum("cost_usd"))}` : "unknown") : money(sum("cost_usd"));
   fill(
     byId("cost").querySelector(".body"),
     h("dl", { class: "sums" },
@@ -76,7 +77,7 @@ function showCost({ tracks, budgets }) {
       h("thead", {}, h("tr", {}, ["evaluator", "spent", "calls", "tokens"].map((name, index) => h("th", { scope: "col", class: index ? "number" : null }, name)))),
       h("tbody", {}, tracks.map((track) => h("tr", {},
         h("th", { scope: "row" }, track.evaluator, h("span", { class: "what" }, ` ${track.monitor}`)),
-        h("td", { class: "number" }, track.whole.cost_usd === null ? "unknown" : money(track.whole.cost_usd)),
+        h("td", { class: "number" }, track.whole.cost_usd === null ? "unknown" : (track.whole.partly_priced ? "at least " : "") + money(track.whole.cost_usd)),
         h("td", { class: "number" }, compact(track.whole.calls)),
         h("td", { class: "number" }, compact(track.whole.tokens)))))),
   );
