@@ -289,7 +289,7 @@ def check(
     ] = None,
     verbose: Annotated[bool, Option("--verbose", "-v", help="Print the whole plan instead of a summary.")] = False,
     traces: Annotated[
-        list[Path] | None, Option(metavar="<path>", help="Show the texts of these traces that no dialect reads.")
+        list[Path] | None, Option(metavar="<path>", help="Show texts here that no dialect reads.")
     ] = None,
     offline: Annotated[bool, Option("--offline", help="Ask no Kafka broker: check the file alone.")] = False,
 ) -> None:
@@ -644,7 +644,8 @@ def rejudge(
     evaluators: Evaluators = None,
     monitors: Monitors = None,
     max_usd: Annotated[
-        float | None, Option("--max-usd", min=0, help="Most USD for this period; needed but for --what failed.")
+        float | None,
+        Option("--max-usd", min=0, help="Most USD for this period; needed if a judge is asked, but for --what failed."),
     ] = None,
     dry_run: DryRun = False,
 ) -> None:

@@ -13,6 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
 
@@ -206,7 +207,7 @@ def _tick(record: StoredRecord) -> StoredRecord:
 
 def _is_cut_out(name: str, longer: str) -> bool:
     """Whether an id is in a longer one, within a word or a number."""
-    return name in longer and re.search(rf"(?<![^\W_]){re.escape(name)}(?![^\W_])", longer) is None
+    return name in longer and all(a[-1:].isalnum() or b[:1].isalnum() for a, b in pairwise(longer.split(name)))
 
 
 def _without(data: bytes, names: Sequence[bytes]) -> bytes:
