@@ -284,13 +284,9 @@ def check(
     json: Json = False,
     diff: Annotated[bool, Option("--diff", help="Print what the file would change in the running one.")] = False,
     against: Annotated[Path | None, Option(help="Print what the file changes in this one.", dir_okay=False)] = None,
-    schema: Annotated[
-        str | None, Option(help="Print a JSON Schema, like turn or configuration.", metavar="NAME")
-    ] = None,
+    schema: Annotated[str | None, Option(help="Print a JSON Schema: turn, configuration …", metavar="NAME")] = None,
     verbose: Annotated[bool, Option("--verbose", "-v", help="Print the whole plan instead of a summary.")] = False,
-    traces: Annotated[
-        list[Path] | None, Option(metavar="<path>", help="Show texts here that no dialect reads.")
-    ] = None,
+    traces: Annotated[list[Path] | None, Option(metavar="<path>", help="Show texts that no dialect reads.")] = None,
     offline: Annotated[bool, Option("--offline", help="Ask no Kafka broker: check the file alone.")] = False,
 ) -> None:
     """Validate a configuration and print its plan.
@@ -644,8 +640,7 @@ def rejudge(
     evaluators: Evaluators = None,
     monitors: Monitors = None,
     max_usd: Annotated[
-        float | None,
-        Option("--max-usd", min=0, help="Most USD for this period; needed if a judge is asked, but for --what failed."),
+        float | None, Option("--max-usd", min=0, help="Most USD for this period; judges need it, not --what failed.")
     ] = None,
     dry_run: DryRun = False,
 ) -> None:
