@@ -209,7 +209,8 @@ logger = logging.getLogger(__name__)
 _RebalanceListener: Any = vars(subscription_state)["AsyncConsumerRebalanceListener"]  # untyped
 
 HIDDEN_AFTER = 5.0
-"""A topic is reported as missing after the brokers' answers have lacked it for this many seconds."""
+"""A topic is reported as missing after the brokers' answers have lacked it for this many seconds: after a lost connection
+no topic is known for a moment."""
 POLL = 0.25
 """Seconds that a poll waits for records, and so the longest time until a commit is sent."""
 
@@ -358,14 +359,13 @@ class ConsumerThread:
         """A poll has not failed: all is well, unless brokers show this user a topic no more."""
         hidden, now = workarounds.hidden_topics(self._consumer, self._topics.names), time.monotonic()
         self._hidden_since = (self._hidden_since or now) if hidden else None
-        # After a lost connection no topic is known for a moment: its rights are not the cause.
-        lasts = self._hidden_since is not None and now - self._hidden_since >= HIDDEN_AFTER
-        refused = LogRefused(f"{absent(hidden)}: it is waited for") if lasts else None
-        if refused is None:
+        if self._hidden_since is None:
             self._reading.succeeded()
-        else:
+            self._subscription.on_refused(None)
+        elif now - self._hidden_since >= HIDDEN_AFTER:  # before that, what was last said holds: see the constant
+            refused = LogRefused(f"{absent(hidden)}: it is waited for")
             self._reading.failed(refused)
-        self._subscription.on_refused(refused)
+            self._subscription.on_refused(refused)
 
     def _raise_if_fenced(self) -> None:
         if self._is_fenced.is_set():
