@@ -40,12 +40,21 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+LONG_WITHIN = 600
+"""Seconds that a long test may take if it names no limit."""
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """kafka-python leaves sockets of connections that did not come about to the garbage collector, which says so."""
+    """kafka-python leaves sockets of connections that did not come about to the garbage collector, which says so.
+
+    What takes minutes takes more of them on a slow machine: the limit of all tests is that of the short ones.
+    """
     for item in items:
         if item.get_closest_marker("kafka"):
             item.add_marker(pytest.mark.filterwarnings(KAFKA_SOCKETS))
+        if item.get_closest_marker("long") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(LONG_WITHIN))
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: _turn(item.nodeid.partition("::")[0]))
 
