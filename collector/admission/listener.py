@@ -7,7 +7,7 @@ import asyncio
 import logging
 import socket
 import ssl
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
@@ -15,6 +15,7 @@ from aiohttp import web
 
 from collector.admission.fair_limit import FairLimit, LimitReached, address_key
 from collector.admission.shared_port import PAUSE, SharedPort
+from collector.errors import ConfigError
 
 logger = logging.getLogger(__name__)
 
@@ -33,6 +34,7 @@ def ignore(*_: object) -> None:
 async def listening(
     new_protocol: NewProtocol,
     *,
+    section: str,
     host: str,
     port: int,
     max_connections: int,
@@ -43,17 +45,18 @@ async def listening(
 ) -> AsyncGenerator[int]:
     """Listen until the context ends; yields the port. Open connections stay open.
 
-    If the port is `shared`, other processes of the command listen there, too, and connections are divided evenly.
+    `section` is that of the configuration which names the address. If the port is `shared`, other processes of the
+    command listen there, too, and connections are divided evenly.
 
     Of `max_connections`, which count from before the TLS handshake, an address may hold as many as it leaves free;
     others are closed, after `refusal`.
 
     Raises:
-        OSError: the address cannot be bound.
+        ConfigError: the address cannot be bound.
     """
     limit = FairLimit(max_connections, "connections", on_change=shared.add if shared else ignore)
     acceptor = _Acceptor(new_protocol, limit, ssl_context, refusal, on_refused, shared)
-    sockets = await _bind(host, port, backlog=min(max_connections, 1024), share_port=shared is not None)
+    sockets = await _bind(section, host, port, backlog=min(max_connections, 1024), share_port=shared is not None)
     try:
         acceptor.start(sockets)
         yield sockets[0].getsockname()[1]
@@ -179,15 +182,27 @@ class _LimitedConnection(asyncio.Protocol):
         self._inner.connection_lost(exc)
 
 
-async def _bind(host: str, port: int, *, backlog: int, share_port: bool) -> list[socket.socket]:
-    """Sockets that listen on every address of a host.
+async def require_free(addresses: Mapping[str, tuple[str, int]]) -> None:
+    """See that nobody else listens on the host and port that each section names.
 
     Raises:
-        OSError: one cannot be bound.
+        ConfigError: one cannot be bound.
     """
-    infos = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    for section, (host, port) in addresses.items():
+        for sock in await _bind(section, host, port, backlog=None, share_port=False):
+            sock.close()
+
+
+async def _bind(section: str, host: str, port: int, *, backlog: int | None, share_port: bool) -> list[socket.socket]:
+    """Sockets that are bound to every address of a host. With `backlog` they listen.
+
+    Raises:
+        ConfigError: one cannot be bound.
+    """
+    passive, loop = socket.AI_PASSIVE, asyncio.get_running_loop()
     sockets: list[socket.socket] = []
     try:
+        infos = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=passive)
         for family, kind, protocol, _, address in dict.fromkeys(infos):
             each = socket.socket(family, kind, protocol)
             sockets.append(each)
@@ -197,12 +212,16 @@ async def _bind(host: str, port: int, *, backlog: int, share_port: bool) -> list
             if family == socket.AF_INET6:
                 each.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
             each.bind(address)
-            each.listen(backlog)
+            if backlog is not None:
+                each.listen(backlog)
             each.setblocking(False)
-    except OSError:
+    except OSError as error:
         for sock in sockets:
             sock.close()
-        raise
+        raise ConfigError(
+            f"{section}: {host}:{port} cannot be listened on ({error.strerror}); write another {section}.port (0: any "
+            "free one)"
+        ) from error
     return sockets
 
 
@@ -213,6 +232,7 @@ _REFUSAL = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nContent-Lengt
 async def serving(
     application: web.Application,
     *,
+    section: str,
     host: str,
     port: int,
     max_connections: int,
@@ -226,11 +246,11 @@ async def serving(
 
     Bodies reach the application as sent, not decompressed. A connection that is idle, or sends its headers slowly, is
     closed after `idle_timeout` (s); running requests have `stop_grace` (s). Of `max_connections`, which count from
-    before the TLS handshake, an address may hold as many as it leaves free; others are refused. For `shared` see
-    `listening`.
+    before the TLS handshake, an address may hold as many as it leaves free; others are refused. For `section` and
+    `shared` see `listening`.
 
     Raises:
-        OSError: the address cannot be bound.
+        ConfigError: the address cannot be bound.
     """
     runner = web.AppRunner(
         application,
@@ -246,6 +266,7 @@ async def serving(
         assert server is not None
         opened = listening(
             lambda _address: server(),
+            section=section,
             host=host,
             port=port,
             max_connections=max_connections,

@@ -56,6 +56,7 @@ class Relay:
     async def serve(
         self,
         *,
+        section: str,
         host: str,
         port: int,
         max_connections: int,
@@ -65,12 +66,13 @@ class Relay:
         """Listen until left; gives the port.
 
         Raises:
-            OSError: the address cannot be bound.
+            ConfigError: the address cannot be bound.
         """
         async with AsyncExitStack() as stack:
             yield await stack.enter_async_context(
                 listening(
                     lambda address: _RelayedEnd(self, address),
+                    section=section,
                     host=host,
                     port=port,
                     max_connections=max_connections,

@@ -15,13 +15,12 @@ in [0, 1]. The share of a label is a series of its own, named after evaluator an
 """
 
 from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from typing import Annotated, ClassVar, get_args
 
 from pydantic import Field
 
 from collector.durations import Seconds
-from collector.errors import ConfigError
 from collector.export.exporter import ExportContext, ExporterSettings, MonitoredEvaluator
 from collector.export.scrape import serve_metrics
 from collector.export.segments import MOST_SEGMENTS, Dimension, Segments, count_segments, dimensions_of
@@ -168,21 +167,9 @@ class PrometheusExporter:
         Raises:
             ConfigError: the address cannot be bound.
         """
-        async with AsyncExitStack() as stack:
-            server = serve_metrics(
-                context.telemetry,
-                host=settings.host,
-                port=settings.port,
-                health=context.health,
-                socket=context.metrics_socket,
-            )
-            try:
-                port = await stack.enter_async_context(server)
-            except OSError as error:
-                raise ConfigError(
-                    f"/metrics cannot be served on {settings.host}:{settings.port} ({error.strerror}); "
-                    "write another export.prometheus.port"
-                ) from error
+        host, wanted, socket = settings.host, settings.port, context.metrics_socket
+        served = serve_metrics(context.telemetry, host=host, port=wanted, health=context.health, socket=socket)
+        async with served as port:
             yield cls(settings, context, port=port)
 
     def take_evaluators(self, evaluators: tuple[MonitoredEvaluator, ...]) -> None:

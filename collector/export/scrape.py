@@ -67,7 +67,7 @@ async def serve_metrics(
     With `socket` it is served on that socket file and nowhere else: the port is 0.
 
     Raises:
-        OSError: the address cannot be bound.
+        ConfigError: the address cannot be bound.
     """
     application = metrics_application(telemetry.registry, health)
     if socket is not None:
@@ -76,6 +76,7 @@ async def serve_metrics(
         return
     async with serving(
         application,
+        section="export.prometheus",
         host=host,
         port=port,
         max_connections=MOST_CONNECTIONS,

@@ -20,8 +20,8 @@ import ipaddress
 import logging
 import time
 import traceback
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -35,7 +35,7 @@ from aiohttp.typedefs import Handler, Middleware
 
 from collector.admission.fair_limit import address_key
 from collector.admission.listener import serving
-from collector.errors import BadInput, ConfigError
+from collector.errors import BadInput
 from collector.evaluate.retry.request import append_requests
 from collector.logs.log import RETRY, Log, LogUnavailable, OpenFold
 from collector.logs.whole_log import end_offsets
@@ -357,32 +357,23 @@ class Page:
         application.on_shutdown.append(self._stop)
         return application
 
-    @asynccontextmanager
-    async def serve(self) -> AsyncGenerator[int]:
+    def serve(self) -> AbstractAsyncContextManager[int]:
         """Serve until left; gives the port.
 
         Raises:
             ConfigError: the address cannot be bound.
         """
-        settings = self._settings
-        async with AsyncExitStack() as stack:
-            server = serving(
-                self.routes(),
-                host=settings.host,
-                port=settings.port,
-                max_connections=MOST_CONNECTIONS,
-                idle_timeout=30.0,
-                stop_grace=2.0,
-                ssl_context=self._ssl_context,
-                on_refused=self._on_refused,
-            )
-            try:
-                port = await stack.enter_async_context(server)
-            except OSError as error:
-                raise ConfigError(
-                    f"page: cannot be served on {settings.host}:{settings.port} ({error.strerror}); set page.port"
-                ) from error
-            yield port
+        return serving(
+            self.routes(),
+            section="page",
+            host=self._settings.host,
+            port=self._settings.port,
+            max_connections=MOST_CONNECTIONS,
+            idle_timeout=30.0,
+            stop_grace=2.0,
+            ssl_context=self._ssl_context,
+            on_refused=self._on_refused,
+        )
 
     async def _stop(self, _application: web.Application) -> None:
         self._changes.close()

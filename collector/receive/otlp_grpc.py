@@ -120,6 +120,7 @@ class OtlpGrpcReceiver:
             stack.push_async_callback(server.stop, settings.stop_grace)
             stack.callback(self.stop_accepting)
             listener = relay.serve(
+                section=_WHERE,
                 host=settings.host,
                 port=settings.port,
                 max_connections=settings.max_connections,
@@ -128,11 +129,7 @@ class OtlpGrpcReceiver:
             )
             return await stack.enter_async_context(listener)
         except (OSError, RuntimeError) as error:  # the library's own are RuntimeErrors
-            where = f"{settings.host}:{settings.port}"
-            raise ConfigError(
-                f"{_WHERE}: {where} cannot be listened on ({getattr(error, 'strerror', None) or error}); "
-                "write another port, or 0 for any free one"
-            ) from None
+            raise ConfigError(f"{_WHERE}: {getattr(error, 'strerror', None) or error}") from None
 
     def stop_accepting(self) -> None:
         """Answer everything that comes from now on with UNAVAILABLE; running requests finish."""

@@ -75,6 +75,7 @@ class OtlpHttpReceiver:
         """Serve until left; gives the port, which may be `shared`. Leaving lets running requests end."""
         return serving(
             self.routes(),
+            section="receive.otlp_http",
             host=self._settings.host,
             port=self._settings.port,
             max_connections=self._settings.max_connections,

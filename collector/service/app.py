@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from collector.admission.listener import require_free
 from collector.backoff import Backoff, FailureLog
 from collector.config.configured import Config
 from collector.config.settings import KafkaLogSettings, LogSettings, Settings
@@ -28,6 +29,7 @@ from collector.evaluate.plan import Plan
 from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
 from collector.evaluate.stage import GROUP
 from collector.export.judged_spans.fold import GROUP as JUDGED_SPANS_GROUP
+from collector.export.prometheus import PrometheusSettings
 from collector.logs.journal.guard import FatalUnits, Guard
 from collector.logs.journal.journal_file import JournalFile, private_folder
 from collector.logs.journal.stall_watchdog import StallWatchdog, exit_stalled
@@ -406,6 +408,17 @@ def _where(config: Config, service: Running) -> str:
     return where
 
 
+def ports_of(config: Config, stages: Collection[str]) -> dict[str, tuple[str, int]]:
+    """Host and port of all that these stages listen on, by the section that names them."""
+    settings, metrics = config.settings, config.exporters.get("prometheus")
+    http, grpc, page = settings.receive.otlp_http, settings.receive.otlp_grpc, settings.page
+    listening = (("receive", "receive.otlp_http", http), ("receive", "receive.otlp_grpc", grpc), ("page", "page", page))
+    named = {section: (at.host, at.port) for stage, section, at in listening if at is not None and stage in stages}
+    if isinstance(metrics, PrometheusSettings) and "export" in stages:
+        named["export.prometheus"] = (metrics.host, metrics.port)
+    return named
+
+
 @asynccontextmanager
 async def running(
     config: Config,
@@ -428,6 +441,8 @@ async def running(
     resources = ProcessResources(config, telemetry)
     show_build(telemetry, config, stages)
     async with AsyncExitStack() as stack:
+        if worker is None:
+            await require_free(ports_of(config, stages))  # before there is a file that a failed start would leave
         logs = await stack.enter_async_context(_opening_logs(config, telemetry, worker and worker.share))
         steps = await _open_steps(logs, config)
         own = await own_items(steps)

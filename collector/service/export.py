@@ -21,7 +21,7 @@ import orjson
 from collector import plugins
 from collector.backoff import FailureLog
 from collector.config.configured import Config
-from collector.errors import BadInput
+from collector.errors import BadInput, ConfigError
 from collector.evaluate.plan import Plan
 from collector.export.exporter import (
     ExportContext,
@@ -282,9 +282,8 @@ async def serving_metrics(
             server = serve_metrics(telemetry, host=settings.host, port=settings.port, health=health, socket=socket)
             try:
                 await stack.enter_async_context(server)
-            except OSError as error:  # several processes of one file on one machine: the first has the port
-                where = f"{settings.host}:{settings.port}"
-                logger.warning("the metrics of this process are not served: %s (%s)", where, error.strerror)
+            except ConfigError as error:  # several processes of one file on one machine: the first has the port
+                logger.warning("the metrics of this process are not served: %s", error)
         yield
 
 

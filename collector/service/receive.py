@@ -109,13 +109,7 @@ async def _start_http(
         limits=limits,
         rules=_rules(process, notes),
     )
-    try:
-        return await process.stack.enter_async_context(receiver.serve(shared=process.shared_port("otlp_http")))
-    except OSError as error:
-        why = f"{settings.host}:{settings.port} cannot be listened on ({error.strerror})"
-        raise ConfigError(
-            f"receive.otlp_http: {why}; write another receive.otlp_http.port (0: any free one)"
-        ) from error
+    return await process.stack.enter_async_context(receiver.serve(shared=process.shared_port("otlp_http")))
 
 
 async def _start_grpc(

@@ -417,7 +417,9 @@ async def test_stopping_refuses_new_requests_and_ends_running_ones():
 
 async def test_a_port_that_is_taken_is_one_sentence():
     async with receiving() as sender:
-        with pytest.raises(ConfigError, match=f"127.0.0.1:{sender.port} cannot be listened on .*; write another port"):
+        with pytest.raises(
+            ConfigError, match=f"127.0.0.1:{sender.port} cannot be listened on .*; write another receive.otlp_grpc.port"
+        ):
             async with receiving(port=sender.port):
                 pass
 

@@ -20,7 +20,7 @@ from collector.admission.listener import serving
 async def _beyond_the_cap() -> bytes:
     """What a third connection is told where one address may hold two of four."""
     settings = {"max_connections": 4, "idle_timeout": 30.0, "stop_grace": 1.0}
-    async with serving(web.Application(), host="127.0.0.1", port=0, **settings) as port:
+    async with serving(web.Application(), section="page", host="127.0.0.1", port=0, **settings) as port:
         opened = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
         for reader, writer in opened:  # an answer each: they are taken
             writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -59,7 +59,14 @@ async def closed(tasks: list[asyncio.Task[bytes]], count: int) -> None:
             await asyncio.sleep(0.01)
 
 
-SETTINGS = {"host": "127.0.0.1", "port": 0, "max_connections": 8, "idle_timeout": 30.0, "stop_grace": 1.0}
+SETTINGS = {
+    "section": "page",
+    "host": "127.0.0.1",
+    "port": 0,
+    "max_connections": 8,
+    "idle_timeout": 30.0,
+    "stop_grace": 1.0,
+}
 
 
 async def test_idle_connections_of_one_address_leave_the_others_theirs():

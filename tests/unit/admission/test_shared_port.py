@@ -55,7 +55,7 @@ async def taking(end: SharedPort, number: int, port: int, most: int = 100) -> As
     def named(_address: str) -> Naming:
         return Naming(b"%d" % number)
 
-    async with listening(named, host="127.0.0.1", port=port, max_connections=most, shared=end) as bound:
+    async with listening(named, section="page", host="127.0.0.1", port=port, max_connections=most, shared=end) as bound:
         yield bound
 
 

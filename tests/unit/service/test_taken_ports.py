@@ -1,0 +1,63 @@
+"""A start that fails because somebody else has a port leaves nothing behind."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from collector.config.loading import check
+from collector.errors import ConfigError
+from collector.service.app import running
+from collector.service.workers.supervision import serve_workers
+
+FREE: dict[str, dict[str, Any]] = {
+    "receive": {"otlp_http": {"port": 0}, "otlp_grpc": {"port": 0}},
+    "page": {"port": 0},
+    "export": {"prometheus": {"port": 0}},
+}
+SECTIONS = ["receive.otlp_http", "receive.otlp_grpc", "page", "export.prometheus"]
+
+
+def configuration(folder: Path, section: str, port: int):
+    stage, _, name = section.partition(".")
+    taken = FREE[stage] | {name or "port": {"port": port} if name else port}
+    log = {"log": {"path": str(folder / "e.db")}}
+    exact = {"evaluators": {"exact": {"kind": "exact_match"}}, "monitors": {"all": {"evaluators": ["exact"]}}}
+    return check({**exact, **FREE, **log, stage: taken}, "test.yaml")
+
+
+def contents(folder: Path):
+    return list(folder.iterdir())
+
+
+@pytest.fixture
+def port():
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        yield other.getsockname()[1]
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+async def test_a_service_that_is_refused_a_port_makes_no_log(section: str, port: int, tmp_path: Path):
+    wanted = (
+        rf"^{section}: 127.0.0.1:{port} cannot be listened on \(.*\); write another {section}.port \(0: any free one\)"
+    )
+    with pytest.raises(ConfigError, match=wanted):
+        async with running(configuration(tmp_path, section, port)):
+            pass
+    assert not contents(tmp_path)
+
+
+def test_neither_do_workers(port: int, tmp_path: Path):
+    with pytest.raises(ConfigError, match="cannot be listened on"):
+        serve_workers(configuration(tmp_path, "page", port), [frozenset({"receive", "page"})] * 2)
+    assert not contents(tmp_path)
+
+
+async def test_a_port_of_a_stage_that_does_not_run_here_may_be_taken(port: int, tmp_path: Path):
+    async with running(configuration(tmp_path, "page", port), {"receive", "evaluate"}) as service:
+        assert service.otlp_port
