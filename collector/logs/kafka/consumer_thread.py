@@ -209,8 +209,8 @@ logger = logging.getLogger(__name__)
 _RebalanceListener: Any = vars(subscription_state)["AsyncConsumerRebalanceListener"]  # untyped
 
 HIDDEN_AFTER = 5.0
-"""A topic is reported as missing after the brokers' answers have lacked it for this many seconds: after a lost connection
-no topic is known for a moment."""
+"""A topic is reported as missing after the brokers' answers have lacked it for this many seconds: after a lost
+connection no topic is known for a moment."""
 POLL = 0.25
 """Seconds that a poll waits for records, and so the longest time until a commit is sent."""
 
