@@ -153,7 +153,7 @@ _FROM = Option("--from", help="Start: a time like 2026-11-20T09:00 (UTC), or a d
 Since = Annotated[str, _FROM]
 MaybeSince = Annotated[str | None, _FROM]
 Until = Annotated[str | None, Option("--to", help="End (exclusive), written in the same way; now by default.")]
-Evaluators = Annotated[list[str] | None, Option("--evaluator", help="Only this evaluator; repeatable.")]
+EvaluatorNames = Annotated[list[str] | None, Option("--evaluator", help="Only this evaluator; repeatable.")]
 Monitors = Annotated[list[str] | None, Option("--monitor", help="Only this monitor; repeatable.")]
 OneMonitor = Annotated[str | None, Option(help="Only this monitor.")]
 TheMonitor = Annotated[str | None, Option(help="The monitor; the only one by default.")]
@@ -573,7 +573,7 @@ def dataset(
         str, Option("--as", help="jsonl, turns, golden, deepeval, pydantic-evals, phoenix, langsmith, promptfoo.")
     ] = "jsonl",
     monitor: OneMonitor = None,
-    evaluators: Evaluators = None,
+    evaluators: EvaluatorNames = None,
     since: Since = "7d",
     until: Until = None,
     below: Annotated[float | None, Option(min=0, max=1, help="With low: the score below which one is low.")] = None,
@@ -602,7 +602,7 @@ def replay(
     since: MaybeSince = None,
     until: Until = None,
     monitors: Monitors = None,
-    evaluators: Evaluators = None,
+    evaluators: EvaluatorNames = None,
     by: Annotated[str | None, Option(help="The new evaluator, if its name differs.")] = None,
     judge: Annotated[str | None, Option(help="The judge to use instead of the evaluator's own.")] = None,
     labels: Annotated[Path | None, _file("People's labels; the page's by default.", "--labels")] = None,
@@ -637,7 +637,7 @@ def rejudge(
         ),
     ] = "unscored",
     reasons: Annotated[list[str] | None, Option("--reason", help="Only failures of this type; repeatable.")] = None,
-    evaluators: Evaluators = None,
+    evaluators: EvaluatorNames = None,
     monitors: Monitors = None,
     max_usd: Annotated[
         float | None, Option("--max-usd", min=0, help="Most USD for this period; judges need it, not --what failed.")
@@ -800,7 +800,7 @@ def diagnose(
     since: Since = "24h",
     until: Until = None,
     against: Annotated[str | None, Option(help="Start of the period before; by default seven windows.")] = None,
-    evaluators: Evaluators = None,
+    evaluators: EvaluatorNames = None,
     json: Json = False,
 ) -> None:
     """Find the part of the traffic that explains a drop in scores.

@@ -13,7 +13,7 @@ from collector.config.configured import Config
 from collector.errors import ConfigError
 from collector.evaluate.sampling.draw_key import draw_key
 from collector.logs.log import Log
-from collector.page.label_queue import Draw, LabelQueueSettings, draw, place
+from collector.page.label_queue import Draw, LabelQueueSettings, draw, queue_position
 from collector.past.evaluations import evaluations_in
 from collector.past.turns import case_of, labels_in, turns_in_log
 from collector.records.numbered_lines import numbered_lines
@@ -40,7 +40,7 @@ class LabelsNextOptions:
 
 @dataclass(frozen=True, slots=True)
 class LabelTasks:
-    """Lines to label, how many evaluations were drawn in all and are not labelled yet, and of how many scores."""
+    """`lines` to label. `open` evaluations were drawn, of `scored` ones, and are not labelled yet."""
 
     lines: tuple[bytes, ...]
     open: int
@@ -55,24 +55,26 @@ def next_labels(config: Config, options: LabelsNextOptions) -> LabelTasks:
     """
     require_known("--evaluator", "evaluator", [options.evaluator], config.evaluators)
     require_known("--monitor", "monitor", [options.monitor], config.settings.monitors)
-    known = {name for path in options.without for name in _ids_in(path)}
-    return asyncio.run(_next(config, options, known))
+    listed = {evaluation_id for path in options.without for evaluation_id in _ids_in(path)}
+    return asyncio.run(_next(config, options, listed))
 
 
-async def _next(config: Config, options: LabelsNextOptions, known: set[str]) -> LabelTasks:
+async def _next(config: Config, options: LabelsNextOptions, listed: set[str]) -> LabelTasks:
     async with open_logs(config.settings.log, create=False) as logs:
-        people = await _people(logs.labels)
+        labels = await _labels_by_person(logs.labels)
         draws, scored = dict[str, tuple[Evaluation, Draw]](), 0
-        async for evaluation, how in _draws(config, options, logs):
-            name, scored = evaluation.evaluation_id, scored + (evaluation.score is not None)
-            if how is not None and name not in known and _is_open(people.get(name, {}), how, options.by):
-                draws[name] = evaluation, how
-        ordered = sorted(draws.values(), key=lambda each: place(each[0].evaluation_id, options.by))
+        async for evaluation, label_draw in _draws(config, options, logs):
+            scored += evaluation.score is not None
+            if label_draw is None or evaluation.evaluation_id in listed:
+                continue
+            if _is_open(labels.get(evaluation.evaluation_id, {}), label_draw, options.by):
+                draws[evaluation.evaluation_id] = evaluation, label_draw
+        ordered = sorted(draws.values(), key=lambda each: queue_position(each[0].evaluation_id, options.by))
         candidates = ordered[: options.number * _AHEAD]
         turns = await turns_in_log(logs.turns, {evaluation.subject.conversation_id for evaluation, _ in candidates})
     lines = [
-        _line(evaluation, how, case)
-        for evaluation, how in candidates
+        _line(evaluation, label_draw, case)
+        for evaluation, label_draw in candidates
         if (case := case_of(evaluation, turns)) is not None
     ]
     return LabelTasks(tuple(lines[: options.number]), len(ordered), scored)
@@ -98,29 +100,29 @@ def _is_wanted(evaluation: Evaluation, options: LabelsNextOptions) -> bool:
     return options.evaluator in (None, evaluation.evaluator) and options.monitor in (None, evaluation.monitor)
 
 
-async def _people(labels: Log) -> dict[str, dict[str | None, Label]]:
-    """The people who have labelled the drawn evaluations, by evaluation."""
-    people: dict[str, dict[str | None, Label]] = {}
+async def _labels_by_person(labels: Log) -> dict[str, dict[str | None, Label]]:
+    """The labels of the drawn evaluations that count, by evaluation and person."""
+    labels_of: dict[str, dict[str | None, Label]] = {}
     async for label in labels_in(labels):
         if label.label_probability is not None:
-            people.setdefault(label.evaluation_id, {})[label.given_by] = label
+            labels_of.setdefault(label.evaluation_id, {})[label.given_by] = label
     return {
-        name: {who: label for who, label in labelled.items() if label.state is None}
-        for name, labelled in people.items()
+        evaluation_id: {person: label for person, label in by_person.items() if label.state is None}
+        for evaluation_id, by_person in labels_of.items()
     }
 
 
-def _is_open(labels: dict[str | None, Label], how: Draw, person: str) -> bool:
-    return (person or None) not in labels and len(labels) < (2 if how.twice else 1)
+def _is_open(labels: dict[str | None, Label], label_draw: Draw, person: str) -> bool:
+    return (person or None) not in labels and len(labels) < (2 if label_draw.twice else 1)
 
 
-def _line(evaluation: Evaluation, how: Draw, case: Turn | Conversation) -> bytes:
+def _line(evaluation: Evaluation, label_draw: Draw, case: Turn | Conversation) -> bytes:
     """A line to fill in: `human` is to be a number on 0..1, true or false; null is none yet."""
     row: dict[str, Any] = {
         "evaluation_id": evaluation.evaluation_id,
         "evaluator": evaluation.evaluator,
         "monitor": evaluation.monitor,
-        "label_probability": how.probability,
+        "label_probability": label_draw.probability,
         "weight": 1.0 / evaluation.sampling.probability,
     }
     # the subject's id finds the label after another version has judged the subject

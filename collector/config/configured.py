@@ -70,8 +70,8 @@ def auditor_mistakes(
 
 
 @dataclass(frozen=True, slots=True)
-class Configured:
-    """An evaluator of the file, and the name of its judge (None if it needs none)."""
+class EvaluatorEntry:
+    """An evaluator of a configuration, and the name of its judge (None if it needs none)."""
 
     evaluator: Evaluator[Any]
     judge: str | None
@@ -81,6 +81,10 @@ class Configured:
     def judges(self) -> tuple[str, ...]:
         """The names of the judges that it asks itself: its own, and that of its audit."""
         return tuple(judge for judge in (self.judge, self.audit.judge if self.audit else None) if judge)
+
+
+Evaluators = Mapping[str, EvaluatorEntry]
+"""The evaluators of a configuration by their names."""
 
 
 class OptionalLogs(TypedDict):
@@ -96,7 +100,7 @@ class Config:
 
     source: str
     settings: Settings
-    evaluators: Mapping[str, Configured]
+    evaluators: Evaluators
     exporters: Mapping[str, BaseModel]
     """Settings of each exporter, by its name."""
     warnings: tuple[str, ...] = ()
@@ -116,7 +120,7 @@ def without_audits(config: Config) -> Config:
     return replace(config, evaluators=evaluators)
 
 
-def judges_of(name: str, evaluators: Mapping[str, Configured]) -> tuple[str, ...]:
+def judges_of(name: str, evaluators: Evaluators) -> tuple[str, ...]:
     """The names of the judges that an evaluator asks, and its auditing evaluator's."""
     configured = evaluators.get(name)
     if configured is None:

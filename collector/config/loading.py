@@ -8,7 +8,15 @@ from typing import Any, cast
 from pydantic import BaseModel, ValidationError
 
 from collector import plugins
-from collector.config.configured import AuditSettings, Config, Configured, audit_mistakes, auditor_mistakes, judges_of
+from collector.config.configured import (
+    AuditSettings,
+    Config,
+    EvaluatorEntry,
+    Evaluators,
+    audit_mistakes,
+    auditor_mistakes,
+    judges_of,
+)
 from collector.config.endpoints import JudgePair, pair_mistakes, pair_named
 from collector.config.error_sentences import cascade_mistakes, error_sentences, port_mistakes
 from collector.config.packs import pack_mistakes
@@ -86,30 +94,30 @@ def _error(source: str, mistakes: Sequence[str]) -> ConfigError:
     return ConfigError("\n".join(f"{source}: {mistake}" for mistake in sentences))
 
 
-def _evaluators(settings: Settings, mistakes: list[str]) -> dict[str, Configured]:
+def _evaluators(settings: Settings, mistakes: list[str]) -> dict[str, EvaluatorEntry]:
     """The evaluators of a file, in its order; composites are made of the others."""
-    made: dict[str, Configured] = {}
+    entries: dict[str, EvaluatorEntry] = {}
     for name, definition in sorted(settings.evaluators.items(), key=lambda item: "of" in item[1]):
-        whole = _with_members(name, definition, settings, made, mistakes) if "of" in definition else definition
-        configured = _evaluator(name, whole, settings, mistakes) if whole is not None else None
+        complete = _with_members(name, definition, settings, entries, mistakes) if "of" in definition else definition
+        configured = _evaluator(name, complete, settings, mistakes) if complete is not None else None
         if configured is not None:
-            made[name] = configured
-    mistakes += _auditor_mistakes(made)
-    return {name: made[name] for name in settings.evaluators if name in made}
+            entries[name] = configured
+    mistakes += _auditor_mistakes(entries)
+    return {name: entries[name] for name in settings.evaluators if name in entries}
 
 
-def _auditor_mistakes(made: Mapping[str, Configured]) -> Iterator[str]:
-    others = {name: (evaluator.evaluator, evaluator.judge) for name, evaluator in made.items()}
-    for name, evaluator in made.items():
+def _auditor_mistakes(entries: Evaluators) -> Iterator[str]:
+    others = {name: (evaluator.evaluator, evaluator.judge) for name, evaluator in entries.items()}
+    for name, evaluator in entries.items():
         if evaluator.audit is not None and evaluator.audit.evaluator is not None:
             where = f"evaluators.{name}.audit"
             yield from auditor_mistakes(where, evaluator.evaluator, evaluator.audit.evaluator, others)
-            if evaluator.audit.evaluator in made and made[evaluator.audit.evaluator].audit is not None:
+            if evaluator.audit.evaluator in entries and entries[evaluator.audit.evaluator].audit is not None:
                 yield f"{where}.evaluator: {evaluator.audit.evaluator} has an audit itself; name one without"
 
 
 def _with_members(
-    name: str, definition: Mapping[str, Any], settings: Settings, made: Mapping[str, Configured], mistakes: list[str]
+    name: str, definition: Mapping[str, Any], settings: Settings, entries: Evaluators, mistakes: list[str]
 ) -> Mapping[str, Any] | None:
     """The definition of a composite with the evaluators that it names, and with their judge if it names none."""
     if not isinstance(definition["of"], list):
@@ -118,13 +126,11 @@ def _with_members(
     names = [str(member) for member in cast("list[object]", definition["of"])]
     others = sorted(set(settings.evaluators) - {name})
     unknown_names = [member for member in names if member not in others]
-    mistakes += [
-        f"evaluators.{name}.of: {unknown('evaluator', unknown_name, others)}" for unknown_name in unknown_names
-    ]
+    mistakes += [f"evaluators.{name}.of: {unknown('evaluator', member, others)}" for member in unknown_names]
     if not unknown_names and any("of" in settings.evaluators[member] for member in names):
         mistakes.append(f"evaluators.{name}.of: a composite cannot have composites as members; list their members")
         return None
-    members = [made[member] for member in names if member in made]
+    members = [entries[member] for member in names if member in entries]
     if len(members) < len(names):
         return None
     judges = {evaluator.judge for evaluator in members if evaluator.judge is not None}
@@ -132,7 +138,9 @@ def _with_members(
     return {**definition, **common, "of": [evaluator.evaluator for evaluator in members]}
 
 
-def _evaluator(name: str, definition: Mapping[str, Any], settings: Settings, mistakes: list[str]) -> Configured | None:
+def _evaluator(
+    name: str, definition: Mapping[str, Any], settings: Settings, mistakes: list[str]
+) -> EvaluatorEntry | None:
     where = f"evaluators.{name}"
     kind = definition.get("kind")
     if not isinstance(kind, str):
@@ -159,7 +167,7 @@ def _evaluator(name: str, definition: Mapping[str, Any], settings: Settings, mis
     if judge is not None:
         mistakes += _writer_mistakes(where, evaluator, judge, settings)
     audit = _audit_of(where, evaluator, judge, definition.get("audit"), settings, mistakes)
-    return Configured(evaluator, judge, audit)
+    return EvaluatorEntry(evaluator, judge, audit)
 
 
 def _audit_of(
@@ -228,9 +236,7 @@ def _writer_mistakes(where: str, evaluator: Evaluator[Any], judge: str, settings
                 )
 
 
-def _monitor_mistakes(
-    name: str, monitor: MonitorSettings, settings: Settings, evaluators: Mapping[str, Configured]
-) -> Iterator[str]:
+def _monitor_mistakes(name: str, monitor: MonitorSettings, settings: Settings, evaluators: Evaluators) -> Iterator[str]:
     known = sorted(settings.evaluators)
     for use in monitor.uses:
         if use.name not in settings.evaluators:
@@ -259,7 +265,7 @@ def _monitor_mistakes(
     yield from _planned_mistakes(name, monitor, evaluators)
 
 
-def _planned_mistakes(name: str, monitor: MonitorSettings, evaluators: Mapping[str, Configured]) -> Iterator[str]:
+def _planned_mistakes(name: str, monitor: MonitorSettings, evaluators: Evaluators) -> Iterator[str]:
     """A planned rate holds for all evaluators that ask a judge; only others may have their own rate."""
     if not isinstance(monitor.rate, PlannedRate):
         return
@@ -271,9 +277,7 @@ def _planned_mistakes(name: str, monitor: MonitorSettings, evaluators: Mapping[s
             )
 
 
-def _subject_mistakes(
-    name: str, monitor: MonitorSettings, settings: Settings, evaluators: Mapping[str, Configured]
-) -> Iterator[str]:
+def _subject_mistakes(name: str, monitor: MonitorSettings, settings: Settings, evaluators: Evaluators) -> Iterator[str]:
     if monitor.subjects == "turns":
         return
     if not settings.assemble.agent_runs:
@@ -286,7 +290,7 @@ def _subject_mistakes(
             )
 
 
-def _share_mistakes(name: str, monitor: MonitorSettings, evaluators: Mapping[str, Configured]) -> Iterator[str]:
+def _share_mistakes(name: str, monitor: MonitorSettings, evaluators: Evaluators) -> Iterator[str]:
     names = [use.name for use in monitor.uses]
     for evaluator, shares in monitor.alerts.shares.items():
         where = f"monitors.{name}.alerts.shares"
@@ -301,9 +305,7 @@ def _share_mistakes(name: str, monitor: MonitorSettings, evaluators: Mapping[str
                     yield f"{where}.{evaluator}: {unknown('label', label, labels)}"
 
 
-def _budget_mistakes(
-    name: str, monitor: MonitorSettings, settings: Settings, evaluators: Mapping[str, Configured]
-) -> Iterator[str]:
+def _budget_mistakes(name: str, monitor: MonitorSettings, settings: Settings, evaluators: Evaluators) -> Iterator[str]:
     if not (monitor.budget.limited or settings.evaluate.budget.limited):
         return
     where = f"monitors.{name}.budget" if monitor.budget.limited else "evaluate.budget"
@@ -320,7 +322,7 @@ def _budget_mistakes(
                 )
 
 
-def _objective_mistakes(name: str, monitor: MonitorSettings, evaluators: Mapping[str, Configured]) -> list[str]:
+def _objective_mistakes(name: str, monitor: MonitorSettings, evaluators: Evaluators) -> list[str]:
     return [
         f"monitors.{name}.alerts.objectives: {objective!r} has no threshold, so nothing passes; set its threshold"
         for objective in monitor.alerts.objectives
@@ -418,7 +420,7 @@ def _trust_mistakes(settings: Settings) -> Iterator[str]:
             yield f"receive.trust_tracestate: {unknown('tenant', name, known)}"
 
 
-def _embedding_mistakes(settings: Settings, evaluators: Mapping[str, Configured]) -> Iterator[str]:
+def _embedding_mistakes(settings: Settings, evaluators: Evaluators) -> Iterator[str]:
     """Models of embeddings answer with vectors, and others do not."""
     for name, evaluator in evaluators.items():
         members = [member for judge in evaluator.judges for member in settings.members(judge)]

@@ -1,10 +1,10 @@
 """Packs: the evaluators of a monitor that ask their questions in one request."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from collector import plugins
-from collector.config.configured import Configured
+from collector.config.configured import Evaluators
 from collector.config.settings import MonitorSettings, Settings
 from collector.wording import suggestion
 
@@ -12,7 +12,7 @@ MOST_OF_A_PACK = 12
 """Evaluators that `pack: auto` puts together: with more questions, chat models begin to answer carelessly."""
 
 
-def packs_of(monitor: MonitorSettings, evaluators: Mapping[str, Configured]) -> Sequence[Sequence[str]]:
+def packs_of(monitor: MonitorSettings, evaluators: Evaluators) -> Sequence[Sequence[str]]:
     """The packs of a monitor: those of `packs`, and with `pack: auto` packs of the other evaluators.
 
     Evaluators share a pack if they have the same scope and judge and are sampled by the same draw.
@@ -35,14 +35,12 @@ def packs_of(monitor: MonitorSettings, evaluators: Mapping[str, Configured]) -> 
     return packs
 
 
-def pack_of(name: str, monitor: MonitorSettings, evaluators: Mapping[str, Configured]) -> Sequence[str]:
+def pack_of(name: str, monitor: MonitorSettings, evaluators: Evaluators) -> Sequence[str]:
     """The pack that an evaluator of a monitor is in; () if it asks alone."""
     return next((pack for pack in packs_of(monitor, evaluators) if name in pack), ())
 
 
-def pack_mistakes(
-    name: str, monitor: MonitorSettings, settings: Settings, evaluators: Mapping[str, Configured]
-) -> Iterator[str]:
+def pack_mistakes(name: str, monitor: MonitorSettings, settings: Settings, evaluators: Evaluators) -> Iterator[str]:
     """The mistakes in the packs of a monitor, one sentence each."""
     where, names = f"monitors.{name}.packs", [use.name for use in monitor.uses]
     packed: set[str] = set()

@@ -1,9 +1,9 @@
 """Monitors whose evaluations may wait for hours: mistakes in them, and their part of a configuration."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 
-from collector.config.configured import Config, Configured, judges_of
+from collector.config.configured import Config, EvaluatorEntry, Evaluators, judges_of
 from collector.config.settings import MonitorSettings, Settings
 
 PROMISED = 86_400.0
@@ -21,9 +21,7 @@ def due_after(settings: Settings, batches: int = 1) -> float:
     return batches * (settings.evaluate.gather + PROMISED) + _SLACK
 
 
-def urgency_mistakes(
-    name: str, monitor: MonitorSettings, settings: Settings, evaluators: Mapping[str, Configured]
-) -> Iterator[str]:
+def urgency_mistakes(name: str, monitor: MonitorSettings, settings: Settings, evaluators: Evaluators) -> Iterator[str]:
     """The mistakes in a monitor whose evaluations may wait, one sentence each."""
     if monitor.urgency == "now":
         return
@@ -48,7 +46,7 @@ def urgency_mistakes(
                 )
 
 
-def judges_and_fallbacks(name: str, settings: Settings, evaluators: Mapping[str, Configured]) -> list[str]:
+def judges_and_fallbacks(name: str, settings: Settings, evaluators: Evaluators) -> list[str]:
     """The judges that an evaluator asks: those of its audit and their fallbacks, too."""
     names = [
         member
@@ -76,7 +74,7 @@ def deferred_part(config: Config) -> Config | None:
     return replace(config, settings=settings.model_copy(update={"monitors": monitors}), evaluators=evaluators)
 
 
-def _patient(configured: Configured) -> Configured:
+def _patient(configured: EvaluatorEntry) -> EvaluatorEntry:
     if configured.audit is None:
         return configured
     return replace(configured, audit=configured.audit.model_copy(update={"patience": LONGEST_WAIT}))

@@ -108,7 +108,7 @@ def event_record(
 
 def _span(evaluation: Evaluation, *, explanation: bool, openinference: bool) -> Span:
     others = openinference_attributes(evaluation, explanation=explanation) if openinference else {}
-    started = evaluation.happened_at or evaluation.started_at  # a week later, it would make the trace a week long
+    started = evaluation.happened_at or evaluation.started_at  # an evaluation of last week's turn belongs to last week
     return Span(
         trace_id=_id(evaluation.subject.trace_id, 16),
         span_id=span_id(evaluation.evaluation_id),
@@ -125,7 +125,7 @@ def _span(evaluation: Evaluation, *, explanation: bool, openinference: bool) -> 
 
 
 def _links(evaluation: Evaluation, *, to_target: bool) -> list[Span.Link]:
-    """Links to the spans of a conversation's turns; with `to_target` of a turn's evaluation one to its span."""
+    """Links to the spans of a conversation's turns; with `to_target`, a turn's evaluation gets one to its span."""
     subject = evaluation.subject
     links = subject.links
     if to_target and evaluation.scope == "turn" and subject.trace_id and subject.span_id:

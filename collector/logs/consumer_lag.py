@@ -36,7 +36,7 @@ STALLED_AFTER = 60.0
 class _Progress:
     """A consumer's progress in a partition: the next offset, and the timestamp (s since the epoch) before it.
 
-    `needed` has the offsets and timestamps of some records from the oldest that the fold still needs on.
+    `needed` has the offset and timestamp of a record every few seconds, from the oldest one that the fold still needs.
     """
 
     offset: int
@@ -48,7 +48,7 @@ class _Progress:
         low = self.offset if low_watermark is None else min(low_watermark, self.offset)
         while len(self.needed) > 1 and self.needed[1][0] <= low:
             self.needed.popleft()
-        if low >= self.offset:  # only this is known of records that were not received
+        if low >= self.offset:  # of records not received yet, only the timestamp of the one before them is known
             return self.timestamp if self.offset < end else None
         return self.needed[0][1] if self.needed else self.timestamp
 
@@ -65,7 +65,7 @@ class ConsumerLag:
         self._openings = SparseLog(logger, clock)
         self._opening: dict[tuple[str, str, int], float] = {}
         self._waiting: dict[tuple[str, str], dict[int, tuple[int, float]]] = {}
-        """By consumer and lagging partition: its offset, and since when it has been there (s since the epoch)."""
+        """By consumer and lagging partition: the offset where it stands, and since when (s since the epoch)."""
 
     def stalled(self) -> str | None:
         """The consumers that lag and have made no progress for long; None if there are none."""
@@ -175,7 +175,8 @@ class _MeasuredFold(FoldWrapper):
 
     async def deliver(self, records: Sequence[StoredRecord]) -> None:
         first = records[0]
-        self.progress = self.progress or _Progress(first.offset, first.timestamp)  # before: it may take long
+        # set before the delivery, which may take long
+        self.progress = self.progress or _Progress(first.offset, first.timestamp)
         await self._pass(self._fold.deliver, records)
 
     async def _pass(self, receive: Receive, records: Sequence[StoredRecord]) -> None:

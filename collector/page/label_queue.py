@@ -83,7 +83,7 @@ def label_doubt(evaluation: Evaluation, threshold: float | None) -> float:
     return max(0.0, doubt_of(evaluation.details) or 0.0, near)
 
 
-def place(evaluation_id: str, person: str) -> float:
+def queue_position(evaluation_id: str, person: str) -> float:
     """The position of an evaluation in a person's queue, from 0 to 1: in an order independent of its score."""
     return uniform(evaluation_id, f"place/{person}")
 
@@ -162,7 +162,7 @@ class LabelQueue:
             and monitor in ("", evaluation.listed.evaluation.monitor)
         ]
         open_ = [evaluation for evaluation in queued if _is_open(evaluation, person)]
-        first = min(open_, key=lambda each: place(each.listed.evaluation.evaluation_id, person), default=None)
+        first = min(open_, key=lambda each: queue_position(each.listed.evaluation.evaluation_id, person), default=None)
         return first, _progress(queued, person, len(open_))
 
     def get(self, listed: ListedEvaluation) -> QueuedEvaluation:

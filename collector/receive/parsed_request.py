@@ -1,8 +1,8 @@
 """The parsing of an OTLP request into records of the spans log, one per trace.
 
 A record's key is the trace id (32 hex digits), with `@` and the tenant where the sender is named; its value is that
-trace's part of the request in protobuf, its header `signal` is `traces` or `logs`. A note of its only turn may stand in
-front: see `collector.records.noted_turns`.
+trace's part of the request in protobuf, its header `signal` is `traces` or `logs`. A short description of the
+trace's only turn may stand in front: see `collector.records.noted_turns`.
 
 Feedback may be a log record without a trace: it names its response, long after the trace. It gets a trace id made of
 the response's id, and goes through the spans log like any other. So do the records of a program that logs without spans
@@ -48,11 +48,11 @@ _PROMPTS = ("prompt.id", "prompt_id")
 _SESSIONS = ("session.id", "conversation.id")
 _NAMES = frozenset((_NAME, _RESPONSE, *_PROMPTS, *_SESSIONS))
 _TIMED = "codex.user_prompt"
-"""An event that names no prompt: the time of each is its id."""
+"""Codex's event of a prompt. If it names no prompt, its time is the prompt's id."""
 
 
 def give_traces(request: Request) -> bool:
-    """Give such records their trace ids; says whether there were any."""
+    """Give trace ids to feedback and to log records of programs without spans; says whether there were any."""
     return sum(map(_give_trace, _list_without_trace(request))) > 0
 
 
@@ -145,7 +145,7 @@ class ParsedRequest:
         )
 
     def count(self, telemetry: Telemetry, source: str, size: int, now: float | None = None) -> None:
-        """Count a durable request of `size` bytes and, if it was sent `now` (s since the epoch), its lag."""
+        """Count a durable request of `size` bytes, and its lag at `now` (s since the epoch; None counts no lag)."""
         if now is not None and self.ended_at is not None:
             telemetry.histogram(INGEST_LAG, source).observe(max(0.0, now - self.ended_at))
         telemetry.counter(RECEIVE_BYTES, source, self.signal).inc(size)
@@ -183,7 +183,7 @@ def parse(
     bytes are replaced by hash and size. `notes` finds turns to note.
 
     Raises:
-        TooLarge: it holds more than `max_items` spans or log records, or too much for each of its traces.
+        TooLarge: it holds more than `max_items` spans or log records, or its traces come to much more than it.
         NotRedacted: the redactor failed on it.
         BadInput: it cannot be read.
     """

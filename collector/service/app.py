@@ -37,7 +37,7 @@ from collector.logs.log import Log, LogError, LogUnavailable
 from collector.logs.sqlite_shares import PartitionShare
 from collector.page.score_series import RETENTION
 from collector.service.assembly_builder import follow_wanted, start_assemble, start_link
-from collector.service.evaluate import Evaluating
+from collector.service.evaluate import EvaluateTask
 from collector.service.export import Exporters, open_exporters, serving_metrics, start_exporters, start_feedback_exports
 from collector.service.gauges import show_build
 from collector.service.live.exchange import OpenedJudges
@@ -477,7 +477,7 @@ async def running(
         )  # fmt: skip
         start_health_checks(process)
         start_retention(process)
-        evaluating = Evaluating(process) if "evaluate" in stages else None
+        evaluating = EvaluateTask(process) if "evaluate" in stages else None
         if evaluating is not None:
             before_tasks.push_async_callback(evaluating.close)
         start_exporters(process, exporters)

@@ -41,7 +41,7 @@ from evaluators.judges.batches.batch_terms import AbsentBatches, BatchPace, Batc
 
 
 @dataclass(frozen=True, slots=True)
-class _Evaluating:
+class _ConfiguredStage:
     """The stage of one configuration."""
 
     process: Process
@@ -49,10 +49,10 @@ class _Evaluating:
     guardrails: EvaluationGuardrails
     budgets: BudgetController
     open_fold: OpenFold
-    waiting: "Deferring | None"
+    deferred: "DeferredJudging | None"
 
 
-class Evaluating:
+class EvaluateTask:
     """The evaluate stage of a process. `budgets` are the running configuration's."""
 
     def __init__(self, process: Process) -> None:
@@ -66,7 +66,7 @@ class Evaluating:
         return self._current.budgets
 
     def start(self, number: int) -> None:
-        """Consume the turns log and evaluate what becomes due, within the budgets, by the configuration so numbered."""
+        """Consume the turns log and evaluate what becomes due, within the budgets; `number` is the configuration's."""
         process = self._current.process
         self._current.stage.number = number
         process.changes.append(unprepared(self._take_over))
@@ -83,16 +83,16 @@ class Evaluating:
         before.stage.handing_over = True
         await self._folds.exchange(self._current.open_fold)
         gauges.hide_budgets(process.telemetry, before.process.plan)
-        gauges.hide_open_batches(process.telemetry, () if before.waiting is None else before.waiting.homes)
+        gauges.hide_open_batches(process.telemetry, () if before.deferred is None else before.deferred.homes)
         self._show(self._current)
         await before.guardrails.close()
 
-    def _build(self, process: Process) -> _Evaluating:
+    def _build(self, process: Process) -> _ConfiguredStage:
         settings, logs = process.config.settings.evaluate, process.logs
         dead_letters = process.resources.dead_letters("evaluate", logs.turns.name, logs)
         guardrails = process.resources.guardrails(process.config, process.plan.key)
         budgets = BudgetController(process.plan, logs.turns.partitions)
-        waiting = deferring(process)
+        deferred = build_deferred(process)
         dispatcher = Dispatcher(
             logs.evaluations,
             guardrails,
@@ -120,30 +120,28 @@ class Evaluating:
             timing=StageTiming(process.clock, grace),
             reports=StageReports(PrometheusOutcomes(process.telemetry, process.plan), dead_letters.take),
             definitions=StageDefinitions(process.history, SampleRateNotes(logs.definitions)),
-            deferral=None if waiting is None else Deferral(waiting.open_batched, waiting.room),
+            deferral=None if deferred is None else Deferral(deferred.open_batched, deferred.room),
         )
         gauges.show_bulkheads(process.telemetry, process.plan, dispatcher.bulkheads)
         needs = FoldNeeds(
             place="evaluate", log=logs.turns.name, letters=dead_letters, guard=process.guard, long_lived=True
         )
-        return _Evaluating(process, stage, guardrails, budgets, layered(stage.open_fold, needs), waiting)
+        return _ConfiguredStage(process, stage, guardrails, budgets, layered(stage.open_fold, needs), deferred)
 
-    def _show(self, evaluating: _Evaluating) -> None:
-        gauges.show_budgets(
-            evaluating.process.telemetry, evaluating.process.plan, evaluating.budgets, evaluating.process.clock
-        )
-        gauges.show_evaluate(evaluating.process.telemetry, evaluating.stage)
+    def _show(self, current: _ConfiguredStage) -> None:
+        gauges.show_budgets(current.process.telemetry, current.process.plan, current.budgets, current.process.clock)
+        gauges.show_evaluate(current.process.telemetry, current.stage)
         gauges.show_deferred(
-            evaluating.process.telemetry,
-            None if evaluating.waiting is None else evaluating.waiting.room,
-            evaluating.process.clock,
+            current.process.telemetry,
+            None if current.deferred is None else current.deferred.room,
+            current.process.clock,
         )
-        if evaluating.waiting is not None:
+        if current.deferred is not None:
             gauges.show_open_batches(
-                evaluating.process.telemetry,
-                evaluating.waiting.homes,
-                evaluating.waiting.open_batches,
-                evaluating.waiting.lacks_batches,
+                current.process.telemetry,
+                current.deferred.homes,
+                current.deferred.open_batches,
+                current.deferred.lacks_batches,
             )
 
 
@@ -163,13 +161,13 @@ logger = logging.getLogger(__name__)
 PACE = BatchPace(patience=float("inf"))
 """A question outside of batches is retried without a limit, as nobody waits for its answer."""
 MOST_ITEMS = 500
-"""Requests in a batch at most: until it is submitted each costs 50 kB of memory, for each partition and judge."""
+"""The most requests of a batch; each costs 50 kB until its batch is submitted. Each partition has a batch per judge."""
 _OUTCOMES = frozenset({"completed", "expired", "cancelled", "failed", "gone"})
 
 
 @dataclass(frozen=True, slots=True)
-class Deferring:
-    """How a process makes evaluations that may wait, where they do, and the journals of its partitions.
+class DeferredJudging:
+    """How a process makes evaluations that may wait: where they wait, and the journals of its partitions.
 
     `homes` maps the name of each judge that takes batches to its name in the journals.
     """
@@ -189,8 +187,8 @@ class Deferring:
         return sum(len(journal.open_batches(self.homes[judge])) for journal in self.journals)
 
 
-def deferring(process: Process) -> Deferring | None:
-    """How the evaluations of its configuration that may wait are made; None if it has no such monitor."""
+def build_deferred(process: Process) -> DeferredJudging | None:
+    """How a process makes the evaluations that may wait; None if no monitor of its configuration has any."""
     part = deferred_part(process.config)
     if part is None:
         return None
@@ -201,7 +199,7 @@ def deferring(process: Process) -> Deferring | None:
     journals = set[LoggedJournal]()
     absent = AbsentBatches()
     open_batched = partial(_open_batched, process=process, part=part, homes=homes, journals=journals, absent=absent)
-    return Deferring(open_batched, WaitingRoom(limits), homes, journals, absent)
+    return DeferredJudging(open_batched, WaitingRoom(limits), homes, journals, absent)
 
 
 @asynccontextmanager

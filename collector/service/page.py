@@ -21,7 +21,7 @@ from collector.page.settings import PageSettings
 from collector.page.sources import AlertView, BudgetView
 from collector.receive.access import BearerTokens
 from collector.records.tenants import tenant_of
-from collector.service.evaluate import Evaluating
+from collector.service.evaluate import EvaluateTask
 from collector.service.process import Process, unprepared
 from collector.service.releases import release_alerts, release_view, start_releases
 from collector.service.watch import Watching, alerts_for_page, start_agreement
@@ -39,7 +39,7 @@ def _targets(config: Config) -> dict[tuple[str, str], float]:
     }
 
 
-async def start_page(process: Process, watching: Watching, evaluating: Evaluating | None) -> int | None:
+async def start_page(process: Process, watching: Watching, evaluating: EvaluateTask | None) -> int | None:
     """Serve the page until the process ends; gives the port, None where it is not configured.
 
     `evaluating` is None where other processes evaluate; what they have spent is then read from the evaluations log.

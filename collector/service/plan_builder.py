@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
-from collector.config.configured import AuditSettings, Config, Configured, judges_of
+from collector.config.configured import AuditSettings, Config, EvaluatorEntry, Evaluators, judges_of
 from collector.config.packs import pack_of
 from collector.config.settings import (
     BoostSettings,
@@ -139,7 +139,7 @@ def build_assignment(
     return with_pack(alone, pack, config)
 
 
-def _audited(configured: Configured, judge: Judge, config: Config, judges: Mapping[str, Judge], key: str) -> Judge:
+def _audited(configured: EvaluatorEntry, judge: Judge, config: Config, judges: Mapping[str, Judge], key: str) -> Judge:
     """The judge, with the one that audits it if there is one."""
     audit = configured.audit
     if audit is None:
@@ -274,7 +274,7 @@ def _limits(settings: BudgetSettings) -> Budget:
     )
 
 
-def _strata(settings: BoostSettings, evaluators: Mapping[str, Configured]) -> Strata:
+def _strata(settings: BoostSettings, evaluators: Evaluators) -> Strata:
     cheap = {
         low_score_settings.evaluator: evaluators[low_score_settings.evaluator].evaluator
         for low_score_settings in settings.low_score
@@ -282,7 +282,7 @@ def _strata(settings: BoostSettings, evaluators: Mapping[str, Configured]) -> St
     return Strata(tuple(boost for boost in _boosts(settings, evaluators) if boost.factor > 1.0), tuple(cheap.values()))
 
 
-def _boosts(settings: BoostSettings, evaluators: Mapping[str, Configured]) -> Iterator[Boost]:
+def _boosts(settings: BoostSettings, evaluators: Evaluators) -> Iterator[Boost]:
     yield Boost("error", settings.error, failed)
     yield Boost("negative_feedback", settings.negative_feedback, disliked)
     yield Boost("slow", settings.slow, slower_than(settings.slow_after))

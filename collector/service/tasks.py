@@ -34,7 +34,7 @@ _BY_FAILING: Mapping[Failing, tuple[str, ...]] = {
     "starts again": (*_OF_THE_LOGS, *_OF_THE_FIGURES),
 }
 TASKS: Mapping[str, Failing] = {task: failing for failing, tasks in _BY_FAILING.items() for task in tasks}
-"""The meaning of each task's failure; concepts.md has the same table with what each is for."""
+"""The meaning of each task's failure; inside.md has the same table with what each is for."""
 
 FIRST_WAIT, LONGEST_WAIT = 1.0, 60.0
 """Seconds before a task starts again, after its first failure and at most."""

@@ -38,7 +38,7 @@ from collector.golden.runner import GoldenCase, GoldenRules, GoldenRuns, GoldenT
 from collector.judging.layers import without_answer_cache
 from collector.page.sources import AlertView, PeopleView
 from collector.records.attributes import STANDARD
-from collector.service.evaluate import Evaluating
+from collector.service.evaluate import EvaluateTask
 from collector.service.plan_builder import audit_version_in
 from collector.service.process import Apply, Process, unprepared
 from collector.service.releases import ComparedReleases, start_releases
@@ -154,7 +154,7 @@ class _Explained:
         return self.judges is not None and await self.judges.wait_for_answer()
 
 
-async def start_watch(process: Process, evaluating: Evaluating | None) -> Watching:
+async def start_watch(process: Process, evaluating: EvaluateTask | None) -> Watching:
     """Start what is configured of `alerts.watcher` and `golden`, and the agreement with labels where they are given.
 
     `evaluating` has the budgets, where this process has that stage.
@@ -186,7 +186,7 @@ async def start_watch(process: Process, evaluating: Evaluating | None) -> Watchi
 
 
 async def _prepare_checks(
-    tasks: _Tasks, explained: _Explained, agreement: PeopleAgreement, evaluating: Evaluating | None, config: Config
+    tasks: _Tasks, explained: _Explained, agreement: PeopleAgreement, evaluating: EvaluateTask | None, config: Config
 ) -> Apply:
     """Read the golden set; then check judges by it, and measure the agreement with labels."""
     golden = config.settings.golden
@@ -371,7 +371,7 @@ async def _golden(process: Process, cases: Sequence[GoldenCase]) -> GoldenRuns |
     )
 
 
-def _own_past(process: Process, evaluating: Evaluating | None) -> OwnPast:
+def _own_past(process: Process, evaluating: EvaluateTask | None) -> OwnPast:
     """The questions if there is no golden set: within the budgets, as judges may see them, without a canary."""
     resources, logs, clock = process.resources, process.logs, process.clock
     guardrails = EvaluationGuardrails(process.telemetry, redactors=resources.redactors, store_text=False)

@@ -8,12 +8,12 @@ limit,
     rate = Σ q r,    upper = rate + √ (Σ q² (U - r)² + z² v (r_fails - r_passes)²)
 
 where v is the variance of q. U is the exact binomial limit (Clopper and Pearson 1934) at the effective number of
-labelled conversations (Korn and Graubard 1998), as unequal weights tell less, and labels of one conversation may all be
-alike; limits are combined by the method of variance estimates recovery (Zou and Donner 2008). The rate is certified if
-`upper`, at 95 % on one side, is below the bound. A normal limit would not do: with a rate of a few percent and a
-hundred labels, the failures are too few to show their own spread. Dividing by the judge's sensitivity + specificity - 1
-(Rogan and Gladen 1978) would not do either, since a weak judge makes that arbitrarily uncertain. A weak judge widens
-this limit at most to the labels' own, and never makes it wrong.
+labelled conversations (Korn and Graubard 1998). That number is below the count, as unequal weights tell less and labels
+of one conversation may all be alike. The parts' limits are combined by the method of variance estimates recovery (Zou
+and Donner 2008). The rate is certified if `upper`, at 95 % on one side, is below the bound. A normal limit would not
+do: with a rate of a few percent and a hundred labels, the failures are too few to show their own spread. Dividing by
+the judge's sensitivity + specificity - 1 (Rogan and Gladen 1978) would not do either, since a weak judge makes that
+arbitrarily uncertain. A weak judge widens this limit at most to the labels' own, and never makes it wrong.
 """
 
 import math
@@ -72,8 +72,8 @@ def certify(labels: Sequence[VerdictPair], judged: Sequence[JudgedVerdict], boun
     variance = math.fsum(residual**2 for residual in residuals) / total**2
     parts = [_part([pair for pair in labels if pair.judge_fails is fails]) for fails in (True, False)]
     shares = (failing, 1.0 - failing)
-    rate = math.fsum(share * known for share, (known, _) in zip(shares, parts, strict=True))
-    squares = math.fsum((share * (limit - known)) ** 2 for share, (known, limit) in zip(shares, parts, strict=True))
+    rate = math.fsum(share * part_rate for share, (part_rate, _) in zip(shares, parts, strict=True))
+    squares = math.fsum((share * (limit - part)) ** 2 for share, (part, limit) in zip(shares, parts, strict=True))
     squares += _Z**2 * variance * (parts[0][0] - parts[1][0]) ** 2
     return Certificate(bound, rate, min(1.0, rate + math.sqrt(squares)), failing, len(labels))
 

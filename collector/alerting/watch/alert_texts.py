@@ -30,7 +30,7 @@ class Watched:
     """If there are no causes: a sentence on the parts that were compared."""
     uncalibrated: str = ""
     """Why its alerts only warn: `min_agreement` is set, and the judge's agreement with people is not proven."""
-    judge: str = ""
+    judge_verdict: str = ""
     """The verdict of repeated cases on the judge since the fall."""
 
     @property
@@ -106,7 +106,7 @@ def _mark(of: Watched) -> str:
 
 
 def _judged(of: Watched) -> str:
-    return f" {of.judge}" if of.judge else ""
+    return f" {of.judge_verdict}" if of.judge_verdict else ""
 
 
 def _unproven(of: Watched) -> str:

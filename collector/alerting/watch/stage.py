@@ -391,7 +391,7 @@ class WatchStage:
             causes=explanation.causes,
             otherwise=explanation.otherwise,
             uncalibrated=self._trust.uncalibrated(monitor, evaluator, version),
-            judge="" if verdict is None else verdict.sentence,
+            judge_verdict="" if verdict is None else verdict.sentence,
         )
         if fall is not None and has_fallen:
             yield drop_alert(subject, fall, worst, self.rules.settings)

@@ -175,11 +175,12 @@ def _hint(place: str) -> tuple[Side | None, int]:
     words = [word.lower() for word in _WORD.findall(place.replace("_", " "))]
     if _NEITHER.intersection(words):
         return None, -3
-    for weight, word in enumerate(reversed(words)):
+    for index, word in enumerate(reversed(words)):
+        weight = max(2 - index // 2, 1)
         if word in _QUESTIONS:
-            return "input", max(2 - weight // 2, 1)
+            return "input", weight
         if word in _ANSWERS:
-            return "output", max(2 - weight // 2, 1)
+            return "output", weight
     return None, 0
 
 

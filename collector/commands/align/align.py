@@ -18,7 +18,7 @@ from collector.commands.align.replays import ReplayBench, Replayed, replayed
 from collector.commands.align.report import AlignReport, TriedCandidate, as_json, as_text, as_yaml
 from collector.commands.score.runner import guarded_run, require_prices
 from collector.config.command_options import require_known, write_new
-from collector.config.configured import Config, Configured, without_audits
+from collector.config.configured import Config, EvaluatorEntry, without_audits
 from collector.errors import ConfigError
 from collector.judging.open_judges import open_judges
 from collector.records.tenants import tenant_of
@@ -351,7 +351,7 @@ async def _align(config: Config, options: AlignOptions) -> AlignReport:
         return await search.run(begun)
 
 
-def _with_proposer(config: Config, configured: Configured, proposer: str) -> Config:
+def _with_proposer(config: Config, configured: EvaluatorEntry, proposer: str) -> Config:
     """The configuration with the evaluator, and one by whose name the proposer is opened."""
     evaluators = {configured.evaluator.name: configured, "\0proposer": replace(configured, judge=proposer)}
     return without_audits(replace(config, evaluators=evaluators))

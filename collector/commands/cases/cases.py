@@ -23,8 +23,8 @@ DONE, NONE = 0, 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CasesOptions:
-    """The command's options. `most` is how many cases are wanted, `diverse` whether near-duplicates are left out:
-    None leaves them in what represents the traffic.
+    """The command's options. `most` is how many cases are wanted, `diverse` whether near-duplicates are left out;
+    None leaves them out unless the cases represent the traffic.
     """
 
     which: Which = "failed"

@@ -20,7 +20,7 @@ from collector.commands.judges.bench import Attempt, Bench, Figure, JudgedCase, 
 from collector.commands.score.runner import RunResult, guarded_run, require_prices, run_jobs
 from collector.commands.score.score import limit_message
 from collector.config.command_options import require_known
-from collector.config.configured import Config, Configured
+from collector.config.configured import Config, EvaluatorEntry
 from collector.errors import BadInput, ConfigError
 from collector.evaluate.job_builder import command_job
 from collector.evaluate.plan import Assignment, Job, Monitor
@@ -256,7 +256,7 @@ def _judges(config: Config, evaluator: str, options: JudgesOptions) -> list[str]
     return names
 
 
-def _check_scope(configured: Configured, cases: Sequence[LabelledCase], path: Path) -> None:
+def _check_scope(configured: EvaluatorEntry, cases: Sequence[LabelledCase], path: Path) -> None:
     scope = configured.evaluator.scope
     if any((scope == "conversation") != hasattr(case.case, "turns") for case in cases):
         raise ConfigError(f"{path}: {configured.evaluator.name} scores a {scope}; give it cases of that kind alone")
@@ -326,7 +326,7 @@ def _judged(
     places: Mapping[str, _Place],
     judges: Sequence[str],
     cases: Sequence[LabelledCase],
-    configured: Configured,
+    configured: EvaluatorEntry,
 ) -> dict[str, list[JudgedCase]]:
     """The attempts by judge and case."""
     lower = configured.evaluator.direction == "lower_is_better"

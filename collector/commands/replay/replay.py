@@ -30,7 +30,7 @@ from collector.commands.replay.people import (
 )
 from collector.commands.score.runner import MOST_AT_ONCE, RunResult, guarded_run, require_prices, run_jobs
 from collector.commands.score.score import limit_message, resume_hint, turns_in
-from collector.config.configured import Config, Configured, without_audits
+from collector.config.configured import Config, EvaluatorEntry, without_audits
 from collector.config.packs import pack_of
 from collector.config.settings import UseSettings
 from collector.errors import ConfigError, EvalstreamError
@@ -413,7 +413,7 @@ def _judging(new: Config, names: Collection[str], judge: str | None) -> Config:
     known = new.settings.judge_names
     if judge is not None and judge not in known:
         raise ConfigError(f"{new.source}: --judge: {unknown('judge', judge, known)}")
-    evaluators: dict[str, Configured] = {}
+    evaluators: dict[str, EvaluatorEntry] = {}
     for name in names:
         configured = new.evaluators[name]
         if judge is not None and configured.judge is None:

@@ -42,7 +42,7 @@ class LoggedJournal(BatchJournal):
             case "dropped":
                 await super().drop_plan(event["key"])
             case "submitted":
-                await super().submitted(event["key"], event["id"])
+                await super().record_submission(event["key"], event["id"])
             case "answered":
                 await super().record(event["home"], map(_read_result, event["answers"]))
             case "ended":
@@ -53,12 +53,14 @@ class LoggedJournal(BatchJournal):
             case _:
                 pass
 
-    def knows(self, home: str, shape: str) -> bool:
-        """See `BatchJournal.knows`. Shapes are not written down: a restart asks one request of each at once."""
+    def has_answered_shape(self, home: str, shape: str) -> bool:
+        """See `BatchJournal.has_answered_shape`. Shapes are not written down, so a restart asks one request of each at
+        once.
+        """
         return (home, shape) in self._shapes
 
-    def learn(self, home: str, shape: str) -> None:
-        """See `BatchJournal.learn`."""
+    def record_shape(self, home: str, shape: str) -> None:
+        """See `BatchJournal.record_shape`."""
         self._shapes.add((home, shape))
 
     async def record_at_once(self, home: str, name: str, content: bytes) -> None:
@@ -79,12 +81,12 @@ class LoggedJournal(BatchJournal):
         await self.note({"event": "dropped", "key": key})
         await super().drop_plan(key)
 
-    async def submitted(self, key: str, batch_id: str) -> None:
-        """See `BatchJournal.submitted`."""
+    async def record_submission(self, key: str, batch_id: str) -> None:
+        """See `BatchJournal.record_submission`."""
         if any(open_batch.key == key and open_batch.id == batch_id for open_batch in self.open_batches()):
             return
         await self.note({"event": "submitted", "key": key, "id": batch_id})
-        await super().submitted(key, batch_id)
+        await super().record_submission(key, batch_id)
 
     async def record(self, home: str, results: Iterable[BatchResult]) -> None:
         """See `BatchJournal.record`."""

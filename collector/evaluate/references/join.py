@@ -59,8 +59,9 @@ class _Remembered:
 class ReferenceJoin:
     """The waiting evaluations and the remembered references of a partition.
 
-    `waits` has the seconds by monitor; evaluators of other monitors do not wait. `is_over(job)` says that an evaluation
-    had ended before the restart, so that only the replay makes it, perhaps from a part of its conversation.
+    `waits` has the seconds by monitor; evaluators of other monitors do not wait. `is_over(job)` says
+    whether an evaluation had ended before the restart. Only the replay admits such a job again, perhaps with a part of
+    its conversation, so it is left out.
     """
 
     def __init__(
@@ -147,7 +148,7 @@ class ReferenceJoin:
             size=job.size,
             replay_point=job.replay_point,
         )
-        for remembered in self._remembered_for(waiting.keys):
+        for remembered in self._earlier_references(waiting.keys):
             if concerns(remembered.reference, case):
                 self._merge(waiting, remembered)
         if _is_complete(waiting):
@@ -206,8 +207,8 @@ class ReferenceJoin:
             heapq.heappop(self._deadlines)
         return None
 
-    def _remembered_for(self, keys: tuple[str, ...]) -> list[_Remembered]:
-        """The earlier records about any of these keys, in order of arrival."""
+    def _earlier_references(self, keys: tuple[str, ...]) -> list[_Remembered]:
+        """The remembered references about any of these keys, in order of arrival."""
         names = {name for key in keys for name in self._remembered_by_key.get(key, ())}
         return sorted((self._remembered[name] for name in names), key=lambda entry: entry.replay_point.offset)
 

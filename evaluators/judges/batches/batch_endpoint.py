@@ -131,7 +131,7 @@ class BatchEndpoint:
         try:
             return await self._answer(name, body, form)
         finally:
-            if not self.journal.has(self.terms.home, name):
+            if not self.journal.has_request(self.terms.home, name):
                 self._numbers[digest].discard(number)  # the request was not sent
 
     def _take_number(self, digest: str) -> int:
@@ -151,7 +151,7 @@ class BatchEndpoint:
                 _raise_if_spent(entry)
             if entry is None and shape is None:
                 return await self._at_once(name, body)
-            if entry is None and shape is not None and not self.journal.knows(self.terms.home, shape):
+            if entry is None and shape is not None and not self.journal.has_answered_shape(self.terms.home, shape):
                 if (reply := await self._first_of_shape(name, body, shape)) is not None:
                     return reply
                 continue
@@ -167,8 +167,8 @@ class BatchEndpoint:
         status = entry.status or 0
         if not 200 <= status < 300:
             raise HttpStatusError(status, {}, entry.content)
-        if shape is not None and not self.journal.knows(self.terms.home, shape):
-            self.journal.learn(self.terms.home, shape)
+        if shape is not None and not self.journal.has_answered_shape(self.terms.home, shape):
+            self.journal.record_shape(self.terms.home, shape)
         return EndpointReply(entry.content, 1.0 if entry.at_once else 1.0 - self.terms.discount)
 
     async def _first_of_shape(self, name: str, body: Mapping[str, Json], shape: str) -> EndpointReply | None:
@@ -193,7 +193,7 @@ class BatchEndpoint:
             problem = error
             raise
         else:
-            self.journal.learn(self.terms.home, shape)
+            self.journal.record_shape(self.terms.home, shape)
             return reply
         finally:
             del self._first[shape]

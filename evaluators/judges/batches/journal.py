@@ -50,7 +50,9 @@ class OpenBatch:
 
 
 class BatchJournal:
-    """The journal in one file. `home` in its methods is a judge at an endpoint. Close it with `close`.
+    """The journal in one file. The argument `home` of its methods names a judge and its endpoint.
+
+    Close it with `close`.
 
     Without a path the file is temporary, and only this object can open it.
 
@@ -124,23 +126,23 @@ class BatchJournal:
             missing=missing,
         )
 
-    def has(self, home: str, name: str) -> bool:
+    def has_request(self, home: str, name: str) -> bool:
         """Whether the journal knows a request."""
         row = self._file.execute("SELECT 1 FROM request WHERE home = ? AND name = ?", (home, name)).fetchone()
         return row is not None
 
-    def knows(self, home: str, shape: str) -> bool:
+    def has_answered_shape(self, home: str, shape: str) -> bool:
         """Whether a request of this shape was answered."""
         row = self._file.execute("SELECT 1 FROM shape WHERE home = ? AND name = ?", (home, shape)).fetchone()
         return row is not None
 
-    def learn(self, home: str, shape: str) -> None:
-        """A request of this shape was answered."""
+    def record_shape(self, home: str, shape: str) -> None:
+        """Record that a request of this shape was answered."""
         with self._file:
             self._file.execute("INSERT OR IGNORE INTO shape VALUES (?, ?)", (home, shape))
 
     async def record_at_once(self, home: str, name: str, content: bytes) -> None:
-        """A request was answered outside of batches."""
+        """Record a request that was answered outside of batches."""
         with self._file:
             self._file.execute(
                 "INSERT OR REPLACE INTO request (home, name, at_once, status, content) VALUES (?, ?, 1, 200, ?)",
@@ -148,7 +150,7 @@ class BatchJournal:
             )
 
     async def plan(self, home: str, key: str, names: Collection[str], now: float) -> None:
-        """These requests are about to be submitted as one batch."""
+        """Record requests that are about to be submitted as one batch."""
         with self._file:
             self._file.execute("INSERT OR REPLACE INTO batch (key, home, planned) VALUES (?, ?, ?)", (key, home, now))
             self._file.executemany(
@@ -164,8 +166,8 @@ class BatchJournal:
             self._file.execute("UPDATE request SET batch = NULL WHERE batch = ?", (key,))
             self._file.execute("DELETE FROM batch WHERE key = ?", (key,))
 
-    async def submitted(self, key: str, batch_id: str) -> None:
-        """The batch was submitted under the provider's id."""
+    async def record_submission(self, key: str, batch_id: str) -> None:
+        """Record that the batch was submitted, under the provider's id."""
         with self._file:
             self._file.execute("UPDATE batch SET id = ? WHERE key = ?", (batch_id, key))
 
@@ -185,13 +187,13 @@ class BatchJournal:
         """The provider's ids of all batches."""
         return frozenset(row[0] for row in self._file.execute("SELECT id FROM batch WHERE id IS NOT NULL"))
 
-    def names(self, key: str) -> frozenset[str]:
+    def unanswered(self, key: str) -> frozenset[str]:
         """The requests of a batch that have no answer."""
         rows = self._file.execute("SELECT name FROM request WHERE batch = ? AND status IS NULL", (key,))
         return frozenset(row[0] for row in rows)
 
     async def record(self, home: str, results: Iterable[BatchResult]) -> None:
-        """These results of a batch came."""
+        """Record results of a batch."""
         with self._file:
             self._file.executemany(
                 "UPDATE request SET status = ?, content = ? WHERE home = ? AND name = ? AND status IS NULL",
@@ -199,7 +201,7 @@ class BatchJournal:
             )
 
     async def end(self, key: str, missing: Mapping[str, Missing], otherwise: Missing) -> None:
-        """The batch has ended: record for each request without an answer why it has none."""
+        """Record that the batch has ended, and for each request without an answer why it has none."""
         with self._file:
             self._file.executemany(
                 "UPDATE request SET missing = ? WHERE batch = ? AND name = ? AND status IS NULL",

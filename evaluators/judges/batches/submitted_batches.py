@@ -132,7 +132,7 @@ class SubmittedBatches:
         except JudgeError:
             await self.journal.drop_plan(key)
             raise
-        await self.journal.submitted(key, batch)
+        await self.journal.record_submission(key, batch)
         self.waits.let_rest([item.name for item in items])
         del items  # they hold all texts, and a batch may take a day
         await self._follow(key, batch, planned)
@@ -168,13 +168,13 @@ class SubmittedBatches:
 
     async def _continue(self, batch: OpenBatch) -> None:
         """Go on with a batch of an earlier run; first find out whether it was submitted, if that is unknown."""
-        names = self.journal.names(batch.key)
+        names = self.journal.unanswered(batch.key)
         batch_id = batch.id or await self._search(batch.key, names, batch.planned)
         if batch_id is None:
             await self.journal.drop_plan(batch.key)
             self.waits.wake(names)
             return
-        await self.journal.submitted(batch.key, batch_id)
+        await self.journal.record_submission(batch.key, batch_id)
         await self._follow(batch.key, batch_id, batch.planned)
 
     async def _search(self, key: str, names: Sequence[str] | frozenset[str], since: float) -> str | None:
@@ -197,7 +197,7 @@ class SubmittedBatches:
 
     async def _follow(self, key: str, batch: str, planned: float) -> None:
         """Check a batch until it has ended, and collect its results."""
-        total = len(self.journal.names(key))
+        total = len(self.journal.unanswered(key))
         wait = self._pace.first_look
         while True:
             state = await self._state(batch)
@@ -226,10 +226,10 @@ class SubmittedBatches:
         return True
 
     async def _collect(self, key: str, batch: str, state: BatchState, planned: float, total: int) -> None:
-        members = self.journal.names(key)
+        members = self.journal.unanswered(key)
         missing: dict[str, Missing] = {}
         unknown = await self._call(lambda: self._read_results(members, state, missing))
-        left = self.journal.names(key)
+        left = self.journal.unanswered(key)
         if self.terms.endures and state.problem in _FOR_NOW:
             self._report(batch, state, planned, total, without_answer=len(left), unknown=unknown)
             await self.journal.drop_plan(key)  # no request of it was done
@@ -275,7 +275,7 @@ class SubmittedBatches:
 
     def follow_again(self, batch: OpenBatch) -> None:
         """Follow a batch that an earlier run, or a former owner, has submitted or planned."""
-        self._begin(batch.key, self._continue(batch), self.journal.names(batch.key))
+        self._begin(batch.key, self._continue(batch), self.journal.unanswered(batch.key))
 
     def _key(self, names: Sequence[str]) -> str:
         """The name of the batch of these requests; their second batch gets another name."""

@@ -43,7 +43,7 @@ async def test_the_next_owner_knows_all_of_it() -> None:
     async with opened(log) as journal:
         assert journal.secret == secret
         assert [(each.key, each.id, each.planned) for each in journal.open_batches(HOME)] == [("k", None, 5.0)]
-        await journal.submitted("k", "batch_1")
+        await journal.record_submission("k", "batch_1")
     async with opened(log) as journal:
         assert journal.batch("k").id == "batch_1"
         await journal.record(HOME, [BatchResult(ONE, 200, b"yes" * 10_000)])
