@@ -51,7 +51,7 @@ async def _breaches(evaluator: Evaluator[Any], case: Turn | Conversation) -> Asy
     if judge.questions and not isinstance(down, Failure):
         yield "it makes something of a judge that gives no answer: let the error through"
     for name in sorted(evaluator.requires):
-        if not isinstance((await evaluate(evaluator, _without(case, name), judge, now=a_moment)).outcome, Skipped):
+        if not isinstance((await evaluate(evaluator, _drop_field(case, name), judge, now=a_moment)).outcome, Skipped):
             yield f"it scores a case without {name}, which it says it needs"
 
 
@@ -95,7 +95,7 @@ def _judged_texts(case: Turn | Conversation) -> list[str]:
     return texts + [text for turn in turns for text in iter_texts([*(turn.context or ()), *turn.retrieval_context])]
 
 
-def _without(case: Turn | Conversation, name: str) -> Turn | Conversation:
+def _drop_field(case: Turn | Conversation, name: str) -> Turn | Conversation:
     """The case with one field taken away, by the names of `Evaluator.requires`."""
     if name.startswith("attributes."):
         remaining = {key: value for key, value in case.attributes.items() if key != name.removeprefix("attributes.")}
@@ -107,9 +107,9 @@ def _without(case: Turn | Conversation, name: str) -> Turn | Conversation:
         )
     if isinstance(case, Conversation) and name.startswith("turns."):
         field = name.removeprefix("turns.")
-        return replace(case, turns=tuple(replace(turn, **_empty(field)) for turn in case.turns))
-    return replace(case, **_empty(name))
+        return replace(case, turns=tuple(replace(turn, **_empty_field(field)) for turn in case.turns))
+    return replace(case, **_empty_field(name))
 
 
-def _empty(field: str) -> dict[str, Any]:
+def _empty_field(field: str) -> dict[str, Any]:
     return {field: () if field in {"retrieval_context", "tools_offered"} else None}

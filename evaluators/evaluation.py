@@ -214,7 +214,7 @@ async def _evaluate(
     evaluator: Evaluator[Any], case: Turn | Conversation, judge: Judge, meters: Sequence[Metered], skip_unseen: bool
 ) -> tuple[Outcome, JudgeStamp | None]:
     if isinstance(judge, Cascade):
-        return await _cascaded(evaluator, case, judge, meters, skip_unseen)
+        return await _evaluate_cascade(evaluator, case, judge, meters, skip_unseen)
     if not isinstance(judge, Jury):
         outcome = await _outcome(evaluator, case, meters[0], skip_unseen)
         return outcome, meters[0].stamp
@@ -229,7 +229,7 @@ async def _evaluate(
     return outcome, common_stamp(judge.model, stamps)
 
 
-async def _cascaded(
+async def _evaluate_cascade(
     evaluator: Evaluator[Any], case: Turn | Conversation, cascade: Cascade, meters: Sequence[Metered], skip_unseen: bool
 ) -> tuple[Outcome, JudgeStamp | None]:
     """The first judge's outcome, or the second judge's if it is asked."""
@@ -253,7 +253,7 @@ def _sum_of(costs: Sequence[float | None]) -> float | None:
 
 async def _outcome(evaluator: Evaluator[Any], case: Turn | Conversation, judge: Metered, skip_unseen: bool) -> Outcome:
     try:
-        return await _unguarded(evaluator, case, judge, skip_unseen)
+        return await _evaluate_alone(evaluator, case, judge, skip_unseen)
     except NotApplicable as error:
         return Skipped(reason=str(error))
     except EvaluationError as error:
@@ -265,14 +265,14 @@ async def _outcome(evaluator: Evaluator[Any], case: Turn | Conversation, judge: 
             judge.seat.leave()
 
 
-async def _unguarded(
+async def _evaluate_alone(
     evaluator: Evaluator[Any], case: Turn | Conversation, judge: Metered, skip_unseen: bool
 ) -> Outcome:
     if (reason := _not_judgeable(evaluator, case)) is not None:
         return Skipped(reason=reason)
     if (field := evaluator.lowest_if_trivial) is not None and _says_nothing(case, field):
         higher = evaluator.direction == "higher_is_better"
-        return _finished(evaluator, worst_score(field, evaluator.score_range, higher_is_better=higher), judge, {})
+        return _complete(evaluator, worst_score(field, evaluator.score_range, higher_is_better=higher), judge, {})
     view = view_of(case, judge) if evaluator.needs_judge else NO_VIEW
     if skip_unseen and view.unseen:
         return Skipped(reason=SkipReason.UNSEEN_MEDIA.text(*sorted(set(view.unseen))))
@@ -284,7 +284,7 @@ async def _unguarded(
         gaps["unseen_media"] = len(view.unseen)
     if isinstance(case, Conversation) and (incomplete := sum(turn.incomplete is not None for turn in case.turns)):
         gaps["incomplete_turns"] = incomplete
-    return _finished(evaluator, outcome, judge, gaps)
+    return _complete(evaluator, outcome, judge, gaps)
 
 
 def _checked(evaluator: Evaluator[Any], returned: object) -> Outcome:
@@ -347,7 +347,7 @@ def _has_failed(turn: Turn) -> bool:
     return turn.error is not None and not turn.actual_output
 
 
-def _finished(evaluator: Evaluator[Any], score: Score, judge: Metered, gaps: Mapping[str, Json]) -> Score:
+def _complete(evaluator: Evaluator[Any], score: Score, judge: Metered, gaps: Mapping[str, Json]) -> Score:
     """The score with its label, the gaps, and reasons for doubt: signs in the material, unsupported quotations."""
     details: dict[str, Json] = {**score.details, **gaps}
     explanation = (score.explanation or "")[:_LONGEST_EXPLANATION]

@@ -99,40 +99,40 @@ class InheritedAttributes:
     def __init__(self, reader: ApplicationAttributes, spans: Mapping[str, Span]) -> None:
         self._reader = reader
         self._spans = spans
-        self._known: dict[str, Values] = {}
+        self._values_by_source: dict[str, Values] = {}
 
     def of(self, span: Span, ancestors: Sequence[str], others: Sequence[Span] = ()) -> Values:
         """The values for the model's span, from it and `others` that describe the same call, then its ancestors."""
         if not self._reader:
             return NO_VALUES
-        inherited = self._of_line(ancestors)
+        inherited = self._ancestor_values(ancestors)
         for each in (*reversed(others), span):
-            inherited = _over(self._reader.find_in(each), inherited)
-        return _over(inherited, self._of_resource(span))
+            inherited = _merge(self._reader.find_in(each), inherited)
+        return _merge(inherited, self._resource_values(span))
 
-    def _of_line(self, ancestors: Sequence[str]) -> Values:
+    def _ancestor_values(self, ancestors: Sequence[str]) -> Values:
         """The values of ancestors, parent first; each span is read once, however many turns are below it."""
         unread: list[str] = []
         values = NO_VALUES
         for span_id in ancestors:
-            if span_id in self._known:
-                values = self._known[span_id]
+            if span_id in self._values_by_source:
+                values = self._values_by_source[span_id]
                 break
             unread.append(span_id)
         for span_id in reversed(unread):
             span = self._spans.get(span_id)
             own = self._reader.find_in(span) if span else NO_VALUES
-            values = self._known[span_id] = _over(own, values)
+            values = self._values_by_source[span_id] = _merge(own, values)
         return values
 
-    def _of_resource(self, span: Span) -> Values:
+    def _resource_values(self, span: Span) -> Values:
         key = f"resource {id(span.resource)}"  # as spans of one resource share it; it lives as long as the trace
-        if key not in self._known:
-            self._known[key] = self._reader.find(span.resource)
-        return self._known[key]
+        if key not in self._values_by_source:
+            self._values_by_source[key] = self._reader.find(span.resource)
+        return self._values_by_source[key]
 
 
-def _over(nearer: Values, farther: Values) -> Values:
+def _merge(nearer: Values, farther: Values) -> Values:
     return {**farther, **nearer} if nearer and farther else nearer or farther
 
 

@@ -93,7 +93,7 @@ class AssembleFold:
         self._spans: list[Record] = []
         self._assembler = assembler
         self._router = router
-        self._open = open_traces
+        self._open_traces = open_traces
         self._telemetry = telemetry
         self._on_bad_record = on_bad_record
         self._guarded = guarded
@@ -112,16 +112,17 @@ class AssembleFold:
     @property
     def open_traces(self) -> int:
         """The number of open traces."""
-        return len(self._open)
+        return len(self._open_traces)
 
     def open_trace_ids(self) -> list[tuple[int, str]]:
         """The open traces in the order of the offsets where they begin."""
-        still_open = (trace for trace in self._open.traces() if trace.closed_at is None)
+        still_open = (trace for trace in self._open_traces.traces() if trace.closed_at is None)
         return [(place_of_number(trace.position)[0], trace.trace_id) for trace in still_open]
 
     def _note_state(self) -> None:
         """Update the public state, once for each batch: only records change it, and it is read often."""
-        number, self.due_at, self.metadata = self._open.low_watermark, self._open.due_at, repr(self._open.time)
+        number, self.due_at = self._open_traces.low_watermark, self._open_traces.due_at
+        self.metadata = repr(self._open_traces.time)
         self.low_watermark = None if number is None else place_of_number(number)[0]
 
     async def replay(self, records: Sequence[StoredRecord]) -> None:
@@ -184,7 +185,7 @@ class AssembleFold:
     def _apply(
         self, record: StoredRecord, on_bad: Callable[[StoredRecord, BadInput], None]
     ) -> Iterator[tuple[OpenTrace, CloseReason]]:
-        yield from self._open.advance(record.timestamp)
+        yield from self._open_traces.advance(record.timestamp)
         if record.headers == TICK:
             return
         try:
@@ -192,7 +193,7 @@ class AssembleFold:
         except BadInput as error:
             on_bad(record, error)
             return
-        yield from self._open.add((record.key or b"").decode("ascii"), piece, piece.offset, record.timestamp)
+        yield from self._open_traces.add((record.key or b"").decode("ascii"), piece, piece.offset, record.timestamp)
 
     def _close(self, trace: OpenTrace, reason: CloseReason) -> Sequence[RoutedRecord]:
         """The turns of a trace that was just closed, without those emitted before."""

@@ -78,7 +78,7 @@ class _AttributeRanking:
         ranked = list(enumerate(keys))[::-1]  # reversed, so that the first of two equal names wins
         self._exact = {key: rank for rank, key in ranked if key[-1:] != "*" and key[-2:] != "{}"}
         self._json = {key[:-2]: rank for rank, key in ranked if key.endswith("{}")}
-        self._under = [(key[:-1], rank) for rank, key in enumerate(keys) if key.endswith(".*")]
+        self._ranks_by_prefix = [(key[:-1], rank) for rank, key in enumerate(keys) if key.endswith(".*")]
 
     def rank(self, key: str) -> int | None:
         if key in self._ignored:
@@ -88,7 +88,7 @@ class _AttributeRanking:
             return rank
         last = key.rpartition(".")[2]
         if self._pattern.fullmatch(last):
-            return next((rank for name, rank in self._under if key[: -len(last)] == name), None)
+            return next((rank for name, rank in self._ranks_by_prefix if key[: -len(last)] == name), None)
         return None
 
     def find_first(self, hits: list[tuple[int, str]], attributes: Mapping[str, Json]) -> str | None:

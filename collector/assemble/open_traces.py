@@ -75,7 +75,7 @@ class OpenTraces:
         """`time` is the log's time at the low watermark (s since the epoch)."""
         self._limits = limits
         self._time = time
-        self._all: OrderedDict[str, OpenTrace] = OrderedDict()
+        self._traces: OrderedDict[str, OpenTrace] = OrderedDict()
         """By position; the first one determines the low watermark."""
         self._quiet: OrderedDict[str, OpenTrace] = OrderedDict()
         self._age: OrderedDict[str, OpenTrace] = OrderedDict()
@@ -102,16 +102,16 @@ class OpenTraces:
     @property
     def low_watermark(self) -> int | None:
         """The oldest position of a trace in memory."""
-        return next(iter(self._all.values())).position if self._all else None
+        return next(iter(self._traces.values())).position if self._traces else None
 
     @property
     def time(self) -> float:
         """The time of the log at the low watermark (s since the epoch)."""
-        return next(iter(self._all.values())).first_at if self._all else self._time
+        return next(iter(self._traces.values())).first_at if self._traces else self._time
 
     def traces(self) -> Iterator[OpenTrace]:
         """All that are in memory, by position."""
-        yield from self._all.values()
+        yield from self._traces.values()
 
     def advance(self, now: float) -> Iterator[tuple[OpenTrace, CloseReason]]:
         """Close and release the traces that are due, in order of their times; yields the closed ones."""
@@ -140,9 +140,9 @@ class OpenTraces:
     ) -> Iterator[tuple[OpenTrace, CloseReason]]:
         """Add a piece; yields the traces that are closed because a size limit is exceeded."""
         now = self._time = max(self._time, now)
-        trace = self._all.get(trace_id)
+        trace = self._traces.get(trace_id)
         if trace is None:
-            trace = self._all[trace_id] = OpenTrace(trace_id, position, now, now, now)
+            trace = self._traces[trace_id] = OpenTrace(trace_id, position, now, now, now)
         elif trace.closed_at is not None:
             trace.closed_at, trace.opened_at = None, now
             del self._lingering[trace_id]
@@ -161,7 +161,7 @@ class OpenTraces:
             yield from self._enforce_memory_limit(now)
 
     def _enforce_memory_limit(self, now: float) -> Iterator[tuple[OpenTrace, CloseReason]]:
-        while self.bytes > self._limits.max_bytes and self._all:
+        while self.bytes > self._limits.max_bytes and self._traces:
             if self._lingering:
                 self._forget(next(iter(self._lingering.values())))
             else:
@@ -185,4 +185,4 @@ class OpenTraces:
     def _forget(self, trace: OpenTrace) -> None:
         self.bytes -= trace.bytes
         del self._lingering[trace.trace_id]
-        del self._all[trace.trace_id]
+        del self._traces[trace.trace_id]

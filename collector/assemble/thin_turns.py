@@ -60,7 +60,7 @@ def _find_no_dialect(_keys: Collection[str], _scope: str, _span: Outline) -> int
     return _NO_DIALECT
 
 
-def assembled(turn: NotedTurn) -> AssembledTurn:
+def make_turn(turn: NotedTurn) -> AssembledTurn:
     """The turn without content."""
     made = Turn(
         turn_id=_turn_id_of(turn),
@@ -91,7 +91,7 @@ class NotedRecord(NamedTuple):
 
 
 def make_noted_record(turn: NotedTurn, tenant: str) -> NotedRecord:
-    """The record of a thin turn that stands alone: the same bytes as of the turn that `assembled` makes, in a tenant.
+    """The record of a thin turn that stands alone: the same bytes as of `make_turn`'s turn, in a tenant.
 
     Nearly all turns are such where few are judged, so they never become values.
     """
@@ -175,7 +175,7 @@ def combine(whole: Sequence[AssembledTurn], thin: Sequence[NotedTurn], tree: Spa
         elif nested:
             continue
         models = frozenset(model for number in replaced for model in remaining.pop(number).models)
-        made = assembled(turn)
+        made = make_turn(turn)
         added.append(made._replace(models=made.models | models))
     return sorted([*remaining.values(), *added], key=_end)
 

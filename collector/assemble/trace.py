@@ -30,14 +30,14 @@ from collector.assemble.rag_prompt import PassageIndex, find_question_hints, spl
 from collector.assemble.read_spans import ParsedSpan, SpanTree, read_spans
 from collector.assemble.sole_turn import find_sole_turn
 from collector.assemble.speech import NAMES as SPEECH
-from collector.assemble.thin_turns import assembled, combine, count_spans, dialects_of, list_thin_spans, list_thin_turns
+from collector.assemble.thin_turns import combine, count_spans, dialects_of, list_thin_spans, list_thin_turns, make_turn
 from collector.assemble.trace_references import TraceReferences
 from collector.assemble.turn_drafts import TurnDraft, draft_turns
 from collector.assemble.turns import AssembledTurn, TurnBuilder
 from collector.dialects.otel_genai import DISCARDED
 from collector.dialects.registry import Dialects
 from collector.errors import BadInput
-from collector.records.feedback import FeedbackEntry, cut, stated
+from collector.records.feedback import FeedbackEntry, cut, feedback_entry
 from collector.records.noted_turns import NotedTurn
 from collector.records.ready_made import LONGEST_ID
 from collector.records.references import digest_of
@@ -209,7 +209,7 @@ def entry_of(listed: TraceFeedback, tenant: str) -> FeedbackEntry | None:
 
     `tenant` is the sender's, "" without a name.
     """
-    entry = stated(listed.feedback, tenant)
+    entry = feedback_entry(listed.feedback, tenant)
     if entry is None:
         return None
     entry = replace(entry, trace_id=listed.trace_id)
@@ -305,7 +305,7 @@ class Assembler:
             return Assembly(spans={UNREAD: unknown[0]} if any(unknown) else {})
         if is_wanted is not None and not self.agent_runs:
             sole = find_sole_turn(trace, self.dialects, self.identity)
-            if sole is not None and not is_wanted((turn := assembled(sole)).turn):
+            if sole is not None and not is_wanted((turn := make_turn(sole)).turn):
                 return Assembly((turn,), Counter(sole.spans.values()), at_a_glance=True)
         return self.analyze(trace).assembly
 
@@ -318,7 +318,7 @@ class Assembler:
         if trace is None:
             unknown = list_thin_spans([piece for piece in whole if piece.signal == "traces"], on_bad) if whole else []
             return Assembly(
-                tuple([assembled(turn) for turn in turns]), count_spans(turns, [span.span_id for span in unknown])
+                tuple([make_turn(turn) for turn in turns]), count_spans(turns, [span.span_id for span in unknown])
             )
         spans = deduplicate_spans([*trace.spans, *list_thin_spans(thin, on_bad)])
         came_whole = {span.span_id for span in spans if span.evidence > 1}

@@ -231,10 +231,10 @@ def find_program_fields(draft: TurnDraft, question: str | None, answer: str | No
     if not answer or (enclosing_span is None and answer[0] != "{"):
         return {}
     attributes: Attributes = enclosing_span.span.attributes if enclosing_span is not None else {}
-    outputs = _parse_object(answer) or _having(_find_object(attributes, _OUTPUTS), answer)
+    outputs = _parse_object(answer) or _if_has_text(_find_object(attributes, _OUTPUTS), answer)
     inputs = _find_object(attributes, _INPUTS)
     if not outputs:
-        inputs = _having(inputs, question)
+        inputs = _if_has_text(inputs, question)
     return dict((*_name("inputs", inputs), *_name("outputs", outputs))[:MOST_FIELDS])
 
 
@@ -257,7 +257,7 @@ def _parse_object(text: str) -> Mapping[str, Json]:
     return as_dict(decode(text))
 
 
-def _having(fields: Mapping[str, Json], text: str | None) -> Mapping[str, Json]:
+def _if_has_text(fields: Mapping[str, Json], text: str | None) -> Mapping[str, Json]:
     """The fields if one of them is this text, else none."""
     if not text or not fields:
         return _NOTHING

@@ -329,14 +329,14 @@ class Job:
         """The ids of all evaluations with the same verdict, in the monitors' order; () if it is the only one."""
         if self.skip is not None:
             return ()
-        return tuple(map(self._sharing, self.assignment.sharers))
+        return tuple(map(self._id_for, self.assignment.sharers))
 
     @property
     def first_id(self) -> str:
         """The id that its evaluation would have if its monitor were the first to use the evaluator."""
-        return self._sharing("")
+        return self._id_for("")
 
-    def _sharing(self, monitor: str) -> str:
+    def _id_for(self, monitor: str) -> str:
         name = self.assignment.evaluation_id(*self.subject, fallback=self.fallback, monitor=monitor)
         for _ in range(self.retry.attempt - 1 if self.retry is not None else 0):
             name = retry_id(name)
@@ -381,7 +381,7 @@ def evaluation_of(job: Job, case: Turn | Conversation, result: Result) -> Evalua
     )
 
 
-def repeated(job: Job, case: Turn | Conversation, verdict: Evaluation) -> Evaluation:
+def repeat_verdict(job: Job, case: Turn | Conversation, verdict: Evaluation) -> Evaluation:
     """The record of a job whose verdict another monitor has paid for."""
     return replace(
         verdict,

@@ -57,7 +57,7 @@ class TokenGuesses:
     """
 
     def __init__(self, where: str, clock: Callable[[], float], count: Callable[[], object] = lambda: None) -> None:
-        self._where = where
+        self._receiver = where
         self._clock = clock
         self._count = count
         self._addresses: OrderedDict[str, _Address] = OrderedDict()
@@ -78,7 +78,7 @@ class TokenGuesses:
         if not entry.reported and self._reported < _MOST_REPORTED:
             entry.reported = True
             self._reported += 1
-            logger.warning("%s: wrong tokens from %s; its answers now take %g s", self._where, address, WAIT)
+            logger.warning("%s: wrong tokens from %s; its answers now take %g s", self._receiver, address, WAIT)
         return WAIT
 
     async def slow_down(self, address: str) -> None:
@@ -104,7 +104,7 @@ class TokenGuesses:
             del self._addresses[address]
             if entry.reported:
                 self._reported -= 1
-                logger.info("%s: %d wrong tokens from %s; none for %g s", self._where, entry.wrong, address, QUIET)
+                logger.info("%s: %d wrong tokens from %s; none for %g s", self._receiver, entry.wrong, address, QUIET)
 
 
 LOOK_EVERY = 5.0
@@ -218,24 +218,24 @@ class BearerTokens:
         Raises:
             ConfigError: one cannot be read, or there is no token in any.
         """
-        self._fixed = tuple(_hash(token.get_secret_value()) for token in settings.tokens)
+        self._configured_hashes = tuple(_hash(token.get_secret_value()) for token in settings.tokens)
         self._tenants: dict[bytes, Tenant] = {
             _hash(tenant.token.get_secret_value()): tenant
             for tenant in (settings.tenants if isinstance(settings, SenderAuthSettings) else ())
         }
-        self._fixed += tuple(self._tenants)
+        self._configured_hashes += tuple(self._tenants)
         self._guesses = TokenGuesses(where, clock, on_wrong)
         self._files = settings.token_files
         self._clock = clock
         self._stamps: tuple[tuple[int, int], ...] = ()
-        self._known: tuple[bytes, ...] = self._fixed
+        self._valid_hashes: tuple[bytes, ...] = self._configured_hashes
         self._look_at = clock() + LOOK_EVERY
         try:
             self._read()
         except (OSError, UnicodeDecodeError) as error:
             name = getattr(error, "filename", "") or "one of them"
             raise ConfigError(f"{where}.auth.token_files: {name} cannot be read as text") from None
-        if not self._known:
+        if not self._valid_hashes:
             what = f"holds no token of {_LEAST} characters or more"
             raise ConfigError(f"{where}.auth: {what}; give tokens or token_files, made with: openssl rand -hex 32")
 
@@ -272,7 +272,7 @@ class BearerTokens:
         self._look()
         hashed = _hash(token)
         matches = False
-        for known in self._known:
+        for known in self._valid_hashes:
             matches |= hmac.compare_digest(known, hashed)
         return matches
 
@@ -285,7 +285,7 @@ class BearerTokens:
         """Whether one of the tokens made this of the text."""
         self._look()
         matches = False
-        for known in self._known:
+        for known in self._valid_hashes:
             matches |= hmac.compare_digest(_signature(known, text).encode(), signature.encode("utf-8", "replace"))
         return matches
 
@@ -300,7 +300,7 @@ class BearerTokens:
     def _read(self) -> None:
         stamps = tuple((stat.st_mtime_ns, stat.st_ino) for stat in map(Path.stat, self._files))
         if stamps != self._stamps:
-            self._known = (*self._fixed, *map(_hash, _lines(self._files)))
+            self._valid_hashes = (*self._configured_hashes, *map(_hash, _lines(self._files)))
             self._stamps = stamps
 
 

@@ -99,7 +99,7 @@ class GzipDecompressor:
         self._size = 0
         self._member = zlib.decompressobj(form)
         self._members = 1
-        self._fed = False
+        self._has_input = False
 
     def feed(self, piece: bytes) -> bytes:
         """The next piece, decompressed.
@@ -124,7 +124,7 @@ class GzipDecompressor:
         Raises:
             BadInput: it is cut off.
         """
-        if self._fed and not self._member.eof:
+        if self._has_input and not self._member.eof:
             raise BadInput("the gzip stream is cut off")
 
     def _open_member(self) -> None:
@@ -134,7 +134,7 @@ class GzipDecompressor:
         self._member = zlib.decompressobj(self._form)
 
     def _decompress(self, piece: bytes) -> bytes:
-        self._fed = True
+        self._has_input = True
         try:
             out = self._member.decompress(piece, self._limit - self._size + 1)
         except zlib.error as error:

@@ -52,13 +52,13 @@ def unwrapped(message: bytes) -> bytes:
         return message
     envelope = cast("dict[str, Any]", document)
     if envelope.keys() == {"schema", "payload"}:
-        return _encoded(envelope["payload"], message)
+        return _payload_bytes(envelope["payload"], message)
     if "specversion" in envelope:
-        return _encoded(envelope.get("data_base64", envelope.get("data")), message)
+        return _payload_bytes(envelope.get("data_base64", envelope.get("data")), message)
     return message
 
 
-def _encoded(content: Any, message: bytes) -> bytes:
+def _payload_bytes(content: Any, message: bytes) -> bytes:
     """The bytes of what an envelope holds: an object, its JSON as a text, or bytes in base64."""
     if isinstance(content, dict | list):
         return orjson.dumps(content)
@@ -107,7 +107,7 @@ Read = Callable[[StoredRecord], ParsedMessage]
 class SourceTopic:
     """The settings of a source topic, or of several topics with the same form. `name` is what messages call it.
 
-    `max_items` bounds the items of one message: more are dead-lettered, like what cannot be read. `where` returns the
+    `max_items` bounds the items of one message: more are dead-lettered, like what cannot be read. `locate` returns the
     topic and its partition for a record's partition; without it they are `name` and the same number.
     """
 
@@ -115,11 +115,11 @@ class SourceTopic:
     signal: Incoming
     encoding: Encoding = "auto"
     max_items: int = 200_000
-    where: Callable[[int], tuple[str, int]] | None = None
+    locate: Callable[[int], tuple[str, int]] | None = None
 
     def place(self, partition: int) -> tuple[str, int]:
         """The topic and its partition for a record's partition."""
-        return self.where(partition) if self.where else (self.name, partition)
+        return self.locate(partition) if self.locate else (self.name, partition)
 
 
 @dataclass(eq=False, repr=False)
@@ -267,38 +267,38 @@ class TurnsFold(SourceFold):
     """One partition with ready-made turns. Its state is the recent turns of chats that may be published again."""
 
     def __init__(self, receiver: KafkaReceiver, arrival_times: ArrivalTimes) -> None:
-        super().__init__(receiver, self._ids_alone)
+        super().__init__(receiver, self._read_ids)
         self._arrival_times = arrival_times
-        self._known = RecentTurns()
+        self._recent_turns = RecentTurns()
 
     @property
     def low_watermark(self) -> int | None:
         """The oldest message with a turn that is remembered: a restart replays from there."""
-        return self._known.oldest
+        return self._recent_turns.oldest
 
     async def replay(self, records: Sequence[StoredRecord]) -> None:
         """Remember the turns again."""
         for record in records:
             if record.value and not record.is_tick:
                 with suppress(BadInput):  # it was reported when it arrived
-                    self.on_ingested(record, self._ids_alone(record))
+                    self.on_ingested(record, self._read_ids(record))
             await asyncio.sleep(0)
 
-    def _ids_alone(self, message: StoredRecord) -> ParsedTurns:
+    def _read_ids(self, message: StoredRecord) -> ParsedTurns:
         return self._receiver.read_turns(message, lambda _turn_id: True, self._arrival_times)
 
     async def deliver(self, records: Sequence[StoredRecord]) -> None:
         """Ingest messages, all of a delivery in one append."""
         await super().deliver(records)
         if records:  # empty if nothing of the delivery can be read
-            self._known.forget(records[-1].offset)
+            self._recent_turns.forget(records[-1].offset)
 
     def reader(self) -> Read:
         """Reads messages that are appended together: what one brings, the next need not."""
         fresh: set[str] = set()
 
         def known(turn_id: str) -> bool:
-            return turn_id in fresh or turn_id in self._known
+            return turn_id in fresh or turn_id in self._recent_turns
 
         def read(message: StoredRecord) -> ParsedTurns:
             turns = self._receiver.read_turns(message, known, self._arrival_times)
@@ -310,4 +310,4 @@ class TurnsFold(SourceFold):
     def on_ingested(self, message: StoredRecord, parsed: ParsedMessage) -> None:
         """Remember what may be published again."""
         if isinstance(parsed, ParsedTurns):
-            self._known.add(parsed.repeatable, message.offset)
+            self._recent_turns.add(parsed.repeatable, message.offset)

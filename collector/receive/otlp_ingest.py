@@ -112,13 +112,13 @@ class _Bucket:
         self._rate = rate
         self._clock = clock
         self._level = rate * _BURST
-        self._at = clock()
+        self._refilled_at = clock()
 
     def wait(self) -> float:
         """Seconds until a request may come; 0 for at once."""
         now = self._clock()
-        self._level = min(self._rate * _BURST, self._level + (now - self._at) * self._rate)
-        self._at = now
+        self._level = min(self._rate * _BURST, self._level + (now - self._refilled_at) * self._rate)
+        self._refilled_at = now
         return 0.0 if self._level > 0 else max(-self._level / self._rate, 0.001)
 
     def charge(self, items: int) -> None:
@@ -175,24 +175,24 @@ class IngestLogs:
 class OtlpIngest:
     """Appends requests to the spans log within a receiver's limits, and counts them.
 
-    `source` is the receiver's name in counters, `done` the status of a request that was accepted. All receivers of the
-    process share `limits`. A sender is admitted before its body is read, until the request is durable.
+    `source` is the receiver's name in counters, `accepted_status` the status of an accepted request. All
+    receivers of the process share `limits`. A sender is admitted before its body is read, until the request is durable.
     """
 
     source: str
-    done: InitVar[str]
+    accepted_status: InitVar[str]
     settings: OtlpSettings
     logs: IngestLogs
     telemetry: Telemetry
     limits: InitVar[SenderLimits | None]
     rules: IngestRules
 
-    def __post_init__(self, done: str, limits: SenderLimits | None) -> None:
+    def __post_init__(self, accepted_status: str, limits: SenderLimits | None) -> None:
         self.stopping = False
         self._limits = limits or SenderLimits([self.settings], self.telemetry)
         self._places = FairLimit(self.settings.max_requests, "requests", guaranteed=self._limits.guaranteed)
         for signal in ("traces", "logs"):  # at 0 from the start: Prometheus sees no rise to 1 of a new series
-            self.telemetry.counter(series.RECEIVE_REQUESTS, self.source, signal, done)
+            self.telemetry.counter(series.RECEIVE_REQUESTS, self.source, signal, accepted_status)
             self.telemetry.counter(series.RECEIVE_ITEMS, self.source, signal, "accepted")
             self.telemetry.counter(series.RECEIVE_BYTES, self.source, signal)
 

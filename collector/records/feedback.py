@@ -187,7 +187,7 @@ def cut(text: str | None, most: int) -> str | None:
     return text[:most] if text else None
 
 
-def stated(feedback: Feedback, tenant: str) -> FeedbackEntry | None:
+def feedback_entry(feedback: Feedback, tenant: str) -> FeedbackEntry | None:
     """An entry of the feedback that a turn carries, still without ids; None if nothing is said.
 
     A turn may say that a person says so, but not that an expert does.
@@ -207,7 +207,7 @@ def stated(feedback: Feedback, tenant: str) -> FeedbackEntry | None:
 def entries_of_turn(turn: Turn, tenant: str) -> Iterator[FeedbackEntry]:
     """The entries of a ready-made turn's feedback, the same however often it comes."""
     for feedback in turn.feedback:
-        entry = stated(feedback, tenant)
+        entry = feedback_entry(feedback, tenant)
         if entry is not None:
             about = replace(entry, turn_id=turn.turn_id)
             yield replace(about, feedback_id=digest_of(tenant, to_dict(about)))

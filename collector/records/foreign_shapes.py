@@ -28,7 +28,7 @@ class _ObjectNames:
     under a name of `wrappers` is read in place of what encloses it.
     """
 
-    what: str
+    kind: str
     ours: frozenset[str]
     names: Mapping[str, str]
     silent: frozenset[str] = frozenset()
@@ -46,7 +46,7 @@ class _ObjectNames:
         for name, item in self._unwrapped(cast("Fields", value)).items():
             own = self.own_name(name)
             if own is None:
-                raise BadInput(self._unknown(name, path))
+                raise BadInput(self._unknown_key(name, path))
             if not own or item is None:
                 continue
             if result.get(own, item) != item:
@@ -67,12 +67,12 @@ class _ObjectNames:
                 return {**rest, **cast("Fields", inner)}
         return item
 
-    def _unknown(self, name: str, path: str) -> str:
+    def _unknown_key(self, name: str, path: str) -> str:
         printable = name if _NAME.fullmatch(name) else "a key"  # else it may be the text that a question is about
         place = f"{path}.{printable}" if path else printable
         if "attributes" in self.ours and not is_like(name, self.ours):
-            return f'{place}: unknown key in {self.what}; write what is your own as "attributes": {{"{printable}": …}}'
-        return f"{place}: unknown key in {self.what}; {suggestion(name, sorted(self.ours))}"
+            return f'{place}: unknown key in {self.kind}; write what is your own as "attributes": {{"{printable}": …}}'
+        return f"{place}: unknown key in {self.kind}; {suggestion(name, sorted(self.ours))}"
 
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,59}")

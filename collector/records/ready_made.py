@@ -56,12 +56,12 @@ def documents_in(data: bytes | str) -> list[object]:
         BadInput: it is no JSON.
     """
     try:
-        return _each(parse_exactly(data))
+        return _as_list(parse_exactly(data))
     except ValueError as error:
         lines, place = [line for line in data.splitlines() if line.strip()], place_in_json(error)
     if len(lines) < 2:
         raise BadInput(f"not JSON{place}")
-    return [each for number, line in enumerate(lines, 1) for each in _each(_line(line, number))]
+    return [each for number, line in enumerate(lines, 1) for each in _as_list(_line(line, number))]
 
 
 def _line(line: bytes | str, number: int) -> object:
@@ -71,7 +71,7 @@ def _line(line: bytes | str, number: int) -> object:
         raise BadInput(f"neither JSON nor JSON lines: line {number} is not JSON") from None
 
 
-def _each(document: object) -> list[object]:
+def _as_list(document: object) -> list[object]:
     return cast("list[object]", document) if isinstance(document, list) else [document]
 
 
@@ -225,10 +225,10 @@ def _chat(document: Mapping[str, Any], place: str) -> Iterator[Turn]:
             tools_called=_tools(rest),
             attachments=tuple(_attachments(messages[:index], messages[index], rest))[:MOST_ATTACHMENTS],
         )
-        yield _with(base, {**about, **extra})
+        yield _with_fields(base, {**about, **extra})
 
 
-def _with(turn: Turn, fields: Mapping[str, Any]) -> Turn:
+def _with_fields(turn: Turn, fields: Mapping[str, Any]) -> Turn:
     """The turn with what the producer said about it, checked."""
     if not fields:
         return turn

@@ -46,7 +46,7 @@ from collector.service.live.reload import Reload, start_reload
 from collector.service.live.status import ConfigurationStatus
 from collector.service.open_logs import COPIED, Logs, open_logs, own_items
 from collector.service.page import start_page
-from collector.service.process import PrepareChange, Process, unprepared
+from collector.service.process import PrepareChange, Process, without_preparation
 from collector.service.process_resources import ProcessResources
 from collector.service.receive import start_receive
 from collector.service.tasks import open_tasks
@@ -209,7 +209,7 @@ async def require_partitions(notes: GeneratedStepsStore, settings: KafkaLogSetti
     Raises:
         ConfigError: somebody has added partitions to the topics.
     """
-    before = await _noted(notes)
+    before = await _noted_partitions(notes)
     if before not in (None, settings.partitions, settings.repartitioned_from):
         raise ConfigError(
             f"log.kafka.partitions: the topics had {before} partitions and have {settings.partitions}: conversations "
@@ -235,7 +235,7 @@ async def require_startable(notes: GeneratedStepsStore, settings: LogSettings, *
         await require_partitions(notes, settings.kafka, noted=noted)
 
 
-async def _noted(notes: GeneratedStepsStore) -> int | None:
+async def _noted_partitions(notes: GeneratedStepsStore) -> int | None:
     """The number after all changes that were meant; None before the first start."""
     number: int | None = None
     while (after := await notes.load(_key(number))) is not None:
@@ -307,16 +307,16 @@ async def _until_stopped(config: Config, stages: frozenset[str], *, fixed_level:
     loop = asyncio.get_running_loop()
     for signals in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signals, stop.request)
-    loop.add_signal_handler(signal.SIGHUP, _too_early)
+    loop.add_signal_handler(signal.SIGHUP, _ignore_reload)
     if worker is not None:
         worker.stop_when_alone(stop.request)
     try:
         async with running(config, stages, on_stall=exit_stalled, path=Path(config.source), worker=worker) as service:
             loop.add_signal_handler(signal.SIGHUP, service.reload.request)
             if not fixed_level:
-                service.changes.append(unprepared(take_log_level))
+                service.changes.append(without_preparation(take_log_level))
             what = ", ".join(stage for stage in STAGES if stage in stages)
-            logger.info("ready: %s%s", what, _where(config, service))
+            logger.info("ready: %s%s", what, _addresses(config, service))
             await stop.requested()
             logger.info("shutting down: finishing in-flight work; signal again to exit now%s", unread_note(config))
     except asyncio.CancelledError:
@@ -333,7 +333,7 @@ def unread_note(config: Config) -> str:
     return f"; brokers keep its partitions for {seconds:g} s, unread, for its group_instance_id" if named else ""
 
 
-def _too_early() -> None:
+def _ignore_reload() -> None:
     """Without a handler, the signal would end the process at once."""
     logger.info("SIGHUP: the service is still starting, with the file as it was read")
 
@@ -398,7 +398,7 @@ class _Stop:
         await self._requested.wait()
 
 
-def _where(config: Config, service: Running) -> str:
+def _addresses(config: Config, service: Running) -> str:
     """The addresses that the service listens on, for its log."""
     where = "" if service.otlp_port is None else f"; OTLP/HTTP on port {service.otlp_port}"
     where += "" if service.grpc_port is None else f"; OTLP/gRPC on port {service.grpc_port}"
@@ -495,7 +495,7 @@ async def running(
         otlp_port = grpc_port = None
         if "receive" in stages:
             otlp_port, grpc_port = await start_receive(process, wanted)
-        reload = start_reload(process, judges, history, path=path, takes=evaluating is not None)
+        reload = start_reload(process, judges, history, path=path, evaluates=evaluating is not None)
         resources.health.start()
         try:
             yield Running(logs, plan, telemetry, otlp_port, reload, process.changes, page_port, grpc_port)

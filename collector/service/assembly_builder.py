@@ -29,7 +29,7 @@ from collector.link.conversation_linker import ConversationLinker, LinkStage
 from collector.link.turn_router import TurnRouter, has_no_conversation
 from collector.logs.log import Log
 from collector.service.gauges import show_assemble
-from collector.service.process import FoldNeeds, Process, layered, unprepared
+from collector.service.process import FoldNeeds, Process, layered, without_preparation
 from evaluators.cases import Turn
 
 
@@ -83,7 +83,7 @@ class WantedConversations:
     def _take(self, plans: tuple[Plan, ...]) -> None:
         self._plans = plans
         self._selects = all(why_all_are_wanted(plan) is None for plan in plans)
-        self._remembered = lru_cache(_MOST_ANSWERS)(self._can_be_wanted)
+        self._cached_can_be_wanted = lru_cache(_MOST_ANSWERS)(self._can_be_wanted)
 
     def selects(self) -> bool:
         """Whether there are conversations that no monitor can want."""
@@ -91,7 +91,7 @@ class WantedConversations:
 
     def is_wanted(self, key: str) -> bool:
         """Whether a monitor can want the conversation with this key."""
-        return self._remembered(key) if len(key) <= _LONGEST_KEY else self._can_be_wanted(key)
+        return self._cached_can_be_wanted(key) if len(key) <= _LONGEST_KEY else self._can_be_wanted(key)
 
     def _can_be_wanted(self, key: str) -> bool:
         return any(can_be_wanted(key, plan) for plan in self._plans)
@@ -106,7 +106,7 @@ def follow_wanted(process: Process, stages: Collection[str]) -> WantedConversati
     if process.config.settings.assemble.keep == "all" or not {"receive", "assemble"} & set(stages):
         return None
     wanted = WantedConversations(process.plan)
-    process.changes.append(unprepared(wanted.take_over))
+    process.changes.append(without_preparation(wanted.take_over))
     return wanted
 
 

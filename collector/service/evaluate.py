@@ -33,7 +33,7 @@ from collector.logs.exchangeable_folds import ExchangeableFolds
 from collector.logs.log import OpenFold, confirm_of
 from collector.service import gauges
 from collector.service.plan_builder import build_plan
-from collector.service.process import FoldNeeds, Process, layered, unprepared
+from collector.service.process import FoldNeeds, Process, layered, without_preparation
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import BATCH_CALLS_FAILED, BATCH_REQUESTS, BATCHES, UNDEFERRED
 from evaluators.errors import JudgeError
@@ -69,7 +69,7 @@ class EvaluateTask:
         """Consume the turns log and evaluate what becomes due, within the budgets; `number` is the configuration's."""
         process = self._current.process
         self._current.stage.number = number
-        process.changes.append(unprepared(self._take_over))
+        process.changes.append(without_preparation(self._take_over))
         process.tasks.follow("evaluate", process.logs.turns, GROUP, self._folds.open_fold)
 
     async def close(self) -> None:
@@ -131,11 +131,8 @@ class EvaluateTask:
     def _show(self, current: _ConfiguredStage) -> None:
         gauges.show_budgets(current.process.telemetry, current.process.plan, current.budgets, current.process.clock)
         gauges.show_evaluate(current.process.telemetry, current.stage)
-        gauges.show_deferred(
-            current.process.telemetry,
-            None if current.deferred is None else current.deferred.room,
-            current.process.clock,
-        )
+        room = None if current.deferred is None else current.deferred.room
+        gauges.show_deferred(current.process.telemetry, room, current.process.clock)
         if current.deferred is not None:
             gauges.show_open_batches(
                 current.process.telemetry,

@@ -44,7 +44,7 @@ from collector.records.feedback import is_feedback
 from collector.records.json import evaluation_from_json
 from collector.redact.redactor import Redactor
 from collector.service.plan_builder import known_usd
-from collector.service.process import Process, unprepared
+from collector.service.process import Process, without_preparation
 from collector.telemetry.drop_reasons import DropReason
 from collector.telemetry.health import Health
 from collector.telemetry.registry import Telemetry
@@ -92,7 +92,7 @@ class CorrectionReader:
         self._source = f"corrections.{name}"
         evaluations, self._labels = logs
         self._subjects = _RecentSubjects(evaluations)
-        self._known: set[bytes] | None = None
+        self._stored_keys: set[bytes] | None = None
         self._failures = FailureLog(f"reading corrections from {name}")
 
     async def run(self) -> None:
@@ -105,22 +105,22 @@ class CorrectionReader:
     async def step(self) -> int:
         """Read once; gives how many corrections were new. Raises ExportUnavailable, LogUnavailable."""
         if not self.ownership.owns():
-            self._known = None  # another process stores them meanwhile
+            self._stored_keys = None  # another process stores them meanwhile
             return 0
         since = self.clock() - self.reading.back
         subjects = await self._subjects.read_new(since) if self.reading.platform.asks_by_subject else []
         documents = await self.reading.read(datetime.fromtimestamp(since, UTC), subjects)
-        if self._known is None:
-            self._known = await _feedback_since(self._labels, since)
+        if self._stored_keys is None:
+            self._stored_keys = await _feedback_since(self._labels, since)
         records: dict[bytes, Record] = {}
         for document in documents:
             for record in self._records_of(document):
-                if record.key is not None and record.key not in self._known:
+                if record.key is not None and record.key not in self._stored_keys:
                     records[record.key] = record
         if records:
             await self.ownership.confirm()
             await self._labels.append(list(records.values()))
-            self._known |= records.keys()
+            self._stored_keys |= records.keys()
         return len(records)
 
     def _records_of(self, document: dict[str, Any]) -> Sequence[Record]:
@@ -209,7 +209,7 @@ class Exporters:
 def start_exporters(process: Process, exporters: Exporters) -> None:
     """Consume the evaluations log for each exporter, and a log of its own for one that has it."""
     evaluations = process.logs.evaluations
-    process.changes.append(unprepared(exporters.take_over))
+    process.changes.append(without_preparation(exporters.take_over))
     for exporter in exporters.stages:
         void = partial(exporter.count, "void")
         process.follow("export", evaluations, exporter.group, exporter.open_fold, on_void=void)

@@ -22,7 +22,7 @@ from collector.page.sources import AlertView, BudgetView
 from collector.receive.access import BearerTokens
 from collector.records.tenants import tenant_of
 from collector.service.evaluate import EvaluateTask
-from collector.service.process import Process, unprepared
+from collector.service.process import Process, without_preparation
 from collector.service.releases import release_alerts, release_view, start_releases
 from collector.service.watch import Watching, alerts_for_page, start_agreement
 from collector.telemetry.series import REFUSED_CONNECTIONS, WRONG_TOKENS
@@ -97,7 +97,7 @@ async def start_page(process: Process, watching: Watching, evaluating: EvaluateT
         current = changed
         page.view.take_evaluators(tuple(providers.evaluator_views(changed.plan, _targets(changed.config))))
 
-    process.changes.append(unprepared(take_over))
+    process.changes.append(without_preparation(take_over))
     process.tasks.start("page", partial(page.follow, process.tasks.start, partial(process.guarded, "page")))
     return await process.stack.enter_async_context(page.serve())
 

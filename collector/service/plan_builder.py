@@ -89,7 +89,7 @@ def _monitor(name: str, settings: MonitorSettings, config: Config, judges: Mappi
         assignments=tuple(
             replace(assignment, deferred=deferred and bool(assignment.judge_name)) for assignment in assignments
         ),
-        match=_wanted(settings.match),
+        match=_as_sets(settings.match),
         agent_runs=settings.subjects == "agent_runs",
         rate=settings.highest_rate,
         standard_error=rate.standard_error if isinstance(rate, PlannedRate) else None,
@@ -101,7 +101,7 @@ def _monitor(name: str, settings: MonitorSettings, config: Config, judges: Mappi
             max_bytes=settings.max_bytes,
         ),
         end_rule=EndRule(
-            _wanted(settings.end_markers.attributes),
+            _as_sets(settings.end_markers.attributes),
             frozenset(settings.end_markers.tools),
             frozenset(settings.end_markers.events),
         ),
@@ -293,5 +293,5 @@ def _boosts(settings: BoostSettings, evaluators: Evaluators) -> Iterator[Boost]:
         yield Boost(has.field, has.factor, having(partial(text_at, path=has.field), has.values))
 
 
-def _wanted(values: Mapping[str, str | list[str]]) -> dict[str, frozenset[str]]:
+def _as_sets(values: Mapping[str, str | list[str]]) -> dict[str, frozenset[str]]:
     return {name: frozenset([value] if isinstance(value, str) else value) for name, value in values.items()}

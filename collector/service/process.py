@@ -74,7 +74,7 @@ PrepareChange = Callable[[Config], Awaitable[Apply]]
 """The steps of a stage before it takes another configuration: all that can fail. Raises ConfigError."""
 
 
-def unprepared(apply: Apply) -> PrepareChange:
+def without_preparation(apply: Apply) -> PrepareChange:
     """A change of a stage that cannot fail."""
 
     async def prepare(_config: Config) -> Apply:

@@ -153,7 +153,7 @@ async def _start_source(process: Process, settings: KafkaSourceSettings, notes: 
             process.resources.health.add(f"receive {', '.join(topics)}", source.problem, vital=False)
             dead_letters = process.resources.dead_letters("receive", source.where, logs, signal=kind)
             receiver = KafkaReceiver(
-                SourceTopic(", ".join(topics), kind, encoding=settings.encoding, where=source.where),
+                SourceTopic(", ".join(topics), kind, encoding=settings.encoding, locate=source.where),
                 log,
                 process.telemetry,
                 labels=logs.labels,
@@ -203,7 +203,7 @@ class TopicNotes:
     def __init__(self, log: Log, group: str, noted: dict[tuple[str, int], str], backoff: Backoff = RETRY) -> None:
         self._log = log
         self._group = group
-        self._noted = noted
+        self._topic_ids = noted
         self._backoff = backoff
         self._unwritten: asyncio.Queue[tuple[str, int, str]] = asyncio.Queue()
 
@@ -213,15 +213,15 @@ class TopicNotes:
         noted = await backoff.repeat(lambda: _read(log, group), LogUnavailable, action="reading the definitions log")
         return cls(log, group, noted, backoff)
 
-    def known(self, where: "TopicPartition") -> str | None:
+    def noted_id(self, where: "TopicPartition") -> str | None:
         """The id under which the topic was read before; None if it was not."""
-        noted = dict(self._noted)  # another thread writes
+        noted = dict(self._topic_ids)  # another thread writes
         others = [topic_id for (topic, _), topic_id in noted.items() if topic == where.topic]
         return noted.get((where.topic, where.partition)) or next(iter(others), None)
 
     def begun(self, where: "TopicPartition", topic_id: str) -> None:
         """Have it noted, some time."""
-        self._noted[where.topic, where.partition] = topic_id
+        self._topic_ids[where.topic, where.partition] = topic_id
         self._unwritten.put_nowait((where.topic, where.partition, topic_id))
 
     async def write_forever(self) -> None:

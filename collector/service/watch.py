@@ -40,7 +40,7 @@ from collector.page.sources import AlertView, PeopleView
 from collector.records.attributes import STANDARD
 from collector.service.evaluate import EvaluateTask
 from collector.service.plan_builder import audit_version_in
-from collector.service.process import Apply, Process, unprepared
+from collector.service.process import Apply, Process, without_preparation
 from collector.service.releases import ComparedReleases, start_releases
 from collector.service.tasks import Work
 from collector.statistics.agreement import ScoreScale
@@ -220,7 +220,7 @@ def _start_feedback(process: Process) -> None:
     async def take_over(changed: Process) -> None:
         stage.wanted = _wanted_outcomes(changed.plan)
 
-    process.changes.append(unprepared(take_over))
+    process.changes.append(without_preparation(take_over))
     process.telemetry.reserve("feedback", *settings.names)
     process.follow("watch", logs.labels, FEEDBACK_GROUP, stage.open_fold)
     process.tasks.start("feedback", stage.run)
@@ -244,7 +244,7 @@ async def start_agreement(process: Process) -> PeopleAgreement:
         await tasks.restart(agreement.restart(changed))
 
     await take_over(process)
-    process.changes.append(unprepared(take_over))
+    process.changes.append(without_preparation(take_over))
     return agreement
 
 

@@ -26,9 +26,9 @@ def decided_answer(reply: type[R], questions: Sequence[TypedQuestion], decisions
         raise _failure(problems)
     placed: dict[Any, Any] = {}
     for question, decision in zip(questions, decisions, strict=True):
-        _put(placed, question.place, _written(question, decision))
+        _set_at(placed, question.place, _written(question, decision))
     schema = _schema(reply)
-    value = _filled(schema, schema.get("$defs", {}), placed)
+    value = _fill(schema, schema.get("$defs", {}), placed)
     try:
         parsed = reply.model_validate(value)
     except ValidationError:
@@ -46,7 +46,7 @@ def _written(question: TypedQuestion, decision: Decision) -> Json:
     return int(decision.choice) if isinstance(question, ScoreQuestion) else decision.choice
 
 
-def _put(tree: dict[Any, Any], place: Sequence[str | int], value: Json) -> None:
+def _set_at(tree: dict[Any, Any], place: Sequence[str | int], value: Json) -> None:
     for step in place[:-1]:
         tree = tree.setdefault(step, {})
     tree[place[-1]] = value
@@ -57,19 +57,19 @@ def _schema(reply: type[BaseModel]) -> Mapping[str, Any]:
     return reply.model_json_schema()
 
 
-def _filled(node: Mapping[str, Any], definitions: Mapping[str, Any], placed: Any) -> Json:
+def _fill(node: Mapping[str, Any], definitions: Mapping[str, Any], placed: Any) -> Json:
     """The value of a form: the placed values, and empty texts and lists for its other required fields."""
     if "$ref" in node:
-        return _filled(definitions[node["$ref"].rpartition("/")[2]], definitions, placed)
+        return _fill(definitions[node["$ref"].rpartition("/")[2]], definitions, placed)
     if placed is not None and not isinstance(placed, dict):
         return placed
     tree = cast("dict[Any, Any]", placed or {})
     match node.get("type"):
         case "object":
             named = [name for name in node["properties"] if name in tree or name in node.get("required", ())]
-            return {name: _filled(node["properties"][name], definitions, tree.get(name)) for name in named}
+            return {name: _fill(node["properties"][name], definitions, tree.get(name)) for name in named}
         case "array":
-            return [_filled(node.get("items", {}), definitions, tree[at]) for at in sorted(tree)]
+            return [_fill(node.get("items", {}), definitions, tree[at]) for at in sorted(tree)]
         case "string":
             return ""
         case _:

@@ -63,7 +63,7 @@ class DefinitionCache(JudgeWrapper):
         del self._pending[key]
         if task.cancelled() or task.exception() is not None:
             return
-        self._verdicts[key] = _for_free(task.result())
+        self._verdicts[key] = _without_bill(task.result())
         while len(self._verdicts) > self._capacity:
             self._verdicts.popitem(last=False)
 
@@ -101,10 +101,10 @@ def _key(model: str, prompt: Prompt, reply: type[R]) -> str:
 async def _follow(task: asyncio.Task[Verdict[Any]]) -> Verdict[Any]:
     """The answer to another caller's question, without its bill."""
     try:
-        return _for_free(await asyncio.shield(task))
+        return _without_bill(await asyncio.shield(task))
     except JudgeError as error:
         raise error.with_bill(Usage(), None) from None
 
 
-def _for_free(verdict: Verdict[R]) -> Verdict[R]:
+def _without_bill(verdict: Verdict[R]) -> Verdict[R]:
     return Verdict(verdict.answers, verdict.model, verdict.fingerprint, Usage(), None)

@@ -123,7 +123,7 @@ class Pack:
             elif number not in reply.unreached:
                 _settle(question, entry.with_bill(usage, cost))
             else:
-                self.seats[question.seat].owed(usage, cost)
+                self.seats[question.seat].add_bill(usage, cost)
         rest = [
             question
             for number, question in enumerate(group)
@@ -148,7 +148,7 @@ class Pack:
         for number, question in enumerate(group):
             seat = self.seats[question.seat]
             seat.split_up = True
-            seat.owed(_share(error.usage, number, len(group)), _part(error.cost_usd, len(group)))
+            seat.add_bill(_share(error.usage, number, len(group)), _part(error.cost_usd, len(group)))
         await asyncio.gather(*(self._ask_one(question) for question in group))
 
     async def _ask_one(self, pending: _PendingQuestion) -> None:
@@ -169,7 +169,7 @@ class PackSeat(JudgeWrapper):
         super().__init__(judge)
         self._pack = pack
         self._number = number
-        self._owed: list[tuple[Usage, float | None]] = []
+        self._bills: list[tuple[Usage, float | None]] = []
         self.split_up = False
         self.materials = pack.materials
         """The material of the whole pack, which the questions at other seats share."""
@@ -192,15 +192,15 @@ class PackSeat(JudgeWrapper):
         """
         self._pack.leave(self._number)
 
-    def owed(self, usage: Usage, cost_usd: float | None) -> None:
+    def add_bill(self, usage: Usage, cost_usd: float | None) -> None:
         """Put a part of a request on the bill that brought no answer."""
-        self._owed.append((usage, cost_usd))
+        self._bills.append((usage, cost_usd))
 
     def _with_owed(self, usage: Usage, cost_usd: float | None) -> tuple[Usage, float | None]:
-        for owed, cost in self._owed:
+        for owed, cost in self._bills:
             usage += owed
             cost_usd = cost if cost_usd is None else cost_usd + (cost or 0.0)
-        self._owed.clear()
+        self._bills.clear()
         return usage, cost_usd
 
 

@@ -67,7 +67,7 @@ def _validator(encoded: bytes) -> Any:
     from jsonschema.validators import validator_for
     from referencing import Registry
 
-    schema = _Strict(orjson.loads(encoded)).whole()
+    schema = _Strict(orjson.loads(encoded)).strict_schema()
     checks = _checks(validator_for(schema))
     checks.check_schema(schema)
     return checks(schema, registry=cast("Any", Registry)())
@@ -193,7 +193,7 @@ class _Strict:
     root: dict[str, Json]
     definitions: dict[str, Json] = field(default_factory=dict[str, Json])
 
-    def whole(self) -> dict[str, Json]:
+    def strict_schema(self) -> dict[str, Json]:
         """The root schema, with the strict definitions beside its own."""
         schema = cast("dict[str, Json]", self._read(self.root))
         return {**schema, _STRICT: self.definitions} if self.definitions else schema

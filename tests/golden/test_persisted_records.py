@@ -570,7 +570,7 @@ async def test_topics_that_were_begun_among_the_definitions() -> None:
         await asyncio.sleep(0)
     writing.cancel()
     assert [(each.key, each.value, each.partition) for each in written] == [(b"source topics", golden, 0)]
-    assert (await TopicNotes.open(log, "evalstream.traces")).known(where) == "0a" * 16
+    assert (await TopicNotes.open(log, "evalstream.traces")).noted_id(where) == "0a" * 16
 
 
 # Decisions of the evaluate stage

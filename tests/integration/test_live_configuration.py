@@ -34,7 +34,7 @@ from collector.records.epochs import CONTROL_HEADERS
 from collector.service.app import Running, running, take_log_level
 from collector.service.live.history import ConfigurationHistory
 from collector.service.open_logs import open_logs
-from collector.service.process import unprepared
+from collector.service.process import without_preparation
 from evaluators.results import Evaluation
 
 BEFORE = ["Say whether the actual output answers the input."]
@@ -442,7 +442,7 @@ async def test_the_level_of_the_log_changes_with_the_file(tmp_path: Path) -> Non
         async with serve_judge() as url:
             file = ConfigFile(tmp_path, url)
             async with running(load(file.path), {"evaluate"}, path=file.path) as service:
-                service.changes.append(unprepared(take_log_level))
+                service.changes.append(without_preparation(take_log_level))
                 file.change(lambda values: values.update(log_level="error"))
                 await look(service)
                 assert (root.level, kafka.level) == (logging.ERROR, logging.ERROR)

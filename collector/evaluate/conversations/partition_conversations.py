@@ -29,13 +29,13 @@ class Population:
     def __init__(self, idle: float, *, most: int = MAX_CONVERSATIONS) -> None:
         self._idle = idle
         self._most = most
-        self._seen: dict[str, float] = {}  # in the order of their newest turn
+        self._last_times: dict[str, float] = {}  # in the order of their newest turn
         self._beyond = 0
         self._not_before = 0.0
         """No conversation becomes idle before this time; turns only defer it."""
 
     def __len__(self) -> int:
-        return len(self._seen)
+        return len(self._last_times)
 
     def reconfigure(self, idle: float) -> None:
         """Use this gap (s) from now on."""
@@ -44,10 +44,10 @@ class Population:
 
     def observe(self, conversation: str, time: float) -> None:
         """Note a turn of a conversation that came at `time` (s), which never falls."""
-        self._seen.pop(conversation, None)
-        self._seen[conversation] = time
-        if len(self._seen) > self._most:
-            del self._seen[next(iter(self._seen))]
+        self._last_times.pop(conversation, None)
+        self._last_times[conversation] = time
+        if len(self._last_times) > self._most:
+            del self._last_times[next(iter(self._last_times))]
             self._beyond += 1
 
     def take_idle(self, time: float) -> int:
@@ -56,12 +56,12 @@ class Population:
             return 0
         count, self._beyond = self._beyond, 0
         self._not_before = time + self._idle
-        while self._seen:
-            oldest = next(iter(self._seen))
-            if (idle_at := self._seen[oldest] + self._idle) > time:
+        while self._last_times:
+            oldest = next(iter(self._last_times))
+            if (idle_at := self._last_times[oldest] + self._idle) > time:
                 self._not_before = idle_at
                 break
-            del self._seen[oldest]
+            del self._last_times[oldest]
             count += 1
         return count
 

@@ -117,7 +117,7 @@ class ReferenceJoin:
     @property
     def jobs(self) -> Sequence[Job]:
         """The waiting evaluations, with the references that have come for them so far."""
-        return [_made(job) for job in self._waiting.values()]
+        return [_with_references(job) for job in self._waiting.values()]
 
     def clear(self) -> None:
         """Forget everything."""
@@ -141,7 +141,7 @@ class ReferenceJoin:
         if job.evaluation_id in self._waiting or self._is_over(job):
             return
         waiting = _WaitingJob(
-            job=replace(job, case=_stored(case)),
+            job=replace(job, case=_packed_case(case)),
             keys=keys_of(case),
             missing=awaited_fields(job.assignment, case),
             deadline=self._time + self._waits[job.monitor.name],
@@ -152,7 +152,7 @@ class ReferenceJoin:
             if concerns(remembered.reference, case):
                 self._merge(waiting, remembered)
         if _is_complete(waiting):
-            yield _made(waiting)
+            yield _with_references(waiting)
             return
         self._hold(waiting)
         while len(self._waiting) > MOST_WAITING or self._waiting_size > MOST_WAITING_BYTES:
@@ -180,7 +180,7 @@ class ReferenceJoin:
                 self._merge(waiting, known)
                 if _is_complete(waiting):
                     self._release(name)
-                    yield replace(_made(waiting), trigger_offset=point.offset, triggered_at=self._time)
+                    yield replace(_with_references(waiting), trigger_offset=point.offset, triggered_at=self._time)
                 else:
                     heapq.heappush(self._offsets, (waiting.replay_point.offset, name))
         while len(self._remembered) > MOST_REFERENCES or self._remembered_size > MOST_REFERENCE_BYTES:
@@ -247,7 +247,7 @@ class ReferenceJoin:
         self._outcomes().count_missing(job.monitor.name, job.assignment.evaluator.name)
         lacking = sorted(waiting.missing - provided_fields(waiting.references))
         reason = SkipReason.REFERENCE_MISSING.text(*(field.removeprefix("attributes.") for field in lacking))
-        return replace(_made(waiting), skip=reason, trigger_offset=offset, triggered_at=self._time)
+        return replace(_with_references(waiting), skip=reason, trigger_offset=offset, triggered_at=self._time)
 
     def _renew(self, known: _Remembered, point: ReplayPoint) -> None:
         """Treat a reference that came again as new for later subjects.
@@ -267,12 +267,12 @@ def _is_complete(waiting: _WaitingJob) -> bool:
     return waiting.missing <= provided_fields(waiting.references)
 
 
-def _made(waiting: _WaitingJob) -> Job:
+def _with_references(waiting: _WaitingJob) -> Job:
     case, references = waiting.job.case, tuple(waiting.references)
     return replace(waiting.job, replay_point=waiting.replay_point, case=lambda: with_references(case(), references))
 
 
-def _stored(case: Turn | Conversation):  # noqa: ANN202
+def _packed_case(case: Turn | Conversation):  # noqa: ANN202
     """A function that returns the case. Until then it is kept as JSON, which takes a third of the memory."""
     if isinstance(case, Turn):
         turn = turn_to_json(case)

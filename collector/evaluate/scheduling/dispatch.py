@@ -28,7 +28,7 @@ from collector.evaluate.budget.controller import (
     charge_of,
 )
 from collector.evaluate.guardrails import EvaluationGuardrails
-from collector.evaluate.plan import Job, evaluation_of, repeated
+from collector.evaluate.plan import Job, evaluation_of, repeat_verdict
 from collector.evaluate.recovery.ledger import RETRY, append_with_retry
 from collector.logs.journal.guard import Guard
 from collector.logs.log import Confirm, Log, Record, certain
@@ -70,7 +70,7 @@ class SharedVerdicts:
                 await stack.enter_async_context(self._locks.setdefault(name, asyncio.Lock()))
             yield
 
-    def known(self, job: Job) -> Evaluation | None:
+    def known_verdict(self, job: Job) -> Evaluation | None:
         """The evaluation whose verdict a job may repeat. A skip is never repeated, as each monitor has its own reasons
         to skip.
         """
@@ -240,7 +240,7 @@ class Dispatcher:
         """A slot for jobs that ask together; yields False if none became free in time. A known verdict needs no
         slot.
         """
-        if None not in map(self.verdicts.known, jobs):
+        if None not in map(self.verdicts.known_verdict, jobs):
             return nullcontext(True)
         return bulkhead.slot(self.queue_timeout(jobs[0]))
 
@@ -266,8 +266,8 @@ class Dispatcher:
             for number, (job, reservation) in enumerate(zip(jobs, reservations, strict=True)):
                 if number in ended:
                     continue
-                if (verdict := self.verdicts.known(job)) is not None:
-                    ended[number] = repeated(job, case, verdict)
+                if (verdict := self.verdicts.known_verdict(job)) is not None:
+                    ended[number] = repeat_verdict(job, case, verdict)
                     continue
                 reason = self._decide(job, reservation) if has_slot else SkipReason.SHED.text()
                 if reason is None:
@@ -275,7 +275,7 @@ class Dispatcher:
                 elif reason == _WAITS:
                     waits = True
                 else:
-                    ended[number] = evaluation_of(job, case, self._unasked(Skipped(reason=reason)))
+                    ended[number] = evaluation_of(job, case, self._instant_result(Skipped(reason=reason)))
             if granted:
                 numbers, made, reserved = zip(*granted, strict=True)
                 for number, job, result in zip(numbers, made, await self._evaluate(made, case, reserved), strict=True):
@@ -287,7 +287,7 @@ class Dispatcher:
                 await settled.wait()
         return list(map(ended.__getitem__, range(len(jobs))))
 
-    def _unasked(self, outcome: Skipped | Failure) -> Result:
+    def _instant_result(self, outcome: Skipped | Failure) -> Result:
         moment = self._now()
         return Result(outcome=outcome, started_at=moment, ended_at=moment)
 
@@ -374,7 +374,7 @@ class Dispatcher:
         """The failure of an evaluation that ended the process again and again."""
         why = str(self._guard.error("evaluation"))
         logger.error("%s of a turn or conversation is left out: %s", job.assignment.evaluator.name, why)
-        return self._unasked(Failure(type="process_ended", message=why))
+        return self._instant_result(Failure(type="process_ended", message=why))
 
 
 def _trace_of(job: Job, case: Turn | Conversation) -> str | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
 
-from collector.evaluate.deferred.deferred_evaluations import DeferredEvaluations, packed
+from collector.evaluate.deferred.deferred_evaluations import DeferredEvaluations, pack_jobs
 from collector.evaluate.outcomes import OutcomeCounter
 from collector.evaluate.plan import Job
 from collector.evaluate.recovery.ledger import Ledger, monitor_key
@@ -103,7 +103,7 @@ class PartitionJobs:
         jobs.
         """
         if self.deferred is not None and jobs[0].deferred and self.deferred.takes(jobs):
-            small = packed(jobs)
+            small = pack_jobs(jobs)
             self._begin(small, None)
             self._defer(small, self.deferred, has_room=self.deferred.admit(small, resumed=resumed))
             return

@@ -366,7 +366,7 @@ class OwnedPartitions:
             return
         topic_ids = self._current_topic_ids(consumer)
         for where in assigned:
-            last = self._last_topic_ids.get(self._topics.number_of(where)) or self.subscription.begun.known(where)
+            last = self._last_topic_ids.get(self._topics.number_of(where)) or self.subscription.begun.noted_id(where)
             if last is not None and topic_ids.get(where.topic, last) != last:
                 self._replaced.setdefault(where, 0)
         offsets = StartOffsets(consumer, timeout, topic_ids)
@@ -399,7 +399,7 @@ class OwnedPartitions:
         topic_id = self._topic_ids.get(self._topics.number_of(where))
 
         def remember(error: LogError | None) -> None:
-            if error is None and topic_id is not None and self.subscription.begun.known(where) != topic_id:
+            if error is None and topic_id is not None and self.subscription.begun.noted_id(where) != topic_id:
                 self.subscription.begun.begun(where, topic_id)
 
         if noted:

@@ -87,7 +87,7 @@ class BegunTopics(Protocol):
     like one that the group has never read.
     """
 
-    def known(self, where: TopicPartition, /) -> str | None:
+    def noted_id(self, where: TopicPartition, /) -> str | None:
         """The id of the topic as it was when the group began with the partition. Called in other threads."""
         ...
 
@@ -98,7 +98,7 @@ class BegunTopics(Protocol):
 class NothingBegun:
     """Knows of no topic, and remembers none."""
 
-    def known(self, _where: TopicPartition, /) -> str | None:
+    def noted_id(self, _where: TopicPartition, /) -> str | None:
         """Nothing."""
         return None
 

@@ -30,14 +30,14 @@ _NAMED = 8
 class Reload:
     """Takes other configurations, one at a time. `load` reads and checks the file at `path`; it raises ConfigError.
 
-    With `takes` the process evaluates: what its file has counts for the whole deployment.
+    With `evaluates` the process evaluates, and its file counts for the whole deployment.
     """
 
     exchange: Exchange
     history: ConfigurationHistory
     _: KW_ONLY
     path: Path | None
-    takes: bool
+    evaluates: bool
     load: Callable[[Path], Config] = load
     every: float = CHECK_EVERY
 
@@ -116,7 +116,7 @@ class Reload:
             self._status.keep()
         elif newest is not None and digest == newest.digest:
             await self._take(config, newest.number)
-        elif seen is None and self.takes:
+        elif seen is None and self.evaluates:
             await self._take(config, None)
         else:
             self._status.keep()  # the deployment's configuration is in the log
@@ -172,9 +172,9 @@ class Reload:
 
 
 def start_reload(
-    process: Process, judges: OpenedJudges, history: ConfigurationHistory, *, path: Path | None, takes: bool
+    process: Process, judges: OpenedJudges, history: ConfigurationHistory, *, path: Path | None, evaluates: bool
 ) -> Reload:
     """Watch the file at `path` and the log."""
-    reload = Reload(Exchange(process, judges), history, path=path, takes=takes)
+    reload = Reload(Exchange(process, judges), history, path=path, evaluates=evaluates)
     process.tasks.start("configuration", reload.run_forever)
     return reload

@@ -54,8 +54,8 @@ class AnthropicBatches:
         requests = [{"custom_id": item.name, "params": item.body} for item in items]
         return provider.id_in(await self._connection.post(_PATH, orjson.dumps({"requests": requests})))
 
-    async def submitted(self, key: str, names: Collection[str], since: float, known: Collection[str]) -> str | None:
-        """See `BatchProvider.submitted`. A batch of this size may be the batch in question; its results tell, once it
+    async def find_batch(self, key: str, names: Collection[str], since: float, known: Collection[str]) -> str | None:
+        """See `BatchProvider.find_batch`. A batch of this size may be the batch in question; its results tell, once it
         has ended.
         """
         del key

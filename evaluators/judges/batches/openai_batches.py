@@ -71,8 +71,8 @@ class OpenAIBatches:
         )
         return provider.id_in(batch)
 
-    async def submitted(self, key: str, names: Collection[str], since: float, known: Collection[str]) -> str | None:
-        """See `BatchProvider.submitted`: the list begins with the newest."""
+    async def find_batch(self, key: str, names: Collection[str], since: float, known: Collection[str]) -> str | None:
+        """See `BatchProvider.find_batch`: the list begins with the newest."""
         del names, known
         after: dict[str, str] = {}
         while True:

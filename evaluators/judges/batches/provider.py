@@ -133,7 +133,7 @@ class BatchProvider(Protocol):
         """Submit a batch under evalstream's `key`; returns the provider's id."""
         ...
 
-    async def submitted(self, key: str, names: Collection[str], since: float, known: Collection[str]) -> str | None:
+    async def find_batch(self, key: str, names: Collection[str], since: float, known: Collection[str]) -> str | None:
         """The id of the batch that was submitted under a key, not before `since` (Unix seconds); None if none was.
         `known` are the ids of batches that are certainly others.
 

@@ -183,7 +183,7 @@ class SubmittedBatches:
         while True:
             began = self.clock()
             try:
-                look = partial(self.provider.submitted, key, names, since, self.journal.ids())
+                look = partial(self.provider.find_batch, key, names, since, self.journal.ids())
                 batch = await self._call(partial(unless_absent, look, _A_BATCH))
             except Undecided:
                 began = since

@@ -8,7 +8,7 @@ import orjson
 import pytest
 from hypothesis import given, strategies as st
 
-from collector.assemble.thin_turns import assembled, make_noted_record
+from collector.assemble.thin_turns import make_noted_record, make_turn
 from collector.errors import BadInput
 from collector.otlp.decode import field_bytes
 from collector.records.noted_turns import NotedTurn, noted_turn, with_note
@@ -34,7 +34,7 @@ A_TURN = ["t", "s", "otel_genai", {"s": "otel_genai"}, "c-1", None, 1, 2, ""]
 
 @given(THIN, st.sampled_from(("", "acme")))
 def test_it_is_the_record_of_the_assembled_turn(thin: NotedTurn, tenant: str) -> None:
-    turn = in_tenant(assembled(thin).turn, tenant)
+    turn = in_tenant(make_turn(thin).turn, tenant)
     made = make_noted_record(thin, tenant)
     assert made.record == bare_turn_record(turn)
     assert (made.turn_id, made.conversation_id) == (turn.turn_id, turn.conversation_id)

@@ -64,7 +64,7 @@ class Source:
         self.log = log
         self.poison: list[tuple[int, str]] = []
         self.telemetry = Telemetry()
-        topic = {name: options.pop(name) for name in ("where", "max_items") if name in options}
+        topic = {name: options.pop(name) for name in ("locate", "max_items") if name in options}
         self.receiver = KafkaReceiver(
             SourceTopic("chats", "turns", **topic), log, self.telemetry,
             backoff=Backoff(sleep=lambda _seconds: asyncio.sleep(0)),
@@ -118,7 +118,7 @@ async def test_a_message_delivered_again_gives_the_same_turns_and_equal_words_el
 
 
 async def test_the_place_is_topic_and_partition_whatever_numbers_they_go_by():
-    numbered = Source(FailingLog(), where=lambda number: ("chats", number // 2))
+    numbered = Source(FailingLog(), locate=lambda number: ("chats", number // 2))
     plain = Source(FailingLog())
     await numbered.deliver(StoredRecord(2, 5, 0.0, None, json.dumps(TURN).encode()))
     await plain.deliver(StoredRecord(1, 5, 0.0, None, json.dumps(TURN).encode()))

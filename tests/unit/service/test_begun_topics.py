@@ -28,11 +28,11 @@ async def test_what_was_begun_is_known_to_the_next_process_and_to_no_other_group
     await noted(log, "a", (FIRST, "1"), (SECOND, "1"))
     await noted(log, "a", (FIRST, "2"))
     notes = await TopicNotes.open(log, "a")
-    assert [notes.known(each) for each in (FIRST, SECOND, OTHER)] == ["2", "1", None]
-    assert (await TopicNotes.open(log, "b")).known(FIRST) is None
+    assert [notes.noted_id(each) for each in (FIRST, SECOND, OTHER)] == ["2", "1", None]
+    assert (await TopicNotes.open(log, "b")).noted_id(FIRST) is None
 
 
 async def test_a_partition_without_a_note_is_known_by_another_of_its_topic() -> None:
     log = MemoryLog("definitions", 1)
     await noted(log, "a", (FIRST, "1"))
-    assert (await TopicNotes.open(log, "a")).known(SECOND) == "1"
+    assert (await TopicNotes.open(log, "a")).noted_id(SECOND) == "1"
