@@ -291,11 +291,12 @@ def check(
 ) -> None:
     """Validate a configuration and print its plan.
 
-    In about ten lines, what needs attention first. Its files are opened and Kafka's brokers asked: what the service
-    would refuse at its start is a mistake, status 2. With --verbose it says what is received, sampled, evaluated and
-    exported, what alerts detect, the capacity that the traffic needs, topics, groups and permissions in Kafka, and, if
-    the service runs on this machine, its traffic so far. Traces in receive.files are examined as with --traces. With
-    --diff or --against it says what the file would change instead; status 1 if the running service would refuse it.
+    Prints about ten lines, with what needs attention first and, if the service runs on this machine, the beginning of
+    its traffic so far. Opens the files that the configuration names, and asks Kafka's brokers: if the service would
+    refuse to start, the status is 2. --verbose adds what is received, sampled, evaluated and exported, what alerts
+    detect, the capacity that the traffic needs, Kafka's topics, groups and permissions, and all of the traffic. Traces
+    in receive.files are examined as with --traces. With --diff or --against it says what the file would change instead;
+    status 1 if the running service would refuse it.
     """
     from collector.commands.check.check import report
     from collector.commands.check.deferred_plan import batch_lines
@@ -390,7 +391,7 @@ def fetch(
         str, Argument(help="tempo, jaeger, phoenix, langfuse or mlflow.", metavar="SOURCE", show_default=False)
     ],
     output: Annotated[Path, _file("The file to write, as OTLP JSON lines.", "--output", "-o")],
-    url: Annotated[str | None, Option(help="Its address; by default its usual one on this machine.")] = None,
+    url: Annotated[str | None, Option(help="The source's address; by default its usual one on this machine.")] = None,
     since: Since = "24h",
     until: Until = None,
     query: Annotated[
@@ -402,15 +403,15 @@ def fetch(
     ] = None,
     services: Annotated[list[str] | None, Option("--service", help="Jaeger: only this service; repeatable.")] = None,
     project: Annotated[str | None, Option(help="Phoenix: the project. MLflow: the experiment.")] = None,
-    limit: Annotated[int, Option(min=1, help="Most traces, the newest.")] = 1000,
+    limit: Annotated[int, Option(min=1, help="Maximum number of traces; the newest are taken.")] = 1000,
     token_file: Annotated[Path | None, _file("File with a token or name:secret; or EVALSTREAM_FETCH_TOKEN.")] = None,
     headers: Annotated[list[str] | None, Option("--header", help="A header; repeatable.", metavar="NAME=VALUE")] = None,
 ) -> None:
     """Write past traces of Tempo, Jaeger and others to a file.
 
-    The others are Phoenix, Langfuse and MLflow. Traces are written as they are there, unredacted, to a file that
-    `turns`, `score` and `compare evaluators` read, and that is its owner's alone. Without an error it has all of them,
-    otherwise it is not there. Status 1 if there are none, or some are left out, which is said.
+    The others are Phoenix, Langfuse and MLflow. Traces are written unredacted, as the source has them, to a file that
+    only its owner can read, for `turns`, `score` and `compare evaluators`. After an error there is no file, so a file
+    is never cut off. Status 1 if there are no traces, or if some are left out, which a message says.
     """
     from collector.commands.fetch.fetch import FetchOptions, fetch_traces
 
@@ -539,10 +540,10 @@ def score(
 def judges(
     file: Annotated[Path, _file("Labelled cases: a turn or conversation a line, with `human` beside it.")],
     config: ConfigFile = DEFAULT_CONFIG,
-    evaluator: Annotated[str | None, Option(help="The evaluator; the only one that asks a judge.")] = None,
+    evaluator: Annotated[str | None, Option(help="The evaluator; by default the only one that asks a judge.")] = None,
     judges: Annotated[list[str] | None, Option("--judge", help="A judge, jury or cascade; repeatable.")] = None,
     repeat: Annotated[int, Option(min=1, max=20, help="How often each judge judges each case.")] = 2,
-    margin: Annotated[float, Option(min=0, max=1, help="How much less than the best judge one may agree.")] = 0.05,
+    margin: Annotated[float, Option(min=0, max=1, help="How far below the best judge's agreement may be.")] = 0.05,
     max_usd: MaxUsd = None,
     output: Annotated[Path | None, _file("JSONL of evaluations; later runs resume from it.", "--output", "-o")] = None,
     json: Json = False,
@@ -577,9 +578,9 @@ def dataset(
     since: Since = "7d",
     until: Until = None,
     below: Annotated[float | None, Option(min=0, max=1, help="With low: the score below which one is low.")] = None,
-    most: Annotated[int, Option("--n", min=1, help="Most cases.")] = 200,
+    most: Annotated[int, Option("--n", min=1, help="Maximum number of cases.")] = 200,
     diverse: Annotated[
-        bool | None, Option("--diverse/--no-diverse", help="Leave out nearly equal questions; not of sampled ones.")
+        bool | None, Option("--diverse/--no-diverse", help="Leave out nearly equal questions, unless sampled.")
     ] = None,
     name: Annotated[str, Option(help="The name of the test set, if the format has one.")] = "evalstream",
 ) -> None:
@@ -598,7 +599,9 @@ def dataset(
 def replay(
     paths: Annotated[list[str] | None, Argument(help="Files with the turns; the turns log by default.")] = None,
     config: ConfigFile = DEFAULT_CONFIG,
-    new: Annotated[Path | None, _file("The new evaluators' configuration; else -c, with --judge.", "--with")] = None,
+    new: Annotated[
+        Path | None, _file("The new evaluators' configuration; with --judge, by default -c.", "--with")
+    ] = None,
     since: MaybeSince = None,
     until: Until = None,
     monitors: Monitors = None,
@@ -640,7 +643,7 @@ def rejudge(
     evaluators: EvaluatorNames = None,
     monitors: Monitors = None,
     max_usd: Annotated[
-        float | None, Option("--max-usd", min=0, help="Most USD for this period; judges need it, not --what failed.")
+        float | None, Option("--max-usd", min=0, help="Spending limit; required for judges, unless --what failed.")
     ] = None,
     dry_run: DryRun = False,
 ) -> None:
@@ -742,7 +745,7 @@ def parquet(
     """Write evaluations and labels as Parquet files by day.
 
     Whole days (UTC) are written, each file in place of the one before, so that it can run again and again, beside the
-    service. Needs the extra `parquet`. Status 1 if a day was left as the log has no longer all of it.
+    service. Needs the extra `parquet`. Status 1 if a day was left out because the log no longer has all of it.
     """
     from collector.commands.parquet.parquet import ParquetOptions, write_parquet
 
@@ -799,7 +802,7 @@ def diagnose(
     monitor: TheMonitor = None,
     since: Since = "24h",
     until: Until = None,
-    against: Annotated[str | None, Option(help="Start of the period before; by default seven windows.")] = None,
+    against: Annotated[str | None, Option(help="Start of the period before; by default seven windows earlier.")] = None,
     evaluators: EvaluatorNames = None,
     json: Json = False,
 ) -> None:
@@ -823,16 +826,16 @@ def compare(
     config: ConfigFile = DEFAULT_CONFIG,
     monitor: TheMonitor = None,
     attribute: Annotated[str | None, Option(help="The attribute that tells versions apart.")] = None,
-    baseline: Annotated[str | None, Option(help="The value, of service_version or --attribute,")] = None,
-    version: Annotated[str | None, Option(help="with this one.")] = None,
+    baseline: Annotated[str | None, Option(help="The old version: a value of service_version or --attribute.")] = None,
+    version: Annotated[str | None, Option(help="The new version.")] = None,
     since: Since = "7d",
     until: Until = None,
     json: Json = False,
 ) -> None:
     """Compare a new version of an application with the last one.
 
-    Side by side while both ran, else before and after, each evaluator's means with the interval of their difference,
-    which may be looked at at any time.
+    Shows each evaluator's two means with the interval of their difference, which is valid however often you look: side
+    by side for the time in which both versions ran, otherwise before and after.
     """
     from collector.commands.compare import CompareOptions, compare as compare_versions
 
@@ -891,7 +894,7 @@ def plan(
     config: ConfigFile = DEFAULT_CONFIG,
     monitor: TheMonitor = None,
     evaluator: Annotated[str | None, Option(help="Only this evaluator; all of the monitor by default.")] = None,
-    usd_per_label: Annotated[float | None, Option(min=0, help="A label's cost: plan human scores' error.")] = None,
+    usd_per_label: Annotated[float | None, Option(min=0, help="Cost of a label: plan the mean by people.")] = None,
     since: Since = "14d",
     until: Until = None,
     json: Json = False,
@@ -964,7 +967,7 @@ def calibrate(
     json: Json = False,
     random: RandomLabels = False,
     certify: Annotated[
-        float | None, Option(min=0.0001, max=0.9999, help="Certify a lower true failure rate; exit 1 if not.")
+        float | None, Option(min=0.0001, max=0.9999, help="Exit with 1 unless failures are certainly rarer.")
     ] = None,
 ) -> None:
     """Measure an evaluator's agreement with human labels."""
@@ -1013,14 +1016,14 @@ def labels_next(
     number: Annotated[int, Option("--n", min=1, max=100_000, help="How many evaluations.")] = 50,
     evaluator: Annotated[str | None, Option(help="Only evaluations by this evaluator.")] = None,
     monitor: OneMonitor = None,
-    by: Annotated[str, Option(help="The name of the person who labels them; some are given to two people.")] = "",
+    by: Annotated[str, Option(help="The person who labels them; leaves out what they have labelled.")] = "",
     without: Annotated[list[Path] | None, _file("A file of an earlier call, whose evaluations are left out.")] = None,
     config: ConfigFile = DEFAULT_CONFIG,
 ) -> None:
     """Print evaluations to label, without their scores.
 
     Fill in `human` on each line (0..1, true or false), and give the file to `evalstream calibrate`. They are drawn like
-    those of the page's queue; each line has the probability of that, by which `calibrate` weighs it.
+    those of the page's queue; each line has the probability of its draw, by which `calibrate` weighs it.
     """
     from collector.commands.labels_next import LabelsNextOptions, next_labels, summary
 

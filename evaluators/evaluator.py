@@ -54,7 +54,7 @@ class Evaluator(Described, ABC, Generic[Case]):
     name: str = Field(min_length=1, max_length=128)
     """The name of this evaluator in every output."""
     threshold: float | None = Field(default=None, ge=0.0, le=1.0)
-    """A score passes at this value, on 0..1."""
+    """A score passes at or above this value, on 0..1; at or below it, if lower is better."""
 
     if not TYPE_CHECKING:
 

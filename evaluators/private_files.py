@@ -27,7 +27,7 @@ def open_private(path: str, flags: int) -> int:
 
 
 def restrict(path: Path, permissions: int = PRIVATE) -> int | None:
-    """Take from an existing file the permissions beyond these. Pipes, devices and missing files stay as they are.
+    """Remove from an existing file all permissions but these. Pipes, devices and missing files stay as they are.
 
     Returns:
         The permissions that the file had, if they were wider.
@@ -70,7 +70,7 @@ LOOK_EVERY = 1.0
 
 
 class SecretFiles:
-    """The first line of each of some files, by name.
+    """The only line of each of some files, by name.
 
     A file that cannot be read later, or is empty, keeps its earlier content: it may be replaced at that moment.
 

@@ -36,20 +36,20 @@ class SkipReason(StrEnum):
 
 
 MEANINGS: Mapping[SkipReason, str] = {
-    SkipReason.MISSING_FIELD: "The subject lacks fields that the evaluator requires; they follow.",
-    SkipReason.INVALID_FIELD: "A field has a value that the evaluator cannot use; it follows.",
-    SkipReason.INCOMPLETE: "The turn is incomplete, or too many turns of the conversation are; the missing reason of "
-    "the first one follows.",
+    SkipReason.MISSING_FIELD: "The subject lacks fields that the evaluator requires; the record names them.",
+    SkipReason.INVALID_FIELD: "A field has a value that the evaluator cannot use; the record names the field.",
+    SkipReason.INCOMPLETE: "The turn is incomplete, or too many turns of the conversation are; the record has the "
+    "reason of the first incomplete one.",
     SkipReason.APPLICATION_ERROR: "The application failed before it gave an answer.",
     SkipReason.UNSEEN_MEDIA: "The judge cannot be shown attachments of these kinds, and the monitor has "
     "`unseen_media: skip`.",
-    SkipReason.UNCLEAR_LANGUAGE: "The language of a text cannot be told; its field follows.",
+    SkipReason.UNCLEAR_LANGUAGE: "The language of a text cannot be recognized; the record names the field.",
     SkipReason.NOT_COMPLETED: "The task was not completed, so there is nothing to score.",
-    SkipReason.GATED: "A composite's first evaluator, which follows, did not ask for the second one.",
+    SkipReason.GATED: "A composite's first evaluator did not ask for the second one; the record names the first.",
     SkipReason.SHED: "The evaluation waited longer than `evaluate.shed_after`, or too many evaluations waited for a "
     "batch.",
     SkipReason.OVER_BUDGET: "A budget had no money left for it.",
-    SkipReason.REFERENCE_MISSING: "No reference brought in time what the evaluator requires; it follows.",
+    SkipReason.REFERENCE_MISSING: "No reference with what the evaluator requires arrived in time; the record names it.",
 }
 
 LOSSES = (SkipReason.OVER_BUDGET, SkipReason.SHED, SkipReason.INCOMPLETE)

@@ -1,7 +1,7 @@
 """A port that several processes of one command listen on: each connection goes to the one that has the fewest.
 
 The system picks a process by a hash of the addresses. Senders of telemetry keep their few connections for days, so
-what a hash makes uneven stays so.
+an uneven choice stays uneven.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class SharedPort:
 
     @classmethod
     def among(cls, processes: int) -> list[SharedPort]:
-        """The part of each of so many processes, to be made before they are forked."""
+        """One share for each of so many processes; make them before the processes are forked."""
         width = _RECEIVED + 1 + processes
         cells = memoryview(mmap.mmap(-1, 8 * width * processes)).cast("q")
         rows = [cells[width * process : width * (process + 1)] for process in range(processes)]
@@ -52,9 +52,10 @@ class SharedPort:
         return [cls(process, rows, ends) for process in range(processes)]
 
     def leave_others(self) -> None:
-        """Close the ends where the others receive: what waits there is closed with the process that it waits for.
+        """Close the ends at which the others receive, so that a connection that waits there is closed when its process
+        ends.
 
-        For the process that this is the part of, once it was forked.
+        To be called after the fork, in the process to which this share belongs.
         """
         for number, (inbox, _) in enumerate(self._ends):
             if number != self._number:
@@ -66,7 +67,7 @@ class SharedPort:
             sock.close()
 
     def add(self, change: int) -> None:
-        """So many connections more are open here."""
+        """Note that so many more connections are open in this process."""
         self._mine[_OPEN] += change
 
     def hand_on(self, connection: socket.socket) -> bool:

@@ -1,16 +1,16 @@
 """Metrics of the agreement between judges and people, from the labels log.
 
 They need all labels, so one process computes them: that of the `watch` stage. At its start it reads the log, then the
-new records once a minute. The bootstrap's measures are computed again for evaluators with new labels alone, in a
+new records once a minute. Measures by bootstrap are computed again only for evaluators with new labels, in a
 thread, from the newest labels and with fewer resamples than `evalstream calibrate` takes: at most about a second a
 minute for each labelled evaluator. The results of drawn labels, and their sums for means, are computed each time: the
 window moves on.
 
-Randomly drawn labels are evidence on a judge: how far its verdicts agree with people's, and the mean by them. They are
+Randomly drawn labels show how far a judge's verdicts agree with people's, and which mean people would give. They are
 weighted by 1 / the probability to be judged and labelled, and conversations are clusters. Shares have Wilson's interval
 (1927) at the effective number of conversations (Kish), which exists even without a disagreement; the intervals of kappa
-and of sensitivity + specificity - 1 are made of theirs (Zou and Donner 2008). The mean by people is that of
-`collector.statistics.audited_sums`, with people as who audits.
+and of sensitivity + specificity - 1 are combined from the intervals of these shares (Zou and Donner 2008). The mean by
+people is that of `collector.statistics.audited_sums`, with people as the auditors.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ from collector.telemetry import series
 from collector.telemetry.registry import Telemetry
 
 WEAKEST = 0.2
-"""Sensitivity + specificity - 1 below which a judge tells too little of what people would say to be corrected."""
+"""If sensitivity + specificity - 1 is below this, the judge predicts people too badly for its mean to be corrected."""
 DRIFT_ERRORS = 4.0
 """If newer labels differ from older ones by this many standard errors, the judge or the people have changed."""
 _LARGEST_SHARE = 0.5
@@ -129,11 +129,11 @@ def _share(verdicts: Sequence[_Verdicts], of: Callable[[_Verdicts], bool]) -> Bo
 
 
 def people_sums(labels: Iterable[HumanLabel], *, of_scores: bool = True) -> AuditedSums:
-    """The sums of labels that were drawn, for the mean by people; those of all scores are added to them.
+    """The sums of drawn labels, for the mean by people; the caller adds the sums of all scores.
 
-    `of_scores`: what is labelled is among the scores, with its weight; else products with them are left out, as where
-    the mean by audits is corrected. Squares are larger by 1 / (1 - a / A)², as few conversations with large weights
-    hide how far off they are (HC3, MacKinnon and White 1985).
+    `of_scores`: the labelled evaluations are among the scores, with their weights. Otherwise (if the mean by audits is
+    corrected) products of labels and scores are left out. Squares are larger by 1 / (1 - a / A)², as few conversations
+    with large weights hide how far off they are (HC3, MacKinnon and White 1985).
     """
     conversations = defaultdict[str, list[float]](lambda: [0.0] * len(TOTALS))
     for cluster, label in _by_conversation(labels):
@@ -159,7 +159,7 @@ def withheld(labels: Sequence[HumanLabel], scale: ScoreScale) -> Withheld:
 
 
 def _drifts(labels: Sequence[HumanLabel], scale: ScoreScale) -> bool:
-    """Whether the newer half of the labels differs from the older one: in people less judge, or in Youden's J."""
+    """Whether the older and the newer half of the labels differ: in people's minus the judge's score, or Youden's J."""
     halves = labels[: len(labels) // 2], labels[len(labels) // 2 :]
     (older, error), (newer, other) = map(_difference, halves)
     if abs(newer - older) > DRIFT_ERRORS * math.hypot(error, other):
@@ -189,9 +189,9 @@ RESAMPLES = 200
 
 @dataclass(frozen=True, slots=True)
 class PeopleSums:
-    """The results of the last seven days' drawn labels for one monitor's mean by one evaluator, or by its audits.
+    """The sums of the last seven days' drawn labels, for the mean of one evaluator in one monitor, or of its audits.
 
-    `withheld` is why they correct none.
+    `withheld` is the reason why these labels correct no mean.
     """
 
     version: Version
@@ -203,7 +203,7 @@ class AgreementWatcher:
     """Reads labels and sets the metrics.
 
     `judged` are the evaluators in use and their audits (`helpful:audit`), with their scales; `dimensions` tell segments
-    apart as those of scores. `clock` is in seconds since the epoch.
+    apart, as they do for scores. `clock` is in seconds since the epoch.
     """
 
     def __init__(
@@ -360,7 +360,7 @@ def _by(labels: Iterable[HumanLabel], key: Callable[[HumanLabel], str]) -> Itera
 
 
 def recent_labels(labels: Sequence[HumanLabel], now: float) -> list[HumanLabel]:
-    """The labels whose scores are in the mean of the same time."""
+    """The labels of the last seven days whose scores are in the mean of these days."""
     return [label for label in labels if label.at >= now - PEOPLE_WINDOW and not label.is_of_past]
 
 

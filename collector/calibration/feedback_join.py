@@ -1,11 +1,11 @@
 """The join of feedback with its subject: state of a partition of the labels log, without clock, log or judge.
 
-Feedback waits from when the log took it until its subject is judged and no nearer one can be expected, or until the
-wait is over. The result is one more record of its partition, its end, after which the same feedback is known: it
-is neither joined again after a restart nor when it is sent again.
+Feedback waits, from its arrival in the log, until its subject is judged and no better match can be expected, or until
+its time is over. Then one more record is written to its partition, its end. From then on the same feedback is known: it
+is not joined again, neither after a restart nor if it is sent again.
 
-Its end is remembered for one more wait. If the feedback came again meanwhile, its end is written once more before it
-may be forgotten: a replay that begins behind the end and before the copy would take the copy for new feedback.
+Its end is remembered for one more wait. If the feedback is sent again meanwhile, its end is written once more before it
+may be forgotten: otherwise a replay that begins between the end and the second copy would take that copy for new.
 """
 # Why not remember the end for as long as copies come: everything from it on would be read at each restart.
 
@@ -20,9 +20,10 @@ from collector.records.feedback import FeedbackEntry, FeedbackSubject, JoinedFee
 MOST_WAITING = 100_000
 """Pieces of feedback of a partition that wait; beyond that the oldest is given up."""
 MOST_KNOWN = 300_000
-"""Pieces that are known again when they come again; beyond that the oldest is forgotten."""
+"""Pieces of feedback of which duplicates are recognized; beyond that the oldest is forgotten."""
 SETTLE, SETTLE_NEARER = 5.0, 60.0
-"""Seconds from the first evaluation that fits to the join: those of other monitors and of nearer turns may follow."""
+"""Seconds from the first matching evaluation to the join, in which evaluations by other monitors, or of nearer turns,
+may follow."""
 OTHER = "other"
 
 
@@ -46,7 +47,7 @@ class _WaitingPiece:
 
 @dataclass(slots=True)
 class _End:
-    """The newest end of feedback, at `offset` or behind it, since `time` (s); `repeated` if it came again since."""
+    """The newest end of a piece of feedback, at or after `offset`, since `time` (s). `repeated`: it was sent again."""
 
     offset: int
     time: float
@@ -60,7 +61,7 @@ class FeedbackJoin:
         self._scales = scales
         self._most = most
         self._most_known = most_known
-        self._waiting: dict[str, _WaitingPiece] = {}  # both in the order of the offsets
+        self._waiting: dict[str, _WaitingPiece] = {}  # this and the next are in the order of their offsets
         self._ends: OrderedDict[str, _End] = OrderedDict()
         self._ahead: set[str] = set()
         self._by_key: dict[str, dict[str, None]] = {}
@@ -84,7 +85,7 @@ class FeedbackJoin:
         return [self._waiting[name].entry for name in self._new]
 
     def expect(self, feedback_id: str) -> None:
-        """The log has an end of a piece that is delivered later."""
+        """Note that the log has the end of a piece which is yet to be delivered."""
         self._ahead.add(feedback_id)
 
     def add(self, entry: FeedbackEntry, offset: int, time: float) -> bool:
@@ -100,7 +101,7 @@ class FeedbackJoin:
         return True
 
     def close(self, feedback_id: str, offset: int, time: float) -> None:
-        """The log has an end of a piece, at `offset` or behind it."""
+        """Note that the log has the end of a piece, at or after `offset`."""
         self._ahead.discard(feedback_id)
         self._ends[feedback_id] = _End(offset, time)
         self._ends.move_to_end(feedback_id)
@@ -116,7 +117,7 @@ class FeedbackJoin:
                 del self._by_key[key]
 
     def seek(self, subjects: JudgedSubjects, keys: Collection[str], now: float) -> None:
-        """Look for the subjects of what is new, and of what may be about subjects that were judged just now."""
+        """Look for the subjects of new feedback, and of waiting feedback that may be about one judged just now."""
         names = {name: None for key in keys if key in self._by_key for name in self._by_key[key]} | self._new
         self._new = {}
         for name in names:
@@ -149,15 +150,17 @@ class FeedbackJoin:
                 break
 
     def may_forget(self, now: float) -> bool:
-        """Whether an end is as old as feedback may wait, or one too many."""
+        """Whether there is an end to forget: it is older than the wait, or there are too many."""
         return next(self._forgettable(now), None) is not None
 
     def to_repeat(self, now: float) -> list[str]:
-        """The feedback to forget that came again since its end: its end is written once more, which closes it."""
+        """The feedback to be forgotten that came again since its end: write the end once more, and `close` the
+        feedback.
+        """
         return [name for name in self._forgettable(now) if self._ends[name].repeated]
 
     def forget(self, now: float) -> None:
-        """Forget ends that are as old as feedback may wait, and the oldest beyond the limit, of what came no more."""
+        """Forget ends that are older than the wait, and the oldest beyond the limit, up to one that came again."""
         for name in list(self._forgettable(now)):
             if self._ends[name].repeated:
                 return
@@ -170,7 +173,7 @@ class FeedbackJoin:
             if number >= excess and end.time + self._scales.wait > now:
                 return
             if waiting_since is not None and waiting_since < end.offset:
-                return  # a replay reads it again, and what was forgotten would be known to it alone
+                return  # a replay from the waiting piece reads this end again, so it would know more than this process
             yield name
 
     def _joined(

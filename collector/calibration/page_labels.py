@@ -41,9 +41,9 @@ class _PersonLabel:
 class LabelIndex:
     """The newest labels, by evaluator and version. `lower_is_better` names evaluators whose low scores are good.
 
-    If drawn evaluations are labelled, picked labels add no information: people who pick look at the bad ones again,
-    sees the judge's score, and speaks where they disagree. Nor does such a label keep an evaluation for longer among
-    the newest.
+    If drawn evaluations are labelled, picked labels are left out: people who pick look at bad evaluations again, see
+    the judge's score, and label where they disagree. A picked label does not keep an evaluation among the newest for
+    longer either.
     """
 
     def __init__(self, lower_is_better: Collection[str] = (), *, most: int = MOST) -> None:
@@ -116,7 +116,7 @@ class LabelIndex:
 
 
 def _by_audit(label: HumanLabel, audit: AuditScore) -> HumanLabel:
-    """The same with the audit's score, whose weight is larger by 1 / the audited share."""
+    """The same label with the audit's score; its weight is divided by the share that is audited."""
     return replace(label, judge=audit.score, weight=label.weight / audit.probability)
 
 

@@ -130,7 +130,8 @@ class KafkaSourceSettings(Section):
     encoding: Literal["auto", "otlp_proto", "otlp_json"] = "auto"
     """Encoding of spans and log records; auto decides by the first byte of each value."""
     group: str | None = Field(default=None, min_length=1)
-    """First part of the consumer groups' names; by default log.kafka.prefix, without Kafka logs evalstream."""
+    """First part of the consumer groups' names; by default log.kafka.prefix, or `evalstream` if the logs are
+    not in Kafka."""
     start: Literal["earliest", "latest"] = "earliest"
     """The place in the topics at which a new group starts."""
     group_instance_id: str | None = None
@@ -170,8 +171,8 @@ class IdentitySettings(Section):
 
     conversation: list[str] = Field(default_factory=list)
     """Attributes of spans or resources that name the conversation, tried before the usual ones. name.* means
-    name.session_id, name.thread_id, name.conversation_id and name.chat_id; name{} reads these keys from JSON that is
-    the attribute's value."""
+    name.session_id, name.thread_id, name.conversation_id and name.chat_id; name{} looks for the same four keys in an
+    attribute `name` whose value is JSON."""
     user: list[str] = Field(default_factory=list)
     """The same for the user; name.* and name{} look for user_id."""
     ignore: list[str] = Field(default_factory=list)
@@ -225,9 +226,9 @@ class AssembleSettings(Section):
     attributes: list[AttributeName] | dict[AttributeName, list[AttributeKey]] = Field(
         default_factory=list[str], max_length=32
     )
-    """The application's own attributes of turns: a list of names, each its own key, or keys by name: {tier: [app.tier,
-    user.tier]}. The nearest to the model's span wins: the span, its ancestors, the resource. In each, attributes
-    come before metadata, tags and baggage."""
+    """The application's own attributes of turns: a list of names, each of which is its own key, or a list of names for
+    each key: {tier: [app.tier, user.tier]}. The nearest to the model's span wins: the span, its ancestors, the
+    resource. In each, attributes come before metadata, tags and baggage."""
     fields: dict[Literal["expected_output", "context", "expected_tools"], list[AttributeKey]] = Field(
         default_factory=dict[Literal["expected_output", "context", "expected_tools"], list[AttributeKey]]
     )
@@ -633,7 +634,7 @@ class BoostSettings(Section):
     """Turns that are judged more often than the rest. They weigh less, so means stay unbiased."""
 
     error: Factor = 1.0
-    """Turns that failed."""
+    """How many times as often turns that failed are judged."""
     negative_feedback: Factor = 1.0
     """Turns with negative feedback."""
     slow: Factor = 1.0
@@ -648,9 +649,9 @@ class BudgetSettings(Section):
     """The budget for judging, in US dollars. Sample rates follow it; near its end cheaper judges may take over."""
 
     usd_per_hour: float | None = Field(default=None, gt=0)
-    """The cost of an hour that sample rates aim at."""
+    """The cost per hour at which sample rates aim."""
     usd_per_day: float | None = Field(default=None, gt=0)
-    """The cost of a day that sample rates aim at."""
+    """The cost per day at which sample rates aim."""
     hard_cap_factor: float = Field(default=1.2, ge=1.0, le=10.0)
     """At this multiple of the budget no judge is called."""
     fallback_at: float = Field(default=0.9, gt=0.0, le=1.0)
@@ -681,8 +682,8 @@ class CascadeSettings(Section):
     then: str
     """The judge of the cases in which `first` is unsure: a name from `judges` or `juries`."""
     doubt: float = Field(default=DOUBT, ge=0.0, le=1.0)
-    """If the uncertainty of `first` is above this or unknown, `then` is asked. It is twice the standard deviation of
-    its probabilities or samples; for a jury, the range of its scores."""
+    """If the uncertainty of `first` is above this or unknown, `then` is asked. The uncertainty is twice the standard
+    deviation of the probabilities or samples of `first`; for a jury, the range of its scores."""
     share: float = Field(default=SHARE, ge=0.0, le=1.0)
     """Of the cases in which `first` is sure, the share that `then` judges too, drawn by the case's id. These cases
     correct the mean for the errors of `first`."""
@@ -737,8 +738,8 @@ class MonitorSettings(Section):
     subjects: Literal["turns", "agent_runs"] = "turns"
     """The subjects: turns and their conversations, or the runs of agents inside turns."""
     sample: Annotated[float, Field(gt=0.0, le=1.0)] | Literal["auto"] = 1.0
-    """Share of conversations that are judged; `auto`: the lowest that gives a day's mean the `standard_error`,
-    estimated from past scores."""
+    """Share of conversations that are judged; `auto`: the lowest share at which a day's mean reaches the
+    `standard_error`, estimated from past scores."""
     standard_error: float | None = Field(default=None, gt=0.0, lt=0.5)
     """With `sample: auto`: the intended standard error of a day's mean; default: 0.02."""
     idle_timeout: Seconds = 900.0

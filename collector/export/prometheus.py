@@ -111,8 +111,8 @@ class PrometheusSettings(ExporterSettings):
     port: int = Field(default=9464, ge=0, le=65535)
     """Port to listen on; 0 takes any free one."""
     segment_by: str | list[str] | dict[str, Annotated[int, Field(ge=1, le=100)] | list[str]] | None = None
-    """Attributes that give the `segment` label: a name; several; or for each its values, or how many of its most
-    frequent values (10, if left out). The rest is `other`. Without it: `all`."""
+    """Attributes whose values become the `segment` label: one name; a list of names; or, by name, a list of values or
+    the number of the most frequent ones (default 10). Other values become `other`; without this key: `all`."""
     segments: tuple[str, ...] = Field(default=(), max_length=100)
     """The values of the one attribute of `segment_by`, if it is a name."""
     max_conversations: int = Field(default=100_000, ge=1)

@@ -1,8 +1,9 @@
 """The page's folds: they keep the view up to date with the logs of turns, evaluations and labels.
 
 The low watermarks are the offsets of the oldest turn and evaluation on the page, so that a restart reads them back. The
-contents of a partition are forgotten when it is opened again, not when it is closed: evaluations that go take their
-texts along, and at a stop the other log's fold would commit that nothing is needed any more. Labels are all read again.
+contents of a partition are forgotten when it is opened again, not when it is closed: a removed evaluation also
+removes its texts, so at a stop the fold of the turns log would commit that it needs nothing any more. Labels are all
+read again.
 """
 
 import math
@@ -112,7 +113,7 @@ class _Fold:
 
     @property
     def low_watermark(self) -> int | None:
-        """The oldest record that is on the page, or not stored otherwise."""
+        """The oldest record that is on the page, or whose part of the series is not stored yet."""
         return self.lowest()
 
     async def replay(self, records: Sequence[StoredRecord]) -> None:

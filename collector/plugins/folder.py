@@ -33,11 +33,11 @@ class PluginFolder(MetaPathFinder):
         self.digest = hashlib.sha256(b"\0".join(file.read_bytes() for file in files)).hexdigest()
         """Stands for the content of the files when the folder was opened."""
         self.idle: list[str] = []
-        """Names of modules without a plug-in that has a name."""
+        """Names of the modules in which no plug-in was found."""
         self._entry_points = ""
 
     def add(self, points: Iterable[tuple[str, str, str]]) -> None:
-        """Add plug-ins: group, name, `module:Name`."""
+        """Set the plug-ins, in place of any before: group, name, `module:Name`."""
         self._entry_points = "\n".join(f"[{group}]\n{name} = {reference}" for group, name, reference in points)
 
     def find_spec(self, *_: Any, **__: Any) -> None:
@@ -133,7 +133,9 @@ def _modules(path: Path) -> Iterator[str]:
 
 def _imported(folder: PluginFolder, name: str) -> ModuleType:
     if not name.isidentifier():
-        raise ConfigError(f"plugins: {folder.path.name}/{name}.py: is no name of a module; use letters, digits and _")
+        raise ConfigError(
+            f"plugins: {folder.path.name}/{name}.py: no module has such a name; use letters, digits and _"
+        )
     try:
         return importlib.import_module(f"{folder.package}.{name}")
     except Exception as error:

@@ -1,7 +1,7 @@
 """Access to the OTLP receivers: their settings, and the authentication of senders by tokens and client certificates.
 
-A request without either is refused. An address that sends many wrong tokens is answered slowly, counted, and reported
-once.
+If either is configured, a request without it is refused. An address that sends many wrong tokens is answered slowly,
+counted, and reported once.
 """
 
 import asyncio
@@ -52,8 +52,8 @@ class _Address:
 class TokenGuesses:
     """The addresses that sent wrong tokens lately. A right token always passes: it never comes here.
 
-    `where` is the receiver in log lines; `count` is called for each. Memory is bounded: the address that was quiet the
-    longest is forgotten first.
+    `where` is the receiver in log lines; `count` is called for each wrong token. Memory is bounded: the address that
+    was quiet the longest is forgotten first.
     """
 
     def __init__(self, where: str, clock: Callable[[], float], count: Callable[[], object] = lambda: None) -> None:
@@ -108,13 +108,13 @@ class TokenGuesses:
 
 
 LOOK_EVERY = 5.0
-"""Seconds between two looks at the token files: so long a token that was taken away may still be good."""
+"""Seconds between two looks at the token files: a removed token may still be accepted for so long."""
 
 _LEAST = 16  # characters of a token
 
 
 class AuthSettings(Section):
-    """Bearer tokens, any of which lets a sender in. Several, so that they can be changed one after the other."""
+    """Bearer tokens, any of which lets a sender in. Name several to rotate them without an interruption."""
 
     tokens: tuple[SecretStr, ...] = ()
     """Tokens, each usually ${env:NAME}."""
@@ -130,7 +130,7 @@ class AuthSettings(Section):
 
 
 class SenderAuthSettings(AuthSettings):
-    """Bearer tokens of senders, any of which lets one in. Several, so that they can be changed one after the other."""
+    """Bearer tokens of senders, any of which lets one in. Name several to rotate them without an interruption."""
 
     tenants: tuple[TokenTenant, ...] = ()
     """Senders with a name, a token and a share of the limits of their own."""
@@ -153,7 +153,7 @@ class TlsSettings(Section):
     """TLS, and with `client_ca` mutual TLS."""
 
     certificate: Path
-    """PEM file with the server's certificate and those that lead to its root."""
+    """PEM file with the server's certificate and the intermediate certificates."""
     key: Path
     """PEM file with its private key, without a password."""
     client_ca: Path | None = None
@@ -282,7 +282,7 @@ class BearerTokens:
         return _signature(_hash(token), text)
 
     def verify(self, text: str, signature: str) -> bool:
-        """Whether one of the tokens made this of the text."""
+        """Whether the signature was made from the text with one of the tokens."""
         self._look()
         matches = False
         for known in self._valid_hashes:
@@ -336,8 +336,8 @@ _MOST_GUARANTEED = 0.9
 class OtlpSettings(Section):
     """The limits of a receiver of OTLP, for both protocols.
 
-    Requests that are always too much are answered with 413 over HTTP and INVALID_ARGUMENT over gRPC, those that are
-    too much now with 503 and with RESOURCE_EXHAUSTED and a RetryInfo.
+    A request that is beyond a fixed limit is answered with 413 over HTTP and INVALID_ARGUMENT over gRPC; one for which
+    there is only no room now, with 503 and with RESOURCE_EXHAUSTED and a RetryInfo.
     """
 
     host: ListeningHost = "127.0.0.1"

@@ -1,4 +1,4 @@
-"""JSON about turns that comes apart from traces, redacted like them.
+"""JSON about turns that arrives separately from traces, redacted like them.
 
 Feedback becomes records of the labels log, references become records of the turns log.
 """
@@ -32,7 +32,7 @@ class ParsedDocuments:
 
     def count(self, telemetry: Telemetry, source: str, size: int, now: float | None = None) -> None:
         """Count durable items that came in `size` bytes."""
-        del now  # they come when they come
+        del now  # references and feedback have no lag to measure
         telemetry.counter(RECEIVE_BYTES, source, self.signal).inc(size)
         telemetry.counter(RECEIVE_ITEMS, source, self.signal, "accepted").inc(self.accepted)
 
@@ -88,7 +88,8 @@ class FeedbackRules:
     """The accepted feedback: comments if texts are stored at all, experts' feedback of tenants that may have experts.
 
     `experts` are the names of those tenants, "" for senders without a name; None for all senders. `scales` are the
-    worst and the best number of names: a number beyond them is a mistake of the sender or of the configuration.
+    worst and the best number for each feedback name: a number beyond them is a mistake of the sender or of the
+    configuration.
     """
 
     comments: bool = True
@@ -106,7 +107,7 @@ class FeedbackRules:
         )
 
     def believes(self, entry: FeedbackEntry) -> bool:
-        """Whether the sender may say that an expert says so. A sender that is no tenant is an operator, and may."""
+        """Whether the sender may send feedback as an expert's. An operator's source (`tenant` is None) always may."""
         return entry.source != "expert" or entry.tenant is None or self.experts is None or entry.tenant in self.experts
 
 
@@ -128,7 +129,7 @@ def parse_feedback(
     Raises:
         TooLarge: it holds more than `max_items` objects.
         NotRedacted: the redactor failed on it.
-        Rejected: 403, it is said to be an expert's, and this sender has none.
+        Rejected: 403, some of it is marked as an expert's, and this sender may not send that.
         BadInput: it cannot be read.
     """
     documents = items_of(body, "pieces of feedback", max_items=max_items, redactor=redactor, no_texts=("at",))

@@ -42,7 +42,7 @@ def unwrapped(message: bytes) -> bytes:
     """The request in a message; a value without an envelope is returned unchanged, and so is an unreadable one."""
     if message[:1] == _MAGIC and len(message) > _REGISTERED:
         body = message[_REGISTERED:]
-        return body[1:] if body[:1] == _MAGIC else body  # which message of the schema: the first
+        return body[1:] if body[:1] == _MAGIC else body  # the index of the message in the schema; 0 is the first
     message = without_mark(message)
     if message[:1] != b"{" or not any(name in message for name in _DATA):
         return message
@@ -234,7 +234,7 @@ class KafkaReceiver:
 
 
 class SourceFold:
-    """One partition of a source topic. It has no state: delivered records are in the spans log."""
+    """One partition of a source topic. It has no state: delivered records are in the spans, turns or labels log."""
 
     due_at = None
     metadata = ""
@@ -294,7 +294,9 @@ class TurnsFold(SourceFold):
             self._recent_turns.forget(records[-1].offset)
 
     def reader(self) -> Read:
-        """Reads messages that are appended together: what one brings, the next need not."""
+        """Reads messages that are appended together; a turn that an earlier one of them has is left out of the later
+        ones.
+        """
         fresh: set[str] = set()
 
         def known(turn_id: str) -> bool:

@@ -21,7 +21,8 @@ class TextRedactSettings(Section):
     detectors: tuple[str, ...] = ("patterns",)
     """Plug-ins of the group evalstream.redactors, or module:function; `patterns` is built in."""
     patterns: dict[str, str] = Field(default_factory=dict[str, str])
-    """Your own regular expressions by the kind they find, like EMPLOYEE_ID; (?P<value>…) narrows it."""
+    """Your own regular expressions by the kind of data they find, like EMPLOYEE_ID; a group (?P<value>…) limits what is
+    redacted to itself."""
     key: SecretStr | None = Field(default=None, min_length=16)
     """Makes the pseudonyms; the same in every process. Usually ${env:NAME}."""
 

@@ -90,12 +90,14 @@ AUDITED_SUMS = counter("evalstream_audited_sums_total", (*_EVALUATION, "sum"))
 AUDITS = counter("evalstream_audits_total", ("evaluator", "monitor", "outcome"))
 """Audits by their outcome: scored, or the reason why the expensive judge gave no score."""
 ESTIMATOR_CLIPPED = counter("evalstream_estimator_clipped_total", _EVALUATION)
-"""Weight that `evalstream_estimator_w_total` leaves out: a conversation's above 20 times the mean of the last 1,000."""
+"""Weight that `evalstream_estimator_w_total` leaves out: the part of a conversation's weight in an hour above 20 times
+the mean weight of the last 1,000 conversations."""
 UNSHOWN = counter("evalstream_unshown_total", _EVALUATION)
 """Shares of cases that scores do not cover, added up: steps that the judge was not shown, items that it could not
 decide on."""
 CORRECTED_WY = counter("evalstream_corrected_wy_total", _EVALUATION)
-"""For the corrected mean of a cascade: sum of weighted scores + shift. Over the estimator's w, less shift."""
+"""For the corrected mean of a cascade: sum of w times (corrected score + `evalstream_corrected_shift`). Divided by
+`evalstream_estimator_w_total`, minus the shift, it is that mean."""
 CORRECTED_W2Y = counter("evalstream_corrected_w2y_total", _EVALUATION)
 """For the standard error of a cascade's corrected mean: per conversation, its weight times its weighted score."""
 CORRECTED_W2Y2 = counter("evalstream_corrected_w2y2_total", _EVALUATION)
@@ -123,7 +125,7 @@ VERDICTS = counter("evalstream_verdicts_total", (*_EVALUATION, "verdict"))
 VERDICT_WEIGHT = counter("evalstream_verdict_weight_total", (*_EVALUATION, "verdict"))
 """Sum of 1 / sampling probability by verdict; the share of `pass` estimates the pass rate of all traffic."""
 LABELS = counter("evalstream_labels_total", (*_EVALUATION, "label"))
-"""Scored evaluations by the label that a classifier chose; of evaluators with labels of their own."""
+"""Scored evaluations by the label that a classifier chose; only for evaluators that define labels."""
 LABEL_WEIGHT = counter("evalstream_label_weight_total", (*_EVALUATION, "label"))
 """Sum of 1 / sampling probability by label; a label's share of it estimates that of all traffic."""
 EVALUATIONS = counter("evalstream_evaluations_total", (*_EVALUATION, "outcome", "reason"))
@@ -165,13 +167,14 @@ JUDGE_COST = counter("evalstream_judge_cost_usd_total", ("evaluator", "monitor")
 JUDGE_CACHE_REQUESTS = counter("evalstream_judge_cache_requests_total", ("judge", "result"))
 """Look-ups in a judge's cache by result: hit or miss."""
 JUDGE_MODEL_CHANGES = counter("evalstream_judge_model_changes_total", ("evaluator", "monitor"))
-"""Further model names or fingerprints that a judge reported to this process: its provider changed the model."""
+"""New model names or fingerprints that a judge reported to this process after the first: its provider changed the
+model."""
 SAMPLING_PROBABILITY = gauge("evalstream_sampling_probability", ("monitor", "evaluator", "stratum"))
 """Sampling probability of the newest evaluated subject of a stratum, upstream samplers included."""
 BUDGET_USD = gauge("evalstream_budget_usd", ("monitor", "period"))
 """The configured budget of a monitor in US dollars, by period: hour or day. The same in every process."""
 BUDGET_FACTOR = gauge("evalstream_budget_factor", ("monitor",))
-"""Factor on a monitor's sampling rates that its budget leaves, from 0 to 1; the newest decision."""
+"""Factor from 0 to 1 by which a monitor's budget lowers its sampling rates, by the newest decision."""
 BUDGET_SPENT = gauge("evalstream_budget_spent_ratio", ("monitor",))
 """The largest share of a monitor's hard caps that this process has spent or reserved."""
 TOTAL_BUDGET_USD = gauge("evalstream_total_budget_usd", ("period",))
@@ -219,8 +222,8 @@ AGREEMENT_BOUND = gauge("evalstream_judge_agreement_bound", ("evaluator", "evalu
 AGREEMENT_LABELS = gauge("evalstream_judge_agreement_labels", ("evaluator", "evaluator_version"))
 """Labelled evaluations that the agreement is computed from, 1000 at most."""
 PEOPLE_AGREEMENT = gauge("evalstream_people_agreement", ("evaluator", "evaluator_version", "statistic", "bound"))
-"""Agreement of verdicts with people's by drawn labels, weighted: statistic share, kappa or youden_j, bound value, low
-or high (95 %)."""
+"""Weighted agreement between the judge's verdicts and people's, from drawn labels. Label `statistic`: share, kappa or
+youden_j; label `bound`: value, low or high (95 %)."""
 PEOPLE_SEGMENT_AGREEMENT = gauge(
     "evalstream_people_segment_agreement", ("evaluator", "evaluator_version", "segment", "statistic", "bound")
 )
@@ -230,7 +233,8 @@ PEOPLE_LABELS = gauge("evalstream_people_labels", ("evaluator", "evaluator_versi
 PEOPLE_SUMS = gauge("evalstream_people_sums", ("evaluator", "evaluator_version", "monitor", "segment", "sum"))
 """Sums over the drawn labels of seven days, by which people correct a mean (helpful:people)."""
 PEOPLE_WITHHELD = gauge("evalstream_people_withheld", ("evaluator", "evaluator_version", "monitor", "reason"))
-"""1 where the mean by people is withheld: reason few labels, weak (sensitivity + specificity - 1 is small), drift."""
+"""1 where the mean by people is withheld, by reason: few (labels), weak (sensitivity +
+specificity - 1 is small) or drift."""
 # --- receiving ---
 RECEIVE_REQUESTS = counter("evalstream_receive_requests_total", ("source", "signal", "status"))
 """OTLP requests by status of the answer: a code over HTTP (source otlp_http), a name over gRPC (source otlp_grpc)."""
@@ -255,7 +259,8 @@ RECEIVE_ITEMS = counter("evalstream_receive_items_total", ("source", "signal", "
 MEDIA_OMITTED = counter("evalstream_media_omitted_total", ("source",))
 """Pictures, recordings and files of which only hash and size are stored."""
 NOTED = counter("evalstream_thin_pieces_total", ("source",))
-"""Pieces of traces whose only turn no monitor can select: receivers note it, so that no other stage reads the piece."""
+"""Pieces of traces with one turn, which no monitor can select: the receiver notes that turn in front of the piece, so
+that no other stage has to read the piece."""
 REDACTIONS = counter("evalstream_redactions_total", ("kind",))
 """Pieces of text masked before storage and evaluation, by kind."""
 REDACTION_FAILURES = counter("evalstream_redaction_failures_total")
@@ -265,17 +270,17 @@ SPANS_READ = counter("evalstream_spans_read_total", ("dialect",))
 """Spans of closed traces by the dialect that read them; none: not a call that a dialect knows. A trace that closes
 again is read again."""
 UNREAD_TEXT = counter("evalstream_unread_text_total", ("scope",))
-"""Spans with text like questions and answers that no dialect reads, in the traces without a turn that are looked at
-(one a second at most)."""
+"""Spans with text that looks like questions and answers, but that no dialect reads. Only traces without a turn are
+examined, one a second at most."""
 UNREPEATED_IDS = counter("evalstream_unrepeated_conversation_ids_total", ("attribute",))
-"""Services whose ids under this attribute name another conversation in each trace while another attribute's repeat; the
-log says which setting helps."""
+"""Services in which this attribute has a new conversation id in every trace, while the ids in another attribute repeat;
+the log says which setting helps."""
 TRACES_CLOSED = counter("evalstream_traces_closed_total", ("reason",))
 """Traces closed and assembled, by reason; a trace that late spans reopen closes again."""
 TURNS_ASSEMBLED = counter("evalstream_turns_assembled_total", ("dialect", "outcome", "reason"))
 """Turns by dialect (`readymade`: received as turns) and outcome: complete, failed (the application's call ended in an
-error), incomplete (cannot be evaluated: `reason` says what is missing), agent_run (of an agent inside a turn, no turn
-more)."""
+error), incomplete (cannot be evaluated: `reason` says what is missing), agent_run (the run
+of an agent inside a turn, not one more turn)."""
 LATE_FEEDBACK = counter("evalstream_late_feedback_total")
 """Feedback in traces that came after its turn was made: not part of the turn, but joined by its ids."""
 OPEN_TRACES = gauge("evalstream_open_traces")
@@ -307,10 +312,11 @@ EVALUATIONS_STARTED = counter("evalstream_evaluations_started_total", ("monitor"
 count again."""
 EVALUATIONS_ENDED = counter("evalstream_evaluations_ended_total", ("monitor", "evaluator", "outcome", "reason"))
 """Evaluations by outcome: scored, skipped, failed (recorded, with the reason), sampled_out, duplicate, superseded,
-reassigned (unfinished; resumed by the partition's next owner), removed (unfinished; a changed configuration has its
-evaluator no more). Due = ended + in flight."""
+reassigned (unfinished; resumed by the partition's next owner), removed (unfinished; a changed configuration no longer
+has its evaluator). Due = ended + in flight."""
 FEEDBACK = counter("evalstream_feedback_total", ("outcome",))
-"""Feedback by what became of it: joined, unmatched (nothing judged came within the wait), crowded_out, duplicate."""
+"""Feedback by what became of it: joined, unmatched (its subject was not judged within the
+wait), crowded_out, duplicate."""
 FEEDBACK_WAITING = gauge("evalstream_feedback_waiting")
 """Feedback that waits in this process for an evaluation of what it is about."""
 FEEDBACK_VERDICTS = counter("evalstream_feedback_verdicts_total", ("feedback", "source", "monitor", "verdict"))
@@ -329,7 +335,8 @@ FEEDBACK_SUMS = (FEEDBACK_W, FEEDBACK_WY, FEEDBACK_W2, FEEDBACK_W2Y, FEEDBACK_W2
 """The counters of the sums of feedback, in the same order."""
 REFERENCES = counter("evalstream_references_total", ("outcome",))
 """References and feedback by outcome: received (each once), duplicate (again), joined (with the first evaluation that
-needed it). Those received and not joined within the wait came for nobody, or for what was not sampled."""
+needed it). A reference that is never joined was for no known turn, or for one
+that was not sampled."""
 REFERENCES_MISSING = counter("evalstream_references_missing_total", ("monitor", "evaluator"))
 """Evaluations that were skipped as no reference had come within the wait."""
 REFERENCES_AWAITED = gauge("evalstream_references_awaited")
@@ -349,7 +356,7 @@ BATCH_REQUESTS = counter("evalstream_batch_requests_total", ("judge", "outcome")
 """Requests of deferred evaluations: answered or unanswered (sent once more) in a batch that has ended, or asked
 at_once, at the full price."""
 BATCHES_OPEN = gauge("evalstream_batches_open", ("judge",))
-"""Judges' batches that are submitted, or may be, and have not ended."""
+"""Judges' batches that were submitted (or perhaps were, before a crash) and have not ended."""
 BATCHES = counter("evalstream_batches_total", ("judge", "outcome"))
 """Judges' batches that have ended: completed, expired, cancelled, failed (refused as a whole) or gone."""
 BATCH_CALLS_FAILED = counter("evalstream_batch_calls_failed_total", ("judge", "reason"))
@@ -379,10 +386,10 @@ _RELEASE = ("monitor", "attribute", "within", "baseline", "version")
 RELEASE_STARTED = gauge("evalstream_release_started_timestamp_seconds", _RELEASE)
 """When a version came that is compared with its baseline, to the hour, in seconds since the epoch."""
 RELEASE_DIFFERENCE = gauge("evalstream_release_difference", ("evaluator", "evaluator_version", *_RELEASE))
-"""Mean score of a version less that of its baseline: side by side, or if it replaced it at once, that of the same hours
-a week before, or of the day before (then without bounds)."""
+"""Mean score of a version minus that of its baseline: side by side or, if the version replaced the baseline at once,
+the baseline's in the same hours a week before, or else on the day before (then without bounds)."""
 RELEASE_BOUND = gauge("evalstream_release_difference_bound", ("evaluator", "evaluator_version", *_RELEASE, "bound"))
-"""Bounds of that difference's 95 % interval, which holds at all times at once: low or high."""
+"""Bounds of that difference's 95 % interval, low or high. It is valid however often it is looked at."""
 RELEASE_WORSE = gauge("evalstream_release_worse", ("evaluator", "evaluator_version", *_RELEASE))
 """1 for a version that is worse than its baseline for sure (alerts.release_error_rate), else 0."""
 # --- the service ---
@@ -401,7 +408,7 @@ OLDEST_NEEDED = gauge("evalstream_oldest_needed_seconds", ("consumer", "log"))
 DEAD_LETTERS = counter("evalstream_dead_letters_total", ("stage", "reason"))
 """Records that could not be processed and were dead-lettered, by stage and reason."""
 DROPS = counter("evalstream_drops_total", ("stage", "reason"))
-"""Lost or left out; what one is goes by the reason: runbook EvalstreamDrops."""
+"""Items that were lost or left out. The reason tells what kind of item: see the runbook EvalstreamDrops."""
 LABEL_OVERFLOW = counter("evalstream_label_overflow_total", ("label",))
 """Uses of a label value beyond the cap, counted under `other` instead."""
 ABSURD_VALUES = counter("evalstream_absurd_values_total", ("metric",))

@@ -1,4 +1,4 @@
-"""HTTP to foreign servers: the only module that makes clients and reads their answers."""
+"""HTTP to foreign servers: the only module that makes clients of aiohttp and urllib, and reads their answers."""
 
 import os
 import ssl
@@ -23,12 +23,12 @@ _WRAPPED = {"gzip": 31, "x-gzip": 31, "deflate": 15}
 
 
 class AnswerTooLarge(aiohttp.ClientPayloadError):
-    """A response is larger than the limit, or packed in a way that was not asked for. The message says so."""
+    """A response is larger than the limit, or has a Content-Encoding that was not asked for. The message says which."""
 
 
 @dataclass(frozen=True, slots=True)
 class HttpResponse:
-    """An answer, read to its end. Its headers are found in any case."""
+    """An answer, read to its end. The names of its headers are case-insensitive."""
 
     status_code: int
     headers: Mapping[str, str]
@@ -63,7 +63,7 @@ class StreamedResponse:
         """The answer, read to its end.
 
         Raises:
-            AnswerTooLarge: it is larger than any answer.
+            AnswerTooLarge: it is longer than the client allows.
         """
         chunks: list[bytes] = []
         size, headers = 0, self._response.headers
@@ -195,7 +195,7 @@ class _Unpacker:
 
     def __init__(self, coding: str) -> None:
         if coding not in _WRAPPED:
-            raise AnswerTooLarge("the response is packed in a way that was not asked for")
+            raise AnswerTooLarge("the response has a Content-Encoding that was not asked for")
         self._decoder = zlib.decompressobj(_WRAPPED[coding])
 
     def pieces(self, chunk: bytes) -> Iterator[bytes]:
@@ -210,7 +210,7 @@ class _Unpacker:
                     yield piece
                 chunk = self._decoder.unconsumed_tail
         except zlib.error:
-            raise aiohttp.ClientPayloadError("the response is not packed as it says") from None
+            raise aiohttp.ClientPayloadError("the response does not match its Content-Encoding") from None
 
     def end(self) -> None:
         """Raise aiohttp.ClientPayloadError if the body ends before its packed content is complete."""
@@ -258,4 +258,4 @@ def ask_blocking(
         with opener.open(question, timeout=timeout) as answer:
             return answer.read(LONGEST)
     except HTTPException as error:
-        raise OSError(f"no HTTP answers there ({type(error).__name__})") from None
+        raise OSError(f"the server does not answer in HTTP ({type(error).__name__})") from None

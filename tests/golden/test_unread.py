@@ -146,7 +146,7 @@ def test_explain_prints_it(tmp_path: Path) -> None:
     out = io.StringIO()
     assert main([tmp_path / "traces.pb"], out, io.StringIO(), explained=True) == 0
     lines = out.getvalue()
-    assert "acme.answer on 1 spans 'complete' of acme: looks like answers" in lines
+    assert "acme.answer on 1 span 'complete' of acme: looks like answers" in lines
     assert "opens at nine" not in lines, "texts are not printed"
     out = io.StringIO()
     assert main([tmp_path / "traces.pb"], out, io.StringIO(), explained=True, as_json=True) == 0

@@ -131,7 +131,7 @@ class HourlyScores:
                 self._numbers.pop(place, None)
 
     def _versions(self, attribute: ComparedAttribute, evaluation: Evaluation, value: str) -> Versions | None:
-        """The hours of a value, which counts a score of it; None if there is no room for another value."""
+        """The versions among which a value belongs, with one more score counted for it; None if it has no room."""
         place = ComparedPlace(evaluation.monitor, attribute.name, _scope(attribute, evaluation.attributes))
         known = self.places.get(place)
         if known is None:

@@ -1,8 +1,8 @@
 """Means that audits correct, as recording rules: the formula of `collector.statistics.audited_sums`, in PromQL.
 
-They have the series names of any other mean, with the evaluator's name by audits (`helpful:audit`), so alerts on
-targets, doubts and dashboards work for them as for other means. Their standard error accounts for the number of audits,
-so nothing of the day's figures has to be added to it.
+They have the series names of any other mean, with the evaluator's name by audits (`helpful:audit`), so target
+alerts, doubts and dashboards work for them as for other means. Their standard error accounts for the number of audits,
+so it needs no lower bound from the last day's scores, as those of other means do.
 """
 
 from collections.abc import Iterator, Sequence
@@ -90,7 +90,9 @@ def _lost(timing: Timing) -> str:
 
 
 def _variances() -> tuple[str, str, str]:
-    """The variance of a corrected mean, its floor, and the variance of a mean by audits that people correct."""
+    """The variance of a corrected mean; its floor; and, if people correct the mean by audits, the variance of that
+    mean.
+    """
     power, number = series.AUDIT_POWER, series.AUDIT_NUMBER
     squares = f"clamp_min({series.AUDIT_ALONE} - {power} * {series.AUDIT_SHARED}, 0)"
     return squares, f"{VARIANCE_FLOOR:.4f} / {number}", f"({power} ^ 2 * {_sum(series.BASE)} or 0 * {number})"

@@ -1,9 +1,9 @@
 """The alerts on a mean that misses its target: one fall is one alert, which names the windows that show it.
 
-Two tests find a fall: the evidence of the drop detector (`drops.py`), and the mean of a window, which is so many
-standard errors beyond its target. Either begins the alert, and it lasts until neither says so.
+Two tests find a fall: the evidence of the drop detector (`drops.py`), and the mean of a window that is a
+configured number of standard errors beyond its target. Either begins the alert, and it lasts until neither says so.
 
-Warnings on trust silence as much of a miss as they can explain, and no more.
+Warnings that scores are missing or doubtful cancel as much of a miss as they can explain, and no more.
 
 With 6 % of the subjects unscored, the mean of all is known to within 0.06: a mean that is 0.05 below its target may be
 at it, and one that is 0.5 below is not. So alerts on scores fire where the mean misses its target by more than what the
@@ -44,9 +44,9 @@ JUDGE_CHANGED, JUDGE_UNCHANGED = (
         ("unchanged", "The judge has not changed: the same cases, scored again, moved by at most {}. "),
     )
 )
-"""The verdict on the judge by cases that were judged before, as a process that watches scores has it."""
+"""Whether the judge has changed, by cases that it judged again; from a process that watches scores."""
 SHIFT_ERRORS = 2.0
-"""A judge's shift may be larger than measured by this many standard errors."""
+"""A judge's shift, and the miss of a mean, may differ from what was measured by this many standard errors."""
 
 
 def doubt_rule(target: Target, alerts: AlertSettings, timing: Timing) -> RecordingRule:
@@ -81,9 +81,9 @@ def explained(target: Target, mean: float, alerts: AlertSettings, by: str) -> st
 
 
 DROPPED, BELOW = "EvalstreamScoreDropped", "EvalstreamScoreBelowTarget"
-_BOUNDS = "With what has no score, the mean of all of the last %s is between {} "
+_BOUNDS = "If everything without a score is counted, the mean of the last %s is between {} "
 _CLIPPED = (
-    "A share of {} of the weight of the last hour is left out of the mean, as no conversation may outweigh the others. "
+    "The mean leaves out {} of the weight of the last hour, so that no single conversation outweighs the others. "
 )
 _DOUBT = "Missing or doubtful scores may account for {} of the distance to the target, and no more. "
 _UNLIKE = 0.005

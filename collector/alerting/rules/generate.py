@@ -22,8 +22,8 @@ _KNOWN = 90_000.0
 """Seconds for which a replaced version is remembered: as long as a window may hold its scores."""
 
 INHIBITIONS = (
-    # The part of a mean that these explain is in the expressions of its alerts (falls.py); of a pass share nothing is
-    # known.
+    # Alerts on means already subtract what these warnings explain (falls.py). How much they explain of a pass share is
+    # unknown.
     Inhibition((SHIFT,), (BURN,), ("evaluator",)),
     Inhibition((UNSCORED, WEIGHTS), (BURN,), ("evaluator", "monitor")),
     Inhibition((STALE,), _SCORES, ("evaluator", "monitor")),  # also for alerts that page: means are old
@@ -135,7 +135,7 @@ def _naming_segment(rule: RecordingRule | AlertingRule) -> RecordingRule | Alert
 
 
 def _within_segments(inhibition: Inhibition) -> Inhibition:
-    """A page about one segment does not silence the warnings about another."""
+    """An alert that pages about one segment does not silence the warnings about another."""
     if set(inhibition.sources) <= set(_SCORES):
         return replace(inhibition, equal=(*inhibition.equal, "segment"))
     return inhibition

@@ -72,11 +72,11 @@ def fall_of(life: DropLife, buckets: Mapping[int, Bucket], interval: float) -> F
 
 
 UNSCORED_WINDOW, FEWEST_WANTED = "1h", 20
-"""Over which time the share without a score is taken, and of how many evaluations at least, as by the rules."""
+"""The window of the share without a score, and the fewest evaluations for it; the same as in the Prometheus rules."""
 
 
 def unscored_share(buckets: Iterable[Mapping[int, Bucket]], *, now: float, interval: float) -> float:
-    """The share of evaluations that should have a score and have none; 0 of too few."""
+    """Of the evaluations that should have a score, the share that has none; 0 if there are too few evaluations."""
     first = int((now - WINDOWS[UNSCORED_WINDOW]) // interval)
     recent = [bucket for part in buckets for number, bucket in part.items() if number >= first]
     few = sum(bucket.wanted for bucket in recent) < FEWEST_WANTED
@@ -109,11 +109,11 @@ class TargetMiss:
     clipped: float = 0.0
     """The share of the weight that is left out of the mean."""
     uncovered: float = 0.0
-    """The share of what should have a score and has none, or of cases that scores do not cover."""
+    """The share of the evaluations that lack a score, plus the share of cases that scores do not cover."""
 
     @property
     def bounds(self) -> MeanInterval:
-        """The least and the largest mean of all, with what has no score."""
+        """The least and the largest mean that all subjects can have, scored or not."""
         return bounds_of_all(self.sums.mean, self.uncovered)
 
 
@@ -152,7 +152,7 @@ def target_misses(
 def _mean_of(buckets: Mapping[int, Bucket], first: int, day: WindowSums) -> tuple[Sums, float] | None:
     """The sums that a window's mean is made of, and its standard error; None if it needs audits and has too few.
 
-    If audits correct the mean, the sums are those of the number of equal scores with the same error.
+    If audits correct the mean, the sums are those of as many uncorrected scores as would have the same error.
     """
     audited = [bucket.audited for number, bucket in buckets.items() if number >= first and bucket.audited is not None]
     if not audited and any(bucket.audited is not None for bucket in buckets.values()):
@@ -165,7 +165,7 @@ def _mean_of(buckets: Mapping[int, Bucket], first: int, day: WindowSums) -> tupl
 
 
 def _unscored_share(buckets: Mapping[int, Bucket], first: int) -> float:
-    """The share of what should have a score and has none, or none of an audit that was drawn."""
+    """Of the evaluations that should have a score, the share that lacks it, or lacks that of a drawn audit."""
     recent = [bucket for number, bucket in buckets.items() if number >= first]
     unscored = max(0, sum(bucket.unscored for bucket in recent)) / max(1, sum(bucket.wanted for bucket in recent))
     lost = sum(bucket.lost_audits for bucket in recent)

@@ -31,7 +31,7 @@ _MAX_IDS = 2000
 """Ids of a service and an attribute that are remembered."""
 _MAX_PAIRS = 200
 _REPETITIONS = 10
-"""Of ids of a sample of traces, where most of a conversation's traces are not in the sample."""
+"""The repetitions of ids that are enough in a sample of traces, which misses most of a conversation's traces."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,9 +54,11 @@ class UnrepeatedId:
 
 
 class ConversationIdStatistics:
-    """Counts how often the ids under each attribute repeat, by service. Memory is bounded by `pairs` of both.
+    """Counts how often the ids under each attribute repeat, by service. Memory is bounded by the number of
+    `pairs` of service and attribute.
 
-    Of `sampled` traces few belong together: ten repetitions are enough there, where otherwise half must repeat.
+    Few of `sampled` traces are of one conversation, so ten repetitions are enough; otherwise half of the ids must
+    repeat.
     """
 
     def __init__(self, pairs: int = _MAX_PAIRS, *, sampled: bool = False) -> None:
@@ -82,7 +84,7 @@ class ConversationIdStatistics:
                 counts[number] += 1
 
     def find(self) -> list[UnrepeatedId]:
-        """The attributes whose ids never repeat where another's do, in as many traces."""
+        """The attributes whose ids never repeat while another's do, in at least half as many traces."""
         unrepeated: list[UnrepeatedId] = []
         for (service, attribute), counts in sorted(self._ids.items()):
             if len(counts) < _FEWEST or max(counts.values()) > 1:
@@ -105,7 +107,7 @@ class ConversationIdStatistics:
 def ids_of(trace: CollectedTrace, identity: IdentityLookup) -> tuple[str, dict[str, str]]:
     """The service of a trace, and the conversation ids in it by attribute, where there is only one.
 
-    None where a configured attribute names the conversation: then nothing competes with it.
+    There are no ids if a configured attribute names the conversation: then nothing competes with it.
     """
     values: dict[str, set[str]] = {}
     service = ""
@@ -164,7 +166,8 @@ class Examination:
             yield f"text in {plural(self.traces, 'trace')} without a complete turn:"
             for text in self.unread[:_MOST]:
                 looks = {"input": ": looks like questions", "output": ": looks like answers"}.get(text.side or "", "")
-                yield f"  {text.place} on {text.spans} spans {text.span_name!r} of {text.scope or 'no scope'}{looks}"
+                spans = plural(text.spans, "span")
+                yield f"  {text.place} on {spans} {text.span_name!r} of {text.scope or 'no scope'}{looks}"
             if len(self.unread) > _MOST:
                 yield f"  and {len(self.unread) - _MOST} further places"
         if self.proposal is not None:
@@ -216,7 +219,7 @@ def unread_texts(
 
 
 def _has_outcome(analysis: TraceAnalysis) -> bool:
-    """Whether a turn was read: it is complete, it failed, continues, or no mapping can cure what it lacks."""
+    """Whether the trace has a turn that no mapping could improve: complete, failed, continuing, or incurable."""
     turns = (turn.turn for turn in analysis.assembly.turns)
     return any(call.is_step for call in analysis.calls) or any(
         turn.error is not None or turn.incomplete not in _CURABLE for turn in turns
@@ -224,7 +227,7 @@ def _has_outcome(analysis: TraceAnalysis) -> bool:
 
 
 def _is_read(call: Call) -> bool:
-    """Whether nothing of a span is unread: it has both sides, or it is a step that has neither."""
+    """Whether a span was read completely: it has question and answer, or it is a step, which has neither."""
     return call.kind in {"tool", "retrieval", "auxiliary", "other"} or (
         call.input is not None and call.output is not None
     )
@@ -309,8 +312,8 @@ class UnreadTextWatch:
 class ConversationIdWatch:
     """Notices ids that never repeat while another does, and says so once for each service and attribute.
 
-    It says, and changes nothing: what repeats may be a browser or a user, and what the traffic until now was like is
-    not known to the process that takes over, which would put the same turns into other conversations.
+    It reports and changes nothing. The ids that repeat may be those of a browser or a user. And a process that takes
+    over does not know the earlier traffic, so it might put the same turns into other conversations.
     """
 
     def __init__(self, assembler: Assembler, telemetry: Telemetry) -> None:
@@ -324,9 +327,10 @@ class ConversationIdWatch:
         self._reported: set[tuple[str, str]] = set()
 
     def see(self, trace_id: str, conversations: Iterable[str | None]) -> None:
-        """Note which of the ids that are in the statistics the turns of a trace repeat; of all traces, for it is cheap.
+        """Note the ids in the statistics that the turns of a trace repeat. This is cheap, so it is done for every
+        trace.
 
-        Without that a sample would hardly ever have two traces of a conversation, and blame its id.
+        Otherwise a sample would hardly ever have two traces of a conversation, and all ids would seem never to repeat.
         """
         for conversation in conversations:
             first = self._first_traces.get(conversation or "")

@@ -55,8 +55,8 @@ class AnthropicBatches:
         return provider.id_in(await self._connection.post(_PATH, orjson.dumps({"requests": requests})))
 
     async def find_batch(self, key: str, names: Collection[str], since: float, known: Collection[str]) -> str | None:
-        """See `BatchProvider.find_batch`. A batch of this size may be the batch in question; its results tell, once it
-        has ended.
+        """See `BatchProvider.find_batch`. A batch of the same size is a candidate; once it has ended, the names in its
+        results show whether it is the one.
         """
         del key
         for each in await self._since(since):

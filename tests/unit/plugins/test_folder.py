@@ -194,7 +194,7 @@ def test_the_folder_is_beside_the_file_wherever_the_command_runs(
             DIALECT.replace("span, records:", "span:"),
             "line 4: the dialect acme.read cannot be called as it will be",
         ),
-        ("my-own.py", "", "mine/my-own.py: is no name of a module; use letters, digits and _"),
+        ("my-own.py", "", "mine/my-own.py: no module has such a name; use letters, digits and _"),
     ],
     ids=[
         "raises",

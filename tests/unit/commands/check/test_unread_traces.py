@@ -33,7 +33,7 @@ UNREAD = {"acme.ask": "Is it open tomorrow morning?", "acme.reply": "Yes, it ope
 
 def test_unread_text_comes_with_its_mapping(tmp_path: Path) -> None:
     lines = list(trace_lines(config(files=[]), [payload(tmp_path, UNREAD)]))
-    assert any("acme.reply on 1 spans 'ask' of acme.sdk" in line for line in lines)
+    assert any("acme.reply on 1 span 'ask' of acme.sdk" in line for line in lines)
     mapping = textwrap.dedent("\n".join(lines[lines.index("           dialects:") :]))
     assert yaml.safe_load(mapping)["dialects"]["own"]["input"] == "acme.ask"
     assert not any("tomorrow" in line for line in lines), "no judged text"
