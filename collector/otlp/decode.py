@@ -53,17 +53,11 @@ def attributes_of(pairs: Sequence[bytes]) -> dict[str, Json]:
     return dict(pairs_of(pairs, []))
 
 
-def _decode(pair: bytes) -> tuple[str, Json]:
-    message = KeyValue.FromString(pair)
-    value = message.value
-    text = value.string_value
-    return message.key, text or any_value(value)
-
-
 def _decode_doubtful(pair: bytes, doubtful: list[str]) -> tuple[str, Json]:
-    decoded = _decode(pair)
-    doubtful.append(decoded[0])
-    return decoded
+    message = KeyValue.FromString(pair)
+    name, value = message.key, message.value
+    doubtful.append(name)
+    return name, value.string_value or any_value(value)
 
 
 class _QuotedError(Exception):
@@ -72,7 +66,7 @@ class _QuotedError(Exception):
 
 @lru_cache(_MOST_KNOWN)
 def _known(pair: bytes) -> tuple[str, Json]:
-    name, value = _decode(pair)
+    name, value = _decode_doubtful(pair, [])
     if type(value) is str and value[:2] in QUOTED:
         raise _QuotedError
     return name, value

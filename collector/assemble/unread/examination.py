@@ -241,7 +241,7 @@ def _without(trace: CollectedTrace, read: Container[str | None]) -> CollectedTra
     )
 
 
-_CURABLE = frozenset({"no_content", "scaffolding", "unsupported"})
+_CURABLE = frozenset({"no_content", "scaffolding"})
 
 
 _ORDER = attrgetter("start", "end", "span_id")
