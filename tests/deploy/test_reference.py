@@ -32,7 +32,7 @@ def test_keys_have_types_and_defaults() -> None:
     rows = {tuple(line.split(" | ")[:3]) for line in lines if line.startswith("| ")}
     assert ("| **model**", "text", "") in rows
     assert ("| timeout", "duration", "`1m`") in rows
-    assert "- `usd_per_hour` (number above 0): The cost of an hour that sample rates aim at." in lines
+    assert "- `usd_per_hour` (number above 0): The cost per hour at which sample rates aim." in lines
     assert ("| max_open_bytes", "integer from 1,048,576", "`268435456`") in rows
     assert any(line.startswith("- `when_open` (`pause`, `shed`; `pause`): ") for line in lines)
 
