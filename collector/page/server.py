@@ -327,6 +327,13 @@ class Page:
         for log, group, open_fold in folds:
             start("page", partial(log.follow, group, guarded(group, log, open_fold)), group)
 
+    def part(self) -> str | None:
+        """The sentence that the page lacks what another process has; None where it has all, or nothing yet."""
+        has, of = len(self.stage.partitions), self._logs.evaluations.partitions
+        if has in (0, of):
+            return None
+        return f"this page shows {has} of {of} partitions: another process has the others; run page in one process"
+
     def routes(self) -> web.Application:
         """A new application with all routes."""
         application = web.Application(
@@ -392,7 +399,7 @@ class Page:
     async def _overview(self, request: web.Request) -> web.Response:
         filters = parse_filters(request.query)
         self.view.expire(self._clock())
-        return _json(self._answers.overview(filters, self._clock()))
+        return _json(self._answers.overview(filters, self._clock()) | {"part": self.part()})
 
     async def _list(self, request: web.Request) -> web.Response:
         return _json(self._answers.evaluations(parse_filters(request.query), self._clock()))

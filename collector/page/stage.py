@@ -33,6 +33,8 @@ class PageStage:
         self._changed = changed
         self._history = history
         self._begun = False
+        self.partitions: set[int] = set()
+        """Those of the evaluations log that this process reads."""
         self._read_back_to: dict[int, int] = {}
 
     @property
@@ -55,6 +57,7 @@ class PageStage:
         """Open the fold of a partition of the evaluations log."""
         self._view.forget(partition)
         self._begun = True
+        self.partitions.add(partition)
         if committed is not None and committed.low_watermark < committed.offset:
             self._read_back_to[partition] = committed.offset
         try:
@@ -66,6 +69,7 @@ class PageStage:
                 self._see,
             )
         finally:
+            self.partitions.discard(partition)
             self._read_back_to.pop(partition, None)
 
     async def _save(self, partition: int, now: float) -> None:

@@ -98,6 +98,7 @@ async def start_page(process: Process, watching: Watching, evaluating: EvaluateT
         page.view.take_evaluators(tuple(providers.evaluator_views(changed.plan, _targets(changed.config))))
 
     process.changes.append(without_preparation(take_over))
+    process.resources.health.add("page", page.part, vital=False)
     process.tasks.start("page", partial(page.follow, process.tasks.start, partial(process.guarded, "page")))
     return await process.stack.enter_async_context(page.serve())
 

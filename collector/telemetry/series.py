@@ -418,7 +418,8 @@ TASK_FAILURES = counter("evalstream_task_failures_total", ("task",))
 HEALTH_CHECK = gauge("evalstream_health_check_ok", ("check",))
 """1 while a health check of the process finds nothing wrong, else 0: log (it can be written), consumers (none is
 stalled), judges (each can be reached), evaluators (none fails in every evaluation), exporters (each can export), disk
-(it has room), configuration (no changed one is refused), tasks (none has failed lately)."""
+(it has room), configuration (no changed one is refused), tasks (none has failed lately), page (it has all
+partitions)."""
 BUILD_INFO = gauge("evalstream_build_info", ("version",))
 """Always 1; its label is the running version."""
 CONFIG_INFO = gauge("evalstream_config_info", ("hash",))

@@ -235,6 +235,11 @@ async def test_connections_beyond_the_limit_are_refused_and_counted() -> None:
             writer.close()
 
 
+async def test_a_page_of_a_part_of_the_partitions_says_so(shown: Shown) -> None:
+    overview = (await ask(shown, "api/overview"))[1]
+    assert overview["part"] is None
+
+
 async def test_after_a_restart_the_page_is_as_it_was() -> None:
     async with showing() as shown:
         turn = await shown.put_turn("visit-1", "Are you open?", "No.")

@@ -19,7 +19,7 @@ const runs = ({ configuration, now }) => (configuration?.number ? `configuration
 
 /** Show all tracks; `chosen` is called with the monitor and evaluator of one that is clicked. */
 export function showMonitors(overview, state, chosen) {
-  byId("monitors-note").textContent = [overview.tracks.length ? "" : "none is configured", runs(overview)].filter(Boolean).join(" · ");
+  byId("monitors-note").textContent = [overview.tracks.length ? "" : "none is configured", overview.part, runs(overview)].filter(Boolean).join(" · ");
   showAlerts(overview.alerts, state, chosen);
   const place = byId("tracks");
   if (place.querySelector(".chart:hover, .matrix[open]:hover")) return; // somebody reads a chart or a table: it stays still

@@ -3,6 +3,9 @@ from __future__ import annotations
 from evaluation_samples import scored
 
 from collector.logs.log import Committed, StoredRecord
+from collector.logs.memory import MemoryLog
+from collector.page.server import Page, PageLogs
+from collector.page.settings import PageSettings
 from collector.page.stage import PageStage
 from collector.page.view import View
 from collector.records.json import evaluation_to_json, turn_to_json
@@ -31,6 +34,19 @@ async def test_a_partition_that_comes_back_begins_anew():
             await fold.replay([record])
         assert len(view) == 1
     assert view.lowest(0) == 7
+
+
+async def test_a_page_that_has_a_part_of_the_partitions_says_so():
+    """Two processes of one Kafka log showed half of the traffic each, in silence."""
+    logs = (MemoryLog(name, partitions=4) for name in ("evaluations", "labels", "turns"))
+    page = Page(PageSettings(), PageLogs(*logs))
+    assert page.part() is None, "nothing is known yet"
+    async with page.stage.open_evaluations(0, None), page.stage.open_evaluations(3, None):
+        part = page.part()
+        async with page.stage.open_evaluations(1, None), page.stage.open_evaluations(2, None):
+            assert page.part() is None
+        assert page.part() == part
+    assert part == "this page shows 2 of 4 partitions: another process has the others; run page in one process"
 
 
 async def test_what_is_not_read_back_yet_is_not_said_to_be_missing():
