@@ -1,8 +1,9 @@
 """Labels of files: people's scores beside the judge's."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Annotated, Any, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, ValidationError
@@ -30,7 +31,7 @@ class LabelRow(BaseModel):
     Without `score` the judge's is looked up by `evaluation_id`, or by `turn_id` and evaluator. `label_probability` is
     the one with which the evaluation was drawn to be labelled; without it, a person picked the evaluation. `weight` is
     how many subjects of the traffic the evaluation stands for; the log has it, too. Labels with one `conversation_id`
-    may depend on each other; it is known where the evaluation is in the log.
+    may depend on each other; it is known where the evaluation is in the log. `given_by` is who labelled.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -43,6 +44,7 @@ class LabelRow(BaseModel):
     label_probability: Annotated[float, Field(gt=0, le=1)] | None = None
     weight: Annotated[float, Field(gt=0)] = 1.0
     conversation_id: str | None = None
+    given_by: str | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -101,26 +103,33 @@ def weighted_pairs(labels: Sequence[HumanLabel]) -> list[LabelledScore]:
     return at_random if len(at_random) >= FEWEST else [label.weighted() for label in labels]
 
 
+def joined(people: Iterable[HumanLabel]) -> HumanLabel:
+    """One label of the same thing by several people: their mean; picked labels are left out if some were drawn."""
+    labels = list(people)
+    labels = [label for label in labels if label.probability is not None] or labels
+    return replace(labels[0], human=fmean(label.human for label in labels), people=len(labels))
+
+
 def read_labels(path: Path, scores: Mapping[str, WeightedScore], *, lower_is_better: bool = False) -> list[HumanLabel]:
     """The labels of a JSONL file whose judge's score is known. `scores` maps evaluation and turn ids to them.
+
+    Lines that name the same evaluation or turn are of several people; of one person (`given_by`) the last counts.
 
     Raises:
         ConfigError: the file cannot be read, a line is not a label, or no label has a judge's score.
     """
     rows = [line.row for line in label_lines(path, _EXAMPLE)]
-    labels = [
-        HumanLabel(
-            judged.score,
-            row.human_score(lower_is_better=lower_is_better),
-            row.segment,
-            judged.weight,
-            row.label_probability,
-            conversation=row.conversation_id or judged.conversation,
-            name=next((name for name in row.names if name in scores), ""),
-        )
-        for row in rows
-        if (judged := _judged(row, scores)) is not None
-    ]  # fmt: skip
+    people = dict[object, dict[object, HumanLabel]]()
+    for number, row in enumerate(rows):
+        if (judged := _judged(row, scores)) is not None:
+            name = next((name for name in row.names if name in scores), "")
+            label = HumanLabel(
+                judged.score, row.human_score(lower_is_better=lower_is_better), row.segment, judged.weight,
+                row.label_probability, conversation=row.conversation_id or judged.conversation, name=name,
+            )  # fmt: skip
+            case = name or row.evaluation_id or row.turn_id or number
+            people.setdefault((case, row.segment), {})[row.given_by or number] = label
+    labels = [joined(labels.values()) for labels in people.values()]
     if not rows:
         raise ConfigError(f"{path}: no label is filled in; write true, false or a number from 0 to 1 as human")
     if not labels:
@@ -164,7 +173,7 @@ _MEANINGS = {
     "score": "score is the judge's, a number from 0 to 1",
     "label_probability": "label_probability is above 0 and at most 1",
     "weight": "weight is a number above 0",
-    **{name: f"{name} is text" for name in ("evaluation_id", "turn_id", "segment", "conversation_id")},
+    **{name: f"{name} is text" for name in ("evaluation_id", "turn_id", "segment", "conversation_id", "given_by")},
 }
 """The meaning of each key of a label, where a value is refused."""
 

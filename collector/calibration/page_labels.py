@@ -2,9 +2,8 @@
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
-from statistics import fmean
 
-from collector.calibration.labels import HumanLabel
+from collector.calibration.labels import HumanLabel, joined
 from collector.errors import BadInput
 from collector.logs.log import StoredRecord
 from collector.records.audits import AuditScore, audit_in
@@ -106,8 +105,7 @@ class LabelIndex:
         for people in self._labels.get(version, {}).values():
             usable = [person for person in people.values() if person.human is not None]
             if usable := [label for label in usable if label.is_random] or usable:
-                human = fmean(label.human for label in usable if label.human is not None)
-                yield replace(usable[0].first, human=human, people=len(usable)), usable[0].audit
+                yield joined(person.first for person in usable), usable[0].audit
 
     def others(self, version: Version) -> list[HumanLabel]:
         """The labels of other versions of the evaluator."""

@@ -6,17 +6,21 @@ import itertools
 import random
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 from evaluation_samples import START, label, scored
 
 from collector.calibration.agreement_watch import AgreementWatcher, recent_labels
+from collector.calibration.labels import read_labels
 from collector.calibration.page_labels import LabelIndex, human_of
 from collector.logs.log import LogUnavailable, Record, StoredRecord
 from collector.logs.memory import MemoryLog
 from collector.records.json import evaluation_to_json, label_to_json
 from collector.statistics.agreement import ScoreScale, agreement
+from collector.statistics.correction import WeightedScore
 from collector.telemetry.registry import Telemetry
 from evaluators.results import Label
 
@@ -200,3 +204,23 @@ def test_a_label_of_a_backfill_is_in_no_mean_of_the_present() -> None:
     assert known.is_of_past
     assert recent_labels([known], known.at) == []
     assert recent_labels([replace(known, is_of_past=False)], known.at) != []
+
+
+def test_labels_of_two_people_in_a_file_are_those_of_the_page(tmp_path: Path):
+    """Each line counted by itself, so that a second person doubled what an answer weighs."""
+    book, lines = LabelIndex(), list[dict[str, Any]]()
+    for number, human in (("1", {"ann": 1.0, "bob": 0.0}), ("2", {"ann": 1.0})):
+        for who, score in human.items():
+            given = label(**NAMES, score=score, evaluation_id=number, label_id=who + number, given_by=who)
+            book.add(stored(given))
+            lines.append({"evaluation_id": given.evaluation_id, "given_by": who, "human": score})
+    lines.append({**lines[0], "human": 0.6})  # ann thinks again
+    file = tmp_path / "labels.jsonl"
+    file.write_bytes(b"".join(orjson.dumps(line) + b"\n" for line in lines))
+    known = {line["evaluation_id"]: WeightedScore(0.7, 1.0) for line in lines}
+    read = read_labels(file, known)
+    assert [(each.human, each.people) for each in read] == [(0.3, 2), (1.0, 1)]
+    assert [(each.human, each.people) for each in book.labels(VERSION)] == [(0.5, 2), (1.0, 1)]
+    nameless = tmp_path / "nameless.jsonl"
+    nameless.write_text('{"human": 1, "score": 0.9}\n' * 2)
+    assert len(read_labels(nameless, {})) == 2, "lines that name nothing are of answers of their own"
