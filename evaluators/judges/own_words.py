@@ -29,10 +29,10 @@ def own_words(spoken: str, question: str) -> str:
 
 def without_question(spoken: str, question: str) -> str:
     """An endpoint's words, with `[…]` for what it quotes of the question."""
-    spoken = _decoded(spoken[:_MOST_READ])
-    question_words = f" {' '.join(_WORD.findall(_decoded(question).lower()))} "
+    spoken, written = _decoded(spoken[:_MOST_READ]), _WORD.findall(_decoded(question))
+    question_words = f" {' '.join(written).lower()} "
     spoken = _QUOTED.sub(lambda quoted: _GONE if _stands_in(quoted[0], question_words) else quoted[0], spoken)
-    return _without(spoken, question_words)
+    return _without(spoken, question_words, frozenset(filter(_PLAIN.fullmatch, written)))
 
 
 def words_beside(spoken: str, question: str) -> str:
@@ -58,11 +58,19 @@ def _stands_in(quoted: str, question_words: str) -> bool:
     return bool(words) and not _PLAIN.fullmatch(words) and words in question_words
 
 
-def _without(spoken: str, question_words: str) -> str:
+def _begins_sentence(spoken: str, word: re.Match[str]) -> bool:
+    """Whether a word, of which the first letter alone may be a capital, stands where every word has one."""
+    before = spoken[: word.start()].rstrip()
+    return word[0] == word[0].capitalize() and (not before or before[-1] in ".!?:\"'")
+
+
+def _without(spoken: str, question_words: str, plain: frozenset[str]) -> str:
     words = list(_WORD.finditer(spoken))
     lowered = [word[0].lower() for word in words]
     gone = [
-        (word if len(word) >= _PART else f" {word} ") in question_words and not _PLAIN.fullmatch(words[number][0])
+        (word if len(word) >= _PART else f" {word} ") in question_words
+        and not _PLAIN.fullmatch(words[number][0])
+        and not (word in plain and _begins_sentence(spoken, words[number]))
         for number, word in enumerate(lowered)
     ]
     for number in range(len(words) - _RUN + 1):

@@ -231,3 +231,16 @@ def test_a_short_word_that_stands_within_one_of_the_question_is_no_quote():
     assert own_words("Incorrect API key provided", "Which capital is rapidly growing?") == "Incorrect API key provided"
     assert own_words("no such user: Schmid", "Call Schmidt") == "no such user: […]"
     assert own_words("ID is API", "Is the API up?") == "ID is […]"
+
+
+def test_a_sentences_first_word_is_no_quote_where_the_question_writes_it_small():
+    """A server's "The server had an error" arrived as "[…] server had an error"."""
+    question = "The judge reads the answer of Anna. Does the error go to anna?"
+    assert (
+        own_words("The server had an error. The cause is unknown", question)
+        == "The server had an error. The cause is unknown"
+    )
+    assert own_words("HTTP: Error", question) == "HTTP: Error"
+    assert own_words("unknown user Anna", question) == "unknown user […]", "within a sentence a capital is a name's"
+    assert own_words("Anna is unknown", "Call Anna") == "[…] is unknown"
+    assert own_words("ANSWER", question) == "[…]"
