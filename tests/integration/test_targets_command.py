@@ -79,10 +79,12 @@ def test_past_alerts_page_for_a_fall_and_not_without_one():
     assert blind.delay(with_fall(scores, start, 0.3, 0.8, lower_is_better=False), start) is None
 
 
+HELPFUL = {"kind": "g_eval", "criteria": "Good.", "evaluation_params": ["actual_output"], "threshold": 0.6}
+
+
 def configured(folder: Path, **log: Any) -> Config:
-    evaluator = {"kind": "g_eval", "criteria": "Good.", "evaluation_params": ["actual_output"], "threshold": 0.6}
     return checked(
-        {"helpful": evaluator, "rare": evaluator},
+        {"helpful": HELPFUL, "rare": HELPFUL},
         log=log or {"kind": "sqlite", "path": str(folder / "logs.db")},
         judges={"main": {"model": "a-model"}},
     )
@@ -127,11 +129,12 @@ async def test_a_target_is_proposed_with_what_it_would_have_seen(tmp_path: Path)
     assert made["proposed"]["pages"] == []
 
 
-async def test_an_incident_in_the_history_is_said_to_lower_the_proposal(tmp_path: Path) -> None:
-    """Half of an incident was in the scores, and a target far below the present one was proposed without a word."""
+@pytest.mark.parametrize("before", [900, 150])
+async def test_a_target_is_proposed_from_the_time_before_an_incident(before: int, tmp_path: Path) -> None:
+    """Half of an incident was in the scores, and a target far below the present one was proposed."""
     config = configured(tmp_path)
     fallen = [
-        replace(each, score=max(0.0, (each.score or 0.0) - 0.5)) if number >= 900 else each
+        replace(each, score=max(0.0, (each.score or 0.0) - 0.5)) if number >= before else each
         for number, each in enumerate(evaluations())
     ]
     async with open_logs(config.settings.log) as logs:
@@ -140,8 +143,31 @@ async def test_an_incident_in_the_history_is_said_to_lower_the_proposal(tmp_path
         )
     said: list[str] = []
     await propose(config, options(), said.append, as_json=False)
-    assert said[1].endswith("an incident makes the proposal lax; leave its time out by --from and --to")
-    assert "would have paged" in said[3]
+    fell = f"the fall at {fallen[before - 1].ended_at:%Y-%m-%d %H}"
+    if before == 900:
+        assert said[1].startswith("  an alert would have fired: the proposal is from before " + fell)
+        assert said[2].startswith("  proposed target 0.7")
+        assert "would have paged" in said[3]
+    else:
+        wanted = "  an alert would have fired: nothing is proposed, as too few scores are from before " + fell
+        assert any(line.startswith(wanted) for line in said)
+        assert not any("monitors:" in line for line in said)
+
+
+async def test_a_target_that_was_missed_all_the_time_is_no_incident(tmp_path: Path) -> None:
+    config = checked(
+        {"helpful": HELPFUL},
+        log={"kind": "sqlite", "path": str(tmp_path / "logs.db")},
+        judges={"main": {"model": "a-model"}},
+        monitors={"all": {"evaluators": ["helpful"], "alerts": {"targets": {"helpful": 0.95}}}},
+    )
+    async with open_logs(config.settings.log) as logs:
+        records = [Record(each.evaluation_id.encode(), evaluation_to_json(each)) for each in evaluations()]
+        await logs.evaluations.append(records)
+    said: list[str] = []
+    await propose(config, options(), said.append, as_json=False)
+    assert said[1].startswith("  proposed target 0.7")
+    assert "present target 0.95: would have paged" in said[2]
 
 
 async def test_what_cannot_be_proposed_is_refused_in_a_sentence(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from itertools import groupby
+from itertools import accumulate, groupby
+from statistics import fmean
 from typing import Any
 
 import orjson
@@ -183,12 +184,16 @@ class Trial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """A target that is proposed for an evaluator, beside the one that it has, if any."""
+    """A target that is proposed for an evaluator, beside the one that it has, if any.
+
+    If an alert would have fired, the scores before the fall (`fell`, s) count; without enough, nothing is proposed.
+    """
 
     of: Target
     history: ScoreHistory
-    proposed: Trial
+    proposed: Trial | None
     present: Trial | None
+    fell: float | None = None
 
 
 async def propose(config: Config, options: TargetsOptions, say: Callable[[str], None], *, as_json: bool) -> int:
@@ -206,7 +211,7 @@ async def propose(config: Config, options: TargetsOptions, say: Callable[[str], 
     for target in chosen:
         known = scores.get((target.monitor, target.evaluator), [])
         if len(known) >= FEWEST:
-            made.append(_propose(target, known, config, every))
+            made.append(_before_incidents(_propose(target, known, config, every), known, config, every))
     if not made:
         raise EvalstreamError(
             f"no evaluator has {FEWEST} scores in this time; name an earlier --from, or come back when there are more"
@@ -237,6 +242,22 @@ def _past_score(evaluation: Evaluation) -> PastScore | None:
         return None
     weight, conversation = Weight.of(evaluation.sampling), evaluation.subject.conversation_id
     return PastScore(evaluation.time.timestamp(), conversation, weight, evaluation.score)
+
+
+def _before_incidents(made: Proposal, scores: Sequence[PastScore], config: Config, every: Sequence[Target]) -> Proposal:
+    """The proposal from the scores before a fall that would have paged. If these missed the target, too, none fell."""
+    paged = min(((trial.pages[0], trial.target) for trial in (made.proposed, made.present) if trial and trial.pages),
+                default=None)  # fmt: skip
+    if paged is None:
+        return made
+    until = [score for score in scores if score.time < paged[0]]
+    mean, sign = fmean(score.score for score in until), -1.0 if made.of.lower_is_better else 1.0
+    risen = list(accumulate(sign * (score.score - mean) for score in until))
+    calm = until[: risen.index(max(risen)) + 1]
+    if sign * (fmean(score.score for score in calm) - paged[1]) <= 0.0:
+        return made
+    again = _propose(made.of, calm, config, every) if len(calm) >= FEWEST else replace(made, proposed=None)
+    return replace(again, present=made.present, fell=calm[-1].time)
 
 
 def _propose(of: Target, scores: Sequence[PastScore], config: Config, every: Sequence[Target]) -> Proposal:
@@ -291,13 +312,9 @@ def _hours(seconds: float) -> float | None:
 
 
 def _document(made: Proposal) -> dict[str, Any]:
-    return {
-        "monitor": made.of.monitor,
-        "evaluator": made.of.evaluator,
-        "history": asdict(made.history),
-        "proposed": asdict(made.proposed),
-        "present": asdict(made.present) if made.present else None,
-    }
+    figures = asdict(made)
+    of: dict[str, Any] = figures.pop("of")
+    return {"monitor": of["monitor"], "evaluator": of["evaluator"], **figures}
 
 
 def _lines(
@@ -309,12 +326,15 @@ def _lines(
         count = len(scores.get((target.monitor, target.evaluator), ()))
         if count < FEWEST:
             yield f"{target.monitor}/{target.evaluator}: {plural(count, 'score')}, too few to propose a target"
-    yield ""
-    yield "monitors:"
-    for monitor in dict.fromkeys(proposal.of.monitor for proposal in made):
-        own = [proposal for proposal in made if proposal.of.monitor == monitor]
-        proposed = ", ".join(f"{proposal.of.evaluator}: {proposal.proposed.target:g}" for proposal in own)
-        yield f"  {monitor}: {{alerts: {{targets: {{{proposed}}}}}}}"
+    proposed = dict[str, list[str]]()
+    for proposal in made:
+        if proposal.proposed:
+            target = f"{proposal.of.evaluator}: {proposal.proposed.target:g}"
+            proposed.setdefault(proposal.of.monitor, []).append(target)
+    if proposed:
+        yield "\nmonitors:"
+    for monitor, own in proposed.items():
+        yield f"  {monitor}: {{alerts: {{targets: {{{', '.join(own)}}}}}}}"
 
 
 def _proposal_lines(made: Proposal) -> Iterator[str]:
@@ -326,9 +346,12 @@ def _proposal_lines(made: Proposal) -> Iterator[str]:
     )
     if history.end - history.begin < 2 * DAY:
         yield "  less than two days of scores: a daily wave would not be seen yet"
-    if any(trial.pages for trial in (made.proposed, made.present) if trial):
-        yield "  an alert would have fired: an incident makes the proposal lax; leave its time out by --from and --to"
-    yield f"  proposed target {made.proposed.target:g}: {_trial(made.proposed, made)}"
+    if made.fell is not None:
+        why = "the proposal is" if made.proposed else "nothing is proposed, as too few scores are"
+        at = datetime.fromtimestamp(made.fell, UTC)
+        yield f"  an alert would have fired: {why} from before the fall at {at:%Y-%m-%d %H:%M}"
+    if made.proposed is not None:
+        yield f"  proposed target {made.proposed.target:g}: {_trial(made.proposed, made)}"
     if made.present is not None:
         yield f"  present target {made.present.target:g}: {_trial(made.present, made)}"
 
