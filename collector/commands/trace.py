@@ -98,8 +98,14 @@ def _subject_lines(
 
 async def _find_subject(config: Config, logs: Logs, name: str) -> dict[str, Any]:
     """How the spans of a trace were read; by turn and evaluator the outcome, or why there is none."""
-    key = name.encode("utf-8", "replace")
-    mentions = await _select(logs.turns, lambda record: key in record.value)
+    key, ended = name.encode("utf-8", "replace"), dict[bytes | None, float]()
+
+    def mentions_it(record: StoredRecord) -> bool:
+        if not record.headers:
+            ended[record.key] = max(record.timestamp, ended.get(record.key, 0.0))
+        return key in record.value
+
+    mentions = await _select(logs.turns, mentions_it)
     read = [(record, turn) for record in mentions if (turn := readable_turn(record))]
     turns = [(record, turn) for record, turn in read if name in (turn.turn_id, turn.trace_id)]
     spans = await _spans(logs.spans, name)
@@ -111,10 +117,11 @@ async def _find_subject(config: Config, logs: Logs, name: str) -> dict[str, Any]
     made = [readable_evaluation(record) async for record in evaluation_records(logs.evaluations)]
     by_place = {(each.monitor, each.evaluator, _subject_id(each)): each for each in made if each}
     secret, outcomes = await draw_key(await logs.generated_steps()), dict[str, Mapping[str, str]]()
+    problem = next((each for each in running_problems(config) if each.startswith("judges: ")), None)
     for record, turn in turns:
         plan = build_unasked_plan(config, secret.at(record.timestamp))
-        last = max(each.timestamp for each in (record, *await _select(logs.turns, partial(_is_of, turn_key(turn)))))
-        why_none = partial(_why_none, config, plan, (record.timestamp, last), turn)
+        last = max(record.timestamp, ended.get(turn_key(turn), 0.0))
+        why_none = partial(_why_none, plan, problem, (record.timestamp, last), turn)
         outcomes[turn.turn_id] = dict(_outcomes(turn, plan, by_place, why_none))
     assembler = build_assembler(config.settings.assemble, config.settings.dialects)
     remarks = examine([[_piece(record) for record in spans]], assembler).lines()
@@ -157,20 +164,17 @@ def _includes(judged: Evaluation, turn: Turn) -> bool:
     return not links or turn.span_id is None or (turn.trace_id, turn.span_id) in links
 
 
-def _is_of(key: bytes, record: StoredRecord) -> bool:
-    return record.key == key and not record.headers
-
-
 def _subject_id(judged: Evaluation) -> str:
     return judged.subject.turn_id or judged.subject.conversation_id or ""
 
 
 def _why_none(
-    config: Config, plan: Plan, at: tuple[float, float], turn: Turn, monitor: Monitor, use: Assignment
+    plan: Plan, problem: str | None, at: tuple[float, float], turn: Turn, monitor: Monitor, use: Assignment
 ) -> str:
     """The event that a sampled evaluation waits for, as far as logs, configuration and a running service tell it.
 
-    `at` are the times at which the log received the turn, and the last one of its conversation.
+    `problem` is what the service says of its judges. `at` are the times at which the log received the turn, and the
+    last one of its conversation.
     """
     now, (since, last) = time.time(), at
     if use.evaluator.scope == "turn":
@@ -181,10 +185,9 @@ def _why_none(
         missing = referenced_fields(use.evaluator)
     if monitor.reference_wait and missing and now < since + monitor.reference_wait:
         return f"it waits for {listed(sorted(missing))} until {_time(since + monitor.reference_wait)}"
-    judge = config.evaluators[use.evaluator.name].judge
-    for problem in running_problems(config) if judge else ():
-        if problem.startswith("judges: "):
-            return f"the service says of {problem}"
+    judge = use.judge_name
+    if judge and problem:
+        return f"the service says of {problem}"
     waits = f"the judge {judge} has not answered yet" if judge else "the service has not come to it"
     return waits + (", or a budget lowered the rate" if monitor.budget.limited or plan.budget.limited else "")
 

@@ -24,6 +24,7 @@ from collector.config.configured import Config
 from collector.config.loading import check
 from collector.errors import ConfigError, EvalstreamError
 from collector.logs.log import Committed, Log, Record, StoredRecord
+from collector.logs.whole_log import read_partitions
 from collector.records.json import evaluation_from_json, evaluation_to_json
 from collector.records.turns import turn_record
 from collector.service.app import running
@@ -288,11 +289,21 @@ async def test_a_conversation_ends_after_its_last_turn_and_then_waits_for_refere
 async def test_a_judge_that_refuses_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, problems: list[str], expected: str
 ) -> None:
-    monkeypatch.setattr("collector.commands.trace.running_problems", lambda _config: problems)
+    asked: list[object] = []
+    monkeypatch.setattr(
+        "collector.commands.trace.running_problems", lambda config: [asked.append(config), *problems][1:]
+    )
+    read: list[str] = []
+    whole = read_partitions
+    monkeypatch.setattr("collector.commands.trace.read_partitions", lambda log: [read.append(log.name), whole(log)][1])
     log = {"kind": "sqlite", "path": str(tmp_path / "logs.db")}
-    config = configured(log, "http://localhost:1", tmp_path, monitors={"all": {"evaluators": ["helpful"]}})
+    monitors = {"all": {"evaluators": ["helpful"]}, "again": {"evaluators": ["helpful"]}}
+    config = configured(log, "http://localhost:1", tmp_path, monitors=monitors)
     async with open_logs(config.settings.log) as logs:
-        await logs.turns.append([turn_record(Turn(turn_id="t1", input="When?", actual_output="At nine."))])
+        turns = [Turn(turn_id=name, trace_id="t1", input="When?", actual_output="At nine.") for name in ("t1", "t2")]
+        await logs.turns.append([turn_record(turn) for turn in turns])
+    assert len((await traced(config, "t1"))[1]["turns"]) == 2
+    assert (len(asked), read.count("turns")) == (2, 2), "once for the text and once for JSON"
     assert (await traced(config, "t1"))[1]["turns"]["t1"]["all/helpful"] == f"none yet: {expected}"
 
 
