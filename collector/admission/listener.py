@@ -7,9 +7,10 @@ import asyncio
 import logging
 import socket
 import ssl
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from aiohttp import web
 
@@ -26,6 +27,14 @@ NewProtocol = Callable[[str], asyncio.Protocol]
 """Makes the protocol of a connection from an address."""
 
 
+class Address(NamedTuple):
+    """A host and a port to listen on, and the section of the configuration that names them."""
+
+    section: str
+    host: str
+    port: int
+
+
 def ignore(*_: object) -> None:
     """Do nothing: the default callback."""
 
@@ -34,9 +43,7 @@ def ignore(*_: object) -> None:
 async def listening(
     new_protocol: NewProtocol,
     *,
-    section: str,
-    host: str,
-    port: int,
+    address: Address,
     max_connections: int,
     ssl_context: ssl.SSLContext | None = None,
     refusal: bytes = b"",
@@ -45,8 +52,7 @@ async def listening(
 ) -> AsyncGenerator[int]:
     """Listen until the context ends; yields the port. Open connections stay open.
 
-    `section` is that of the configuration which names the address. If the port is `shared`, other processes of the
-    command listen there, too, and connections are divided evenly.
+    If the port is `shared`, other processes of the command listen there, too, and connections are divided evenly.
 
     Of `max_connections`, which count from before the TLS handshake, an address may hold as many as it leaves free;
     others are closed, after `refusal`.
@@ -56,7 +62,7 @@ async def listening(
     """
     limit = FairLimit(max_connections, "connections", on_change=shared.add if shared else ignore)
     acceptor = _Acceptor(new_protocol, limit, ssl_context, refusal, on_refused, shared)
-    sockets = await _bind(section, host, port, backlog=min(max_connections, 1024), share_port=shared is not None)
+    sockets = await _bind(address, backlog=min(max_connections, 1024), share_port=shared is not None)
     try:
         acceptor.start(sockets)
         yield sockets[0].getsockname()[1]
@@ -182,19 +188,19 @@ class _LimitedConnection(asyncio.Protocol):
         self._inner.connection_lost(exc)
 
 
-async def require_free(addresses: Mapping[str, tuple[str, int]]) -> None:
-    """See that nobody else listens on the host and port that each section names.
+async def require_free(addresses: Iterable[Address]) -> None:
+    """See that nobody else listens there.
 
     Raises:
         ConfigError: one cannot be bound.
     """
-    for section, (host, port) in addresses.items():
-        for sock in await _bind(section, host, port, backlog=None, share_port=False):
+    for address in addresses:
+        for sock in await _bind(address, backlog=None, share_port=False):
             sock.close()
 
 
-async def _bind(section: str, host: str, port: int, *, backlog: int | None, share_port: bool) -> list[socket.socket]:
-    """Sockets that are bound to every address of a host. With `backlog` they listen.
+async def _bind(at: Address, *, backlog: int | None, share_port: bool) -> list[socket.socket]:
+    """Sockets that are bound to every address of the host. With `backlog` they listen.
 
     Raises:
         ConfigError: one cannot be bound.
@@ -202,7 +208,7 @@ async def _bind(section: str, host: str, port: int, *, backlog: int | None, shar
     passive, loop = socket.AI_PASSIVE, asyncio.get_running_loop()
     sockets: list[socket.socket] = []
     try:
-        infos = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=passive)
+        infos = await loop.getaddrinfo(at.host, at.port, type=socket.SOCK_STREAM, flags=passive)
         for family, kind, protocol, _, address in dict.fromkeys(infos):
             each = socket.socket(family, kind, protocol)
             sockets.append(each)
@@ -219,8 +225,8 @@ async def _bind(section: str, host: str, port: int, *, backlog: int | None, shar
         for sock in sockets:
             sock.close()
         raise ConfigError(
-            f"{section}: {host}:{port} cannot be listened on ({error.strerror}); write another {section}.port (0: any "
-            "free one)"
+            f"{at.section}: {at.host}:{at.port} cannot be listened on ({error.strerror}); write another "
+            f"{at.section}.port (0: any free one)"
         ) from error
     return sockets
 
@@ -232,9 +238,7 @@ _REFUSAL = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nContent-Lengt
 async def serving(
     application: web.Application,
     *,
-    section: str,
-    host: str,
-    port: int,
+    address: Address,
     max_connections: int,
     idle_timeout: float,
     stop_grace: float,
@@ -246,8 +250,8 @@ async def serving(
 
     Bodies reach the application as sent, not decompressed. A connection that is idle, or sends its headers slowly, is
     closed after `idle_timeout` (s); running requests have `stop_grace` (s). Of `max_connections`, which count from
-    before the TLS handshake, an address may hold as many as it leaves free; others are refused. For `section` and
-    `shared` see `listening`.
+    before the TLS handshake, an address may hold as many as it leaves free; others are refused. For `shared` see
+    `listening`.
 
     Raises:
         ConfigError: the address cannot be bound.
@@ -266,9 +270,7 @@ async def serving(
         assert server is not None
         opened = listening(
             lambda _address: server(),
-            section=section,
-            host=host,
-            port=port,
+            address=address,
             max_connections=max_connections,
             ssl_context=ssl_context,
             refusal=b"" if ssl_context else _REFUSAL,

@@ -16,7 +16,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import cast
 
-from collector.admission.listener import ignore, listening
+from collector.admission.listener import Address, ignore, listening
 from collector.admission.shared_port import SharedPort
 
 DESCRIPTORS = 3
@@ -56,9 +56,7 @@ class Relay:
     async def serve(
         self,
         *,
-        section: str,
-        host: str,
-        port: int,
+        address: Address,
         max_connections: int,
         on_refused: Callable[[], object] = ignore,
         shared: SharedPort | None = None,
@@ -71,10 +69,8 @@ class Relay:
         async with AsyncExitStack() as stack:
             yield await stack.enter_async_context(
                 listening(
-                    lambda address: _RelayedEnd(self, address),
-                    section=section,
-                    host=host,
-                    port=port,
+                    lambda sender: _RelayedEnd(self, sender),
+                    address=address,
                     max_connections=max_connections,
                     on_refused=on_refused,
                     shared=shared,

@@ -9,7 +9,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 from prometheus_client.aiohttp import make_aiohttp_handler
 
-from collector.admission.listener import serving
+from collector.admission.listener import Address, serving
 from collector.telemetry.health import Health
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import REFUSED_CONNECTIONS
@@ -76,9 +76,7 @@ async def serve_metrics(
         return
     async with serving(
         application,
-        section="export.prometheus",
-        host=host,
-        port=port,
+        address=Address("export.prometheus", host, port),
         max_connections=MOST_CONNECTIONS,
         idle_timeout=75.0,
         stop_grace=1.0,

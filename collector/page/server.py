@@ -34,7 +34,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from collector.admission.fair_limit import address_key
-from collector.admission.listener import serving
+from collector.admission.listener import Address, serving
 from collector.errors import BadInput
 from collector.evaluate.retry.request import append_requests
 from collector.logs.log import RETRY, Log, LogUnavailable, OpenFold
@@ -372,9 +372,7 @@ class Page:
         """
         return serving(
             self.routes(),
-            section="page",
-            host=self._settings.host,
-            port=self._settings.port,
+            address=Address("page", self._settings.host, self._settings.port),
             max_connections=MOST_CONNECTIONS,
             idle_timeout=30.0,
             stop_grace=2.0,

@@ -25,6 +25,7 @@ from google.rpc.error_details_pb2 import RetryInfo
 from google.rpc.status_pb2 import Status
 
 from collector.admission.fair_limit import Holding, address_key
+from collector.admission.listener import Address
 from collector.admission.relay import Relay
 from collector.admission.shared_port import SharedPort
 from collector.errors import BadInput, ConfigError, Overloaded, TooLarge
@@ -120,9 +121,7 @@ class OtlpGrpcReceiver:
             stack.push_async_callback(server.stop, settings.stop_grace)
             stack.callback(self.stop_accepting)
             listener = relay.serve(
-                section=_WHERE,
-                host=settings.host,
-                port=settings.port,
+                address=Address(_WHERE, settings.host, settings.port),
                 max_connections=settings.max_connections,
                 on_refused=self._ingest.count_refused_connection,
                 shared=shared,

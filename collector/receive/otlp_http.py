@@ -17,7 +17,7 @@ from typing import Literal
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
-from collector.admission.listener import serving
+from collector.admission.listener import Address, serving
 from collector.admission.shared_port import SharedPort
 from collector.logs.log import Log
 from collector.otlp.decode import Signal
@@ -75,9 +75,7 @@ class OtlpHttpReceiver:
         """Serve until left; gives the port, which may be `shared`. Leaving lets running requests end."""
         return serving(
             self.routes(),
-            section="receive.otlp_http",
-            host=self._settings.host,
-            port=self._settings.port,
+            address=Address("receive.otlp_http", self._settings.host, self._settings.port),
             max_connections=self._settings.max_connections,
             idle_timeout=self._settings.idle_timeout,
             stop_grace=self._settings.stop_grace,

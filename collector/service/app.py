@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from collector.admission.listener import require_free
+from collector.admission.listener import Address, require_free
 from collector.backoff import Backoff, FailureLog
 from collector.config.configured import Config
 from collector.config.settings import KafkaLogSettings, LogSettings, Settings
@@ -408,15 +408,17 @@ def _addresses(config: Config, service: Running) -> str:
     return where
 
 
-def ports_of(config: Config, stages: Collection[str]) -> dict[str, tuple[str, int]]:
-    """Host and port of all that these stages listen on, by the section that names them."""
+def addresses_of(config: Config, stages: Collection[str]) -> list[Address]:
+    """All addresses that these stages listen on."""
     settings, metrics = config.settings, config.exporters.get("prometheus")
-    http, grpc, page = settings.receive.otlp_http, settings.receive.otlp_grpc, settings.page
-    listening = (("receive", "receive.otlp_http", http), ("receive", "receive.otlp_grpc", grpc), ("page", "page", page))
-    named = {section: (at.host, at.port) for stage, section, at in listening if at is not None and stage in stages}
-    if isinstance(metrics, PrometheusSettings) and "export" in stages:
-        named["export.prometheus"] = (metrics.host, metrics.port)
-    return named
+    sections = {
+        "receive.otlp_http": settings.receive.otlp_http,
+        "receive.otlp_grpc": settings.receive.otlp_grpc,
+        "page": settings.page,
+        "export.prometheus": metrics if isinstance(metrics, PrometheusSettings) else None,
+    }
+    named = ((name, section) for name, section in sections.items() if name.partition(".")[0] in stages)
+    return [Address(name, section.host, section.port) for name, section in named if section is not None]
 
 
 @asynccontextmanager
@@ -442,7 +444,7 @@ async def running(
     show_build(telemetry, config, stages)
     async with AsyncExitStack() as stack:
         if worker is None:
-            await require_free(ports_of(config, stages))  # before there is a file that a failed start would leave
+            await require_free(addresses_of(config, stages))  # before there is a file that a failed start would leave
         logs = await stack.enter_async_context(_opening_logs(config, telemetry, worker and worker.share))
         steps = await _open_steps(logs, config)
         own = await own_items(steps)
@@ -450,25 +452,14 @@ async def running(
         resources.health.add("configuration", status.check, vital=False)
         judges = OpenedJudges(steps, telemetry, resources, logs.turns, own)
         stack.push_async_callback(judges.close)
-        plan, exporters = await judges.open_first(config), Exporters()
+        plan, exporters, metrics = await judges.open_first(config), Exporters(), worker and worker.metrics
         guard = await stack.enter_async_context(open_guard(config.settings, logs, on_stall))
         if "export" in stages:
             exporters = await stack.enter_async_context(
-                open_exporters(
-                    config,
-                    plan,
-                    telemetry,
-                    resources.health,
-                    own,
-                    logs.evaluations,
-                    logs.judged_spans,
-                    worker and worker.metrics,
-                )
+                open_exporters(config, plan, telemetry, resources.health, own, logs, metrics)
             )
         else:
-            await stack.enter_async_context(
-                serving_metrics(config, telemetry, resources.health, worker and worker.metrics)
-            )
+            await stack.enter_async_context(serving_metrics(config, telemetry, resources.health, metrics))
         before_tasks = await stack.enter_async_context(AsyncExitStack())
         tasks = await stack.enter_async_context(open_tasks(telemetry, guard))
         process = Process(

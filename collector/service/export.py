@@ -43,6 +43,7 @@ from collector.receive.rejection import Rejected
 from collector.records.feedback import is_feedback
 from collector.records.json import evaluation_from_json
 from collector.redact.redactor import Redactor
+from collector.service.open_logs import Logs
 from collector.service.plan_builder import known_usd
 from collector.service.process import Process, without_preparation
 from collector.telemetry.drop_reasons import DropReason
@@ -225,8 +226,7 @@ async def open_exporters(
     telemetry: Telemetry,
     health: Health,
     own: OwnItems,
-    evaluations: Log,
-    judged_spans: Log | None = None,
+    logs: Logs,
     metrics_socket: Path | None = None,
 ) -> AsyncGenerator[Exporters]:
     """The stages of the exporters that are configured; each consumes the evaluations log by itself.
@@ -239,8 +239,8 @@ async def open_exporters(
         evaluators=tuple(_watched(config, plan)),
         health=health,
         own=own,
-        judged_spans=judged_spans,
-        confirm_spans=confirm_of(judged_spans, GROUP) if judged_spans is not None else certain,
+        judged_spans=logs.judged_spans,
+        confirm_spans=confirm_of(logs.judged_spans, GROUP) if logs.judged_spans is not None else certain,
         page=config.settings.page.url if config.settings.page is not None else None,
         metrics_socket=metrics_socket,
     )
@@ -249,7 +249,7 @@ async def open_exporters(
         informed: list[ExporterOfEvaluators] = []
         for name, settings in config.exporters.items():
             plugin: ExporterPlugin = plugins.load(plugins.EXPORTERS, name)
-            confirm = confirm_of(evaluations, group_of(name))
+            confirm = confirm_of(logs.evaluations, group_of(name))
             exporter = await stack.enter_async_context(plugin.open(settings, replace(context, confirm=confirm)))
             opened.append(ExportStage(name, exporter, telemetry, confirm=confirm))
             if isinstance(exporter, ExporterOfEvaluators):

@@ -21,7 +21,6 @@ from collector.config.settings import KafkaSourceSettings
 from collector.errors import ConfigError
 from collector.evaluate.recovery.ledger import RETRY, append_with_retry
 from collector.logs.log import Log, LogError, LogUnavailable, Record
-from collector.receive.access import OtlpGrpcSettings, OtlpHttpSettings
 from collector.receive.feedback_ingest import FeedbackRules
 from collector.receive.files import read_files
 from collector.receive.kafka import KafkaReceiver, SourceTopic
@@ -50,86 +49,42 @@ async def start_receive(process: Process, wanted: WantedConversations | None) ->
         ConfigError: a topic does not exist, or an address cannot be bound.
     """
     notes = None if wanted is None else build_turn_notes(process.config, wanted)
-    await start_sources(process, notes)
-    return await start_otlp(process, notes)
-
-
-async def start_sources(process: Process, notes: TurnNoting | None = None) -> None:
-    """Start consuming the topics and reading the files that are configured.
-
-    Raises:
-        ConfigError: a topic does not exist.
-    """
-    receive = process.config.settings.receive
+    receive, rules = process.config.settings.receive, _rules(process, notes)
     for settings in receive.kafka:
-        await _start_source(process, settings, notes)
+        await _start_source(process, settings, rules)
     if receive.files:
-        process.tasks.start("files", partial(_read_files, process, [Path(file) for file in receive.files], notes))
+        process.tasks.start("files", partial(_read_files, process, [Path(file) for file in receive.files], rules))
+    return await _start_otlp(process, rules)
 
 
-async def start_otlp(process: Process, notes: TurnNoting | None = None) -> tuple[int | None, int | None]:
-    """Listen for OTLP over HTTP and gRPC until the process ends; gives the ports, None where it is not configured.
-
-    Both share one account of what they hold for senders.
-
-    Raises:
-        ConfigError: an address cannot be bound.
+async def _start_otlp(process: Process, rules: IngestRules) -> tuple[int | None, int | None]:
+    """Listen for OTLP over HTTP and gRPC until the process ends. Both share one account of what they hold for
+    senders.
     """
-    receive = process.config.settings.receive
-    receivers = [receiver for receiver in (receive.otlp_http, receive.otlp_grpc) if receiver is not None]
+    http, grpc = process.config.settings.receive.otlp_http, process.config.settings.receive.otlp_grpc
+    receivers = [receiver for receiver in (http, grpc) if receiver is not None]
     if not receivers:
         return None, None
-    limits = SenderLimits(receivers, process.telemetry)
-    files = raise_descriptor_limit()
+    logs, telemetry, begin = process.logs, process.telemetry, process.stack.enter_async_context
+    limits, files = SenderLimits(receivers, telemetry), raise_descriptor_limit()
     http_port = grpc_port = None
-    if receive.otlp_http is not None:
-        http_port = await _start_http(
-            process, with_descriptors(receive.otlp_http, len(receivers), files), limits, notes
+    if http is not None:
+        settings = with_descriptors(http, len(receivers), files)
+        receiver = OtlpHttpReceiver(
+            settings, logs.spans, telemetry, turns=logs.turns, labels=logs.labels, limits=limits, rules=rules
         )
-    if receive.otlp_grpc is not None:
-        settings = with_descriptors(receive.otlp_grpc, len(receivers), files, each=RELAYED)
-        grpc_port = await _start_grpc(process, settings, limits, notes)
+        http_port = await begin(receiver.serve(shared=process.shared_port("otlp_http")))
+    if grpc is not None:
+        os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # else senders can make it write to stderr, in lines of its own
+        from collector.receive.otlp_grpc import OtlpGrpcReceiver  # an extra, which need not be installed
+
+        limited = with_descriptors(grpc, len(receivers), files, each=RELAYED)
+        server = OtlpGrpcReceiver(limited, logs.spans, telemetry, limits=limits, rules=rules)
+        grpc_port = await begin(server.serve(shared=process.shared_port("otlp_grpc")))
     return http_port, grpc_port
 
 
-async def _start_http(
-    process: Process, settings: OtlpHttpSettings, limits: SenderLimits, notes: TurnNoting | None
-) -> int:
-    """Listen for OTLP/HTTP until the process ends; gives the port.
-
-    Raises:
-        ConfigError: the address cannot be bound.
-    """
-    receiver = OtlpHttpReceiver(
-        settings,
-        process.logs.spans,
-        process.telemetry,
-        turns=process.logs.turns,
-        labels=process.logs.labels,
-        limits=limits,
-        rules=_rules(process, notes),
-    )
-    return await process.stack.enter_async_context(receiver.serve(shared=process.shared_port("otlp_http")))
-
-
-async def _start_grpc(
-    process: Process, settings: OtlpGrpcSettings, limits: SenderLimits, notes: TurnNoting | None
-) -> int:
-    """Listen for OTLP/gRPC until the process ends; gives the port.
-
-    Raises:
-        ConfigError: the address cannot be bound.
-    """
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # else senders can make it write to stderr, in lines of its own
-    from collector.receive.otlp_grpc import OtlpGrpcReceiver  # an extra, which need not be installed
-
-    receiver = OtlpGrpcReceiver(
-        settings, process.logs.spans, process.telemetry, limits=limits, rules=_rules(process, notes)
-    )
-    return await process.stack.enter_async_context(receiver.serve(shared=process.shared_port("otlp_grpc")))
-
-
-async def _start_source(process: Process, settings: KafkaSourceSettings, notes: TurnNoting | None) -> None:
+async def _start_source(process: Process, settings: KafkaSourceSettings, rules: IngestRules) -> None:
     from collector.logs.kafka import KafkaSource
 
     log_settings, logs = process.config.settings.log, process.logs
@@ -157,7 +112,7 @@ async def _start_source(process: Process, settings: KafkaSourceSettings, notes: 
                 log,
                 process.telemetry,
                 labels=logs.labels,
-                rules=_rules(process, notes),
+                rules=rules,
                 on_unreadable=dead_letters.take_async,
             )
             group = f"{name}.{kind}"
@@ -170,8 +125,8 @@ async def _start_source(process: Process, settings: KafkaSourceSettings, notes: 
             )
 
 
-async def _read_files(process: Process, paths: Sequence[Path], notes: TurnNoting | None) -> None:
-    logs, rules = process.logs, _rules(process, notes)
+async def _read_files(process: Process, paths: Sequence[Path], rules: IngestRules) -> None:
+    logs = process.logs
     count = await read_files(paths, logs.spans, logs.turns, process.telemetry, labels=logs.labels, rules=rules)
     logger.info("files: %d requests read, %d could not be read", count.requests, count.unreadable)
 

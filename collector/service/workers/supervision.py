@@ -25,7 +25,7 @@ import aiohttp
 from aiohttp import web
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
-from collector.admission.listener import require_free, serving
+from collector.admission.listener import Address, require_free, serving
 from collector.admission.shared_port import SharedPort
 from collector.config.configured import Config
 from collector.config.settings import LogSettings
@@ -34,7 +34,7 @@ from collector.evaluate.stage import GROUP
 from collector.export.prometheus import PrometheusSettings
 from collector.export.scrape import MOST_CONNECTIONS
 from collector.logs.sqlite_shares import PartitionShare, group_in_use, lock_path, reserve
-from collector.service.app import ports_of, serve
+from collector.service.app import addresses_of, serve
 from collector.service.workers.worker import Worker
 from collector.telemetry.logging import LogLevel, level_of, log_as_json
 from evaluators.wire.http_client import HttpClient
@@ -59,15 +59,8 @@ async def serve_joint_metrics(workers: Sequence[Worker], *, host: str, port: int
         asking = {worker.number: await stack.enter_async_context(_asking(worker)) for worker in workers}
         standing = set[int]()
         application = _application(asking, standing)
-        server = serving(
-            application,
-            section="export.prometheus",
-            host=host,
-            port=port,
-            max_connections=MOST_CONNECTIONS,
-            idle_timeout=75.0,
-            stop_grace=1.0,
-        )
+        at = Address("export.prometheus", host, port)
+        server = serving(application, address=at, max_connections=MOST_CONNECTIONS, idle_timeout=75.0, stop_grace=1.0)
         watching = asyncio.create_task(_watch(asking, standing))
         stack.callback(watching.cancel)
         yield await stack.enter_async_context(server)
@@ -233,7 +226,7 @@ def serve_workers(config: Config, divided: Sequence[frozenset[str]], *, log_leve
     Raises:
         ConfigError: a port of this process is taken, or another process has the file.
     """
-    asyncio.run(require_free(ports_of(config, divided[0])))
+    asyncio.run(require_free(addresses_of(config, divided[0])))
     shares = share_file(config.settings.log, len(divided))
     ports = {name: SharedPort.among(len(divided)) for name in SHARED_PORTS}
     folder = Path(tempfile.mkdtemp(prefix="evalstream-"))

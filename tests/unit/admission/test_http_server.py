@@ -14,13 +14,13 @@ import uvloop
 from aiohttp import web
 from test_access import make_certificates
 
-from collector.admission.listener import serving
+from collector.admission.listener import Address, serving
 
 
 async def _beyond_the_cap() -> bytes:
     """What a third connection is told where one address may hold two of four."""
     settings = {"max_connections": 4, "idle_timeout": 30.0, "stop_grace": 1.0}
-    async with serving(web.Application(), section="page", host="127.0.0.1", port=0, **settings) as port:
+    async with serving(web.Application(), address=Address("page", "127.0.0.1", 0), **settings) as port:
         opened = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
         for reader, writer in opened:  # an answer each: they are taken
             writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -60,9 +60,7 @@ async def closed(tasks: list[asyncio.Task[bytes]], count: int) -> None:
 
 
 SETTINGS = {
-    "section": "page",
-    "host": "127.0.0.1",
-    "port": 0,
+    "address": Address("page", "127.0.0.1", 0),
     "max_connections": 8,
     "idle_timeout": 30.0,
     "stop_grace": 1.0,

@@ -12,7 +12,7 @@ import pytest
 import uvloop
 
 from collector.admission import shared_port
-from collector.admission.listener import listening
+from collector.admission.listener import Address, listening
 from collector.admission.shared_port import SharedPort
 
 RUNS = pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
@@ -55,7 +55,7 @@ async def taking(end: SharedPort, number: int, port: int, most: int = 100) -> As
     def named(_address: str) -> Naming:
         return Naming(b"%d" % number)
 
-    async with listening(named, section="page", host="127.0.0.1", port=port, max_connections=most, shared=end) as bound:
+    async with listening(named, address=Address("page", "127.0.0.1", port), max_connections=most, shared=end) as bound:
         yield bound
 
 
