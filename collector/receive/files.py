@@ -205,7 +205,7 @@ class _Reader:
 
     def __post_init__(self) -> None:
         self.requests = self.items = self.unreadable = 0
-        self._known = RecentTurns()
+        self._recent_turns = RecentTurns()
         self._arrival_times = ArrivalTimes()
 
     async def read(self, path: Path) -> None:
@@ -230,8 +230,8 @@ class _Reader:
         if isinstance(parsed, ParsedTurns):
             if self.labels is not None:
                 self.labels.add(request.place, parsed.feedback)
-            self._known.add(parsed.repeatable, self.requests)
-            self._known.forget(self.requests)
+            self._recent_turns.add(parsed.repeatable, self.requests)
+            self._recent_turns.forget(self.requests)
 
     def _batches(self) -> tuple[_Batch, ...]:
         return tuple(batch for batch in (self.spans, self.turns, self.labels) if batch is not None)
@@ -261,7 +261,7 @@ class _Reader:
                 stored_media=self.rules.stored_media,
                 notes=self.rules.notes,
             )
-        known = self._known.__contains__
+        known = self._recent_turns.__contains__
         try:
             return parse_turns(
                 request.body,

@@ -111,7 +111,7 @@ def attributes_of(case: Turn | Conversation, declared: Iterable[str] = ()) -> di
 
 def turn_language(turn: TurnFields) -> str | None:
     """The language of a turn's user: as declared, else by the words."""
-    declared = _short(turn.attributes.get("language"))
+    declared = _shortened(turn.attributes.get("language"))
     return str(declared) if declared is not None else language_of(_words((turn,)))
 
 
@@ -119,7 +119,7 @@ def _add_attributes(turn: Turn, declared: Iterable[str], result: dict[str, Json]
     values: list[tuple[str, Json]] = [(name, getattr(turn, name) or None) for name in FIELDS]
     values += [(name, turn.attributes.get(name)) for name in (*RECORDED, "language", *declared)]
     for name, value in values:
-        if value is not None and (short := _short(value)) is not None:
+        if value is not None and (short := _shortened(value)) is not None:
             result[name] = short
     if turn.agent_run_of is not None:
         result["agent_run_of"] = turn.agent_run_of[:LONGEST_LABEL]
@@ -127,7 +127,7 @@ def _add_attributes(turn: Turn, declared: Iterable[str], result: dict[str, Json]
         result["tenant"] = tenant[:LONGEST_LABEL]
 
 
-def _short(value: Json) -> Json:
+def _shortened(value: Json) -> Json:
     plain = plain_value(value)
     return plain[:LONGEST_LABEL] if isinstance(plain, str) else plain
 

@@ -81,7 +81,7 @@ def _checks(draft: Any) -> Any:
     keywords = dict(known) | {"properties": _properties, "required": _required, "pattern": _pattern}
     keywords["additionalProperties"] = _additional_properties(known["additionalProperties"])
     # Not checked, as the time of these keywords grows with the square of the arguments.
-    keywords |= {"unevaluatedItems": _nothing, "unevaluatedProperties": _nothing}
+    keywords |= {"unevaluatedItems": _no_faults, "unevaluatedProperties": _no_faults}
     extend: Any = import_module("jsonschema.validators").extend  # untyped
     return extend(base, {name: _with_step_limit(keyword) for name, keyword in keywords.items()})
 
@@ -97,7 +97,7 @@ def _with_step_limit(keyword: Callable[..., Any]) -> Callable[..., Any]:
     return check
 
 
-def _nothing(*_: Any) -> tuple[()]:
+def _no_faults(*_: Any) -> tuple[()]:
     return ()
 
 

@@ -45,10 +45,10 @@ class Reload:
         self._status = self.exchange.process.status
         self._requested = asyncio.Event()
         self._signalled = False
-        self._looked_at = self._read()
+        self._last_content = self._read()
         self._content: bytes | None = None  # it may have been changed since the start has read it
         self._in_file = self.exchange.process.config.settings
-        self._seen = self.history.number if self.history.newest is None else self.history.newest.number
+        self._newest_seen = self.history.number if self.history.newest is None else self.history.newest.number
         self._refused_number = 0
 
     def request(self) -> None:
@@ -71,8 +71,8 @@ class Reload:
         """Take the file's configuration, if it was changed or somebody asks; then the log's, if it is newer."""
         signalled, self._signalled = self._signalled, False
         content = await asyncio.to_thread(self._read)
-        settled = content == self._looked_at  # else the file may still be being written
-        self._looked_at = content
+        settled = content == self._last_content  # else the file may still be being written
+        self._last_content = content
         changed = settled and content is not None and content != self._content
         if self.path is not None and (signalled or changed):
             self._content = content
@@ -105,13 +105,13 @@ class Reload:
         seen = next(
             (
                 configuration.number
-                for configuration in self.history.after(self._seen)
+                for configuration in self.history.after(self._newest_seen)
                 if configuration.digest == digest
             ),
             None,
         )
         if seen is not None:
-            self._seen = seen
+            self._newest_seen = seen
         if config.settings == self._running.settings:
             self._status.keep()
         elif newest is not None and digest == newest.digest:
@@ -164,7 +164,7 @@ class Reload:
             return False
         # From here on it counts: a process that dies finds it in the log.
         number = number or await self.history.take(config)
-        self.history.number, self._seen = number, max(self._seen, number)
+        self.history.number, self._newest_seen = number, max(self._newest_seen, number)
         await self.exchange.take(prepared, number)
         more = f" and {len(changed) - _NAMED} more" if len(changed) > _NAMED else ""
         self._status.take(number, f"{', '.join(changed[:_NAMED]) or 'nothing'}{more}")
