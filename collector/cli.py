@@ -302,7 +302,7 @@ def check(
     from collector.commands.check.deferred_plan import batch_lines
     from collector.commands.check.kafka_plan import kafka_lines, retention_lines
     from collector.commands.check.summary import plan_json, summary
-    from collector.commands.check.traffic import trace_lines, traffic
+    from collector.commands.check.traffic import running_metrics, spent_so_far, trace_lines, traffic
     from collector.config.named_files import elsewhere_notes
     from collector.config.yaml_file import hidden_values
     from collector.wording import plural
@@ -325,7 +325,8 @@ def check(
         show(hidden(plan_json(checked, plan)))
         return
     more = f" ({plural(len(running) - 8, 'more line')} of traffic)" if len(running) > 8 else ""
-    lines = plan if verbose else [*summary(checked, plan), *running[:8], f"details    evalstream check --verbose{more}"]
+    brief = summary(checked, plan, spent_so_far(running_metrics(checked)[0]))
+    lines = plan if verbose else [*brief, *running[:8], f"details    evalstream check --verbose{more}"]
     for line in (*lines, *trace_lines(checked, traces or ())):
         show(fitting(hidden(line), _line_width()))
 

@@ -93,7 +93,7 @@ def _sentence(detail: ErrorDetails, model: type[BaseModel], prefix: Sequence[str
     match detail["type"]:
         case "extra_forbidden":
             key, known = str(detail["loc"][-1]), sorted(_fields_at(model, detail["loc"][:-1]))
-            return f"{path_text(path)}: {_unknown_key(key, known)}"
+            return f"{path_text(path)}: {_unknown_key(key, known, ' or '.join(_inner_keys(model, detail['loc'])))}"
         case "missing":
             return f"{path_text(path)}: is missing; {_example(model, detail['loc'])}"
         case "string_pattern_mismatch":
@@ -123,16 +123,25 @@ def _example(model: type[BaseModel], loc: Sequence[str | int]) -> str:
     return f"needed: {lowered(field).rstrip('.')}" if field else f"write {loc[-1]}: …"
 
 
-def _unknown_key(key: str, known: Sequence[str]) -> str:
-    """The sentence on a key that is none of `known`."""
+def _inner_keys(model: type[BaseModel], loc: Sequence[str | int]) -> Iterator[str]:
+    """The keys beside an unknown one that hold a key of its name."""
+    section, name = _model_in(_annotation_at(model, loc[:-1])), str(loc[-1])
+    for key, field in section.model_fields.items() if section else ():
+        inner = _model_in(field.annotation) or _model_in(_item_of(field.annotation))
+        if inner is not None and name in inner.model_fields:
+            yield key
+
+
+def _unknown_key(key: str, known: Sequence[str], inner: str) -> str:
+    """The sentence on a key that is none of `known`; those of `inner` hold one of its name."""
     if any(sign.isspace() and sign != " " for sign in key):
         return "a space that is none to YAML (a no-break space) stands before it or in it; write plain spaces"
     if ":" in key and key.partition(":")[0] in known:
         return f"a space is missing after the colon; write {key.partition(':')[0]}: …"
     meant = _HABITS.get(key, "")
-    return (
-        f"unknown key; {f'write {meant}' if meant.replace(',', ' ').split(' ')[0] in known else suggestion(key, known)}"
-    )
+    if meant.replace(",", " ").split(" ")[0] in known:
+        return f"unknown key; write {meant}"
+    return f"unknown key; {f'write it within {inner}' if inner else suggestion(key, known)}"
 
 
 def _remedy(detail: ErrorDetails) -> str:
@@ -161,6 +170,12 @@ def _remedy(detail: ErrorDetails) -> str:
 
 def _fields_at(model: type[BaseModel], loc: Sequence[str | int]) -> Mapping[str, str]:
     """The keys, with their descriptions, of the model at a path."""
+    section = _model_in(_annotation_at(model, loc))
+    fields = described_fields(section).items() if section else ()
+    return {name: " ".join((field.description or "…").split()) for name, field in fields}
+
+
+def _annotation_at(model: type[BaseModel], loc: Sequence[str | int]) -> Any:
     current: Any = model
     for part in loc:
         section = _model_in(current)
@@ -168,9 +183,7 @@ def _fields_at(model: type[BaseModel], loc: Sequence[str | int]) -> Mapping[str,
             current = section.model_fields[str(part)].annotation
         elif section is None:
             current = _item_of(current)
-    section = _model_in(current)
-    fields = described_fields(section).items() if section else ()
-    return {name: " ".join((field.description or "…").split()) for name, field in fields}
+    return current
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:

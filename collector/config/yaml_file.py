@@ -139,6 +139,8 @@ _PLAIN = {
     "could not find expected ':'": "a key without a colon; write key: value",
     "while scanning a quoted scalar": "a quote is not closed; close it",
     "unexpected end of stream": "a quote or a bracket is not closed; close it",
+    "but got '?'": "a question mark within brackets; write the text in quotes",
+    "but got ':'": "a bracket is not closed, a comma is missing, or a text with a colon is not in quotes",
     "expected ',' or": "a bracket is not closed, or a comma is missing",
     "cannot start any token": "a sign that begins no text; write the text in quotes",
     "unknown escape character": "in double quotes \\ begins an escape; write the text in single quotes",

@@ -136,7 +136,7 @@ def _cost(old: Config, new: Config) -> NumberChange:
     """At the same traffic: that which the new one expects."""
     traffic = new.settings.traffic
     if traffic is None:
-        return NumberChange("for 1,000 matching turns", usd_per_1000(old), usd_per_1000(new))
+        return NumberChange("for 1,000 matching turns", usd_per_1000(old, {}), usd_per_1000(new, {}))
     expecting = replace(old, settings=old.settings.model_copy(update={"traffic": traffic}))
     costs = costs_here()
     before, after = capacity_of(expecting, costs), capacity_of(new, costs)

@@ -14,7 +14,7 @@ from collector.commands.check.deferred_plan import deferred_lines
 from collector.config.attribute_names import receives_ready_made
 from collector.config.configured import AuditSettings, Config, judges_of
 from collector.config.endpoints import date_of_list
-from collector.config.packs import packs_of
+from collector.config.packs import pack_of, packs_of
 from collector.config.settings import (
     BoostSettings,
     BudgetSettings,
@@ -290,7 +290,7 @@ def _monitor(name: str, monitor: MonitorSettings, config: Config) -> Iterator[st
             yield f"             of a run too long for one question, {requests}{cost}"
     more = (*_packs(monitor, config), *cache_lines(monitor, config), *deferred_lines(name, config))
     yield from (f"           {line}" for line in more)
-    yield from (f"           {line}" for line in (*_boosts(monitor.boost, config), *_budget(monitor.budget)))
+    yield from (f"           {line}" for line in (*boosts(monitor.boost, config), *_budget(monitor.budget)))
     calls, of_conversations = judge_calls([monitor], config)
     yield f"           ≈ {calls} per 1,000 matching turns{of_conversations}"
 
@@ -317,17 +317,22 @@ def judge_calls(monitors: Collection[MonitorSettings], config: Config) -> tuple[
     """The requests to judges for 1,000 matching turns, and what each conversation adds: it has an unknown number of
     turns.
     """
-    of_turns = sum(_judge_calls(monitor, config, "turn") for monitor in monitors)
-    of_conversations = sum(_judge_calls(monitor, config, "conversation") for monitor in monitors)
+    of_turns = sum(calls for _, calls in asking(monitors, config, "turn").values())
+    of_conversations = sum(calls for _, calls in asking(monitors, config, "conversation").values())
     more = f"; calls per conversation: ≈ {of_conversations:.2g}" if of_conversations else ""
     return plural(round(1000 * of_turns), "judge call"), more
 
 
-def _judge_calls(monitor: MonitorSettings, config: Config, scope: Scope) -> float:
-    """Requests for each subject, where texts are short and judges answer as they are asked."""
-    packs = packs_of(monitor, config.evaluators)
-    rates: dict[object, float] = {}
-    for use in monitor.uses:
+def asking(
+    monitors: Collection[MonitorSettings], config: Config, scope: Scope
+) -> dict[tuple[str, ...], tuple[float, float]]:
+    """The share of the subjects that evaluators judge, and the requests for a subject, by those that ask together.
+
+    Texts are short here, and judges answer as they are asked. What several monitors use is asked once, at the highest
+    of their rates: their draws are nested.
+    """
+    asked: dict[tuple[str, ...], tuple[float, float]] = {}
+    for monitor, use in ((each, use) for each in monitors for use in each.uses):
         configured = config.evaluators[use.name]
         if not judges_of(use.name, config.evaluators) or configured.evaluator.scope != scope:
             continue
@@ -338,9 +343,18 @@ def _judge_calls(monitor: MonitorSettings, config: Config, scope: Scope) -> floa
             auditor = config.evaluators[configured.audit.evaluator or use.name].evaluator
             members = config.settings.members(judges_of(use.name, config.evaluators)[-1])
             calls += rate * configured.audit.share * auditor.rounds * len(members)
-        pack = next((members for members in packs if use.name in members), use.name)
-        rates[pack] = max(calls, rates.get(pack, 0.0))
-    return sum(rates.values())
+        together = tuple(pack_of(use.name, monitor, config.evaluators)) or (use.name,)
+        asked[together] = max((rate, calls), asked.get(together, (0.0, 0.0)))
+    return asked
+
+
+def samples(monitor: MonitorSettings) -> str:
+    """The share of its conversations that each evaluator of a monitor judges."""
+    by_share: dict[str, list[str]] = {}
+    for use in monitor.uses:
+        share = sampled(monitor) if use.sample is None else _of_conversations(use.sample)
+        by_share.setdefault(share, []).append(use.name)
+    return "; ".join(f"{share} by {listed(names)}" for share, names in by_share.items())
 
 
 def sampled(monitor: MonitorSettings) -> str:
@@ -349,6 +363,10 @@ def sampled(monitor: MonitorSettings) -> str:
     if isinstance(rate, PlannedRate):
         error = f"a standard error of {rate.standard_error:g}"
         return f"as many conversations as a day's mean needs for {error}; what follows is for all of them, the most"
+    return _of_conversations(rate)
+
+
+def _of_conversations(rate: float) -> str:
     return "all conversations" if rate == 1.0 else f"{_share(rate)} of conversations"
 
 
@@ -367,14 +385,15 @@ def _bad_score(low: LowScoreSettings, config: Config) -> str:
     return f"{low.evaluator} below {low.below:g}"
 
 
-def _boosts(boost: BoostSettings, config: Config) -> Iterator[str]:
+def boosts(boost: BoostSettings, config: Config) -> Iterator[str]:
+    """What is judged more often; judge calls and costs here leave that out."""
     factors = {"errors": boost.error, "negative feedback": boost.negative_feedback}
     factors[f"slower than {_time(boost.slow_after)}"] = boost.slow
     factors |= {_bad_score(settings, config): settings.factor for settings in boost.low_score}
     factors |= {f"{settings.field} {' or '.join(settings.values)}": settings.factor for settings in boost.matching}
     named = [f"{reason} × {factor:g}" for reason, factor in factors.items() if factor > 1.0]
     if named:
-        yield f"sampled more often: {', '.join(named)} (means are weighted accordingly)"
+        yield f"sampled more often, beyond the calls said here: {', '.join(named)} (means are weighted)"
 
 
 def _budget(budget: BudgetSettings) -> Iterator[str]:

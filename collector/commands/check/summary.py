@@ -2,17 +2,27 @@
 judged.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
-from itertools import pairwise
+from itertools import chain, pairwise
+from types import MappingProxyType
 
 import orjson
 
 from collector.alerting.rules.targets import targets
 from collector.commands.check.capacity import capacity_of, costs_here
-from collector.commands.check.check import judge_calls, judge_text, logs_text, matched, receivers, sampled
+from collector.commands.check.check import (
+    asking,
+    boosts,
+    judge_calls,
+    judge_text,
+    logs_text,
+    matched,
+    receivers,
+    samples,
+)
 from collector.config.configured import Config
-from collector.service.plan_builder import known_usd
+from collector.service.plan_builder import GUESSED_TOKENS, known_usd
 from collector.wording import listed, plural, usd
 
 _MOST = 3
@@ -20,10 +30,12 @@ _MOST = 3
 _ATTENTION = ("note", "lost", "traces")
 _INDENT = 11
 """Columns before the text of a line: what it is about, if it is not the same as before."""
+Spent = Mapping[str, tuple[float, float]]
+"""What requests cost, in US dollars, and how many there were, by evaluator."""
 _UNREACHABLE = "now unknown ("
 
 
-def summary(config: Config, details: Iterable[str]) -> Iterator[str]:
+def summary(config: Config, details: Iterable[str], spent: Spent = MappingProxyType({})) -> Iterator[str]:
     """The lines. `details` are the lines of the whole plan; those that ask for attention are repeated."""
     settings = config.settings
     yield f"{config.source}: valid"
@@ -31,11 +43,11 @@ def summary(config: Config, details: Iterable[str]) -> Iterator[str]:
     yield f"receive    {'; '.join(receivers(config))}"
     monitors = list(settings.monitors.items())
     for name, monitor in monitors[:_MOST]:
-        by = listed([use.name for use in monitor.uses])
-        yield f"monitor    {name}: {matched(monitor)}; {sampled(monitor)}; by {by}"
+        yield f"monitor    {name}: {matched(monitor)}; {samples(monitor)}"
+        yield from (f"           {line}" for line in boosts(monitor.boost, config))
     if len(monitors) > _MOST:
         yield f"           and {plural(len(monitors) - _MOST, 'more monitor')}"
-    yield from _judges(config)
+    yield from _judges(config, spent)
     yield from _alerts(config)
     page = [] if settings.page is None else [f"page at http://{settings.page.host}:{settings.page.port}/"]
     yield f"out        {', '.join([*settings.export, *page]) or 'nothing: no exporter and no page'}"
@@ -66,31 +78,35 @@ def _attention(details: Iterable[str]) -> Iterator[str]:
             yield line
 
 
-def _judges(config: Config) -> Iterator[str]:
+def _judges(config: Config, spent: Spent) -> Iterator[str]:
     judges = config.settings.judges
     for name, judge in list(judges.items())[:_MOST]:
         yield f"judge      {name}: {judge_text(judge)}"
     if len(judges) > _MOST:
         yield f"           and {plural(len(judges) - _MOST, 'more judge')}"
-    monitors = config.settings.monitors.values()
-    uses = [use.name for monitor in monitors for use in monitor.uses]
-    calls, more = judge_calls(monitors, config)
-    if judges and (more or any(config.evaluators[name].evaluator.scope == "turn" for name in uses)):
-        dollars = usd_per_1000(config)
-        cost = "" if dollars is None else f", ≈ {usd(dollars)}"
+    calls, more = judge_calls(monitors := config.settings.monitors.values(), config)
+    of_turns = asking(monitors, config, "turn")
+    if more or of_turns:
+        dollars = usd_per_1000(config, spent) if of_turns else None
+        guess = "an evaluation taken for {:,} tokens in and {} out".format(*GUESSED_TOKENS)
+        basis = "as calls cost so far" if {*chain(*of_turns)} <= spent.keys() else guess
+        cost = "" if dollars is None else f", ≈ {usd(dollars)} ({basis})"
         yield f"           ≈ {calls}{cost} for 1,000 turns that match{more}"
 
 
-def usd_per_1000(config: Config) -> float | None:
-    """The cost of 1,000 matching turns; None: a judge has no price. A conversation has an unknown number of turns."""
-    costs = [
-        (known_usd(config, use.name), monitor.rate_of(use))
-        for monitor in config.settings.monitors.values()
-        for use in monitor.uses
-        if config.evaluators[use.name].evaluator.scope == "turn"
-    ]
-    known = [usd * rate for usd, rate in costs if usd is not None]
-    return 1000.0 * sum(known) if len(known) == len(costs) else None
+def usd_per_1000(config: Config, spent: Spent) -> float | None:
+    """The cost of 1,000 matching turns; None: a judge has no price. A conversation has an unknown number of turns.
+
+    Requests cost what those of their evaluator cost so far; before the first, what is guessed of an evaluation.
+    """
+    total = 0.0
+    for names, (rate, calls) in asking(config.settings.monitors.values(), config, "turn").items():
+        known, past = [known_usd(config, name) for name in names], [spent[name] for name in names if name in spent]
+        if None in known:
+            return None
+        paid, made = map(sum, zip(*past, strict=True)) if past else (0.0, 0.0)
+        total += calls * paid / made if made else rate * sum(filter(None, known))
+    return 1000.0 * total
 
 
 def _alerts(config: Config) -> Iterator[str]:

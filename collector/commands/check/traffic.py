@@ -27,6 +27,8 @@ from collector.telemetry.series import (
     DEAD_LETTERS,
     EVALUATIONS_DUE,
     EVALUATIONS_ENDED,
+    JUDGE_CALLS,
+    JUDGE_COST,
     RECEIVE_ITEMS,
     RECEIVE_REQUESTS,
     SPANS_READ,
@@ -81,6 +83,12 @@ def running_sections(config: Config) -> tuple[str, dict[str, str], str]:
         other = f"what answers on port {exporter.port} is no service of this version; set export.prometheus.port"
         return "", {}, other
     return text, sections, ""
+
+
+def spent_so_far(metrics: str) -> dict[str, tuple[float, float]]:
+    """What the requests of each evaluator cost, in US dollars, and their number, in the text of /metrics."""
+    costs, calls = (_sums(metrics, of, "evaluator") for of in (JUDGE_COST, JUDGE_CALLS))
+    return {name: (costs[name], calls[name]) for name in costs.keys() & calls.keys()}
 
 
 def running_problems(config: Config) -> list[str]:

@@ -114,7 +114,7 @@ def as_markdown(results: Sequence[GateResult]) -> str:
         interval = "–" if mean.interval is None else f"{mean.interval[0]:+.3f} … {mean.interval[1]:+.3f}"
         rows.append(
             f"| {name} | {result.comparison.pairs} | {mean.old:.3f} | {mean.new:.3f} | {mean.difference:+.3f} | "
-            f"{interval} | **{result.verdict}** |"
+            f"{interval} | **{_TEXTS[result.verdict]}** |"
         )
     return "\n".join(rows) + "\n"
 

@@ -93,7 +93,7 @@ def test_reports() -> None:
     table = as_markdown(results).splitlines()
     assert len(table) == 5
     assert "| polite\\|kind | 0 |" in table[3]
-    assert table[2].endswith("| **worse** |")
+    assert table[2].endswith("| **worse for sure** |"), "the words of the command"
 
 
 def test_a_base_that_is_missing_says_how_to_make_it(tmp_path: Path) -> None:

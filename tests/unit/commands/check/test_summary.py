@@ -43,6 +43,32 @@ def test_many_monitors_and_an_unknown_cost_are_said_briefly() -> None:
     assert not any("USD" in line for line in lines)
 
 
+G_EVAL = {"kind": "g_eval", "criteria": "?", "evaluation_params": ["input"]}
+
+
+def test_each_evaluator_has_its_own_share_and_boosts_are_said() -> None:
+    lines = summed(
+        monitors={"m0": {"evaluators": ["e0", {"name": "e1", "sample": 0.1}], "boost": {"negative_feedback": 3}}}
+    )
+    assert "monitor    m0: every turn; all conversations by e0; 10 % of conversations by e1" in lines
+    assert any("sampled more often, beyond the calls said here: negative feedback × 3" in line for line in lines)
+
+
+def test_two_monitors_that_use_one_evaluator_pay_once_and_the_guess_is_said() -> None:
+    judge = {"model": "m", "usd_per_million_input_tokens": 1, "usd_per_million_output_tokens": 0}
+    several = {"all": {"evaluators": ["e"]}, "tenth": {"sample": 0.1, "evaluators": ["e"]}}
+    lines = summed(judges={"main": judge}, evaluators={"e": G_EVAL}, monitors=several)
+    guess = "an evaluation taken for 1,500 tokens in and 200 out"
+    assert any(f"≈ 1,000 judge calls, ≈ 1.50 USD ({guess}) for 1,000 turns" in line for line in lines)
+
+
+def test_the_cost_is_that_of_calls_so_far_where_there_are_any() -> None:
+    judge = {"model": "m", "usd_per_million_input_tokens": 1, "usd_per_million_output_tokens": 0}
+    values = {"judges": {"main": judge}, "evaluators": {"e": G_EVAL}, "monitors": {"all": {"evaluators": ["e"]}}}
+    lines = list(summary(check(values, "c.yaml"), [], {"e": (0.5, 1000)}))
+    assert any("≈ 0.50 USD (as calls cost so far) for 1,000 turns" in line for line in lines)
+
+
 def test_a_cluster_has_one_line_and_a_retention_that_is_not_near_none() -> None:
     config = check({"evaluators": {"r": {"kind": "refusal"}}, "monitors": {"m": {"evaluators": ["r"]}}}, "c.yaml")
     details = [

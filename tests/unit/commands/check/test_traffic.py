@@ -9,7 +9,7 @@ import pytest
 from prometheus_client import generate_latest
 
 from collector.commands.check.kafka_plan import retention_lines
-from collector.commands.check.traffic import arrival_lines, count_lines, parse_counts, traffic
+from collector.commands.check.traffic import arrival_lines, count_lines, parse_counts, spent_so_far, traffic
 from collector.config.configured import Config
 from collector.config.loading import check
 from collector.config.section_hashes import section_hashes
@@ -19,6 +19,8 @@ from collector.service.gauges import show_build
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import (
     DEAD_LETTERS,
+    JUDGE_CALLS,
+    JUDGE_COST,
     RECEIVE_ITEMS,
     RECEIVE_REQUESTS,
     RECORDS_LOST,
@@ -153,6 +155,16 @@ def test_the_service_with_this_configuration_is_known() -> None:
         )
         assert any("lost" in line for line in retention_lines(at(port)))
         assert "busy: turns 1 sampled" in "\n".join(traffic(at(port, traffic={"spans_per_second": 1})))
+
+
+def test_the_cost_of_calls_is_that_of_all_monitors() -> None:
+    """A second monitor that repeats a verdict pays nothing, and has no call."""
+    telemetry = Telemetry()
+    telemetry.counter(JUDGE_CALLS, "exact", "busy").inc(1000)
+    telemetry.counter(JUDGE_COST, "exact", "busy").inc(0.25)
+    telemetry.counter(JUDGE_COST, "exact", "quiet").inc(0)
+    telemetry.counter(JUDGE_CALLS, "other", "quiet").inc(5)
+    assert spent_so_far(generate_latest(telemetry.registry).decode()) == {"exact": (0.25, 1000)}
 
 
 def test_a_service_with_another_configuration_is_not_taken_for_this_one() -> None:
