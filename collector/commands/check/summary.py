@@ -10,17 +10,8 @@ from types import MappingProxyType
 import orjson
 
 from collector.alerting.rules.targets import targets
+from collector.commands.check import check as plan
 from collector.commands.check.capacity import capacity_of, costs_here
-from collector.commands.check.check import (
-    asking,
-    boosts,
-    judge_calls,
-    judge_text,
-    logs_text,
-    matched,
-    receivers,
-    samples,
-)
 from collector.config.configured import Config
 from collector.service.plan_builder import GUESSED_TOKENS, known_usd
 from collector.wording import listed, plural, usd
@@ -40,30 +31,30 @@ def summary(config: Config, details: Iterable[str], spent: Spent = MappingProxyT
     settings = config.settings
     yield f"{config.source}: valid"
     yield from dict.fromkeys(_attention(details))
-    yield f"receive    {'; '.join(receivers(config))}"
+    yield f"receive    {'; '.join(plan.receivers(config))}"
     monitors = list(settings.monitors.items())
     for name, monitor in monitors[:_MOST]:
-        yield f"monitor    {name}: {matched(monitor)}; {samples(monitor)}"
-        yield from (f"           {line}" for line in boosts(monitor.boost, config))
+        yield f"monitor    {name}: {plan.matched(monitor)}; {plan.samples(monitor)}"
+        yield from (f"           {line}" for line in plan.boosts(monitor.boost, config))
     if len(monitors) > _MOST:
         yield f"           and {plural(len(monitors) - _MOST, 'more monitor')}"
     yield from _judges(config, spent)
     yield from _alerts(config)
     page = [] if settings.page is None else [f"page at http://{settings.page.host}:{settings.page.port}/"]
     yield f"out        {', '.join([*settings.export, *page]) or 'nothing: no exporter and no page'}"
-    yield f"log        {logs_text(config, brief=True)}"
+    yield f"log        {plan.logs_text(config, brief=True)}"
 
 
 def plan_json(config: Config, details: Iterable[str]) -> str:
     """The whole plan as one JSON object: its lines by what they are about, and the capacity in figures."""
-    plan: dict[str, list[str]] = {}
+    lines: dict[str, list[str]] = {}
     about = ""
     for line in details:
         about, text = line[:_INDENT].strip() or about, line[_INDENT:].strip()
         if text and line != f"{config.source}: valid":
-            plan.setdefault(about, []).append(text)
+            lines.setdefault(about, []).append(text)
     needed = capacity_of(config, costs_here())
-    document = {"configuration": config.source, "plan": plan, "capacity": None if needed is None else asdict(needed)}
+    document = {"configuration": config.source, "plan": lines, "capacity": None if needed is None else asdict(needed)}
     return orjson.dumps(document, option=orjson.OPT_INDENT_2).decode()
 
 
@@ -81,11 +72,11 @@ def _attention(details: Iterable[str]) -> Iterator[str]:
 def _judges(config: Config, spent: Spent) -> Iterator[str]:
     judges = config.settings.judges
     for name, judge in list(judges.items())[:_MOST]:
-        yield f"judge      {name}: {judge_text(judge)}"
+        yield f"judge      {name}: {plan.judge_text(judge)}"
     if len(judges) > _MOST:
         yield f"           and {plural(len(judges) - _MOST, 'more judge')}"
-    calls, more = judge_calls(monitors := config.settings.monitors.values(), config)
-    of_turns = asking(monitors, config, "turn")
+    calls, more = plan.judge_calls(monitors := config.settings.monitors.values(), config)
+    of_turns = plan.asking(monitors, config, "turn")
     if more or of_turns:
         dollars = usd_per_1000(config, spent) if of_turns else None
         guess = "an evaluation taken for {:,} tokens in and {} out".format(*GUESSED_TOKENS)
@@ -100,7 +91,7 @@ def usd_per_1000(config: Config, spent: Spent) -> float | None:
     Requests cost what those of their evaluator cost so far; before the first, what is guessed of an evaluation.
     """
     total = 0.0
-    for names, (rate, calls) in asking(config.settings.monitors.values(), config, "turn").items():
+    for names, (rate, calls) in plan.asking(config.settings.monitors.values(), config, "turn").items():
         known, past = [known_usd(config, name) for name in names], [spent[name] for name in names if name in spent]
         if None in known:
             return None

@@ -22,26 +22,13 @@ from collector.config.section_hashes import differences, section_hashes
 from collector.errors import ConfigError
 from collector.receive.files import files_in, first_unreadable
 from collector.service.assembly_builder import build_assembler
-from collector.telemetry.series import (
-    CONFIG_SECTION_INFO,
-    DEAD_LETTERS,
-    EVALUATIONS_DUE,
-    EVALUATIONS_ENDED,
-    JUDGE_CALLS,
-    JUDGE_COST,
-    RECEIVE_ITEMS,
-    RECEIVE_REQUESTS,
-    SPANS_READ,
-    TURNS,
-    TURNS_ASSEMBLED,
-    UNMATCHED_TURNS,
-    UNREAD_TEXT,
-    Series,
-)
+from collector.telemetry import series
 from collector.wording import plural
 from evaluators.wire.http_client import ask_blocking
 
-_FUNNEL = tuple(each.name for each in (TURNS, UNMATCHED_TURNS, EVALUATIONS_DUE, EVALUATIONS_ENDED))
+_FUNNEL = tuple(
+    each.name for each in (series.TURNS, series.UNMATCHED_TURNS, series.EVALUATIONS_DUE, series.EVALUATIONS_ENDED)
+)
 
 Counts = dict[tuple[str, str], dict[str, float]]
 """Counts by outcome, by monitor and evaluator ("" for the turns themselves)."""
@@ -87,7 +74,7 @@ def running_sections(config: Config) -> tuple[str, dict[str, str], str]:
 
 def spent_so_far(metrics: str) -> dict[str, tuple[float, float]]:
     """What the requests of each evaluator cost, in US dollars, and their number, in the text of /metrics."""
-    costs, calls = (_sums(metrics, of, "evaluator") for of in (JUDGE_COST, JUDGE_CALLS))
+    costs, calls = (_sums(metrics, of, "evaluator") for of in (series.JUDGE_COST, series.JUDGE_CALLS))
     return {name: (costs[name], calls[name]) for name in costs.keys() & calls.keys()}
 
 
@@ -109,7 +96,7 @@ def _sections(text: str) -> dict[str, str]:
     return {
         sample.labels["section"]: sample.labels["hash"]
         for family in families
-        if family.name == CONFIG_SECTION_INFO.name
+        if family.name == series.CONFIG_SECTION_INFO.name
         for sample in family.samples
         if sample.value
     }
@@ -135,24 +122,24 @@ def arrival_lines(metrics: str, *, has_turns: bool) -> Iterator[str]:
     """The items received, how many of them dialects read, and unread text: everything before a turn."""
     refused = {
         f"with {status}": number
-        for status, number in _sums(metrics, RECEIVE_REQUESTS, "status").items()
+        for status, number in _sums(metrics, series.RECEIVE_REQUESTS, "status").items()
         if status not in _ACCEPTED
     }
     came = {
         name.replace("traces ", "spans " if number != 1 else "span ").replace("logs ", "log records "): number
-        for name, number in _sums(metrics, RECEIVE_ITEMS, "signal", "result").items()
+        for name, number in _sums(metrics, series.RECEIVE_ITEMS, "signal", "result").items()
     }
     if came or refused or not has_turns:  # a process of other stages has turns alone
         yield f"traffic    received: {_listed(came) or 'nothing'}" + (
             f"; requests refused: {_listed(refused)}" if refused else ""
         )
-    if read := _sums(metrics, SPANS_READ, "dialect"):
+    if read := _sums(metrics, series.SPANS_READ, "dialect"):
         none = read.pop("none", 0.0)
         by = f", {none:.0f} others are no model calls of a known library" if none else ""
         yield f"           spans read: {_listed(read) or 'none'}{by}"
-    if turns := _sums(metrics, TURNS_ASSEMBLED, "outcome", "reason"):
+    if turns := _sums(metrics, series.TURNS_ASSEMBLED, "outcome", "reason"):
         yield f"           turns made: {_listed(turns)}"
-    for scope in _sums(metrics, UNREAD_TEXT, "scope"):
+    for scope in _sums(metrics, series.UNREAD_TEXT, "scope"):
         yield f"           text of {scope} that nobody reads: evalstream explain TRACE_ID shows what helps"
 
 
@@ -161,13 +148,13 @@ _ORIGINS = frozenset({"matched", "resumed", "retried", "backfilled"})
 """The origins of `evalstream_evaluations_due_total`."""
 
 
-def _sums(metrics: str, series: Series, *labels: str) -> dict[str, float]:
+def _sums(metrics: str, counter: series.Series, *labels: str) -> dict[str, float]:
     """The sums of a counter that are not 0, by the labels that are not empty."""
     sums: dict[str, float] = {}
     for family in text_string_to_metric_families(metrics):
-        if f"{family.name}_total" == series.name:
+        if f"{family.name}_total" == counter.name:
             for sample in family.samples:
-                if sample.name == series.name and sample.value:
+                if sample.name == counter.name and sample.value:
                     name = " ".join(filter(None, (sample.labels.get(label, "") for label in labels)))
                     sums[name] = sums.get(name, 0.0) + sample.value
     return sums
@@ -197,7 +184,7 @@ def _outcomes(counts: Mapping[str, float]) -> str:
 
 def letter_lines(metrics: str) -> Iterator[str]:
     """How many records each stage could not process: what came and is in no turn."""
-    by_stage = _sums(metrics, DEAD_LETTERS, "stage")
+    by_stage = _sums(metrics, series.DEAD_LETTERS, "stage")
     if counts := ", ".join(f"{number:.0f} by {stage}" for stage, number in by_stage.items()):
         yield f"           dead-lettered, as they could not be processed: {counts}; why: evalstream dead-letters list"
 
