@@ -78,7 +78,7 @@ class EvaluationAudit:
             self._database.execute(
                 _SQL["add_due"],
                 [job.evaluation_id, partition, job.trigger_offset, job.monitor.name, job.assignment.evaluator.name,
-                 job.sampling.probability, job.happened_at is not None],
+                 job.sampling.probability, 2 if job.retry is not None else int(job.happened_at is not None)],
             )  # fmt: skip
             if job.retry is not None and job.supersedes:
                 self._database.execute("INSERT OR IGNORE INTO retried VALUES (?)", [job.supersedes[0]])

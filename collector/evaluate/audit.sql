@@ -12,12 +12,15 @@ CREATE TABLE retried (id TEXT PRIMARY KEY) WITHOUT ROWID;
 CREATE TABLE replaced (id TEXT PRIMARY KEY) WITHOUT ROWID;
 
 -- # add_due
--- A turn of the past makes an evaluation due that nobody has to make, until `rejudge` requests it.
+-- A turn of the past makes an evaluation due that nobody has to make, until `rejudge` requests it (1). A failed one
+-- that is made again (2) has an id of its own, which is the same in every version of the evaluator.
 INSERT INTO due VALUES (?, ?, ?, ?, ?, ?, ?, '') ON CONFLICT (id) DO UPDATE
-SET trigger_offset = excluded.trigger_offset, probability = excluded.probability, requested = 1
+SET trigger_offset = excluded.trigger_offset, probability = excluded.probability, requested = excluded.requested
 WHERE excluded.requested
 
 -- # compare
+-- What became due before the first evaluation by the present definition, by a request or as the traffic came, was made
+-- by an earlier one, whose ids are others: an evaluator's version may change without a new configuration.
 CREATE INDEX by_evaluator ON due (partition, monitor, evaluator, trigger_offset);
 UPDATE due SET state = 'done' WHERE id IN (SELECT id FROM done);
 UPDATE due SET state = 'replaced' WHERE state = '' AND id IN (SELECT id FROM replaced);
@@ -27,22 +30,21 @@ CREATE TABLE comparable AS
         SELECT due.partition, due.monitor, due.evaluator, min(trigger_offset) AS first_match,
             coalesce(max(CASE WHEN abs(due.probability - done.probability) > 1e-9 THEN trigger_offset + 1 END), 0)
                 AS changed
-        FROM due JOIN done USING (id) WHERE NOT backfill GROUP BY 1, 2, 3
+        FROM due JOIN done USING (id) WHERE requested = 1 OR NOT (requested OR backfill) GROUP BY 1, 2, 3
     );
 
 -- # states
 SELECT monitor, evaluator, CASE
     WHEN state != '' THEN state
     WHEN trigger_offset >= :done_below THEN 'in flight'
-    WHEN NOT requested AND (first IS NULL OR trigger_offset < first) THEN 'not compared'
+    WHEN requested < 2 AND (first IS NULL OR trigger_offset < first) THEN 'not compared'
     ELSE 'missing' END AS what, count(*)
 FROM due LEFT JOIN comparable USING (partition, monitor, evaluator) WHERE partition = :partition GROUP BY 1, 2, 3
 
 -- # missing
 SELECT id, trigger_offset FROM due LEFT JOIN comparable USING (partition, monitor, evaluator)
 WHERE partition = :partition AND state = '' AND trigger_offset < :done_below
-    AND (requested OR trigger_offset >= first)
-    AND monitor = :monitor AND evaluator = :evaluator
+    AND (requested = 2 OR trigger_offset >= first) AND monitor = :monitor AND evaluator = :evaluator
 ORDER BY trigger_offset LIMIT :examples
 
 -- # outcomes

@@ -19,13 +19,17 @@ from past_world import BAD_REQUEST, World, a_world
 from running_service import value
 from service import ServiceProcess
 
+from collector.commands.rejudge.rejudge import RejudgeOptions, rejudge as request
+from collector.config.loading import load
 from collector.errors import ConfigError
+from collector.evaluate.retry.past_jobs import Stretch
 from collector.evaluate.sampling.draw import draw, keyed_salt
 from collector.logs.log import Record
 from collector.records.json import turn_to_json
 from evaluators.cases import Turn
 from evaluators.identity import retry_id
 from evaluators.results import Evaluation
+from evaluators.turn.length import Length
 
 KEY = "0" * 64
 SALT = keyed_salt(KEY, "evalstream")
@@ -260,6 +264,28 @@ async def test_all_judges_by_a_new_definition_what_an_older_one_has_judged(world
     new = [each for each in ledger if each.happened_at]
     assert {each.attributes["replay_of"] for each in new} == old
     assert len({each.evaluator_version for each in ledger}) == 2
+
+
+async def test_requests_that_an_older_version_has_taken_are_made_after_the_restart(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A plug-in was changed before the restart: later runs waited for what nobody would make, and audit missed it."""
+    world.configure(**monitored(world, "short"))
+    await live(world)
+    options = RejudgeOptions(stretch=Stretch(NOW - timedelta(days=7), datetime.now(UTC)), what="all", patience=1.0)
+    async with world.serving():
+        monkeypatch.setattr(Length, "revision", 2)
+        assert await request(load(world.folder / "evalstream.yaml"), options, print) == 1
+        await world.until_drained()
+    assert (await world.command("audit")).exit_code == 0
+    async with world.serving():
+        done = await rejudge(world, "--what", "all")
+        assert f"made {PAST} of {PAST}" in done.stdout
+        await world.until_drained()
+    assert (await world.command("audit")).exit_code == 0
+    monkeypatch.setattr(Length, "revision", 3)
+    audit = await world.command("audit")
+    assert audit.exit_code == 0, audit.output
 
 
 async def test_budgets_of_the_traffic_of_now_neither_pay_for_the_past_nor_stop_it(world: World) -> None:

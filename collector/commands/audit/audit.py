@@ -19,7 +19,7 @@ from collector.evaluate.partition_state import PartitionState
 from collector.evaluate.plan import Job
 from collector.evaluate.recovery.configurations import UNNUMBERED, Configurations, configurations_of
 from collector.evaluate.recovery.control_records import ControlRecord, decisions_in
-from collector.evaluate.recovery.replay_point import CommitMetadata, ReplayPoint
+from collector.evaluate.recovery.replay_point import CommitMetadata, ReplayPoint, done_below_of
 from collector.evaluate.recovery.sample_rate_notes import draws_by, read_sample_rates
 from collector.evaluate.stage import GROUP
 from collector.evaluate.transfer.transfer_records import START_HEADERS
@@ -113,7 +113,7 @@ async def _audit(config: Config, logs: Logs) -> Audit:
                 {GROUP: commits[GROUP]},
                 traces.see_turn,
             )
-            done_below[partition] = _done_below(committed)
+            done_below[partition] = done_below_of(committed)
             since = max(since, await turns.read(comparison, result, done_below[partition]))
         result.balances = comparison.balances(done_below)
         result.traces = traces.balance(since)
@@ -183,11 +183,6 @@ async def _read_evaluations(
                     result.unreadable_evaluations += 1
     content.finish(partition)
     return controls
-
-
-def _done_below(committed: Committed | None) -> int:
-    """Everything that became due below this offset is done."""
-    return 0 if committed is None else CommitMetadata.from_json(committed.metadata, committed.low_watermark).done_below
 
 
 def _number_at(start: int, committed: Committed | None) -> int:

@@ -13,6 +13,7 @@ from collector.errors import ConfigError
 from collector.evaluate.retry.past_jobs import Stretch, control_records_in, plan_of
 from collector.evaluate.retry.request import requested_evaluations
 from collector.evaluate.sampling.draw_key import draw_key
+from collector.evaluate.stage import GROUP
 from collector.service.open_logs import Logs, open_stored_logs
 from collector.service.plan_builder import build_unasked_plan, evaluator_version_in, expected_usd, known_usd
 from collector.wording import plural, usd
@@ -49,9 +50,9 @@ async def rejudge(config: Config, options: RejudgeOptions, say: Callable[[str], 
     versions = _versions(config, options)
     async with open_stored_logs(config.settings.log) as logs:
         key = (await draw_key(await logs.generated_steps())).secret
+        requested = await requested_evaluations(logs.turns, GROUP)
         known = KnownEvaluations(versions, options.stretch)
         await known.read(logs.evaluations)
-        requested = await requested_evaluations(logs.turns)
         candidates = Candidates(
             turns=logs.turns,
             plan=plan_of(build_unasked_plan(config, key), options.monitors, options.evaluators),

@@ -131,7 +131,7 @@ class RequestWindow:
         self._silent += _POLL
         self._idle = 0.0 if len(self._outstanding) < before else self._idle + _POLL
         if self._idle and abs(self._idle - _HINT) < _POLL / 2:
-            self.say("no evaluation is made: does the service run with this configuration, and is its judge available?")
+            self.say("no evaluation is made: restart the service if a plug-in has changed; see that its judge answers")
         if self._silent >= _TALK and not self._idle:
             self._silent = 0.0
             self.say(f"made {self.progress.made:,}, {usd(self.progress.spent_usd)} so far")

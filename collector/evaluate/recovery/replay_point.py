@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, cast
 import orjson
 
 from collector.evaluate.budget.rates import FULL_RATES, RateReduction, Rates
+from collector.logs.log import Committed
 
 
 class ReplayPoint(NamedTuple):
@@ -200,3 +201,8 @@ class RetainedOffsets:
             else:
                 self._released[offset] = released - 1
         return self._points[0] if self._points else None
+
+
+def done_below_of(committed: Committed | None) -> int:
+    """Everything that became due below this offset is done."""
+    return 0 if committed is None else CommitMetadata.from_json(committed.metadata, committed.low_watermark).done_below

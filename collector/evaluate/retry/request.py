@@ -14,6 +14,7 @@ from typing import Any, TypeAlias, cast
 import orjson
 
 from collector.errors import BadInput
+from collector.evaluate.recovery.replay_point import done_below_of
 from collector.logs.log import Headers, Log, Record, RecordTooLarge, StoredRecord
 from collector.logs.whole_log import read_partitions
 from collector.records.json import (
@@ -177,14 +178,20 @@ async def append_requests(turns: Log, requests: Iterable[tuple[PastRequest, int 
     return too_large
 
 
-async def requested_evaluations(turns: Log) -> Mapping[str, str]:
-    """The evaluations that requests in the turns log ask for, made or not: evaluators by evaluation id."""
+async def requested_evaluations(turns: Log, group: str) -> Mapping[str, str]:
+    """The evaluations that requests ask for and that `group` has not finished: evaluators by evaluation id.
+
+    What it has finished is in the evaluations log, which is to be read after this. A request that is finished and has
+    no evaluation there was taken by a service with another version of the evaluator, and may be made again.
+    """
     requested: dict[str, str] = {}
+    done_below = {partition: done_below_of(state) for partition, state in (await turns.committed(group)).items()}
     async for batch in read_partitions(turns):
         for record in filter(is_retry_request, batch):
             try:
                 request = parse_request(record.value)
             except BadInput:
                 continue  # the evaluate stage dead-lettered it
-            requested[request.evaluation_id] = request.evaluator
+            if record.offset >= done_below.get(record.partition, 0):
+                requested[request.evaluation_id] = request.evaluator
     return requested
