@@ -328,10 +328,10 @@ def asking(
 ) -> dict[tuple[str, ...], tuple[float, float]]:
     """The share of the subjects that evaluators judge, and the requests for a subject, by those that ask together.
 
-    Texts are short here, and judges answer as they are asked. What several monitors use is asked once, at the highest
-    of their rates: their draws are nested.
+    Texts are short here, and judges answer as they are asked. Several monitors ask for the same verdict once, at
+    the highest of their rates: their draws are nested.
     """
-    asked: dict[tuple[str, ...], tuple[float, float]] = {}
+    rates: dict[tuple[str, ...], tuple[float, float]] = {}
     for monitor, use in ((each, use) for each in monitors for use in each.uses):
         configured = config.evaluators[use.name]
         if not judges_of(use.name, config.evaluators) or configured.evaluator.scope != scope:
@@ -344,8 +344,8 @@ def asking(
             members = config.settings.members(judges_of(use.name, config.evaluators)[-1])
             calls += rate * configured.audit.share * auditor.rounds * len(members)
         together = tuple(pack_of(use.name, monitor, config.evaluators)) or (use.name,)
-        asked[together] = max((rate, calls), asked.get(together, (0.0, 0.0)))
-    return asked
+        rates[together] = max((rate, calls), rates.get(together, (0.0, 0.0)))
+    return rates
 
 
 def samples(monitor: MonitorSettings) -> str:
@@ -386,7 +386,7 @@ def _bad_score(low: LowScoreSettings, config: Config) -> str:
 
 
 def boosts(boost: BoostSettings, config: Config) -> Iterator[str]:
-    """What is judged more often; judge calls and costs here leave that out."""
+    """The subjects that are judged more often; judge calls and costs here leave them out."""
     factors = {"errors": boost.error, "negative feedback": boost.negative_feedback}
     factors[f"slower than {_time(boost.slow_after)}"] = boost.slow
     factors |= {_bad_score(settings, config): settings.factor for settings in boost.low_score}

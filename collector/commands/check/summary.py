@@ -22,7 +22,7 @@ _ATTENTION = ("note", "lost", "traces")
 _INDENT = 11
 """Columns before the text of a line: what it is about, if it is not the same as before."""
 Spent = Mapping[str, tuple[float, float]]
-"""What requests cost, in US dollars, and how many there were, by evaluator."""
+"""The cost of requests, in US dollars, and their number, by evaluator."""
 _UNREACHABLE = "now unknown ("
 
 

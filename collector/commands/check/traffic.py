@@ -73,7 +73,7 @@ def running_sections(config: Config) -> tuple[str, dict[str, str], str]:
 
 
 def spent_so_far(metrics: str) -> dict[str, tuple[float, float]]:
-    """What the requests of each evaluator cost, in US dollars, and their number, in the text of /metrics."""
+    """The cost of each evaluator's requests, in US dollars, and their number, in the text of /metrics."""
     costs, calls = (_sums(metrics, of, "evaluator") for of in (series.JUDGE_COST, series.JUDGE_CALLS))
     return {name: (costs[name], calls[name]) for name in costs.keys() & calls.keys()}
 
