@@ -138,12 +138,11 @@ def _lines(compared: Sequence[Release], options: CompareOptions, rules: ReleaseR
         remedy = f"{remedy} earlier --from, or --baseline and --version"
         yield f"monitor {options.monitor}: no new version of {names} in this time; {remedy}"
         return
-    above = None
+    above, pairs = None, [attribute.name for attribute in rules.attributes[options.monitor] if attribute.values]
     for release in compared:
         of = f" of {release.place.within}" if release.place.within else ""
-        heading = (
-            f"{release.place.attribute}{of}: {release.version} after {release.baseline}, since {_time(release.started)}"
-        )
+        both = f"{release.version} {'beside' if release.place.attribute in pairs else 'after'} {release.baseline}"
+        heading = f"{release.place.attribute}{of}: {both}, since {_time(release.started)}"
         if heading != above:
             yield heading
             above = heading

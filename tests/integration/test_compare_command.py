@@ -85,7 +85,7 @@ async def test_two_values_of_any_attribute_are_compared(tmp_path: Path) -> None:
     named = configured(tmp_path, compare={"arm": ["a", "b"]})
     said.clear()
     await compare(named, options(), said.append, as_json=False)
-    assert said[0].startswith("arm: b after a, since")
+    assert said[0].startswith("arm: b beside a, since"), "both ran all the time"
 
 
 @pytest.mark.parametrize(

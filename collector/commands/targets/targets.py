@@ -341,7 +341,7 @@ def _proposal_lines(made: Proposal) -> Iterator[str]:
     history, of = made.history, made.of
     yield (
         f"{of.monitor}/{of.evaluator}: mean {mean_text(history.mean, history.error, history.conversations)} of "
-        f"{plural(history.scores, 'score')} in {max(1.0, history.hours):.0f} h ({history.per_hour:.3g}/h), "
+        f"{plural(history.scores, 'score')} in {max(1.0, history.hours):.0f} h ({history.per_hour:,.1f}/h), "
         f"daily wave {history.wave:.3f} up and down, {history.clustering:.1f} times the variance of independent scores"
     )
     if history.end - history.begin < 2 * DAY:
@@ -362,11 +362,11 @@ def _trial(trial: Trial, made: Proposal) -> str:
     last = "" if not count else f", last at {datetime.fromtimestamp(trial.pages[-1], UTC):%Y-%m-%d %H:%M}"
     word = "rise" if made.of.lower_is_better else "fall"
     times = ((delay.fall, dict.fromkeys((_span(delay.half), _span(delay.most)))) for delay in trial.delays)
-    falls = "; ".join(f"{fall:g}: {', '.join(spans)}" for fall, spans in times)
-    return f"{would}{last}; {word}s are noticed (half, 9 of 10) after: {falls}"
+    falls = "; ".join(f"{fall:g} {' ('.join(spans)}{')' * (len(spans) - 1)}" for fall, spans in times)
+    return f"{would}{last}; {word}s are noticed in half of the cases (in 9 of 10): {falls}"
 
 
 def _span(hours: float | None) -> str:
     if hours is None:
         return "not within a week"
-    return f"{hours * 60:.0f} min" if hours < 1 else f"{hours:.1f} h"
+    return f"after {hours * 60:.0f} min" if hours < 1 else f"after {hours:.1f} h"
