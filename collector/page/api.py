@@ -176,7 +176,7 @@ class PageApi:
             "changes": [series.newest for series in earlier if (series.newest or 0.0) >= columns[0][0]],
             "recent": _summary(recent),
             "recent_seconds": RANGES[name].recent * RANGES[name].width,
-            "whole": _summary(whole) | _work([track, *earlier], name, now),
+            "whole": _summary(whole) | _work([track, *earlier], name, now, free=bool(watched and watched.free)),
             "yesterday": _earlier(track.earlier(name, now, DAY)),
             "last_week": _earlier(track.earlier(name, now, 7 * DAY)),
             "state": _state(_judged_by(recent, whole), threshold, lower_is_better=lower),
@@ -246,13 +246,14 @@ def _summary(whole: Bin) -> Json:
     }
 
 
-def _work(versions: Sequence[ScoreSeries], name: str, now: float) -> Json:
-    """Calls, tokens and cost of all versions. If calls of a column have no cost at all, they had no price."""
+def _work(versions: Sequence[ScoreSeries], name: str, now: float, *, free: bool = False) -> Json:
+    """Calls, tokens and cost of all versions. If calls of a column cost nothing, they had no price, or are `free`."""
     columns = [column for series in versions for _, column in series.columns(name, now) if column and column.calls]
     usd = sum(column.cost_usd for column in columns)
     return {
-        **{name: sum(getattr(column, name) for column in columns) for name in ("calls", "tokens")},
-        "cost_usd": usd if usd or not columns else None,
+        "calls": sum(column.calls for column in columns),
+        "tokens": sum(column.tokens for column in columns),
+        "cost_usd": usd if usd or free or not columns else None,
         "partly_priced": usd > 0 and not all(column.cost_usd for column in columns),
     }
 

@@ -1,6 +1,6 @@
 """Providers of the page: what it shows of the plan and the telemetry."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from prometheus_client import CollectorRegistry
@@ -21,8 +21,10 @@ _WORDS = ("criteria", "evaluation_steps", "question", "guidelines", "prompt", "d
 _LONGEST = 2000
 
 
-def evaluator_views(plan: Plan, targets: Mapping[tuple[str, str], float]) -> Iterator[EvaluatorView]:
-    """The subjects of the plan's monitors, with their targets by monitor and evaluator."""
+def evaluator_views(
+    plan: Plan, targets: Mapping[tuple[str, str], float], free: Collection[str] = ()
+) -> Iterator[EvaluatorView]:
+    """The subjects of the plan's monitors, with their targets by monitor and evaluator. `free` have a price of 0."""
     for monitor in plan.monitors:
         for assignment in monitor.assignments:
             yield EvaluatorView(
@@ -38,6 +40,7 @@ def evaluator_views(plan: Plan, targets: Mapping[tuple[str, str], float]) -> Ite
                 asks=criteria_of(assignment.evaluator),
                 labels=frozenset(assignment.evaluator.label_names),
                 versions=(assignment.version, assignment.version_by(fallback=True)),
+                free=assignment.evaluator.name in free,
             )
 
 

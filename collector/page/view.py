@@ -159,6 +159,8 @@ class EvaluatorView:
     """The labels that it chooses from."""
     versions: tuple[str, ...] = ()
     """The versions that are one evaluator now: its own, and with the judge that takes over; () takes all."""
+    free: bool = False
+    """Whether its judges' price is 0: no cost of theirs is unknown then."""
 
 
 @dataclass(slots=True)

@@ -10,7 +10,6 @@ from collector.alerting.rules.formats import dashboard_address
 from collector.alerting.rules.service import JUDGE_UNAVAILABLE, REFUSED
 from collector.alerting.rules.targets import targets
 from collector.config.alerts import AlertSettings
-from collector.config.configured import Config
 from collector.config.settings import Settings
 from collector.evaluate.guardrails import RedactedCase
 from collector.evaluate.judge_questions import judge_questions
@@ -19,9 +18,11 @@ from collector.page import providers
 from collector.page.server import Login, Page, PageLogs
 from collector.page.settings import PageSettings
 from collector.page.sources import AlertView, BudgetView
+from collector.page.view import EvaluatorView
 from collector.receive.access import BearerTokens
 from collector.records.tenants import tenant_of
 from collector.service.evaluate import EvaluateTask
+from collector.service.plan_builder import known_usd
 from collector.service.process import Process, without_preparation
 from collector.service.releases import release_alerts, release_view, start_releases
 from collector.service.watch import Watching, alerts_for_page, start_agreement
@@ -30,13 +31,16 @@ from evaluators.cases import Conversation, Json, Turn
 from evaluators.results import Evaluation
 
 
-def _targets(config: Config) -> dict[tuple[str, str], float]:
-    """The targets of means, by monitor and evaluator."""
-    return {
+def _views(process: Process) -> tuple[EvaluatorView, ...]:
+    """The evaluators in use, with the targets of their means."""
+    config = process.config
+    means = {
         (target.monitor, target.evaluator): target.mean
         for target in targets(config)
         if target.mean is not None and target.label is None
     }
+    free = [name for name in config.evaluators if known_usd(config, name) == 0.0]
+    return tuple(providers.evaluator_views(process.plan, means, free))
 
 
 async def start_page(process: Process, watching: Watching, evaluating: EvaluateTask | None) -> int | None:
@@ -86,7 +90,7 @@ async def start_page(process: Process, watching: Watching, evaluating: EvaluateT
     page = Page(
         settings,
         PageLogs(process.logs.evaluations, process.logs.labels, process.logs.turns, process.logs.history),
-        tuple(providers.evaluator_views(process.plan, _targets(process.config))),
+        _views(process),
         sources=sources,
         login=login,
         on_refused=process.telemetry.counter(REFUSED_CONNECTIONS, "page").inc,
@@ -95,7 +99,7 @@ async def start_page(process: Process, watching: Watching, evaluating: EvaluateT
     async def take_over(changed: Process) -> None:
         nonlocal current
         current = changed
-        page.view.take_evaluators(tuple(providers.evaluator_views(changed.plan, _targets(changed.config))))
+        page.view.take_evaluators(_views(changed))
 
     process.changes.append(without_preparation(take_over))
     process.resources.health.add("page", page.part, vital=False)

@@ -13,6 +13,7 @@ from collector.alerting.rules.generate import rules_of
 from collector.alerting.rules.model import AlertingRule
 from collector.alerting.rules.targets import targets
 from collector.commands.check.capacity import capacity_of, costs_here
+from collector.commands.check.check import judge_calls
 from collector.commands.check.summary import usd_per_1000
 from collector.commands.check.traffic import running_sections
 from collector.config.configured import Config
@@ -64,6 +65,7 @@ class Changes:
     budgets: tuple[NumberChange, ...]
     targets: tuple[NumberChange, ...]
     cost: NumberChange
+    calls: NumberChange
     new_rules: tuple[str, ...]
     removed_rules: tuple[str, ...]
     changed_rules: tuple[str, ...]
@@ -81,6 +83,7 @@ def changes_of(old: Config, new: Config, *, knows_secrets: bool = True) -> Chang
         budgets=tuple(_differences(dict(_budgets(old)), dict(_budgets(new)))),
         targets=tuple(_differences(dict(_targets(old)), dict(_targets(new)))),
         cost=_cost(old, new),
+        calls=NumberChange("for 1,000 matching turns", _calls(old), _calls(new)),
         new_rules=tuple(sorted(rules_after.keys() - rules_before.keys())),
         removed_rules=tuple(sorted(rules_before.keys() - rules_after.keys())),
         changed_rules=tuple(
@@ -108,7 +111,8 @@ def _sampling(config: Config) -> Iterator[tuple[str, Value]]:
         yield name, monitor.sample
         if isinstance(rate := monitor.rate, PlannedRate):
             yield f"the standard error of {name}", rate.standard_error
-        yield from ((f"{use.name} of {name}", use.sample) for use in monitor.uses if use.sample is not None)
+        own = ((use.name, use.sample) for use in monitor.uses if use.sample not in (None, monitor.sample))
+        yield from ((f"{evaluator} of {name}", sample) for evaluator, sample in own)
 
 
 def _budgets(config: Config) -> Iterator[tuple[str, Value]]:
@@ -143,6 +147,10 @@ def _cost(old: Config, new: Config) -> NumberChange:
     assert before is not None
     assert after is not None
     return NumberChange("a day", before.usd_per_day, after.usd_per_day)
+
+
+def _calls(config: Config) -> str:
+    return "".join(judge_calls(config.settings.monitors.values(), config))
 
 
 def _rules(config: Config) -> dict[str, Counter[str]]:
@@ -244,6 +252,8 @@ def change_lines(config: Config, compared: Compared) -> Iterator[str]:
         name, whose = ("threshold ", "of each score") if of_each else ("target    ", "of the mean")
         yield f"{name} {_figure(change).removeprefix(_THRESHOLD)} ({whose})"
     yield f"cost       {_money(changes.cost)}"
+    if changes.calls.before != changes.calls.after:
+        yield f"calls      {_figure(changes.calls)}"
     rules = {"new": changes.new_rules, "removed": changes.removed_rules, "changed": changes.changed_rules}
     yield from (f"rules      {what}: {listed(names)}" for what, names in rules.items() if names)
     if any(rules.values()):
@@ -287,5 +297,5 @@ def _money(cost: NumberChange) -> str:
         return usd(value) if isinstance(value, float | int) else "unknown (a judge has no price)"
 
     if cost.before == cost.after:
-        return f"{amount(cost.after)} {cost.where}, as before"
+        return f"{amount(cost.after)} {cost.where}{'' if cost.after is None else ', as before'}"
     return f"{amount(cost.before)} → {amount(cost.after)} {cost.where}"

@@ -101,7 +101,18 @@ def test_a_judge_without_a_price_costs_something_unknown(tmp_path: Path) -> None
     written(tmp_path, "new", unpriced.replace("0.1", "0.2"))
     written(tmp_path, "old", unpriced)
     result = CliRunner().invoke(app, ["check", "-c", str(tmp_path / "new"), "--against", str(tmp_path / "old")])
-    assert "cost unknown (a judge has no price) for 1,000 matching turns, as before" in " ".join(result.stdout.split())
+    said = " ".join(result.stdout.split())
+    assert "cost unknown (a judge has no price) for 1,000 matching turns calls" in said, "nothing is as before"
+    assert "calls for 1,000 matching turns: 100 judge calls → 200 judge calls" in said
+
+
+def test_a_rate_that_is_written_out_and_was_the_monitors_changes_nothing(tmp_path: Path) -> None:
+    """`sampling good of all: none → 1` was printed."""
+    before = FILE.replace("sample: 0.1, ", "")
+    changes = compared(tmp_path, before, before.replace("[good, short]", "[{name: good, sample: 1}, short]"))
+    assert changes.sampling == ()
+    changes = compared(tmp_path, before, before.replace("[good, short]", "[{name: good, sample: 0.5}, short]"))
+    assert changes.sampling == (NumberChange("good of all", None, 0.5),)
 
 
 def test_as_json(tmp_path: Path) -> None:
