@@ -26,6 +26,7 @@ from collector.evaluate.retry.past_jobs import Stretch
 from collector.evaluate.sampling.draw import draw, keyed_salt
 from collector.logs.log import Record
 from collector.records.json import turn_to_json
+from collector.wording import usd
 from evaluators.cases import Turn
 from evaluators.identity import retry_id
 from evaluators.results import Evaluation
@@ -213,6 +214,19 @@ async def test_what_failed_is_made_without_a_limit_where_the_price_is_unknown(wo
     assert f"made {PAST} of {PAST} ({PAST} scored)" in done.stdout, done.output
     refused = await rejudge(world, "--what", "failed", "--max-usd", "1")
     assert "--max-usd: the price of judge main is unknown" in str(refused.exception)
+
+
+async def test_the_estimate_goes_by_the_tokens_of_calls_that_had_no_price(world: World) -> None:
+    """A guess for a call of an unknown length was 2.6 times what it cost."""
+    priced = world.settings["judges"]
+    judges = {"main": {"model": "main", "base_url": priced["main"]["base_url"]}}
+    world.configure(**monitored(world, "helpful"), judges=judges)
+    await live(world)
+    tokens = sum(each.usage.input_tokens + each.usage.output_tokens for each in await world.ledger() if each.usage)
+    helpful = world.settings["evaluators"]["helpful"] | {"evaluation_steps": ["Does it answer the question?"]}
+    world.configure(judges=priced, evaluators=world.settings["evaluators"] | {"helpful": helpful})
+    dry = await rejudge(world, "--what", "all", "--dry-run")
+    assert f"(about {usd(tokens / 1e6)})" in dry.stdout, dry.output
 
 
 async def test_a_repetition_that_fails_is_repeated_and_the_chain_counts_once(world: World) -> None:

@@ -210,12 +210,13 @@ class KnownEvaluations:
 
     `live` are ids of what was made as the traffic came. `by_subject` has the newest score's id of each monitor,
     evaluator and subject, None where none is a score. `owed` are failures and what was not even tried, if nothing
-    supersedes it. `mean_usd` is the average cost of a scored evaluation; `spent_usd` is the cost of backfills of the
-    stretch by the present version.
+    supersedes it. `mean_usd` is the average cost of a scored evaluation, by the tokens and today's `prices` (by
+    evaluator) where there was none then; `spent_usd` is the cost of backfills of the stretch by the present version.
     """
 
     versions: Mapping[str, str]
     stretch: Stretch
+    prices: Mapping[str, tuple[float, float]]
     ids: set[str] = field(default_factory=set[str])
     live: set[str] = field(default_factory=set[str])
     by_subject: dict[Hashable, str | None] = field(default_factory=dict[Hashable, str | None])
@@ -241,6 +242,12 @@ class KnownEvaluations:
         for name in superseded:
             self.owed.pop(name, None)
 
+    def _cost(self, evaluation: Evaluation) -> float | None:
+        prices, usage = self.prices.get(evaluation.evaluator), evaluation.usage
+        if evaluation.cost_usd is not None or prices is None or usage is None:
+            return evaluation.cost_usd
+        return (prices[0] * usage.input_tokens + prices[1] * usage.output_tokens) / 1e6
+
     def _add(self, past: PastEvaluation) -> None:
         evaluation = past.evaluation
         self.ids.add(evaluation.evaluation_id)
@@ -254,8 +261,8 @@ class KnownEvaluations:
         key = evaluation.monitor, *key_of(evaluation)  # each monitor counts its own
         scored = evaluation.evaluation_id if evaluation.score is not None else None
         self.by_subject[key] = scored or self.by_subject.get(key)
-        if scored and evaluation.cost_usd is not None:
+        if scored and (cost := self._cost(evaluation)) is not None:
             total, number = self.costs.get(evaluation.evaluator, (0.0, 0))
-            self.costs[evaluation.evaluator] = (total + evaluation.cost_usd, number + 1)
+            self.costs[evaluation.evaluator] = (total + cost, number + 1)
         if is_owed(evaluation) or is_unmade(evaluation):
             self.owed[evaluation.evaluation_id] = past

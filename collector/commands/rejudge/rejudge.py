@@ -14,7 +14,7 @@ from collector.evaluate.retry.past_jobs import Stretch, control_records_in, plan
 from collector.evaluate.retry.request import requested_evaluations
 from collector.evaluate.sampling.draw_key import draw_key
 from collector.evaluate.stage import GROUP
-from collector.service.open_logs import Logs, open_stored_logs
+from collector.service.open_logs import open_stored_logs
 from collector.service.plan_builder import build_unasked_plan, evaluator_version_in, expected_usd, known_usd
 from collector.wording import plural, usd
 
@@ -51,7 +51,8 @@ async def rejudge(config: Config, options: RejudgeOptions, say: Callable[[str], 
     async with open_stored_logs(config.settings.log) as logs:
         key = (await draw_key(await logs.generated_steps())).secret
         requested = await requested_evaluations(logs.turns, GROUP)
-        known = KnownEvaluations(versions, options.stretch)
+        prices = {name: of for name in versions if (of := _prices(config, name)) is not None}
+        known = KnownEvaluations(versions, options.stretch, prices)
         await known.read(logs.evaluations)
         candidates = Candidates(
             turns=logs.turns,
@@ -80,34 +81,23 @@ async def rejudge(config: Config, options: RejudgeOptions, say: Callable[[str], 
             earlier = f"{nothing}; an earlier --from takes in older turns, --what all what other versions judged"
             say("nothing was requested (--dry-run)" if counts else earlier)
             return DONE
-        progress = await _request_all(
-            logs, candidates, Money(options.max_usd, known.spent_usd, expected), outstanding, options, say
-        )
+        money = Money(options.max_usd, known.spent_usd, expected)
+        window = RequestWindow(
+            logs.turns, logs.evaluations, money, ends=known.ends, outstanding=outstanding, say=say,
+            patience=options.patience,
+        )  # fmt: skip
+        await window.request_all(candidates.all())
+    progress = window.progress
     say(_conclusion(progress, wanted + len(outstanding), options))
     complete = not (progress.out_of_money or progress.stalled or progress.too_large)
     failed = candidates.left_out.expired or (progress.outcomes and progress.failed == progress.made)
     return DONE if complete and not failed else FAILED
 
 
-async def _request_all(
-    logs: Logs,
-    candidates: Candidates,
-    money: Money,
-    outstanding: Mapping[str, str],
-    options: RejudgeOptions,
-    say: Callable[[str], None],
-) -> Progress:
-    window = RequestWindow(
-        logs.turns,
-        logs.evaluations,
-        money,
-        ends=candidates.known.ends,
-        outstanding=outstanding,
-        say=say,
-        patience=options.patience,
-    )
-    await window.request_all(candidates.all())
-    return window.progress
+def _prices(config: Config, name: str) -> tuple[float, float] | None:
+    """The prices of an evaluator's judge, if it asks one alone."""
+    members = {each for judge in judges_of(name, config.evaluators) for each in config.settings.members(judge)}
+    return config.settings.judges[members.pop()].prices if len(members) == 1 else None
 
 
 def _versions(config: Config, options: RejudgeOptions) -> Mapping[str, str]:
