@@ -324,9 +324,9 @@ def check(
     if json:
         show(hidden(plan_json(checked, plan)))
         return
-    more = f" ({plural(len(running) - 8, 'more line')} of traffic)" if len(running) > 8 else ""
+    more = f" ({plural(len(running) - 16, 'more line')} of traffic)" if running[16:] else ""
     brief = summary(checked, plan, spent_so_far(running_metrics(checked)[0]))
-    lines = plan if verbose else [*brief, *running[:8], f"details    evalstream check --verbose{more}"]
+    lines = plan if verbose else [*brief, *running[:16], f"details    evalstream check --verbose{more}"]
     for line in (*lines, *trace_lines(checked, traces or ())):
         show(fitting(hidden(line), _line_width()))
 

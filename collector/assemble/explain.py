@@ -102,7 +102,7 @@ def format_lines(trace: ExplainedTrace) -> Iterator[str]:
         yield f"  {trace.records} log records: {', '.join(trace.events)}"
     for turn in trace.turns:
         outcome = "failed" if turn.failed else (f"incomplete, {turn.incomplete}" if turn.incomplete else "complete")
-        conversation = turn.conversation_id or "its trace (assemble.identity.conversation: [attribute] names another)"
+        conversation = turn.conversation_id or "its trace (or name its attribute: assemble.identity.conversation)"
         if turn.truncated_fields:
             outcome += f"; {', '.join(turn.truncated_fields)} may be cut"
         if is_pointer(turn.conversation_id):

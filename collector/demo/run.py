@@ -211,7 +211,7 @@ async def _print_lines(board: DemoState, scene: Scene, console: Console, elapsed
         highlight=False,
         soft_wrap=True,
     )
-    console.print(f"page: {scene.page_url}", highlight=False, soft_wrap=True)
+    console.print(f"page: {scene.page_url}; means are of the last {LINES_EVERY:g} s", highlight=False, soft_wrap=True)
     while True:
         await asyncio.sleep(LINES_EVERY)
         now = elapsed()

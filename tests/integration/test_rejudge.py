@@ -257,7 +257,10 @@ async def test_what_the_evaluator_did_not_draw_while_it_was_at_work_stays_out(wo
     between = sum(few[0] < n < few[-1] for n in range(PAST)) - (len(few) - 2)
     async with world.serving():
         done = await rejudge(world)
-    assert f"{between} evaluations left out: the evaluator was at work then and did not select them" in done.stdout
+    assert (
+        f"{between} evaluations left out: the evaluator was at work then, and they were not matched or not drawn"
+        in done.stdout
+    )
     made = [each for each in await world.ledger() if each.happened_at]
     assert {each.subject.turn_id for each in made} == {f"t{n}" for n in range(PAST) if not few[0] <= n <= few[-1]}
     assert {each.sampling.probability for each in made} == {1.0}

@@ -167,8 +167,8 @@ def _lost_traces(traces: TraceBalance, *, drained: bool) -> Iterator[str]:
     if traces.missing:
         yield (
             f"{plural(traces.missing, 'turn')} of accepted traces {_are(traces.missing)} in no log: of "
-            f"{listed(traces.examples)}. They were deleted, or the position of assemble was set forward; if "
-            "assemble or dialects were changed since, the traces were read as it was configured then"
+            f"{listed(traces.examples)}. If assemble or dialects have changed since, these traces were read by the "
+            "configuration of then; else the turns were deleted, or the position of assemble was set forward"
         )
     if traces.passed_over:
         yield (

@@ -168,7 +168,7 @@ def _notes(left_out: LeftOut) -> list[str]:
         (left_out.unused, "left out: their monitor does not use their evaluator any more"),
         (left_out.expired, "left out: their turns have expired (log.retention)"),
         (left_out.no_reference, "left out: no reference has come"),
-        (left_out.unsampled, "left out: the evaluator was at work then and did not select them"),
+        (left_out.unsampled, "left out: the evaluator was at work then, and they were not matched or not drawn"),
     )
     lines = [f"{plural(count, 'evaluation')} {text}" for count, text in notes if count]
     if older := left_out.older:

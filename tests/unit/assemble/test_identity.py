@@ -118,6 +118,4 @@ def test_a_turn_without_conversation_names_the_setting() -> None:
     held["gen_ai.output.messages"] = '[{"role": "assistant", "parts": [{"type": "text", "content": "Hello"}]}]'
     lines = list(format_lines(explain("5f" * 16, Trace().span(1, "chat m", held).pieces(), ASSEMBLER)))
     (line,) = (line for line in lines if line.startswith("  turn "))
-    assert line.endswith(
-        ", conversation its trace (assemble.identity.conversation: [attribute] names another): complete"
-    )
+    assert line.endswith(", conversation its trace (or name its attribute: assemble.identity.conversation): complete")
