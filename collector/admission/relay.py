@@ -12,7 +12,7 @@ import os
 import socket
 import tempfile
 from collections.abc import AsyncGenerator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from pathlib import Path
 from typing import cast
 
@@ -52,30 +52,26 @@ class Relay:
             finally:
                 await relay.close()
 
-    @asynccontextmanager
-    async def serve(
+    def serve(
         self,
         *,
         address: Address,
         max_connections: int,
         on_refused: Callable[[], object] = ignore,
         shared: SharedPort | None = None,
-    ) -> AsyncGenerator[int]:
+    ) -> AbstractAsyncContextManager[int]:
         """Listen until left; gives the port.
 
         Raises:
             ConfigError: the address cannot be bound.
         """
-        async with AsyncExitStack() as stack:
-            yield await stack.enter_async_context(
-                listening(
-                    lambda sender: _RelayedEnd(self, sender),
-                    address=address,
-                    max_connections=max_connections,
-                    on_refused=on_refused,
-                    shared=shared,
-                )
-            )
+        return listening(
+            lambda sender: _RelayedEnd(self, sender),
+            address=address,
+            max_connections=max_connections,
+            on_refused=on_refused,
+            shared=shared,
+        )
 
     def address_of(self, name: str) -> str | None:
         """The address for which the connection of a name is relayed; None if there is none."""

@@ -363,20 +363,19 @@ def _judged(traced: EvaluationTrace, config: Config) -> dict[str, Any]:
     evaluation, error = traced.evaluation, traced.evaluation.error
     configured = config.evaluators.get(evaluation.evaluator)
     members = config.settings.members(configured.judge) if configured and configured.judge else ()
+    judge = members[0] if len(members) == 1 else "<name>"
     return {
         **fields_of(evaluation, *_VERDICT),
         "error": error.type if error else None,
         "message": error.message if error else None,
-        "remedy": remedy_of(error.type, error.message, members[0] if len(members) == 1 else "<name>")
-        if error
-        else None,
+        "remedy": remedy_of(error.type, error.message, judge) if error else None,
         "seconds": (evaluation.ended_at - evaluation.started_at).total_seconds(),
         "steps": traced.written,
         "fallback": evaluation.attributes.get("fallback_judge"),
         "usd_per_million_tokens": {
-            name: [judge.usd_per_million_input_tokens, judge.usd_per_million_output_tokens]
+            name: [of.usd_per_million_input_tokens, of.usd_per_million_output_tokens]
             for name in members
-            if (judge := config.settings.judges.get(name)) is not None
+            if (of := config.settings.judges.get(name)) is not None
         },
     }
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -206,12 +207,9 @@ async def _show(board: DemoState, scene: Scene, console: Console, elapsed: Calla
 
 async def _print_lines(board: DemoState, scene: Scene, console: Console, elapsed: Callable[[], float]) -> None:
     """Without a terminal to draw on: a line now and then."""
-    console.print(
-        f"judge: {scene.judge}; /metrics on {scene.metrics_url}; OTLP on {scene.otlp_url}",
-        highlight=False,
-        soft_wrap=True,
-    )
-    console.print(f"page: {scene.page_url}; means are of the last {LINES_EVERY:g} s", highlight=False, soft_wrap=True)
+    say = partial(console.print, highlight=False, soft_wrap=True)
+    say(f"judge: {scene.judge}; /metrics on {scene.metrics_url}; OTLP on {scene.otlp_url}")
+    say(f"page: {scene.page_url}; means are of the last {LINES_EVERY:g} s")
     while True:
         await asyncio.sleep(LINES_EVERY)
         now = elapsed()
@@ -221,4 +219,4 @@ async def _print_lines(board: DemoState, scene: Scene, console: Console, elapsed
             if (mean := series.mean_between(now - LINES_EVERY, now + 1)) is not None
         )
         phase = "" if now < scene.worse_after else "  (bad answers, on purpose)"
-        console.print(f"{now:4.0f} s  {board.turns} turns  {means}{phase}", highlight=False, soft_wrap=True)
+        say(f"{now:4.0f} s  {board.turns} turns  {means}{phase}")

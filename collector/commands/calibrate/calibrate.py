@@ -264,9 +264,7 @@ def _notes_on_mean(why: Withheld, at_random: Sequence[HumanLabel], ledger: Seque
     elif at_random and not ledger:
         yield "No corrected mean: the log has no score by this version of the evaluator."
     if ledger and (strange := sum(not label.name for label in at_random)):
-        what = (
-            f"Not checked: {plural(strange, 'drawn label')} of answers that are not in the log, whose scores count for"
-        )
+        what = f"Not checked: {plural(strange, 'drawn label')} of answers outside the log, whose scores count for"
         yield f"{what} the means and the certificate. Both must be of the same traffic."
 
 

@@ -9,6 +9,7 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from itertools import accumulate, groupby
 from statistics import fmean
 from typing import Any
@@ -143,6 +144,9 @@ def _round(scores: Sequence[PastScore], begin: float, end: float) -> Iterator[Pa
         lap += 1
 
 
+AlertsOf = Callable[[Target, float], PastAlerts]
+"""The alerts on an evaluator's mean with a target."""
+
 DONE = 0
 FEWEST = 200
 """Scores without which nothing is proposed."""
@@ -204,14 +208,14 @@ async def propose(config: Config, options: TargetsOptions, say: Callable[[str], 
         EvalstreamError: there are too few scores.
     """
     every = targets(config)
-    chosen = _chosen(every, options)
+    chosen, alerts_of = _chosen(every, options), partial(_alerts_of, config, every)
     async with open_stored_logs(config.settings.log) as logs:
         scores = await _read(logs.evaluations, options)
     made: list[Proposal] = []
     for target in chosen:
         known = scores.get((target.monitor, target.evaluator), [])
         if len(known) >= FEWEST:
-            made.append(_before_incidents(_propose(target, known, config, every), known, config, every))
+            made.append(_before_incidents(_propose(target, known, alerts_of), known, alerts_of))
     if not made:
         raise EvalstreamError(
             f"no evaluator has {FEWEST} scores in this time; name an earlier --from, or come back when there are more"
@@ -244,7 +248,7 @@ def _past_score(evaluation: Evaluation) -> PastScore | None:
     return PastScore(evaluation.time.timestamp(), conversation, weight, evaluation.score)
 
 
-def _before_incidents(made: Proposal, scores: Sequence[PastScore], config: Config, every: Sequence[Target]) -> Proposal:
+def _before_incidents(made: Proposal, scores: Sequence[PastScore], alerts_of: AlertsOf) -> Proposal:
     """The proposal from the scores before a fall that would have paged. If these missed the target, too, none fell."""
     paged = min(((trial.pages[0], trial.target) for trial in (made.proposed, made.present) if trial and trial.pages),
                 default=None)  # fmt: skip
@@ -256,11 +260,11 @@ def _before_incidents(made: Proposal, scores: Sequence[PastScore], config: Confi
     calm = until[: risen.index(max(risen)) + 1]
     if sign * (fmean(score.score for score in calm) - paged[1]) <= 0.0:
         return made
-    again = _propose(made.of, calm, config, every) if len(calm) >= FEWEST else replace(made, proposed=None)
+    again = _propose(made.of, calm, alerts_of) if len(calm) >= FEWEST else replace(made, proposed=None)
     return replace(again, present=made.present, fell=calm[-1].time)
 
 
-def _propose(of: Target, scores: Sequence[PastScore], config: Config, every: Sequence[Target]) -> Proposal:
+def _propose(of: Target, scores: Sequence[PastScore], alerts_of: AlertsOf) -> Proposal:
     history = history_of(scores)
     away = history.wave + max(MARGIN, _ERRORS * history.error)
     level = history.mean + away if of.lower_is_better else history.mean - away
@@ -270,24 +274,20 @@ def _propose(of: Target, scores: Sequence[PastScore], config: Config, every: Seq
     return Proposal(
         of=of,
         history=history,
-        proposed=_try(of, proposed, scores, history, config, every),
-        present=None if of.mean in (None, proposed) else _try(of, of.mean, scores, history, config, every),
+        proposed=_try(of, proposed, scores, history, alerts_of),
+        present=None if of.mean in (None, proposed) else _try(of, of.mean, scores, history, alerts_of),
     )
 
 
-def _try(
-    of: Target,
-    mean: float | None,
-    scores: Sequence[PastScore],
-    history: ScoreHistory,
-    config: Config,
-    every: Sequence[Target],
-) -> Trial:
-    assert mean is not None
+def _alerts_of(config: Config, every: Sequence[Target], of: Target, mean: float) -> PastAlerts:
     alerts = config.settings.alerts
     watching = [target for target in every if target.mean is not None or target is of]
     detecting = detector(replace(of, mean=mean), watching, alerts, segment_count(config))
-    past = PastAlerts(detecting, alerts.page_standard_errors, alerts.min_conversations)
+    return PastAlerts(detecting, alerts.page_standard_errors, alerts.min_conversations)
+
+
+def _try(of: Target, mean: float, scores: Sequence[PastScore], history: ScoreHistory, alerts_of: AlertsOf) -> Trial:
+    past = alerts_of(of, mean)
     after: list[FallDelay] = []
     for fall in FALLS:
         delays = sorted(_delay(past, scores, history, fall, number) for number in range(_STARTS))
