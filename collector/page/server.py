@@ -330,9 +330,8 @@ class Page:
     def part(self) -> str | None:
         """The sentence that the page lacks what another process has; None where it has all, or nothing yet."""
         has, of = len(self.stage.partitions), self._logs.evaluations.partitions
-        if has in (0, of):
-            return None
-        return f"this page shows {has} of {of} partitions: another process has the others; run page in one process"
+        text = f"this page shows {has} of {of} partitions: another process has the others; run page in one process"
+        return None if has in (0, of) else text
 
     def routes(self) -> web.Application:
         """A new application with all routes."""

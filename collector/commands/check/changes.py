@@ -74,6 +74,7 @@ class Changes:
 def changes_of(old: Config, new: Config, *, knows_secrets: bool = True) -> Changes:
     """Compare two configurations. Without the secrets of the old one, they and the golden set are left out."""
     live = live_keys(old.settings, new.settings)
+    calls = ("".join(judge_calls(each.settings.monitors.values(), each)) for each in (old, new))
     rules_before, rules_after = _rules(old), _rules(new)
     return Changes(
         live=tuple(each for each in live if knows_secrets or not _is_unknown(each)),
@@ -83,7 +84,7 @@ def changes_of(old: Config, new: Config, *, knows_secrets: bool = True) -> Chang
         budgets=tuple(_differences(dict(_budgets(old)), dict(_budgets(new)))),
         targets=tuple(_differences(dict(_targets(old)), dict(_targets(new)))),
         cost=_cost(old, new),
-        calls=NumberChange("for 1,000 matching turns", _calls(old), _calls(new)),
+        calls=NumberChange("for 1,000 matching turns", *calls),
         new_rules=tuple(sorted(rules_after.keys() - rules_before.keys())),
         removed_rules=tuple(sorted(rules_before.keys() - rules_after.keys())),
         changed_rules=tuple(
@@ -147,10 +148,6 @@ def _cost(old: Config, new: Config) -> NumberChange:
     assert before is not None
     assert after is not None
     return NumberChange("a day", before.usd_per_day, after.usd_per_day)
-
-
-def _calls(config: Config) -> str:
-    return "".join(judge_calls(config.settings.monitors.values(), config))
 
 
 def _rules(config: Config) -> dict[str, Counter[str]]:
