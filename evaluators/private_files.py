@@ -104,11 +104,11 @@ class SecretFiles:
         stat = path.stat()
         stamp = stat.st_mtime_ns, stat.st_ino
         if self._stamps.get(name) != stamp:
-            self._texts = {**self._texts, name: _first_line(path)}
+            self._texts = {**self._texts, name: _only_line(path)}
             self._stamps[name] = stamp
 
 
-def _first_line(path: Path) -> str:
+def _only_line(path: Path) -> str:
     text = path.read_bytes().decode("ascii", "replace").strip()
     if not text or not text.isprintable() or "\ufffd" in text:
         raise ValueError(f"{path} holds no key: one line of printable ASCII is needed")

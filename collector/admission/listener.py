@@ -115,7 +115,7 @@ class _Acceptor:
                 await asyncio.sleep(PAUSE)
                 continue
             try:
-                if self.shared is not None and self.shared.hand_on(connection):
+                if self.shared is not None and self.shared.try_hand_on(connection):
                     connection.close()
                 else:
                     self._take(connection, address[0])

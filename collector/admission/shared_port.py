@@ -70,7 +70,7 @@ class SharedPort:
         """Note that so many more connections are open in this process."""
         self._mine[_OPEN] += change
 
-    def hand_on(self, connection: socket.socket) -> bool:
+    def try_hand_on(self, connection: socket.socket) -> bool:
         """Give a connection to a process that has fewer than this one; whether that was done. It is not closed here."""
         fewest = min(range(len(self._rows)), key=self._load)
         if self._load(fewest) >= self._load(self._number):

@@ -63,10 +63,10 @@ class FeedbackJoin:
         self._most_known = most_known
         self._waiting: dict[str, _WaitingPiece] = {}  # this and the next are in the order of their offsets
         self._ends: OrderedDict[str, _End] = OrderedDict()
-        self._ahead: set[str] = set()
+        self._ends_ahead: set[str] = set()
         self._by_key: dict[str, dict[str, None]] = {}
-        self._fits: dict[str, None] = {}
-        self._new: dict[str, None] = {}
+        self._matched: dict[str, None] = {}
+        self._arrived: dict[str, None] = {}
 
     @property
     def waiting(self) -> int:
@@ -82,60 +82,60 @@ class FeedbackJoin:
     @property
     def new(self) -> list[FeedbackEntry]:
         """The arrivals since the last `seek`."""
-        return [self._waiting[name].entry for name in self._new]
+        return [self._waiting[name].entry for name in self._arrived]
 
     def expect(self, feedback_id: str) -> None:
         """Note that the log has the end of a piece which is yet to be delivered."""
-        self._ahead.add(feedback_id)
+        self._ends_ahead.add(feedback_id)
 
     def add(self, entry: FeedbackEntry, offset: int, time: float) -> bool:
         """The log took feedback at `time` (s); False if it is known."""
         if (end := self._ends.get(entry.feedback_id)) is not None:
             end.repeated = True
-        if end is not None or entry.feedback_id in self._waiting or entry.feedback_id in self._ahead:
+        if end is not None or entry.feedback_id in self._waiting or entry.feedback_id in self._ends_ahead:
             return False
         self._waiting[entry.feedback_id] = _WaitingPiece(entry, offset, time)
-        self._new[entry.feedback_id] = None
+        self._arrived[entry.feedback_id] = None
         for key in keys_of_entry(entry):
             self._by_key.setdefault(key, {})[entry.feedback_id] = None
         return True
 
     def close(self, feedback_id: str, offset: int, time: float) -> None:
         """Note that the log has the end of a piece, at or after `offset`."""
-        self._ahead.discard(feedback_id)
+        self._ends_ahead.discard(feedback_id)
         self._ends[feedback_id] = _End(offset, time)
         self._ends.move_to_end(feedback_id)
         waiting = self._waiting.pop(feedback_id, None)
         if waiting is None:
             return
-        self._fits.pop(feedback_id, None)
-        self._new.pop(feedback_id, None)
+        self._matched.pop(feedback_id, None)
+        self._arrived.pop(feedback_id, None)
         for key in keys_of_entry(waiting.entry):
             names = self._by_key[key]
             del names[feedback_id]
             if not names:
                 del self._by_key[key]
 
-    def seek(self, subjects: JudgedSubjects, keys: Collection[str], now: float) -> None:
+    def match(self, subjects: JudgedSubjects, keys: Collection[str], now: float) -> None:
         """Look for the subjects of new feedback, and of waiting feedback that may be about one judged just now."""
-        names = {name: None for key in keys if key in self._by_key for name in self._by_key[key]} | self._new
-        self._new = {}
+        names = {name: None for key in keys if key in self._by_key for name in self._by_key[key]} | self._arrived
+        self._arrived = {}
         for name in names:
             waiting = self._waiting[name]
             if waiting.fits_since is None and subjects.matches(waiting.entry).subjects:
                 waiting.fits_since = now
-                self._fits[name] = None
+                self._matched[name] = None
 
     def due(self, subjects: JudgedSubjects, now: float) -> Iterator[JoinedFeedback]:
         """The feedback decided at `now` (s): `close` each piece once its record is in the log."""
-        for name in list(self._fits):
+        for name in list(self._matched):
             waiting = self._waiting[name]
             if waiting.fits_since is None:
                 continue
             matches = subjects.matches(waiting.entry)
             if not matches.subjects:  # forgotten meanwhile
                 waiting.fits_since = None
-                del self._fits[name]
+                del self._matched[name]
             elif now - waiting.fits_since >= (SETTLE if matches.exact else SETTLE_NEARER):
                 yield self._joined(waiting, "joined", matches.subjects)
         crowd = len(self._waiting) - self._most

@@ -105,7 +105,7 @@ class FeedbackStage:
         keys = await self._evaluations.read_new(now - self.scales.wait)
         for partition, fold in list(self._folds.items()):
             await self._forward(fold.join.new)
-            fold.join.seek(self._subjects, keys, now)
+            fold.join.match(self._subjects, keys, now)
             due = list(fold.join.due(self._subjects, now))
             for first in range(0, len(due), _BATCH):
                 await self._append(partition, fold, due[first : first + _BATCH])

@@ -16,7 +16,7 @@ _INPUT = "haystack.component.input"
 _OUTPUT = "haystack.component.output"
 _AGENT_INPUT = "haystack.agent.input"
 _AGENT_OUTPUT = "haystack.agent.output"
-_ENDS: tuple[tuple[str, Kind], ...] = (
+_KIND_BY_SUFFIX: tuple[tuple[str, Kind], ...] = (
     ("Generator", "model"),
     ("Retriever", "retrieval"),
     ("Ranker", "auxiliary"),
@@ -51,7 +51,7 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
 
 
 def _find_kind(name: str) -> Kind:
-    for end, kind in _ENDS:
+    for end, kind in _KIND_BY_SUFFIX:
         if name.endswith(end):
             return kind
     return "chain"

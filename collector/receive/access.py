@@ -31,11 +31,11 @@ from evaluators.wire.pem_files import try_pem_files
 
 logger = logging.getLogger(__name__)
 
-FREE = 10
+FREE_GUESSES = 10
 """Wrong tokens from an address that are answered at once."""
-WAIT = 5.0
+GUESS_DELAY = 5.0
 """Seconds until each further one is answered."""
-QUIET = 60.0
+FORGET_AFTER = 60.0
 """Seconds without a wrong token after which an address is forgotten."""
 MOST_ADDRESSES = 10_000
 _MOST_WAITING = 2000
@@ -73,13 +73,13 @@ class TokenGuesses:
         self._addresses.move_to_end(address)
         entry.wrong += 1
         entry.last = now
-        if entry.wrong <= FREE:
+        if entry.wrong <= FREE_GUESSES:
             return 0.0
         if not entry.reported and self._reported < _MOST_REPORTED:
             entry.reported = True
             self._reported += 1
-            logger.warning("%s: wrong tokens from %s; its answers now take %g s", self._receiver, address, WAIT)
-        return WAIT
+            logger.warning("%s: wrong tokens from %s; its answers now take %g s", self._receiver, address, GUESS_DELAY)
+        return GUESS_DELAY
 
     async def slow_down(self, address: str) -> None:
         """Note a wrong token, and wait before it is answered."""
@@ -91,7 +91,7 @@ class TokenGuesses:
             finally:
                 self._waiting -= 1
         if wait:
-            asyncio.get_running_loop().call_later(QUIET, self._look)
+            asyncio.get_running_loop().call_later(FORGET_AFTER, self._look)
 
     def _look(self) -> None:
         self._forget(self._clock())
@@ -99,12 +99,14 @@ class TokenGuesses:
     def _forget(self, now: float) -> None:
         while self._addresses:
             address, entry = next(iter(self._addresses.items()))
-            if entry.last > now - QUIET and len(self._addresses) < MOST_ADDRESSES:
+            if entry.last > now - FORGET_AFTER and len(self._addresses) < MOST_ADDRESSES:
                 return
             del self._addresses[address]
             if entry.reported:
                 self._reported -= 1
-                logger.info("%s: %d wrong tokens from %s; none for %g s", self._receiver, entry.wrong, address, QUIET)
+                logger.info(
+                    "%s: %d wrong tokens from %s; none for %g s", self._receiver, entry.wrong, address, FORGET_AFTER
+                )
 
 
 LOOK_EVERY = 5.0

@@ -38,9 +38,9 @@ class ParsedDocuments:
 
 
 def items_of(
-    body: bytes, noun: str, *, max_items: int | None, redactor: Redactor | None, no_texts: Collection[str] = ()
+    body: bytes, noun: str, *, max_items: int | None, redactor: Redactor | None, unredacted: Collection[str] = ()
 ) -> list[Any]:
-    """The documents of a body, redacted but for what is under the keys `no_texts`; `noun` is their name in messages.
+    """The documents of a body, redacted except under `unredacted`; `noun` is their name in messages.
 
     Raises:
         TooLarge: it holds more than `max_items` objects.
@@ -50,11 +50,11 @@ def items_of(
     if max_items is not None and has_more_objects_than(body, max_items):
         raise TooLarge(f"it holds more than {max_items} {noun}")
     documents = documents_in(body)
-    return documents if redactor is None else [redact_item(document, redactor, no_texts) for document in documents]
+    return documents if redactor is None else [redact_item(document, redactor, unredacted) for document in documents]
 
 
-def redact_item(document: object, redactor: Redactor, no_texts: Collection[str] = ()) -> Any:
-    """A document with personal data redacted, except under the keys `no_texts`. Raises NotRedacted."""
+def redact_item(document: object, redactor: Redactor, unredacted: Collection[str] = ()) -> Any:
+    """A document with personal data redacted, except under the keys `unredacted`. Raises NotRedacted."""
     try:
         clean = redact_document(document, redactor)
     except RedactionFailed as error:
@@ -62,7 +62,7 @@ def redact_item(document: object, redactor: Redactor, no_texts: Collection[str] 
     if not isinstance(document, Mapping):
         return clean
     whole = cast("Mapping[str, Any]", document)
-    return cast("dict[str, Any]", clean) | {name: whole[name] for name in no_texts if name in whole}
+    return cast("dict[str, Any]", clean) | {name: whole[name] for name in unredacted if name in whole}
 
 
 def parse_references(
@@ -132,7 +132,7 @@ def parse_feedback(
         Rejected: 403, some of it is marked as an expert's, and this sender may not send that.
         BadInput: it cannot be read.
     """
-    documents = items_of(body, "pieces of feedback", max_items=max_items, redactor=redactor, no_texts=("at",))
+    documents = items_of(body, "pieces of feedback", max_items=max_items, redactor=redactor, unredacted=("at",))
     entries = feedback_in(documents, tenant=tenant)
     if not all(rules.believes(entry) for entry in entries):
         raise Rejected(

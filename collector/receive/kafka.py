@@ -33,15 +33,15 @@ from collector.telemetry.drop_reasons import DropReason
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import RECEIVE_ITEMS
 
-_MAGIC, _REGISTERED = b"\x00", 5
+_MAGIC, _PREFIX_BYTES = b"\x00", 5
 """Begins a message whose schema is registered: this byte, and the schema's id in four more."""
 _DATA = (b'"payload"', b'"specversion"')
 
 
 def unwrapped(message: bytes) -> bytes:
     """The request in a message; a value without an envelope is returned unchanged, and so is an unreadable one."""
-    if message[:1] == _MAGIC and len(message) > _REGISTERED:
-        body = message[_REGISTERED:]
+    if message[:1] == _MAGIC and len(message) > _PREFIX_BYTES:
+        body = message[_PREFIX_BYTES:]
         return body[1:] if body[:1] == _MAGIC else body  # the index of the message in the schema; 0 is the first
     message = without_mark(message)
     if message[:1] != b"{" or not any(name in message for name in _DATA):

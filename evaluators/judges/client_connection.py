@@ -16,7 +16,7 @@ from openai._types import RequestOptions
 from evaluators.errors import JudgeUnavailable, NoCompletion
 from evaluators.judges.connection import HEADERS, connection_problem, no_connection
 from evaluators.judges.error_mapping import HttpStatusError
-from evaluators.wire.http_client import LONGEST, AnswerTooLarge, HttpResponse, bounded_pieces
+from evaluators.wire.http_client import LONGEST, AnswerRefused, HttpResponse, bounded_pieces
 
 WHOLE: Mapping[str, str] = {"Accept-Encoding": "identity"}
 """The header of our requests, which other requests of a client seldom have: the answer is bounded."""
@@ -82,7 +82,7 @@ def as_judge_errors() -> Generator[None]:
     except APIStatusError as error:
         refusal = error.response
         raise HttpStatusError(refusal.status_code, refusal.headers, refusal.content) from None
-    except AnswerTooLarge as error:
+    except AnswerRefused as error:
         raise NoCompletion(str(error)) from None
     except (APITimeoutError, TimeoutError) as error:
         raise JudgeUnavailable(f"no connection to the judge: {connection_problem(error)}") from None

@@ -13,7 +13,7 @@ from urllib.request import getproxies, proxy_bypass
 import aiohttp
 
 from evaluators.errors import JudgeUnavailable, JudgeUnreachable, NoCompletion
-from evaluators.wire.http_client import AnswerTooLarge, HttpClient, HttpResponse, trusting
+from evaluators.wire.http_client import AnswerRefused, HttpClient, HttpResponse, trusting
 
 _LONG = 1 << 20
 """The body size, in bytes, above which aiohttp warns of writing the body at once."""
@@ -99,7 +99,7 @@ def as_judge_errors() -> Generator[None]:
     """Turn a connection's errors into a judge's errors: see `Connection.post`."""
     try:
         yield
-    except AnswerTooLarge as error:
+    except AnswerRefused as error:
         raise NoCompletion(str(error)) from None
     except (aiohttp.ClientError, OSError, ValueError) as error:  # the last is its error for invalid headers
         raise no_connection(error) from None

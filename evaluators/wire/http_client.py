@@ -19,10 +19,10 @@ _MOST_CONNECTIONS = 1000
 _SUCCESS = range(200, 300)
 _PIECE = 1 << 18
 """The most bytes of one unpacked piece."""
-_WRAPPED = {"gzip": 31, "x-gzip": 31, "deflate": 15}
+_WINDOW_BITS = {"gzip": 31, "x-gzip": 31, "deflate": 15}
 
 
-class AnswerTooLarge(aiohttp.ClientPayloadError):
+class AnswerRefused(aiohttp.ClientPayloadError):
     """A response is larger than the limit, or has a Content-Encoding that was not asked for. The message says which."""
 
 
@@ -63,7 +63,7 @@ class StreamedResponse:
         """The answer, read to its end.
 
         Raises:
-            AnswerTooLarge: it is longer than the client allows.
+            AnswerRefused: it is longer than the client allows.
         """
         chunks: list[bytes] = []
         size, headers = 0, self._response.headers
@@ -80,7 +80,7 @@ class StreamedResponse:
         """The body, unpacked piece by piece.
 
         Raises:
-            AnswerTooLarge: it is longer than `longest` bytes, packed or unpacked.
+            AnswerRefused: it is longer than `longest` bytes, packed or unpacked.
         """
         coding = self._response.headers.get("Content-Encoding", "")
         async for piece in bounded_pieces(self._response.content.iter_any(), coding, longest):
@@ -148,7 +148,7 @@ class HttpClient:
         """The answer, whatever its status. `parts` are aiohttp's `data`, `params`, `timeout`.
 
         Raises:
-            aiohttp.ClientError: there is no answer; AnswerTooLarge is such an error. OSError: there is no answer, for
+            aiohttp.ClientError: there is no answer; AnswerRefused is such an error. OSError: there is no answer, for
             instance after a timeout. ValueError: the address or a header is invalid.
         """
         async with self._send(method, url, headers, parts) as response:
@@ -187,16 +187,16 @@ class HttpClient:
 
 def _check(size: int, longest: int | None) -> None:
     if longest is not None and size > longest:
-        raise AnswerTooLarge(f"the response is larger than {longest} bytes")
+        raise AnswerRefused(f"the response is larger than {longest} bytes")
 
 
 class _Unpacker:
     """Unpacks a body piece by piece, so that a small body cannot fill the memory."""
 
     def __init__(self, coding: str) -> None:
-        if coding not in _WRAPPED:
-            raise AnswerTooLarge("the response has a Content-Encoding that was not asked for")
-        self._decoder = zlib.decompressobj(_WRAPPED[coding])
+        if coding not in _WINDOW_BITS:
+            raise AnswerRefused("the response has a Content-Encoding that was not asked for")
+        self._decoder = zlib.decompressobj(_WINDOW_BITS[coding])
 
     def pieces(self, chunk: bytes) -> Iterator[bytes]:
         """A part of the body, unpacked. Bytes after the packed body's end are ignored.
@@ -230,7 +230,7 @@ def trusting(ssl_context: ssl.SSLContext | None) -> ssl.SSLContext | None:
     return ssl.create_default_context(cafile=file or None, capath=folder or None)
 
 
-class _Staying(urllib_request.HTTPRedirectHandler):
+class _NoRedirects(urllib_request.HTTPRedirectHandler):
     """A redirect is the answer."""
 
     def redirect_request(self, *_: Any, **_named: Any) -> None:
@@ -252,7 +252,7 @@ def ask_blocking(
         urllib.error.HTTPError: the status is no success; a redirect is none. OSError: there is no answer.
     """
     proxies = urllib_request.ProxyHandler(None if proxied else {})
-    opener = urllib_request.build_opener(proxies, _Staying, urllib_request.HTTPSHandler(context=ssl_context))
+    opener = urllib_request.build_opener(proxies, _NoRedirects, urllib_request.HTTPSHandler(context=ssl_context))
     question = urllib_request.Request(url, data, dict(headers))  # noqa: S310 - http and https are checked
     try:
         with opener.open(question, timeout=timeout) as answer:

@@ -204,7 +204,7 @@ def unread_texts(
     lack.
     """
     analyses = [(trace, assembler.analyze(trace)) for trace in traces]
-    bare = [(trace, analysis) for trace, analysis in analyses if not _has_outcome(analysis)]
+    bare = [(trace, analysis) for trace, analysis in analyses if not _needs_no_mapping(analysis)]
     settings: dict[str, str] = {}
     for _, analysis in bare:
         settings |= missing_settings(analysis.parsed_spans)
@@ -212,13 +212,13 @@ def unread_texts(
         parsed_span.span.span_id
         for _, analysis in bare
         for parsed_span in analysis.parsed_spans
-        if _is_read(parsed_span.call)
+        if _is_fully_read(parsed_span.call)
     }
     unread = [_without(trace, read) for trace, _ in bare]
     return unread, [text for trace in unread for text in texts_of(trace) if text.weight > 0], settings
 
 
-def _has_outcome(analysis: TraceAnalysis) -> bool:
+def _needs_no_mapping(analysis: TraceAnalysis) -> bool:
     """Whether the trace has a turn that no mapping could improve: complete, failed, continuing, or incurable."""
     turns = (turn.turn for turn in analysis.assembly.turns)
     return any(call.is_step for call in analysis.calls) or any(
@@ -226,7 +226,7 @@ def _has_outcome(analysis: TraceAnalysis) -> bool:
     )
 
 
-def _is_read(call: Call) -> bool:
+def _is_fully_read(call: Call) -> bool:
     """Whether a span was read completely: it has question and answer, or it is a step, which has neither."""
     return call.kind in {"tool", "retrieval", "auxiliary", "other"} or (
         call.input is not None and call.output is not None

@@ -14,7 +14,7 @@ from collector.backoff import Backoff
 from collector.errors import EvalstreamError
 from collector.export.otlp_client import retry_after
 from evaluators.judges.connection import connection_problem
-from evaluators.wire.http_client import AnswerTooLarge, HttpClient
+from evaluators.wire.http_client import AnswerRefused, HttpClient
 from evaluators.wire.outside_json import UnboundedJson, read_outside
 
 _AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
@@ -116,7 +116,7 @@ class ApiReader:
             answer = await self.client.request(
                 method, self._address + path, params=list(query), data=data, headers={**self._headers, **headers}
             )
-        except AnswerTooLarge as error:
+        except AnswerRefused as error:
             raise FetchFailed(f"{self.title} at {self._address}: {error}; ask for less") from None
         except aiohttp.InvalidURL:
             raise FetchFailed("--url: not an address; write one like http://127.0.0.1:3200") from None

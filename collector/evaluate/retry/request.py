@@ -181,8 +181,8 @@ async def append_requests(turns: Log, requests: Iterable[tuple[PastRequest, int 
 async def requested_evaluations(turns: Log, group: str) -> Mapping[str, str]:
     """The evaluations that requests ask for and that `group` has not finished: evaluators by evaluation id.
 
-    What it has finished is in the evaluations log, which is to be read after this. A request that is finished and has
-    no evaluation there was taken by a service with another version of the evaluator, and may be made again.
+    Read the evaluations log after this: it then has the evaluation of each finished request. If it has none, a service
+    with another version of the evaluator took that request, and it may be made again.
     """
     requested: dict[str, str] = {}
     done_below = {partition: done_below_of(state) for partition, state in (await turns.committed(group)).items()}

@@ -13,7 +13,7 @@ from evaluators.judges.answer_places import mapping
 from evaluators.judges.apis.payload import parsed
 from evaluators.judges.connection import as_judge_errors, body_of, proxy_for
 from evaluators.judges.error_mapping import HttpStatusError
-from evaluators.wire.http_client import AnswerTooLarge, HttpClient, StreamedResponse, trusting
+from evaluators.wire.http_client import AnswerRefused, HttpClient, StreamedResponse, trusting
 from evaluators.wire.outside_json import read_outside
 
 SILENCE = 60.0
@@ -92,7 +92,7 @@ async def json_lines(pieces: AsyncIterable[bytes]) -> AsyncGenerator[dict[str, A
     """The objects of JSON lines that arrive in pieces; the length of a line is bounded.
 
     Raises:
-        AnswerTooLarge: a line is too long, or there are too many.
+        AnswerRefused: a line is too long, or there are too many.
         ValueError: a line is no JSON.
     """
     parts: list[bytes] = []
@@ -101,7 +101,7 @@ async def json_lines(pieces: AsyncIterable[bytes]) -> AsyncGenerator[dict[str, A
         *whole, rest = piece.split(b"\n")
         count += len(whole)
         if count > _MOST_LINES:
-            raise AnswerTooLarge("a result has more lines than any batch")
+            raise AnswerRefused("a result has more lines than any batch")
         for line in whole:
             text = b"".join([*parts, line]).strip()
             parts = []
@@ -109,6 +109,6 @@ async def json_lines(pieces: AsyncIterable[bytes]) -> AsyncGenerator[dict[str, A
                 yield mapping(read_outside(text))
         parts.append(rest)
         if sum(map(len, parts)) > _LINE_LIMIT:
-            raise AnswerTooLarge("a line of a result is too long")
+            raise AnswerRefused("a line of a result is too long")
     if last := b"".join(parts).strip():
         yield mapping(read_outside(last))

@@ -91,9 +91,9 @@ def test_it_joins_after_a_while_and_is_known_then() -> None:
     join, subjects = join_of(), judged()
     assert join.add(entry(turn_id="t1", name="stars", value=4), 7, 100.0)
     assert not join.add(entry(turn_id="t1", name="stars", value=4), 8, 101.0)
-    join.seek(subjects, (), 102.0)
+    join.match(subjects, (), 102.0)
     keys = subjects.add(of_turn(1), LogPlace(0, 0), 200.0)
-    join.seek(subjects, keys, 200.0)
+    join.match(subjects, keys, 200.0)
     assert list(join.due(subjects, 200.0 + SETTLE - 0.1)) == []
     [joined] = join.due(subjects, 200.0 + SETTLE)
     assert (joined.outcome, joined.score, joined.series) == ("joined", 0.75, "stars")
@@ -129,15 +129,15 @@ def test_in_a_trace_a_nearer_turn_may_follow() -> None:
     join, subjects = join_of(), judged(of_turn(1))
     said = replace(entry(trace_id="a" * 32), spans=(f"{2:016x}",))
     join.add(said, 0, 0.0)
-    join.seek(subjects, (), 10.0)
+    join.match(subjects, (), 10.0)
     assert list(join.due(subjects, 10.0 + SETTLE)) == []
-    join.seek(subjects, subjects.add(replace(of_turn(2), evaluation_id="e9"), LogPlace(0, 9), 12.0), 12.0)
+    join.match(subjects, subjects.add(replace(of_turn(2), evaluation_id="e9"), LogPlace(0, 9), 12.0), 12.0)
     [joined] = join.due(subjects, 12.0 + SETTLE)
     assert [each.turn_id for each in joined.subjects] == ["t2"]
     other = join_of()
     other.add(said, 0, 0.0)
     lonely = judged(of_turn(1))
-    other.seek(lonely, (), 10.0)
+    other.match(lonely, (), 10.0)
     [joined] = other.due(lonely, 10.0 + SETTLE_NEARER)
     assert [each.turn_id for each in joined.subjects] == ["t1"], "the trace's only turn"
 
@@ -146,7 +146,7 @@ def test_what_waits_too_long_or_in_too_large_a_crowd_is_given_up() -> None:
     join, subjects = join_of(wait=100.0, most=2), judged()
     for number in range(4):
         join.add(entry(turn_id=f"t{number}"), number, float(number))
-    join.seek(subjects, (), 5.0)
+    join.match(subjects, (), 5.0)
     assert [each.outcome for each in join.due(subjects, 5.0)] == ["crowded_out"] * 2
     assert [each.outcome for each in join.due(subjects, 101.5)] == ["unmatched"] * 2
     assert [each.outcome for each in join.due(subjects, 102.5)] == ["unmatched"] * 3
