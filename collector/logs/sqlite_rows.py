@@ -111,9 +111,7 @@ def headers_from_bytes(data: bytes | None) -> Headers:
     """The headers that became `data`."""
     if data is None:
         return ()
-    if data == _TICK_BYTES:
-        return TICK
-    return _headers_of(data)
+    return TICK if data == _TICK_BYTES else _headers_of(data)
 
 
 @lru_cache(64)

@@ -225,6 +225,4 @@ def _part(written: str, *, first: bool) -> str | None:
 
 def _probability(logprob: float) -> float:
     """The probability that a natural logarithm stands for: NaN becomes 0, a value above 1 becomes 1."""
-    if math.isnan(logprob):
-        return 0.0
-    return math.exp(min(0.0, logprob))
+    return 0.0 if math.isnan(logprob) else math.exp(min(0.0, logprob))

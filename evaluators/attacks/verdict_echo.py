@@ -133,9 +133,7 @@ def _plain(readable: str) -> str:
 
 def _unescaped(match: re.Match[str]) -> str:
     code = match[1] or match[2]
-    if code:
-        return chr(int(code, 16))
-    return _WHITE.get(match[3], match[3])
+    return chr(int(code, 16)) if code else _WHITE.get(match[3], match[3])
 
 
 def _value(match: re.Match[str]) -> str:
