@@ -142,7 +142,8 @@ def _lines(compared: Sequence[Release], options: CompareOptions, rules: ReleaseR
     for release in compared:
         of = f" of {release.place.within}" if release.place.within else ""
         both = f"{release.version} {'beside' if release.place.attribute in pairs else 'after'} {release.baseline}"
-        heading = f"{release.place.attribute}{of}: {both}, since {_time(release.started)}"
+        since = datetime.fromtimestamp(release.started, UTC)
+        heading = f"{release.place.attribute}{of}: {both}, since {since:%Y-%m-%dT%H:%MZ}"
         if heading != above:
             yield heading
             above = heading
@@ -169,7 +170,3 @@ def _levels(release: Release) -> str:
         return f"{moved}, {_STATES[release.state]}"
     interval = f"{difference.estimate:+.3f}, between {difference.low:+.3f} and {difference.high:+.3f}"
     return f"{before}, then {now}: {interval} ({difference.method}), {_STATES[release.state]}"
-
-
-def _time(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="minutes").replace("+00:00", "Z")

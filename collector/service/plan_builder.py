@@ -105,7 +105,7 @@ def _monitor(name: str, settings: MonitorSettings, config: Config, judges: Mappi
             frozenset(settings.end_markers.tools),
             frozenset(settings.end_markers.events),
         ),
-        strata=_strata(settings.boost, config.evaluators),
+        strata=strata_of(settings.boost, config.evaluators),
         budget=_limits(settings.budget),
         reference_wait=settings.references.wait if settings.references is not None else None,
         attributes=tuple(config.settings.assemble.declared_attributes),
@@ -274,7 +274,8 @@ def _limits(settings: BudgetSettings) -> Budget:
     )
 
 
-def _strata(settings: BoostSettings, evaluators: Evaluators) -> Strata:
+def strata_of(settings: BoostSettings, evaluators: Evaluators) -> Strata:
+    """The boosts above 1, and the evaluators that these need."""
     cheap = {
         low_score_settings.evaluator: evaluators[low_score_settings.evaluator].evaluator
         for low_score_settings in settings.low_score

@@ -136,6 +136,27 @@ def test_a_plan_reaches_the_error_for_less_than_the_present_and_its_lines_can_be
     assert again["present"]["usd_per_day"] == pytest.approx(helpful["proposed"]["usd_per_day"])
 
 
+def test_what_another_monitor_paid_for_has_a_price(tmp_path: Path) -> None:
+    """It was planned with as free, and cost money as soon as the other monitor was gone."""
+    path = write(tmp_path, configuration(tmp_path))
+    made = list(evaluations(1000, audits=False))
+    fill(
+        path,
+        [
+            *(replace(each, monitor="other") for each in made),
+            *(
+                replace(
+                    each, evaluation_id=f"s{each.evaluation_id}", cost_usd=0.0, usage=None, shares=each.evaluation_id
+                )
+                for each in made
+            ),
+        ],
+    )
+    said = run(path, "--error", "0.02", "--evaluator", "helpful")
+    assert "0.0010 USD each" in said
+    assert "1,000 verdicts that another monitor paid for have the mean price here" in said
+
+
 def test_what_was_rejudged_is_planned_with_at_its_own_time(tmp_path: Path) -> None:
     """The plan took the scores of the version before, and did not say so."""
     path = write(tmp_path, configuration(tmp_path))

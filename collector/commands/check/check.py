@@ -238,7 +238,7 @@ def judge_text(judge: JudgeSettings) -> str:
     price = "" if judge.usd_per_million_input_tokens is not None else "; cost unknown (no price set, none listed)"
     if judge.at_list_prices:
         price = f"; cost by list prices of {date_of_list()}"
-    if judge.kind == "openai" and not _has_key(judge) and not _is_near(judge.base_url):
+    if judge.kind == "openai" and not _has_key(judge) and not is_loopback(urlsplit(judge.base_url).hostname or ""):
         price += "; no api_key"
     where = f"at {judge.base_url}" if judge.kind == "openai" else f"by {judge.kind}"
     if judge.api != "chat":
@@ -256,11 +256,6 @@ def _cascade(cascade: CascadeSettings) -> str:
 def _has_key(judge: JudgeSettings) -> bool:
     written = judge.api_key.get_secret_value() not in ("", "none")
     return written or judge.api_key_file is not None or bool(judge.headers or judge.header_files)
-
-
-def _is_near(url: str) -> bool:
-    """Whether an endpoint is on this machine, where keys are seldom needed."""
-    return is_loopback(urlsplit(url).hostname or "")
 
 
 def _monitor(name: str, monitor: MonitorSettings, config: Config) -> Iterator[str]:

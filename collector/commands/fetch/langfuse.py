@@ -106,7 +106,7 @@ def _span(observation: Document) -> Document:
         "startTimeUnixNano": str(start),
         "endTimeUnixNano": str(_nanoseconds(observation.get("endTime")) or start),
         "status": {"code": 2, "message": str(observation.get("statusMessage") or "")} if is_error else None,
-        "attributes": [_attribute(name, value) for name, value in _attributes(observation).items()],
+        "attributes": [{"key": name, "value": _value(value)} for name, value in _attributes(observation).items()],
     }
     return {name: value for name, value in span.items() if value is not None}
 
@@ -137,10 +137,6 @@ def _attributes(observation: Document) -> dict[str, Any]:
     for name, value in object_at(observation, "metadata").items():
         attributes[f"langfuse.observation.metadata.{name}"] = value if isinstance(value, int | float) else _text(value)
     return {name: value for name, value in attributes.items() if value is not None}
-
-
-def _attribute(name: str, value: Any) -> Document:
-    return {"key": name, "value": _value(value)}
 
 
 def _value(value: Any) -> Document:

@@ -24,7 +24,8 @@ _PROTOBUF = "application/protobuf"
 async def read(api: ApiReader, wanted: Wanted) -> AsyncGenerator[bytes, None]:
     """The traces of the search, each whole, also what of it lies outside the time."""
     seen: set[str] = set()
-    since, until = _floor(wanted.since), _ceiling(wanted.until)
+    since = datetime.fromtimestamp(math.floor(wanted.since.timestamp()), UTC)
+    until = datetime.fromtimestamp(math.ceil(wanted.until.timestamp()), UTC)
     for stretch in stretches(since, until, _WIDEST):
         open_stretches = [stretch]
         while open_stretches:
@@ -76,14 +77,6 @@ def otlp_request(answer: bytes) -> bytes:
         return answer
     trace = object_at(document, "trace") or document
     return orjson.dumps({"resourceSpans": trace.get("resourceSpans") or trace.get("batches") or []})
-
-
-def _floor(moment: datetime) -> datetime:
-    return datetime.fromtimestamp(math.floor(moment.timestamp()), UTC)
-
-
-def _ceiling(moment: datetime) -> datetime:
-    return datetime.fromtimestamp(math.ceil(moment.timestamp()), UTC)
 
 
 SOURCE = Source(title="Tempo", url="http://127.0.0.1:3200", read=read, takes=frozenset({"query"}))

@@ -259,7 +259,7 @@ async def _write_partition(
     with ExitStack() as stack:
         async for record in table.records(table.log, partition, start):
             recorded = datetime.fromtimestamp(record.timestamp, UTC)
-            if recorded.date() > _last_day(options.until):
+            if recorded.date() > (options.until.astimezone(UTC) - timedelta(microseconds=1)).date():
                 break
             if recorded.date() != day:
                 stack.close()
@@ -282,10 +282,6 @@ async def _write_partition(
                 seen.add(name)
                 writer.add(row)
                 written.rows += 1
-
-
-def _last_day(until: datetime) -> date:
-    return (until.astimezone(UTC) - timedelta(microseconds=1)).date()
 
 
 async def _torn_day(log: Log, partition: int, begin: datetime) -> date | None:

@@ -23,7 +23,8 @@ _SHORTEST = 3600.0
 class PricedEvaluation:
     """An evaluation as far as planning needs it: `score` is None if it has none, `usd` what it cost, audit included.
 
-    `was_audited` says whether a second judge was asked too, whether or not it gave a score (`audit`).
+    `was_audited` says whether a second judge was asked too, whether or not it gave a score (`audit`); `is_shared`,
+    whether another monitor paid for the verdict.
     """
 
     time: float
@@ -35,6 +36,7 @@ class PricedEvaluation:
     audit: AuditScore | None = None
     was_audited: bool = False
     version: str = ""
+    is_shared: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,8 @@ def figures_of(past: Sequence[PricedEvaluation], strata: Sequence[str]) -> PastF
     cells: dict[tuple[str, int], dict[tuple[int, float], _Cell]] = {}
     pairs: list[ScoredTwice] = []
     for evaluation in past:
-        stratum, own = _index(evaluation.stratum, strata), evaluation.weight.own
+        stratum = strata.index(evaluation.stratum) if evaluation.stratum in strata else 0
+        own = evaluation.weight.own
         usd[stratum] += own * max(0.0, (evaluation.usd or 0.0) - (audit_usd or 0.0) * evaluation.was_audited)
         if evaluation.score is None:
             continue
@@ -119,10 +122,6 @@ def figures_of(past: Sequence[PricedEvaluation], strata: Sequence[str]) -> PastF
         audit_usd=audit_usd,
         pairs=tuple(pairs),
     )
-
-
-def _index(stratum: str, strata: Sequence[str]) -> int:
-    return strata.index(stratum) if stratum in strata else 0
 
 
 def _audit_usd(scored: Iterable[PricedEvaluation]) -> float | None:

@@ -1,9 +1,12 @@
 """`evalstream plan sampling`: the rates, boosts and audits or labels that reach a standard error at the least cost."""
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import chain
+from statistics import fmean
 from typing import Any
 
 import orjson
@@ -20,7 +23,7 @@ from collector.commands.plan.past_figures import (
 )
 from collector.config.command_options import require_known, require_window
 from collector.config.configured import Config
-from collector.config.settings import BoostSettings, PlannedRate, UseSettings
+from collector.config.settings import BoostSettings, MonitorSettings, PlannedRate, UseSettings
 from collector.errors import ConfigError, EvalstreamError
 from collector.evaluate.planned_rates.learned_figures import DayFigures, rates_of
 from collector.evaluate.sampling.strata import EVERYTHING
@@ -29,7 +32,7 @@ from collector.logs.whole_log import read_records
 from collector.past.evaluations import EvaluationFilter, of_newest_versions
 from collector.records.audits import FEWEST_AUDITS, audit_of, audit_outcome
 from collector.service.open_logs import Logs, open_stored_logs
-from collector.service.plan_builder import lower_is_better
+from collector.service.plan_builder import lower_is_better, strata_of
 from collector.statistics.bounded_sums import Weight
 from collector.wording import plural, usd
 from evaluators.results import Evaluation
@@ -99,7 +102,7 @@ async def plan(config: Config, options: PlanOptions) -> SamplingPlan:
         past = await _read(logs.evaluations, options)
         labels = await _labels(logs, config) if options.usd_per_label is not None else None
     monitor = config.settings.monitors[options.monitor]
-    strata = _strata(monitor.boost)
+    strata = _strata(monitor, config)
     counts = {use.name: sum(one.score is not None for one in past.get(use.name, [])) for use in uses}
     enough = [use for use in uses if counts[use.name] >= FEWEST]
     if not enough:
@@ -122,10 +125,22 @@ def _uses(config: Config, options: PlanOptions) -> list[UseSettings]:
 
 
 async def _read(log: Log, options: PlanOptions) -> Mapping[str, list[PricedEvaluation]]:
-    """The evaluations of the monitor by evaluator: those of the version that scored last."""
-    selection = EvaluationFilter(since=options.since, until=options.until, monitors=[options.monitor])
-    past = await of_newest_versions(log, selection, priced_evaluation)
-    return {evaluator: evaluations for (_, evaluator), evaluations in past.items()}
+    """The evaluations of the monitor by evaluator: those of the version that scored last. A verdict that another
+    monitor paid for has the mean price of those that were paid.
+    """
+    past = await of_newest_versions(log, EvaluationFilter(since=options.since, until=options.until), priced_evaluation)
+    paid = defaultdict[tuple[str, bool], list[float]](list)
+    for one in chain.from_iterable(past.values()):
+        if one.usd and one.score is not None:
+            paid[one.version, one.was_audited].append(one.usd)
+    means = {of: fmean(costs) for of, costs in paid.items()}
+    return {
+        evaluator: [
+            replace(one, usd=means.get((one.version, one.was_audited), 0.0)) if one.is_shared else one for one in made
+        ]
+        for (monitor, evaluator), made in past.items()
+        if monitor == options.monitor
+    }
 
 
 def priced_evaluation(evaluation: Evaluation) -> PricedEvaluation:
@@ -140,6 +155,7 @@ def priced_evaluation(evaluation: Evaluation) -> PricedEvaluation:
         audit=audit_of(evaluation),
         was_audited=audit_outcome(evaluation) is not None,
         version=evaluation.evaluator_version,
+        is_shared=evaluation.shares is not None,
     )
 
 
@@ -150,19 +166,11 @@ async def _labels(logs: Logs, config: Config) -> LabelIndex:
     return index
 
 
-def _strata(boost: BoostSettings) -> dict[str, float]:
+def _strata(monitor: MonitorSettings, config: Config) -> dict[str, float]:
     """The strata that records can name, with their boosts; the first one is everything else."""
-    factors = [
-        ("error", boost.error),
-        ("negative_feedback", boost.negative_feedback),
-        ("slow", boost.slow),
-        *(("low_score", settings.factor) for settings in boost.low_score),
-        *((settings.field, settings.factor) for settings in boost.matching),
-    ]
     strata = {EVERYTHING: 1.0}
-    for name, factor in factors:
-        if factor > 1.0:
-            strata[name] = max(strata.get(name, 1.0), factor)
+    for boost in strata_of(monitor.boost, config.evaluators).boosts:
+        strata[boost.stratum] = max(strata.get(boost.stratum, 1.0), boost.factor)
     return strata
 
 
@@ -181,7 +189,8 @@ def _evaluator(
             f"judges.{configured.judge}: no evaluation of {use.name} has a cost; set "
             "usd_per_million_input_tokens and usd_per_million_output_tokens, and come back when there are some"
         )
-    notes: list[str] = []
+    shared = plural(sum(evaluation.is_shared for evaluation in past), "verdict")
+    notes = [f"{shared} that another monitor paid for have the mean price here"] if shared[0] != "0" else []
     second, day, share = None, figures.day, 1.0
     if labels is not None:
         pairs = _labelled(labels, use.name, past[-1].version, options.monitor)
@@ -203,7 +212,6 @@ def _evaluator(
     monitor = config.settings.monitors[options.monitor]
     rate = _newest_rate(past, strata) if isinstance(monitor.rate, PlannedRate) else monitor.rate_of(use)
     rates = rates_of(rate, tuple(strata.values()))
-    ones = (1.0,) * len(strata)
     return PlannedEvaluator(
         use=use,
         version=past[-1].version,
@@ -211,7 +219,7 @@ def _evaluator(
         day=day,
         second=second,
         present=_allocation(day, rates, share),
-        most=_allocation(day, ones, 1.0),
+        most=_allocation(day, (1.0,) * len(strata), 1.0),
         notes=tuple(notes),
     )
 

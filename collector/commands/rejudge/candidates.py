@@ -261,7 +261,7 @@ class KnownEvaluations:
         key = evaluation.monitor, *key_of(evaluation)  # each monitor counts its own
         scored = evaluation.evaluation_id if evaluation.score is not None else None
         self.by_subject[key] = scored or self.by_subject.get(key)
-        if scored and (cost := self._cost(evaluation)) is not None:
+        if scored and evaluation.shares is None and (cost := self._cost(evaluation)) is not None:
             total, number = self.costs.get(evaluation.evaluator, (0.0, 0))
             self.costs[evaluation.evaluator] = (total + cost, number + 1)
         if is_owed(evaluation) or is_unmade(evaluation):

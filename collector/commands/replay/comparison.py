@@ -75,7 +75,8 @@ def compare(pairs: Sequence[EvaluationPair], *, worst: int = 5) -> Comparison | 
         return None
     verdicts = [(bool(pair.old.passed), bool(pair.new.passed)) for pair in pairs if _has_verdicts(pair)]
     judged = len(verdicts) == len(pairs)
-    furthest = sorted((pair for pair in pairs if pair.difference), key=_by_distance)
+    differing = (pair for pair in pairs if pair.difference)  # ties need an order, too
+    furthest = sorted(differing, key=lambda pair: (-abs(pair.difference), pair.old.evaluation_id))
     return Comparison(
         pairs=len(pairs),
         conversations=len({pair.old.subject.conversation_id for pair in pairs}),
@@ -88,10 +89,6 @@ def compare(pairs: Sequence[EvaluationPair], *, worst: int = 5) -> Comparison | 
         weighted=len({pair.weight for pair in pairs}) > 1,
         worst=tuple(furthest[:worst]),
     )
-
-
-def _by_distance(pair: EvaluationPair) -> tuple[float, str]:
-    return -abs(pair.difference), pair.old.evaluation_id  # ties need an order, too
 
 
 def _has_verdicts(pair: EvaluationPair) -> bool:
