@@ -40,6 +40,7 @@ from collector.service.assembly_builder import follow_wanted, start_assemble, st
 from collector.service.evaluate import EvaluateTask
 from collector.service.export import Exporters, open_exporters, serving_metrics, start_exporters, start_feedback_exports
 from collector.service.gauges import show_build
+from collector.service.kafka_settings import settings_of_log
 from collector.service.live.exchange import OpenedJudges
 from collector.service.live.history import ConfigurationHistory
 from collector.service.live.reload import Reload, start_reload
@@ -355,24 +356,41 @@ async def _open_steps(logs: Logs, config: Config) -> GeneratedStepsStore:
 
 
 async def _number(process: Process, history: ConfigurationHistory, config: Config, *, evaluates: bool) -> int:
-    """Find the number of the configuration. A process that evaluates by a new one writes it, so that all take it."""
+    """Find the number of the configuration. A process that evaluates by a new one writes it, so that all take it.
+
+    A file of an earlier configuration counts only if no other process evaluates: its machine may have missed a change.
+    """
     if evaluates:
-        await process.logs.turns.claim(GROUP)  # a second process on one file ends here, before anybody follows it
+        turns = process.logs.turns
+        await turns.claim(GROUP)  # a second process on one file ends here, before anybody follows it
         newest = await history.refresh()
-        stale = history.lately_replaced(config) if process.logs.turns.shared else None
-        if stale is not None and newest is not None:
-            logger.warning(
-                "the file is that of configuration %d, and others have taken configuration %d since: that is taken, "
-                "too; if the file is meant, send SIGHUP",
-                stale.number,
-                newest.number,
-            )
-        history.number = await history.take(config) if stale is None else stale.number
+        earlier = history.earlier(config) if turns.shared else None
+        if earlier is not None and await others_evaluate(config):
+            history.number = earlier.number
+        else:
+            history.number = await history.take(config)
+            if newest is not None and history.number != newest.number:
+                history.report_taken(newest.number, history.number)
     else:
         await history.find_own(config)
     if (own := history.entry(history.number)) is not None:
         process.status.begin(own.number, own.since)
     return history.number
+
+
+async def others_evaluate(config: Config) -> bool:
+    """Whether brokers know another process that evaluates; one that was killed is known for its session_timeout."""
+    if (kafka := config.settings.log.kafka) is None:
+        return False
+    from collector.logs.kafka.topics import inspect
+
+    group = f"{kafka.prefix}.{GROUP}"
+    try:
+        state = await asyncio.to_thread(inspect, settings_of_log(kafka), [], [group])
+    except LogError:
+        return True
+    mine = f"{kafka.group_instance_id} on "
+    return any(not (kafka.group_instance_id and member.startswith(mine)) for member in state.members.get(group, ()))
 
 
 class _Stop:

@@ -21,7 +21,7 @@ from past_world import World, a_world
 
 from collector.config.loading import load
 from collector.dead_letters import append_letters, letter_of, letters_in
-from collector.errors import BadInput
+from collector.errors import BadInput, ConfigError
 from collector.logs.log import Record, StoredRecord
 from collector.logs.whole_log import read_records
 from collector.records.json import label_to_json, turn_to_json
@@ -119,6 +119,17 @@ def topics_of(broker: Any) -> list[str]:
         return admin.list_topics()
 
 
+async def only_the_note_is_left(prefix: str, config: Path, broker: Any) -> None:
+    """Of the old topics; and a service refuses to start on them: it would judge all of a source again."""
+    own = [each for each in await asyncio.to_thread(topics_of, broker) if each.startswith(f"{prefix}.")]
+    assert own == [f"{prefix}.definitions"]
+    held = await contents(config)
+    assert not any(user.encode() in each for user in PEOPLE for each in held.values())
+    with pytest.raises(ConfigError, match=r"were copied for .*left\.yaml"):
+        async with running(load(config), {"evaluate"}):
+            pass
+
+
 async def erased(world: World, kind: str, folder: Path, broker: Any) -> Path:
     """Erase Alice; the configuration that goes on."""
     config = world.folder / "evalstream.yaml"
@@ -135,6 +146,7 @@ async def erased(world: World, kind: str, folder: Path, broker: Any) -> Path:
     result = await world.command("erase", *arguments)
     assert (result.exit_code, "found nothing" in result.output) == (0, True), result.output
     assert "judges.main: what its endpoint keeps" in result.output
+    assert ("files of other processes and machines; bring them here" in result.output) is (kind == "kafka")
     return folder / "left.yaml" if kind == "kafka" else config
 
 
@@ -163,7 +175,12 @@ async def test_a_person_is_gone_from_every_byte(kind: str, tmp_path: Path, reque
         assert kept == b"".join(line for line in written.splitlines(keepends=True) if ALICE.encode() not in line)
         if kind == "kafka":
             prefix = world.settings["log"]["kafka"]["prefix"]
-            assert not [each for each in await asyncio.to_thread(topics_of, broker) if each.startswith(f"{prefix}.")]
+            await only_the_note_is_left(prefix, config, broker)
+            async with open_logs(load(left).settings.log) as logs:
+                times = [each.timestamp async for each in read_records(logs.turns)]
+                assert min(times) > time.time() - 600, "else retention deletes it before it is read"
+            audited = await world.command("audit", "-c", str(left), "--drained")
+            assert "not read by evaluate" not in audited.output, audited.output
         if kind == "sqlite":
             for file in list(tmp_path.glob("log.db*")):  # noqa: ASYNC240 - a small folder
                 assert ALICE.encode() not in file.read_bytes(), file
@@ -269,8 +286,7 @@ async def test_a_mention_keeps_no_topics(tmp_path: Path, kafka_broker: Any) -> N
         to.write_text(json.dumps(world.settings | {"log": settings_of("kafka", tmp_path, kafka_broker)}))
         result = await world.command("erase", "--user", ALICE, "--to", str(to))
         assert (result.exit_code, "log turns: 1;" in result.output) == (1, True), (result.output, result.exception)
-        prefix = world.settings["log"]["kafka"]["prefix"]
-        assert not [each for each in await asyncio.to_thread(topics_of, kafka_broker) if each.startswith(f"{prefix}.")]
+        await only_the_note_is_left(world.settings["log"]["kafka"]["prefix"], config, kafka_broker)
         assert PEOPLE[ALICE].encode() not in (await contents(to))["turns"]
 
 

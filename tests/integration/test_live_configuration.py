@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 from aiohttp import ClientSession, web
@@ -31,6 +32,7 @@ from collector.evaluate.stage import GROUP
 from collector.logs.memory import MemoryLog
 from collector.logs.sqlite import SqliteLog
 from collector.records.epochs import CONTROL_HEADERS
+from collector.service import app
 from collector.service.app import Running, running, take_log_level
 from collector.service.live.history import ConfigurationHistory
 from collector.service.open_logs import open_logs
@@ -462,19 +464,20 @@ async def test_a_partition_whose_owner_has_not_taken_the_newest_one_adds_up(tmp_
             await put(service, range(10))
             await until(service, answers=10, short=10)
             file.change(lambda values: values["evaluators"]["answers"].update(evaluation_steps=AFTER))
-            history = ConfigurationHistory(await GeneratedStepsStore.open(service.logs.definitions), load(file.path))
-            assert await history.take(load(file.path)) == 2
+            others = ConfigurationHistory(await GeneratedStepsStore.open(service.logs.definitions), load(file.path))
+            assert await others.take(load(file.path)) == 2
             await put(service, range(10, 20))
             made = await until(service, answers=20, short=20)
             assert len(set(versions(made))) == 1
         await clean(file)
 
 
-async def test_a_machine_that_the_changed_file_has_not_reached_yet_turns_nobody_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_a_machine_that_the_changed_file_has_not_reached_turns_nobody_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It restarts with the old file while others run the new one; a signal says that the old one is meant."""
     monkeypatch.setattr(SqliteLog, "shared", property(lambda _log: True))
+    monkeypatch.setattr(app, "others_evaluate", AsyncMock(return_value=True))
     async with serve_judge() as url:
         file = ConfigFile(tmp_path, url)
         old = file.path.read_text()
@@ -490,32 +493,54 @@ async def test_a_machine_that_the_changed_file_has_not_reached_yet_turns_nobody_
             await service.reload.look()
             await service.reload.look()
             assert value(service, "evalstream_configuration_number") == 2
+            assert value(service, "evalstream_configuration_refused") == 1
+            assert "has configuration 1 (of " in caplog.messages[-1], "the reason, as in /readyz"
+            assert "others have replaced by configuration 2 (of " in caplog.messages[-1]
             await put(service, range(10, 15))
             made = await until(service, answers=15, short=15)
             assert len(set(versions(made)[5:])) == 1
             await look(service)
             assert value(service, "evalstream_configuration_number") == 3
+            assert value(service, "evalstream_configuration_refused") == 0
+            back = [each for each in caplog.records if "replaces configuration 2 for all processes" in each.message]
+            assert [each.levelname for each in back] == ["WARNING"]
+            assert str(file.path) in back[0].message
+            assert back[0].message.endswith("is configuration 1 again")
             await put(service, range(15, 20))
             made = await until(service, answers=20, short=20)
             assert len({versions(made)[0], *versions(made)[15:]}) == 1
         await clean(file)
 
 
-@pytest.mark.parametrize(("seconds", "number"), [(60.0, 1), (600.0, None)])
-async def test_a_file_that_was_replaced_long_ago_is_meant(tmp_path: Path, seconds: float, number: int | None) -> None:
-    file, log, now = ConfigFile(tmp_path, "http://127.0.0.1:1"), MemoryLog("definitions", partitions=1), [1000.0]
+async def test_an_old_file_counts_where_no_other_process_evaluates(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """All processes were stopped to go back: the file is meant, and the log says which one it replaces."""
+    monkeypatch.setattr(SqliteLog, "shared", property(lambda _log: True))
+    file = ConfigFile(tmp_path, "http://127.0.0.1:1")
+    old = file.path.read_text()
+    for changed in (False, True, False):
+        file.path.write_text(old)
+        if changed:
+            file.change(lambda values: values["monitors"]["all"].update(sample=0.5))
+        async with running(load(file.path), {"evaluate"}, path=file.path):
+            pass
+    assert "replaces configuration 2 for all processes, and is configuration 1 again" in caplog.text
+
+
+async def test_only_a_file_that_was_replaced_is_an_earlier_one(tmp_path: Path) -> None:
+    file, log = ConfigFile(tmp_path, "http://127.0.0.1:1"), MemoryLog("definitions", partitions=1)
     first = load(file.path)
     file.change(lambda values: values["monitors"]["all"].update(sample=0.5))
-    history = ConfigurationHistory(await GeneratedStepsStore.open(log), first, clock=lambda: now[0])
-    assert await history.take(first) == 1
-    now[0] += 3600.0
-    assert await history.take(load(file.path)) == 2
-    now[0] += seconds
-    replaced = history.lately_replaced(first)
-    assert (replaced.number if replaced else None) == number
-    assert history.lately_replaced(load(file.path)) is None, "the newest"
+    taken = ConfigurationHistory(await GeneratedStepsStore.open(log), first)
+    assert await taken.take(first) == 1
+    assert await taken.take(load(file.path)) == 2
+    earlier = taken.earlier(first)
+    assert earlier is not None
+    assert earlier.number == 1
+    assert taken.earlier(load(file.path)) is None, "the newest"
     file.change(lambda values: values["monitors"]["all"].update(sample=0.25))
-    assert history.lately_replaced(load(file.path)) is None, "a new one"
+    assert taken.earlier(load(file.path)) is None, "a new one"
 
 
 async def test_evaluators_begin_and_cease_to_ask_together(tmp_path: Path) -> None:

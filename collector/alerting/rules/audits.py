@@ -114,7 +114,6 @@ def _sum(name: str) -> str:
 def _product(one: tuple[str, str, str], other: tuple[str, str, str]) -> str:
     """The sum over conversations of the product of two residuals, as `collector.statistics.audited_sums` has them."""
     return (
-        f"({_sum(product_name(one[0], other[0]))} - {other[1]} * {_sum(product_name(one[0], other[2]))}"
-        f" - {one[1]} * {_sum(product_name(one[2], other[0]))}"
-        f" + {one[1]} * {other[1]} * {_sum(product_name(one[2], other[2]))})"
+        f"({_sum(product_name(one[0], other[0]))} - {other[1]} * {_sum(product_name(one[0], other[2]))} - {one[1]} * "
+        f"{_sum(product_name(one[2], other[0]))} + {one[1]} * {other[1]} * {_sum(product_name(one[2], other[2]))})"
     )

@@ -54,10 +54,9 @@ def drop_alert(watched: Watched, fall: FallOfMean, miss: TargetMiss | None, sett
         watched.labels | {"fall": str(fall.number)},
         f"{watched.evaluator} of {watched.monitor}: {subject} {change} from {before} to {level}; "
         f"{whose} target is {watched.detector.target:g}{_mark(watched)}",
-        f"The mean of {watched.evaluator} ({watched.monitor}) has been {level} since {_time(fall.since)}; "
-        f"before, it was {before}. Its target is {watched.detector.target:g}.{now} "
-        f"The alert ends when the mean is surely {better} {recovered:.3g}. "
-        f"{_explained(watched)}{_judged(watched)}{_unproven(watched)}",
+        f"The mean of {watched.evaluator} ({watched.monitor}) has been {level} since {_time(fall.since)}; before, it "
+        f"was {before}. Its target is {watched.detector.target:g}.{now} The alert ends when the mean is surely "
+        f"{better} {recovered:.3g}. {_explained(watched)}{_judged(watched)}{_unproven(watched)}",
         settings,
         watched.causes,
     )

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from collector.evaluate.transfer.transfer_records import is_transfer
 from collector.logs.log import Committed, Log, StoredRecord
 from collector.logs.whole_log import end_offsets, start_offsets
 
@@ -19,7 +20,7 @@ class LogContent:
     gaps: list[tuple[int, int, int]] = field(default_factory=list[tuple[int, int, int]])
     """Partition, first missing offset, end."""
     ticks_behind: dict[str, int] = field(default_factory=dict[str, int])
-    """Ticks that a group has not read: nothing is owed for them."""
+    """Ticks and handed-over state that a group has not read: nothing more is owed for them."""
     next: dict[int, int] = field(default_factory=dict[int, int])
     decisions: dict[int, list[int]] = field(default_factory=dict[int, list[int]])
     """Offsets of decisions of the evaluate stage: no exporter sends them, so they count neither as read nor as left."""
@@ -27,7 +28,7 @@ class LogContent:
     def saw(self, record: StoredRecord, readers: Mapping[str, Mapping[int, Committed]]) -> None:
         """A record was read. `readers` is what the groups that read this log have committed."""
         partition, offset = record.partition, record.offset
-        if record.is_tick:
+        if record.is_tick or is_transfer(record):
             for group, committed in readers.items():
                 state = committed.get(partition)
                 if state is None or offset >= state.offset:

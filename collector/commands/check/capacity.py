@@ -301,9 +301,8 @@ def _shortages(config: Config, needed: Capacity) -> Iterator[str]:
         if need.in_flight > judge.concurrency * processes:
             yield (
                 f"judges.{need.judge}.concurrency is {judge.concurrency} in each of "
-                f"{plural(processes, 'process', 'processes')}, but about "
-                f"{plural(need.in_flight, 'request')} will be in flight: raise it to "
-                f"{math.ceil(need.in_flight / processes):,}"
+                f"{plural(processes, 'process', 'processes')}, but about {plural(need.in_flight, 'request')} will be "
+                f"in flight: raise it to {math.ceil(need.in_flight / processes):,}"
             )
     for name, rate in _by_judge(config).items():
         in_flight = math.ceil(rate * JUDGE_SECONDS / processes)

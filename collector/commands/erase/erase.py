@@ -276,10 +276,10 @@ async def erase(config: Config, options: EraseOptions, say: Say) -> int:
         # A file may have logs that another configuration has written.
         wanted = config.optional_logs if kafka else OptionalLogs(linking=True, judged_spans=True)
         async with open_logs(config.settings.log, **wanted) as logs:
-            if options.to is not None and kafka is not None:
-                await asyncio.to_thread(require_rights, *_old_topics(config, kafka), "DELETE")
             if not options.dry_run:
                 await require_unused(config, logs)
+                if kafka is not None:
+                    await asyncio.to_thread(require_rights, *_old_topics(config, kafka), "DELETE")
             await person.find(logs, build_assembler(config.settings.assemble, config.settings.dialects))
             changed = await _rewrite(logs, person, write=not (kafka or options.dry_run))
             changed |= {str(path): _erase_lines(path, person, options) for path in files if path.exists()}
@@ -291,7 +291,11 @@ async def erase(config: Config, options: EraseOptions, say: Say) -> int:
             async with open_logs(options.to.settings.log, **config.optional_logs) as logs:
                 _, mentions = await _count(logs, person)
             # Also if records of others mention an id: they are in the copy, too.
-            await asyncio.to_thread(delete, *_old_topics(config, kafka))
+            settings, topics = _old_topics(config, kafka)
+            topics.remove(
+                f"{kafka.prefix}.definitions"
+            )  # its note of the copy keeps a service from starting here again
+            await asyncio.to_thread(delete, settings, topics)
         if kafka is not None and key is not None:
             target = options.to and options.to.settings.log.kafka
             mentions += await _count_copies(kafka, {kafka.prefix, (target or kafka).prefix}, key, person)
@@ -514,5 +518,10 @@ def _out_of_reach(config: Config, options: EraseOptions) -> Iterator[str]:
     if options.to is not None:
         yield "Kafka: brokers delete the files of a topic some time after it (file.delete.delay.ms)"
         yield "Kafka: earlier copies on other clusters, and in topics that this user may not read"
+    if config.settings.log.kafka is not None and "jsonl" in config.exporters:
+        yield (
+            "export.jsonl: files of other processes and machines; bring them here and name each with --file in this "
+            "run, as no later one knows the conversations"
+        )
     yield "Parquet and other files that commands have written, rotated files and backups; --file takes those of JSONL"
     yield "Prometheus: sums and exemplars, which have no texts and no users"

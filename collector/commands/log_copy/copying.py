@@ -5,7 +5,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import InitVar, dataclass, field
+from dataclasses import InitVar, dataclass, field, replace
 from typing import Any, Protocol, cast
 
 import orjson
@@ -309,13 +309,15 @@ class LogCopy:
         writer = self._writers["turns"]
         retries = {failed: new for transfer in states.values() for failed, new in transfer.retries.items()}
         for partition in range(writer.target.partitions):
-            await writer.add(TransferStart(self._time(states, partition), retries).to_record(partition))
+            # With the time of what it hands over: retention deletes a record without one at once, before it is read.
+            start = TransferStart(self._time(states, partition), retries).to_record(partition)
+            await writer.add(replace(start, timestamp=self._time(states, partition, empty=self.now)))
         for source, state in states.items():
             for record in (*state.conversations, *(job.to_record() for job in state.jobs)):
                 await writer.add(_in_partition(record, writer.partition_of(record.key, source)))
 
-    def _time(self, states: Mapping[int, PartitionTransfer], partition: int) -> float:
-        """The time of the slowest partition that goes into one of the target.
+    def _time(self, states: Mapping[int, PartitionTransfer], partition: int, *, empty: float = 0.0) -> float:
+        """The time of the slowest partition that goes into one of the target; `empty` if none holds anything.
 
         The trace that the others wait for closes a little later than it would have; else what the slowest has not read
         yet would be late.
@@ -327,7 +329,7 @@ class LogCopy:
             for number, end in source.ends.items()
             if end > source.starts[number] and (number == partition or not same)
         ]
-        return min(times, default=0.0)
+        return min(times, default=empty)
 
     def _contributing(self, states: Mapping[int, PartitionTransfer], partition: int) -> list[PartitionTransfer]:
         """The partitions that go into one of the target: its own where there are as many, else all."""

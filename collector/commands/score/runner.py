@@ -69,9 +69,8 @@ def require_prices(config: Config, judges: Iterable[str]) -> None:
     for judge in sorted({member for each in judges for member in config.settings.members(each)}):
         if not config.settings.judges[judge].priced:
             raise ConfigError(
-                f"--max-usd: the price of judge {judge} is unknown; "
-                f"write judges.{judge}.usd_per_million_input_tokens and usd_per_million_output_tokens "
-                "(0 for a judge on your own machine)"
+                f"--max-usd: the price of judge {judge} is unknown; write judges.{judge}.usd_per_million_input_tokens "
+                "and usd_per_million_output_tokens (0 for a judge on your own machine)"
             )
 
 

@@ -3,9 +3,12 @@
 Each has a number. Two processes that take one at the same time try for the same number; the first in the log has it.
 """
 
+import logging
+import socket
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 import orjson
@@ -19,18 +22,18 @@ from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
 from collector.evaluate.sampling.draw_key import draw_key
 from collector.service.plan_builder import build_unasked_plan
 
-STALE_WITHIN = 120.0
-"""Seconds that a changed file may take to reach all machines: Kubernetes renews a mounted one within about a minute."""
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class NumberedConfiguration:
-    """A configuration that was taken: its live part, and when (s since the epoch)."""
+    """A configuration that was taken: its live part, when (s since the epoch), and from which file on which host."""
 
     number: int
     digest: str
     values: Mapping[str, Any]
     since: float
+    origin: str = ""
 
 
 @dataclass(eq=False, repr=False)
@@ -75,23 +78,33 @@ class ConfigurationHistory:
         values = live_values(config)
         digest = digest_of(values)
         while (newest := await self.refresh()) is None or newest.digest != digest:
-            plain = {"digest": digest, "at": self.clock(), "values": values}
+            origin = f"{config.source} on {socket.gethostname()}"
+            plain = {"digest": digest, "at": self.clock(), "values": values, "origin": origin}
             self._add(await self.store.save(_key(len(self._entries) + 1), orjson.dumps(plain).decode()))
         return newest.number
 
-    def lately_replaced(self, config: Config) -> NumberedConfiguration | None:
-        """The configuration that a file has, if others have replaced it a short while ago; as of the last refresh.
+    def earlier(self, config: Config) -> NumberedConfiguration | None:
+        """The configuration that a file has, if another one has replaced it; as of the last refresh.
 
-        A machine that the changed file has not reached yet would turn all others back to it by a restart.
+        A machine that the changed file has not reached would turn all others back to it by a restart.
         """
-        digest = digest_of(live_values(config))
-        mine = max(
-            (number for number, configuration in self._entries.items() if configuration.digest == digest), default=None
-        )
-        if mine is None or mine == len(self._entries):
+        newest, digest = self.newest, digest_of(live_values(config))
+        if newest is None or newest.digest == digest:
             return None
-        replaced = self._entries[mine + 1].since
-        return self._entries[mine] if self.clock() - replaced < STALE_WITHIN else None
+        return next((entry for entry in reversed(self._entries.values()) if entry.digest == digest), None)
+
+    def describe(self, number: int) -> str:
+        """When it was taken, and from which file."""
+        entry = self._entries[number]
+        at = datetime.fromtimestamp(entry.since, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+        return f"configuration {number} (of {at}{entry.origin and ', from '}{entry.origin})"
+
+    def report_taken(self, before: int, number: int) -> None:
+        """Log which file counts for all processes; as a warning if the deployment has gone back by it."""
+        digest = self._entries[number].digest
+        same = next((index for index in range(number - 1, 0, -1) if self._entries[index].digest == digest), None)
+        report, back = (self.warn, f", and is configuration {same} again") if same else (logger.info, "")
+        report(f"{self.describe(number)} replaces configuration {before} for all processes{back}")
 
     async def find_newest(self) -> None:
         """For who only looks on: this is the newest one."""
@@ -127,7 +140,9 @@ class ConfigurationHistory:
     def _add(self, text: str) -> None:
         plain: Any = orjson.loads(text)
         number = len(self._entries) + 1
-        self._entries[number] = NumberedConfiguration(number, plain["digest"], plain["values"], plain["at"])
+        self._entries[number] = NumberedConfiguration(
+            number, plain["digest"], plain["values"], plain["at"], plain.get("origin", "")
+        )
 
 
 def _key(number: int) -> str:

@@ -50,6 +50,7 @@ class Reload:
         self._in_file = self.exchange.process.config.settings
         self._newest_seen = self.history.number if self.history.newest is None else self.history.newest.number
         self._refused_number = 0
+        self._began_with = self.history.earlier(self.exchange.process.config) if self.evaluates else None
 
     def request(self) -> None:
         """A signal asks for the file to be read, changed or not."""
@@ -96,8 +97,10 @@ class Reload:
             return
         before, self._in_file = self._in_file, config.settings
         if config.settings == before and not signalled:
-            self._status.restore()  # the file says nothing new, whatever others have taken meanwhile
+            if self._began_with is None:
+                self._status.restore()  # the file says nothing new, whatever others have taken meanwhile
             return
+        self._began_with = None
         newest = await self.history.refresh()
         digest = digest_of(live_values(config))
         # A file may reach one machine later than another. A configuration that others have taken meanwhile, and
@@ -150,6 +153,11 @@ class Reload:
             return
         if not await self._take(config, newest.number):
             self._refused_number = newest.number
+        elif (old := self._began_with) is not None:
+            self._status.refuse(
+                f"{self.path} has {self.history.describe(old.number)}, which others have replaced by "
+                f"{self.history.describe(old.number + 1)}; change this file, too, or send SIGHUP to go back to it"
+            )
 
     async def _take(self, config: Config, number: int | None) -> bool:
         changed = live_keys(self._running.settings, config.settings)
@@ -163,8 +171,9 @@ class Reload:
             self._status.refuse(f"it cannot be prepared: {error!r}")
             return False
         # From here on it counts: a process that dies finds it in the log.
-        number = number or await self.history.take(config)
+        before, number = self.history.number, number or await self.history.take(config)
         self.history.number, self._newest_seen = number, max(self._newest_seen, number)
+        self.history.report_taken(before, number)
         await self.exchange.take(prepared, number)
         more = f" and {len(changed) - _NAMED} more" if len(changed) > _NAMED else ""
         self._status.take(number, f"{', '.join(changed[:_NAMED]) or 'nothing'}{more}")

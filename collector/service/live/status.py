@@ -88,4 +88,4 @@ class ConfigurationStatus:
         if self.refused is None:
             return None
         since = datetime.fromtimestamp(self.refused.since, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-        return f"configuration refused since {since}, and that of before runs on: {self.refused.reason}"
+        return f"configuration refused since {since}, and configuration {self.number} runs on: {self.refused.reason}"
