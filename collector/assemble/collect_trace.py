@@ -12,16 +12,7 @@ from google.protobuf.message import DecodeError
 from collector.assemble.identity import IdentityLookup
 from collector.dialects.registry import Dialects
 from collector.errors import BadInput
-from collector.otlp.decode import (
-    ExaminedScope,
-    Part,
-    Signal,
-    decode_examined,
-    examine_spans,
-    records_of,
-    request_from_protobuf,
-    span_parts,
-)
+from collector.otlp import decode
 from collector.otlp.outline import Outline, outline_of
 from collector.otlp.span import EVENT_NAME, LogRecord, Span
 
@@ -35,7 +26,7 @@ class TracePiece(NamedTuple):
     A `thin` piece has no texts, only a note of its turn: see `collector.records.noted_turns`.
     """
 
-    signal: Signal
+    signal: decode.Signal
     value: bytes
     offset: int = -1
     thin: bool = False
@@ -85,18 +76,18 @@ def collect_trace(
         return _collect(readable, dialects, identity, names, on_unknown)
 
 
-def collect_parts(parts: Iterable[Part], dialects: Dialects, identity: IdentityLookup) -> CollectedTrace | None:
+def collect_parts(parts: Iterable[decode.Part], dialects: Dialects, identity: IdentityLookup) -> CollectedTrace | None:
     """Collect a request's parts with spans of one trace, without declared attributes; None if no dialect reads any."""
     findings = _Findings(dialects, identity)
-    examined = examine_spans(parts, findings.find_evidence, findings.silent)
+    examined = decode.examine_spans(parts, findings.find_evidence, findings.silent)
     if not findings.matched:
         return None
-    return CollectedTrace(tuple(deduplicate_spans(decode_examined(examined))), ())
+    return CollectedTrace(tuple(deduplicate_spans(decode.decode_examined(examined))), ())
 
 
 def _is_readable(piece: TracePiece, on_bad: Callable[[BadInput], None]) -> bool:
     try:
-        request_from_protobuf(piece.value, piece.signal)
+        decode.request_from_protobuf(piece.value, piece.signal)
     except BadInput as error:
         on_bad(error)
         return False
@@ -111,20 +102,20 @@ def _collect(
     on_unknown: Callable[[int], None],
 ) -> CollectedTrace | None:
     """Collect pieces; raises DecodeError where one of them cannot be read."""
-    values: dict[Signal, set[bytes]] = {"logs": set(), "traces": set()}
+    values: dict[decode.Signal, set[bytes]] = {"logs": set(), "traces": set()}
     for piece in pieces:
         values[piece.signal].add(piece.value)
     logs, traces = sorted(values["logs"]), sorted(values["traces"])  # an order that does not depend on when they came
     findings = _Findings(dialects, identity, names)
     records = _collect_records([outline_of(log, "logs") for log in logs], dialects, findings) if logs else []
-    examined: list[ExaminedScope] = []
+    examined: list[decode.ExaminedScope] = []
     if traces:  # all at once: concatenated messages are their union, and one parse is much cheaper
         joined = outline_of(traces[0] if len(traces) == 1 else b"".join(traces), "traces")
-        examined = examine_spans(span_parts(joined), findings.find_evidence, findings.silent)
+        examined = decode.examine_spans(decode.span_parts(joined), findings.find_evidence, findings.silent)
     if not (findings.matched or records):
         on_unknown(len({span.span_id for scope in examined for span, *_ in scope.spans}))
         return None
-    spans = decode_examined(examined)
+    spans = decode.decode_examined(examined)
     return CollectedTrace(tuple(deduplicate_spans(spans)), tuple(records), tuple(sorted(findings.events)))
 
 
@@ -203,7 +194,7 @@ def _collect_records(requests: Iterable[Outline], dialects: Dialects, findings: 
     groups: list[list[LogRecord]] = []
     for request in requests:
         group: list[LogRecord] = []
-        for record in records_of(request):
+        for record in decode.records_of(request):
             if record.kind in dialects.records:
                 group.append(record)
             else:

@@ -34,15 +34,7 @@ from collector.evaluate.references.join import ReferenceJoin
 from collector.evaluate.retry.request import BackfillRequest, is_retry_request, parse_request
 from collector.evaluate.sampling.draw import draw
 from collector.evaluate.sampling.strata import EVERYTHING
-from collector.evaluate.transfer.transfer_records import (
-    CONVERSATION_HEADERS,
-    START_HEADERS,
-    TransferredJob,
-    is_transfer,
-    parse_conversation,
-    parse_job,
-    parse_start,
-)
+from collector.evaluate.transfer import transfer_records
 from collector.logs.log import StoredRecord
 from collector.records.attributes import declared_attributes
 from collector.records.recorded_turn import RecordedTurn
@@ -244,7 +236,7 @@ class PartitionState:
             jobs += self._advance(record.timestamp, record.offset)
         elif is_retry_request(record):
             jobs += self._requested_jobs(record)
-        elif is_transfer(record):
+        elif transfer_records.is_transfer(record):
             jobs += self._take_over(record)
         elif is_reference(record):
             jobs += self._apply_reference(record)
@@ -449,19 +441,19 @@ class PartitionState:
         """Continue a state that was copied from another log; returns the jobs that were due there."""
         replay_point = self._trigger(record).replay_point
         try:
-            if record.headers == START_HEADERS:
-                start = parse_start(record.value)
+            if record.headers == transfer_records.START_HEADERS:
+                start = transfer_records.parse_start(record.value)
                 self.references.clear()
                 self.time = start.time
                 self.windows.restart(_window_settings(self._in_force.plan), start.retries)
-            elif record.headers == CONVERSATION_HEADERS:
-                self.windows.restore(parse_conversation(record.value), replay_point)
+            elif record.headers == transfer_records.CONVERSATION_HEADERS:
+                self.windows.restore(transfer_records.parse_conversation(record.value), replay_point)
             else:
-                yield from self._transferred_jobs(parse_job(record.value), replay_point)
+                yield from self._transferred_jobs(transfer_records.parse_job(record.value), replay_point)
         except BadInput as error:
             self.on_bad_record(record, error)
 
-    def _transferred_jobs(self, due: TransferredJob, replay_point: ReplayPoint) -> Iterator[Job]:
+    def _transferred_jobs(self, due: transfer_records.TransferredJob, replay_point: ReplayPoint) -> Iterator[Job]:
         """The job; nothing if it has to wait for a reference: the wait begins now."""
         monitor, assignment = _assignment_of(self._in_force.plan, due)
         job = transferred_job(monitor, assignment, due, replay_point)
@@ -515,7 +507,9 @@ def _window_settings(plan: Plan) -> Mapping[str, SessionWindowSettings]:
     return {monitor.name: monitor.window_settings for monitor in plan.monitors if monitor.of_scope("conversation")}
 
 
-def _assignment_of(plan: Plan, past: Evaluation | BackfillRequest | TransferredJob) -> tuple[Monitor, Assignment]:
+def _assignment_of(
+    plan: Plan, past: Evaluation | BackfillRequest | transfer_records.TransferredJob
+) -> tuple[Monitor, Assignment]:
     """The monitor and the evaluator of a past evaluation.
 
     Raises:

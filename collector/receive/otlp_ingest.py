@@ -16,15 +16,8 @@ from collector.errors import TooLarge
 from collector.logs.log import Log, Record, RecordTooLarge
 from collector.otlp.decode import Signal
 from collector.otlp.own_items import OwnItems
+from collector.receive import feedback_ingest
 from collector.receive.access import OtlpSettings
-from collector.receive.feedback_ingest import (
-    ALL_FEEDBACK,
-    DocumentKind,
-    FeedbackRules,
-    ParsedDocuments,
-    parse_feedback,
-    parse_references,
-)
 from collector.receive.parsed_request import Form, ParsedRequest, TurnNoting, parse
 from collector.receive.rejection import Rejected
 from collector.receive.tenants import UNNAMED, Sender, guaranteed_shares, tenant_key
@@ -47,7 +40,7 @@ class IngestRules:
     redactors: Redactors = field(default_factory=Redactors)
     own: OwnItems | None = None
     stored_media: int = 0
-    feedback: FeedbackRules = ALL_FEEDBACK
+    feedback: feedback_ingest.FeedbackRules = feedback_ingest.ALL_FEEDBACK
     notes: TurnNoting | None = None
 
     def redactor_of(self, body: bytes) -> Redactor | None:
@@ -258,8 +251,8 @@ class OtlpIngest:
         return parsed
 
     async def ingest_documents(
-        self, kind: DocumentKind, body: bytes, sender: Sender, holding: Holding
-    ) -> ParsedDocuments:
+        self, kind: feedback_ingest.DocumentKind, body: bytes, sender: Sender, holding: Holding
+    ) -> feedback_ingest.ParsedDocuments:
         """Append references to the turns log, or feedback to the labels log; they are durable on return.
 
         Raises:
@@ -272,9 +265,9 @@ class OtlpIngest:
         if log is None:
             raise Rejected(404, f"{kind} {'are' if kind == 'references' else 'is'} not accepted here")
         tenant = sender.tenant.name if sender.tenant else ""
-        parse_as = partial(parse_references, body, log)
+        parse_as = partial(feedback_ingest.parse_references, body, log)
         if kind == "feedback":
-            parse_as = partial(parse_feedback, body, self.rules.feedback)
+            parse_as = partial(feedback_ingest.parse_feedback, body, self.rules.feedback)
         redactor = self.rules.redactors.by_tenant.get(tenant, self.rules.redactors.everybody)
         redactor = None if redactor is None else redactor.remembering(holding.received or len(body))
         read = partial(parse_as, tenant=tenant, max_items=self.settings.max_items, redactor=redactor)

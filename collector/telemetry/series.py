@@ -301,7 +301,7 @@ INCOMPLETE_CONVERSATIONS = counter("evalstream_incomplete_conversations_total", 
 """Conversations that closed without some of the user's messages: a later prompt's history has them, but their turns
 never came."""
 OPEN_CONVERSATIONS = gauge("evalstream_open_conversations")
-"""Sampled conversations that are still open, over all monitors."""
+"""Sampled conversations that are still open and that an evaluator of conversations will judge, over all monitors."""
 # --- evaluations: due = ended + in flight ---
 EVALUATIONS_DUE = counter("evalstream_evaluations_due_total", ("monitor", "evaluator", "origin"))
 """Evaluations that became due in this process, by origin: matched (a turn came, or a conversation closed), resumed
@@ -419,7 +419,7 @@ HEALTH_CHECK = gauge("evalstream_health_check_ok", ("check",))
 """1 while a health check of the process finds nothing wrong, else 0: log (it can be written), consumers (none is
 stalled), judges (each can be reached), evaluators (none fails in every evaluation), exporters (each can export), disk
 (it has room), configuration (no changed one is refused), tasks (none has failed lately), page (it has all
-partitions)."""
+partitions), `receive` and a source's topics (brokers let it read them)."""
 BUILD_INFO = gauge("evalstream_build_info", ("version",))
 """Always 1; its label is the running version."""
 CONFIG_INFO = gauge("evalstream_config_info", ("hash",))

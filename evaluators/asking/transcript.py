@@ -6,15 +6,7 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import Field
 
-from evaluators.asking.judge_input import (
-    JudgeInput,
-    TextSettings,
-    fit_both_ends,
-    shorten,
-    shorten_all,
-    size_of,
-    to_json_value,
-)
+from evaluators.asking import judge_input
 from evaluators.asking.windows import MOST_AT_ONCE, WindowSettings, split_evenly
 from evaluators.cases import Conversation, Json, Turn
 from evaluators.errors import NotApplicable
@@ -33,7 +25,7 @@ NOT_RECORDED = "parts of this turn were not recorded; what they said is unknown"
 MAX_INCOMPLETE = 0.5
 
 
-class TranscriptSettings(TextSettings):
+class TranscriptSettings(judge_input.TextSettings):
     """How much of a conversation a judge is shown, and how complete it has to be."""
 
     token_budget: int = Field(default=12_000, ge=500, le=1_000_000)
@@ -87,10 +79,10 @@ class Transcript:
             following = number + 1
         return contents + _gap(self.length + 1 - following)
 
-    def beside(self, content: Mapping[str, Json]) -> JudgeInput:
+    def beside(self, content: Mapping[str, Json]) -> judge_input.JudgeInput:
         """The material of a question with the transcript and other content."""
         run = ("turns", self.whole) if self.omitted else None
-        return JudgeInput({**content, "turns": self.content}, self.truncated, self.omitted, run)
+        return judge_input.JudgeInput({**content, "turns": self.content}, self.truncated, self.omitted, run)
 
 
 def _gap(turns: int) -> list[Json]:
@@ -114,7 +106,7 @@ def build_transcript(
         NotApplicable: the conversation has no turn.
     """
     turns, cut, all_turns = _visible_turns(case, names, settings, always)
-    head, tail = fit_both_ends([size_of(content) for _, _, content in turns], _budget(settings))
+    head, tail = judge_input.fit_both_ends([judge_input.size_of(content) for _, _, content in turns], _budget(settings))
     positions = (
         range(len(turns))
         if head + tail == len(turns)
@@ -142,7 +134,7 @@ def build_windows(
     """
     turns, cut, _ = _visible_turns(case, names, settings, ALWAYS_WORTH_SHOWING)
     judged = [at for at, (_, turn, _) in enumerate(turns) if is_judged(turn)]
-    sizes = [size_of(content) for _, _, content in turns]
+    sizes = [judge_input.size_of(content) for _, _, content in turns]
     budget = _budget(settings)
     if len(judged) <= MOST_AT_ONCE and (sum(sizes) <= budget or not judged):
         whole = build_transcript(case, names, settings)
@@ -154,7 +146,7 @@ def build_windows(
         around = range(0 if lookback is None else max(0, core.start - lookback), core.start)
         if ahead:
             around = range(core.stop, len(turns))
-        head, tail = fit_both_ends([sizes[at] for at in around], budget - sum(sizes[at] for at in core))
+        head, tail = judge_input.fit_both_ends([sizes[at] for at in around], budget - sum(sizes[at] for at in core))
         window = _transcript(turns, cut, sorted((*around[:head], *around[len(around) - tail :], *core)))
         lost = head + tail < len(around) or any(at in cut for at in core)
         windows.append(replace(window, truncated=lost, judged=[at + 1 for at in judged[run.start : run.stop]]))
@@ -178,7 +170,7 @@ def _visible_turns(
     longest = min(settings.longest_text, _budget(settings) // 2)
     wanted = tuple(dict.fromkeys((*always, *names)))
     whole = [{"number": number, **_fields(turn, wanted)} for number, turn in enumerate(case.turns, start=1)]
-    cut = [{name: shorten(value, longest) for name, value in turn.items()} for turn in whole]
+    cut = [{name: judge_input.shorten(value, longest) for name, value in turn.items()} for turn in whole]
     turns = [(at + 1, case.turns[at], fields) for at, fields in enumerate(cut)]
     return turns, {at for at, fields in enumerate(cut) if fields != whole[at]}, list[Json](whole)
 
@@ -189,7 +181,7 @@ def _transcript(turns: Sequence[VisibleTurn], cut: AbstractSet[int], positions: 
 
 
 def _fields(turn: Turn, names: Iterable[str]) -> dict[str, Json]:
-    values = {name: to_json_value(getattr(turn, name)) for name in names}
+    values = {name: judge_input.to_json_value(getattr(turn, name)) for name in names}
     if turn.incomplete is not None:
         values["incomplete"] = NOT_RECORDED
     return {name: value for name, value in values.items() if value is not None and value != []}
@@ -206,7 +198,9 @@ def required_fields(names: Sequence[str]) -> frozenset[str]:
     return frozenset(name if name in OF_THE_WHOLE else f"turns.{name}" for name in names)
 
 
-def build_conversation_input(case: Conversation, names: Sequence[str], settings: TranscriptSettings) -> JudgeInput:
+def build_conversation_input(
+    case: Conversation, names: Sequence[str], settings: TranscriptSettings
+) -> judge_input.JudgeInput:
     """The named fields: a turn's fields with each turn, the conversation's fields once.
 
     Raises:
@@ -214,8 +208,8 @@ def build_conversation_input(case: Conversation, names: Sequence[str], settings:
     """
     of_turns = [name for name in names if name not in OF_THE_WHOLE]
     transcript = build_transcript(case, of_turns, settings, always=())
-    whole = {name: to_json_value(getattr(case, name)) for name in names if name in OF_THE_WHOLE}
-    visible = shorten_all(whole, settings.longest_text)
+    whole = {name: judge_input.to_json_value(getattr(case, name)) for name in names if name in OF_THE_WHOLE}
+    visible = judge_input.shorten_all(whole, settings.longest_text)
     if not of_turns:
         return visible
     material = transcript.beside(visible.content)

@@ -8,17 +8,8 @@ from email.utils import parsedate_to_datetime
 from typing import Any, cast
 
 from evaluators.errors import JudgeDenied, JudgeError, JudgeRejected, JudgeReplyInvalid, JudgeUnavailable, NoCompletion
+from evaluators.judges import endpoint_meanings
 from evaluators.judges.answer_places import mapping
-from evaluators.judges.endpoint_meanings import (
-    CODES,
-    REMAINING_HEADER,
-    RESET_HEADER,
-    STATUSES,
-    WAIT_HEADERS,
-    WAIT_WORDS,
-    WORDS,
-    Meaning,
-)
 from evaluators.judges.own_words import own_words, without_question
 from evaluators.wire.outside_json import read_outside
 
@@ -78,20 +69,20 @@ def error_inside(content: bytes) -> HttpStatusError:
     return error
 
 
-def meaning_of(error: HttpStatusError, question: str = "") -> Meaning | None:
+def meaning_of(error: HttpStatusError, question: str = "") -> endpoint_meanings.Meaning | None:
     """The meaning of a refusal, by its code, else its words, else its status; None for an unknown error inside 200.
 
     Words of the `question` that the endpoint quotes mean nothing.
     """
     for code in _codes(error.body):
-        if (meaning := CODES.get(code.lower())) is not None:
+        if (meaning := endpoint_meanings.CODES.get(code.lower())) is not None:
             return meaning
     complaint = without_question(complaint_text(error), question).lower()
-    for words, statuses, meaning in WORDS:
+    for words, statuses, meaning in endpoint_meanings.WORDS:
         if error.status in statuses and words.search(complaint):
             return meaning
-    unknown: Meaning | None = "unsupported" if error.status in _ERROR_STATUS else None
-    return STATUSES.get(error.status) or unknown
+    unknown: endpoint_meanings.Meaning | None = "unsupported" if error.status in _ERROR_STATUS else None
+    return endpoint_meanings.STATUSES.get(error.status) or unknown
 
 
 def to_judge_error(error: HttpStatusError, question: str = "") -> JudgeError:
@@ -166,11 +157,11 @@ def retry_after(error: HttpStatusError, now: float | None = None) -> float | Non
     """
     now = time.time() if now is None else now
     for headers in (error.headers, _headers_inside(error.body)):
-        resets = {RESET_HEADER: 1.0} if headers.get(REMAINING_HEADER) == "0" else {}
-        for name, unit in {**WAIT_HEADERS, **resets}.items():
+        resets = {endpoint_meanings.RESET_HEADER: 1.0} if headers.get(endpoint_meanings.REMAINING_HEADER) == "0" else {}
+        for name, unit in {**endpoint_meanings.WAIT_HEADERS, **resets}.items():
             if (seconds := _seconds(headers.get(name), unit, now)) is not None:
                 return seconds
-    match = WAIT_WORDS.search(complaint_text(error).lower())
+    match = endpoint_meanings.WAIT_WORDS.search(complaint_text(error).lower())
     return duration(match[1].strip()) if match else None
 
 

@@ -8,15 +8,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from evaluators.answers.schemas import LONGEST_ANSWER, bounded_schema
-from evaluators.asking.prompt_isolation import (
-    ANSWER_KEY,
-    key_request,
-    keys_request,
-    wrap_subject_first,
-    wrap_untrusted,
-    wrap_with_key,
-    wrap_with_keys,
-)
+from evaluators.asking import prompt_isolation
 from evaluators.asking.sight import image_parts
 from evaluators.cases import Json
 from evaluators.judge import Prompt
@@ -70,7 +62,7 @@ class Request:
         """
         if self.reply is None or not (bounded or self.alone):
             return self
-        keyed = ANSWER_KEY in self.schema["properties"]
+        keyed = prompt_isolation.ANSWER_KEY in self.schema["properties"]
         limit = (self.max_tokens or LONGEST_ANSWER) if bounded else None
         return replace(self, schema=bounded_schema(self.reply, keyed=keyed, alone=self.alone, max_tokens=limit))
 
@@ -157,8 +149,10 @@ def question_with_subject_first(prompt: Prompt, secret: bytes, *, keyed: bool) -
     """The subject first and the instructions after it, so that questions about one subject share a cached prefix."""
     if prompt.constant:
         return _question(prompt, GO)
-    isolated = wrap_subject_first(prompt.instructions, prompt.material, secret, keyed=keyed)
-    rest = " ".join(filter(None, (isolated.rest, prompt.reminder, isolated.key and key_request(isolated.key))))
+    isolated = prompt_isolation.wrap_subject_first(prompt.instructions, prompt.material, secret, keyed=keyed)
+    rest = " ".join(
+        filter(None, (isolated.rest, prompt.reminder, isolated.key and prompt_isolation.key_request(isolated.key)))
+    )
     user: Json = isolated.shared + rest
     if prompt.media:
         user = [{"type": "text", "text": user}, *image_parts(prompt.media)]
@@ -175,8 +169,8 @@ def question_of(prompt: Prompt, secret: bytes | None = None, marker: str | None 
     if prompt.constant:
         return _question(prompt, GO)
     if secret is None:
-        return _question(prompt, wrap_untrusted(prompt.material, marker))
-    return _question(prompt, *wrap_with_key(prompt.instructions, prompt.material, secret))
+        return _question(prompt, prompt_isolation.wrap_untrusted(prompt.material, marker))
+    return _question(prompt, *prompt_isolation.wrap_with_key(prompt.instructions, prompt.material, secret))
 
 
 def messages_of_pack(
@@ -186,9 +180,9 @@ def messages_of_pack(
     keys.
     """
     if secret is None:
-        return _question(pack, wrap_untrusted(pack.material, marker)).chat, None
-    message, keys = wrap_with_keys(pack.instructions, pack.material, secret, len(pack.questions))
-    request = keys_request(dict(zip(pack.names, keys, strict=True)))
+        return _question(pack, prompt_isolation.wrap_untrusted(pack.material, marker)).chat, None
+    message, keys = prompt_isolation.wrap_with_keys(pack.instructions, pack.material, secret, len(pack.questions))
+    request = prompt_isolation.keys_request(dict(zip(pack.names, keys, strict=True)))
     *before, last = _question(pack, message).chat
     return [*before, {**last, "content": f"{last['content']} {request}"}], keys
 
