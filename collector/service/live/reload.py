@@ -173,7 +173,7 @@ class Reload:
         # From here on it counts: a process that dies finds it in the log.
         before, number = self.history.number, number or await self.history.take(config)
         self.history.number, self._newest_seen = number, max(self._newest_seen, number)
-        self.history.report_taken(before, number)
+        self.history.report_change(before, number)
         await self.exchange.take(prepared, number)
         more = f" and {len(changed) - _NAMED} more" if len(changed) > _NAMED else ""
         self._status.take(number, f"{', '.join(changed[:_NAMED]) or 'nothing'}{more}")
