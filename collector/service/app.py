@@ -389,8 +389,8 @@ async def others_evaluate(config: Config) -> bool:
         state = await asyncio.to_thread(inspect, settings_of_log(kafka), [], [group])
     except LogError:
         return True
-    mine = f"{kafka.group_instance_id} on "
-    return any(not (kafka.group_instance_id and member.startswith(mine)) for member in state.members.get(group, ()))
+    own = f"{kafka.group_instance_id}-turns on "
+    return any(not member.startswith(own) for member in state.members.get(group, ()))
 
 
 class _Stop:

@@ -13,13 +13,17 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from configurations import checked
 from folds import Recorders, following
 from kafka import KafkaAdminClient, KafkaConsumer
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka_logs import fresh, numbered, open_log, produce, settings_for
 from log_stores import TIMING
 
+from collector.evaluate.stage import GROUP
 from collector.logs.kafka import KafkaSettings, KafkaSource, group_watch
+from collector.service.app import others_evaluate
+from collector.service.open_logs import open_logs
 from collector.service.tasks import open_tasks
 from collector.telemetry.registry import Telemetry
 
@@ -70,6 +74,24 @@ async def test_what_a_process_did_not_distribute_before_it_ended_is_read(kafka_b
         got = Recorders()
         async with following(log, group, got.open_fold):
             await got.until(lambda: len(got.delivered) == 5, patience=15.0)
+
+
+async def test_a_process_that_starts_again_is_not_another_one(kafka_broker: Any) -> None:
+    """Its file counts, unless others evaluate: brokers know it for a while by its name."""
+    prefix, kafka = fresh("own"), {"bootstrap_servers": [kafka_broker.bootstrap], "partitions": 2}
+    log = {"kind": "kafka", "kafka": kafka | {"prefix": prefix, "group_instance_id": NAME}}
+    named = checked({"exact": {"kind": "exact_match"}}, log=log)
+    other = checked(
+        {"exact": {"kind": "exact_match"}},
+        log={"kind": "kafka", "kafka": log["kafka"] | {"group_instance_id": "pod-1"}},
+    )
+    assert not await others_evaluate(named)
+    got = Recorders()
+    async with open_logs(named.settings.log) as logs, following(logs.turns, GROUP, got.open_fold):
+        await logs.turns.append(numbered(0, 1))
+        await got.until(lambda: len(got.delivered) == 1, patience=20.0)
+        assert not await others_evaluate(named)
+        assert await others_evaluate(other)
 
 
 @pytest.mark.parametrize("when", ["while-away", pytest.param("after-return", marks=pytest.mark.long)])
