@@ -7,9 +7,7 @@ minute for each labelled evaluator. The results of drawn labels, and their sums 
 window moves on.
 
 Randomly drawn labels show how far a judge's verdicts agree with people's, and which mean people would give. They are
-weighted by 1 / the probability to be judged and labelled, and conversations are clusters. Shares have Wilson's interval
-(1927) at the effective number of conversations (Kish), which exists even without a disagreement; the intervals of kappa
-and of sensitivity + specificity - 1 are combined from the intervals of these shares (Zou and Donner 2008). The mean by
+weighted by 1 / the probability to be judged and labelled, and conversations are clusters. The mean by
 people is that of `collector.statistics.audited_sums`, with people as the auditors.
 """
 
@@ -19,7 +17,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from collector.backoff import FailureLog
 from collector.calibration.labels import HumanLabel, judged_pairs, weighted_pairs
@@ -28,7 +26,7 @@ from collector.export.segments import Dimension, Segments
 from collector.logs.log import Log, LogUnavailable
 from collector.logs.whole_log import IncrementalReader
 from collector.records.audits import FEWEST_AUDITS
-from collector.statistics.agreement import FEWEST, Interval, ScoreScale, agreement
+from collector.statistics.agreement import FEWEST, Interval, ScoreScale, agreement, verdict_agreement
 from collector.statistics.audited_sums import (
     PEOPLE_WINDOW,
     SUM_NAMES,
@@ -41,8 +39,9 @@ from collector.statistics.audited_sums import (
 )
 from collector.statistics.bias import biases
 from collector.statistics.bounded_sums import VARIANCE_FLOOR
-from collector.statistics.confusion import Bounded, Confusion, VerdictAgreement
-from collector.statistics.intervals import Z, share_interval
+from collector.statistics.confusion import VerdictAgreement
+from collector.statistics.correction import LabelledScore
+from collector.statistics.intervals import Z
 from collector.telemetry import series
 from collector.telemetry.registry import Telemetry
 
@@ -61,71 +60,14 @@ def random_labels(labels: Iterable[HumanLabel]) -> list[HumanLabel]:
     return sorted((label for label in labels if label.probability is not None), key=lambda each: each.at)
 
 
-def verdict_agreement(labels: Sequence[HumanLabel], scale: ScoreScale) -> VerdictAgreement:
-    """The agreement by labels that were drawn; with none of them, no measure has a value."""
-    verdicts = [
-        _Verdicts(cluster, not scale.fails(one.judge), not scale.is_bad(one.human), one.weight)
-        for cluster, label in _by_conversation(labels)
-        for one in label.weighted().verdicts()
-    ]
-    share = _share(verdicts, lambda each: each.judge == each.human)
-    judge, human = _share(verdicts, lambda each: each.judge), _share(verdicts, lambda each: each.human)
-    chance = judge.value * human.value + (1.0 - judge.value) * (1.0 - human.value)
-    good, bad = ([verdict for verdict in verdicts if verdict.human is of] for of in (True, False))
-    passed, failed = _share(good, lambda each: each.judge), _share(bad, lambda each: not each.judge)
-    return VerdictAgreement(
-        _effective(verdicts),
-        share,
-        Bounded(*((each - chance) / (1.0 - chance) if chance < 1.0 else math.nan for each in share)),
-        Bounded(
-            passed.value + failed.value - 1.0,
-            passed.value + failed.value - 1.0 - math.hypot(passed.value - passed.low, failed.value - failed.low),
-            passed.value + failed.value - 1.0 + math.hypot(passed.high - passed.value, failed.high - failed.value),
-        ),
-        _confusion(verdicts),
-    )
-
-
-def _confusion(verdicts: Sequence["_Verdicts"]) -> Confusion:
-    counts = defaultdict[tuple[str, str], float](float)
-    each = _effective(verdicts) / (math.fsum(verdict.weight for verdict in verdicts) or 1.0)
-    for verdict in verdicts:
-        counts["good" if verdict.human else "bad", "good" if verdict.judge else "bad"] += each * verdict.weight
-    return Confusion(counts)
-
-
-class _Verdicts(NamedTuple):
-    """Whether the judge and people find an answer good, and what it stands for."""
-
-    conversation: str
-    judge: bool
-    human: bool
-    weight: float
+def _weighted(labels: Iterable[HumanLabel]) -> list[LabelledScore]:
+    return [label.weighted() for label in labels]
 
 
 def _by_conversation(labels: Iterable[HumanLabel]) -> Iterator[tuple[str, HumanLabel]]:
     """The labels with their conversations; a label from a file without one is a conversation by itself."""
     for number, label in enumerate(labels):
         yield label.conversation or f"\0{number}", label
-
-
-def _effective(verdicts: Sequence[_Verdicts]) -> float:
-    """How many equally weighted conversations would tell as much."""
-    weights = defaultdict[str, float](float)
-    for verdict in verdicts:
-        weights[verdict.conversation] += verdict.weight
-    squares = math.fsum(weight**2 for weight in weights.values())
-    return math.fsum(weights.values()) ** 2 / squares if squares else 0.0
-
-
-def _share(verdicts: Sequence[_Verdicts], of: Callable[[_Verdicts], bool]) -> Bounded:
-    """The weighted share of verdicts, with its interval."""
-    number = _effective(verdicts)
-    if not number:
-        return Bounded(math.nan, math.nan, math.nan)
-    total = math.fsum(verdict.weight for verdict in verdicts)
-    share = math.fsum(verdict.weight for verdict in verdicts if of(verdict)) / total
-    return Bounded(share, *share_interval(share, number))
 
 
 def people_sums(labels: Iterable[HumanLabel], *, of_scores: bool = True) -> AuditedSums:
@@ -142,9 +84,9 @@ def people_sums(labels: Iterable[HumanLabel], *, of_scores: bool = True) -> Audi
         conversations[cluster] = list(map(float.__add__, conversations[cluster], more))
     total = math.fsum(conversation[0] for conversation in conversations.values())
     sums = AuditedSums()
-    for label in conversations.values():
-        grown = growth((0.0,) * len(TOTALS), label).values
-        larger = (1.0 - min(_LARGEST_SHARE, label[0] / total)) ** -2
+    for totals in conversations.values():
+        grown = growth((0.0,) * len(TOTALS), totals).values
+        larger = (1.0 - min(_LARGEST_SHARE, totals[0] / total)) ** -2
         sums += AuditedSums((*grown[: len(TOTALS)], *(larger * value for value in grown[len(TOTALS) :])))
     return AuditedSums(tuple(value if "a" in name else 0.0 for name, value in zip(SUM_NAMES, sums.values, strict=True)))
 
@@ -153,7 +95,7 @@ def withheld(labels: Sequence[HumanLabel], scale: ScoreScale) -> Withheld:
     """Why labels that were drawn, the oldest first, correct no mean; "" if they do."""
     if people_sums(labels).audits < FEWEST_AUDITS:
         return "few"
-    if verdict_agreement(labels, scale).youden.value < WEAKEST:
+    if verdict_agreement(_weighted(labels), scale).youden.value < WEAKEST:
         return "weak"
     return "drift" if _drifts(labels, scale) else ""
 
@@ -164,7 +106,7 @@ def _drifts(labels: Sequence[HumanLabel], scale: ScoreScale) -> bool:
     (older, error), (newer, other) = map(_difference, halves)
     if abs(newer - older) > DRIFT_ERRORS * math.hypot(error, other):
         return True
-    before, after = (verdict_agreement(half, scale).youden for half in halves)
+    before, after = (verdict_agreement(_weighted(half), scale).youden for half in halves)
     width = math.hypot(after.high - after.low, before.high - before.low) / (2.0 * Z)
     return abs(after.value - before.value) > DRIFT_ERRORS * width
 
@@ -279,7 +221,9 @@ class AgreementWatcher:
         """Measure what drawn labels say, of all evaluators."""
         labels = {version: random_labels(self._book.labels(version)) for version in self._judged}
         labels = {version: each for version, each in labels.items() if each}
-        self.agreements = {version: verdict_agreement(each, self._judged[version]) for version, each in labels.items()}
+        self.agreements = {
+            version: verdict_agreement(_weighted(each), self._judged[version]) for version, each in labels.items()
+        }
         self.segments = (
             {version: self._by_segment(each, self._judged[version]) for version, each in labels.items()}
             if self._segmented
@@ -296,7 +240,7 @@ class AgreementWatcher:
 
     def _by_segment(self, labels: Sequence[HumanLabel], scale: ScoreScale) -> dict[str, VerdictAgreement]:
         segments = {
-            segment: verdict_agreement(each, scale)
+            segment: verdict_agreement(_weighted(each), scale)
             for segment, each in _by(labels, lambda label: self._segments.of(label.attributes))
         }
         return {segment: agreement for segment, agreement in segments.items() if agreement.number >= FEWEST}

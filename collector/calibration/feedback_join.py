@@ -181,10 +181,7 @@ class FeedbackJoin:
     ) -> JoinedFeedback:
         entry = waiting.entry
         return JoinedFeedback(
-            entry=entry,
-            outcome=outcome,
-            received_at=datetime.fromtimestamp(waiting.time, UTC),
-            subjects=subjects,
+            entry=entry, outcome=outcome, received_at=datetime.fromtimestamp(waiting.time, UTC), subjects=subjects,
             score=entry.score(self._scales.scales.get(entry.name)),
             series=entry.name if entry.name in self._scales.scales else OTHER,
-        )
+        )  # fmt: skip

@@ -201,14 +201,10 @@ _ANY_TENANT = id_in_tenant("", "-").removesuffix("-/")
 def _subject_of(evaluation: Evaluation) -> FeedbackSubject:
     subject = evaluation.subject
     return FeedbackSubject(
-        monitor=evaluation.monitor,
-        conversation_id=subject.conversation_id,
-        turn_id=subject.turn_id,
-        trace_id=subject.trace_id,
-        span_id=subject.span_id,
-        response_id=subject.response_id,
+        monitor=evaluation.monitor, conversation_id=subject.conversation_id, turn_id=subject.turn_id,
+        trace_id=subject.trace_id, span_id=subject.span_id, response_id=subject.response_id,
         sampling=evaluation.sampling,
-    )
+    )  # fmt: skip
 
 
 def _keys_of(evaluation: Evaluation) -> Iterator[str]:

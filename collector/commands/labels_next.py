@@ -119,12 +119,9 @@ def _is_open(labels: dict[str | None, Label], label_draw: Draw, person: str) -> 
 def _line(evaluation: Evaluation, label_draw: Draw, case: Turn | Conversation) -> bytes:
     """A line to fill in: `human` is to be a number on 0..1, true or false; null is none yet."""
     row: dict[str, Any] = {
-        "evaluation_id": evaluation.evaluation_id,
-        "evaluator": evaluation.evaluator,
-        "monitor": evaluation.monitor,
-        "label_probability": label_draw.probability,
-        "weight": 1.0 / evaluation.sampling.probability,
-    }
+        "evaluation_id": evaluation.evaluation_id, "evaluator": evaluation.evaluator, "monitor": evaluation.monitor,
+        "label_probability": label_draw.probability, "weight": 1.0 / evaluation.sampling.probability,
+    }  # fmt: skip
     # the subject's id finds the label after another version has judged the subject
     if isinstance(case, Turn):
         row |= {"turn_id": case.turn_id, **_texts(case)}

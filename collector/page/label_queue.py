@@ -200,15 +200,11 @@ class LabelQueue:
         lower = watched is not None and watched.lower_is_better
         score = float((verdict.verdict == "good") != lower) if verdict.verdict in ("good", "bad") else None
         return label_of(
-            judged,
-            uuid.uuid4().hex,
-            now,
-            score=score,
+            judged, uuid.uuid4().hex, now, score=score,
             note=verdict.note or (None if score is not None else CANNOT_TELL),
-            label_probability=queued.draw.probability,
-            given_by=verdict.by,
+            label_probability=queued.draw.probability, given_by=verdict.by,
             state="retracted" if verdict.verdict == "undo" else None,
-        )
+        )  # fmt: skip
 
 
 def _is_open(queued: QueuedEvaluation, person: str) -> bool:
@@ -223,22 +219,16 @@ def _progress(queued: list[QueuedEvaluation], person: str, left: int) -> LabelPr
     ]
     pairs = [one == other for verdict in verdicts for one, other in combinations(verdict, 2)]
     return LabelProgress(
-        total=len(queued),
-        labelled=sum(bool(evaluation.labels) for evaluation in queued),
-        mine=sum(person in evaluation.labels for evaluation in queued),
-        left=left,
-        pairs=len(pairs),
+        total=len(queued), labelled=sum(bool(evaluation.labels) for evaluation in queued),
+        mine=sum(person in evaluation.labels for evaluation in queued), left=left, pairs=len(pairs),
         agreement=(share := fmean(pairs), *share_interval(share, len(pairs))) if pairs else None,
-    )
+    )  # fmt: skip
 
 
 def progress_json(progress: LabelProgress) -> dict[str, Any]:
     """How far people are, for the page."""
     share, low, high = progress.agreement or (None, None, None)
     return {
-        "drawn": progress.total,
-        **fields_of(progress, "labelled", "mine", "left", "pairs"),
-        "agreement": share,
-        "low": low,
-        "high": high,
-    }
+        "drawn": progress.total, **fields_of(progress, "labelled", "mine", "left", "pairs"), "agreement": share,
+        "low": low, "high": high,
+    }  # fmt: skip

@@ -43,13 +43,9 @@ class ChartRange:
 
 
 RANGES: dict[str, ChartRange] = {
-    "5m": ChartRange(5.0, 60, 6),
-    "15m": ChartRange(15.0, 60, 8),
-    "1h": ChartRange(60.0, 60, 10),
-    "6h": ChartRange(300.0, 72, 12),
-    "24h": ChartRange(1200.0, 72, 9),
-    "7d": ChartRange(7200.0, 84, 12),
-}
+    "5m": ChartRange(5.0, 60, 6), "15m": ChartRange(15.0, 60, 8), "1h": ChartRange(60.0, 60, 10),
+    "6h": ChartRange(300.0, 72, 12), "24h": ChartRange(1200.0, 72, 9), "7d": ChartRange(7200.0, 84, 12),
+}  # fmt: skip
 WEEK = "7d"
 _LONGEST = max(chart_range.width for chart_range in RANGES.values())
 _PAST = "past"
@@ -186,17 +182,10 @@ class Bin:
         others = (self.passed, self.verdicts, self.clipped, self.skipped, self.failed, self.cost_usd)
         within, across = self.within_column.numbers(), self.across_columns.numbers()
         return [
-            *across,
-            *others,
-            self.calls,
-            self.tokens,
-            *(each - more for each, more in zip(within, across, strict=True)),
-            *self.audited.values,
-            *self.week.values,
-            self.unscored,
-            self.unaudited,
-            self.unshown,
-        ]
+            *across, *others, self.calls, self.tokens,
+            *(each - more for each, more in zip(within, across, strict=True)), *self.audited.values,
+            *self.week.values, self.unscored, self.unaudited, self.unshown,
+        ]  # fmt: skip
 
     @classmethod
     def from_numbers(cls, numbers: Sequence[float]) -> "Bin":
@@ -302,12 +291,9 @@ class ScoreSeries:
             return None
         audit = audit_of(evaluation)
         return self._audits.add(
-            evaluation.subject.conversation_id,
-            weight=along.mean.w,
-            score=evaluation.score,
-            audit=audit if audit is not None and audit.version == self.audit_version else None,
-            time=time,
-        )
+            evaluation.subject.conversation_id, weight=along.mean.w, score=evaluation.score,
+            audit=audit if audit is not None and audit.version == self.audit_version else None, time=time,
+        )  # fmt: skip
 
     def _unaudited(self, evaluation: Evaluation) -> float:
         """The weight of an audit that brought no score."""

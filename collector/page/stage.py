@@ -62,12 +62,9 @@ class PageStage:
             self._read_back_to[partition] = committed.offset
         try:
             yield _Fold(
-                self._take_evaluation,
-                lambda: self._view.needed(partition),
-                self._changed,
-                partial(self._save, partition),
-                self._see,
-            )
+                self._take_evaluation, lambda: self._view.needed(partition), self._changed,
+                partial(self._save, partition), self._see,
+            )  # fmt: skip
         finally:
             self.partitions.discard(partition)
             self._read_back_to.pop(partition, None)

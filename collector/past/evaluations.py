@@ -59,7 +59,9 @@ def is_repetition(evaluation: Evaluation) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class SelectedEvaluations:
-    """The newest evaluation of each evaluator and subject in a period: those with a score, and those without."""
+    """One evaluation of each evaluator and subject in a period: those with a score, and those without. It is the newest
+    one, of the monitor that draws most if several judge the subject.
+    """
 
     scored: tuple[PastEvaluation, ...]
     unscored: tuple[PastEvaluation, ...]
@@ -84,7 +86,7 @@ def parse_moment(text: str, now: datetime) -> datetime:
 
 
 def select(past: Iterable[PastEvaluation], selection: EvaluationFilter) -> SelectedEvaluations:
-    """The evaluations of a period: the newest of each evaluator and subject, without superseded ones."""
+    """The evaluations of a period, one of each evaluator and subject, without superseded ones."""
     newest: dict[tuple[Hashable, ...], PastEvaluation] = {}
     known = 0
     superseded: set[str] = set()
@@ -95,12 +97,17 @@ def select(past: Iterable[PastEvaluation], selection: EvaluationFilter) -> Selec
         if selection.matches(evaluation):
             key = key_of(evaluation)
             rival = newest.get(key)
-            if rival is None or rival.evaluation.ended_at <= evaluation.ended_at:
+            if rival is None or _rank(rival.evaluation, evaluation) <= _rank(evaluation, rival.evaluation):
                 newest[key] = candidate
     current = [candidate for candidate in newest.values() if candidate.evaluation.evaluation_id not in superseded]
     scored = tuple(candidate for candidate in current if candidate.evaluation.score is not None)
     unscored = tuple(candidate for candidate in current if candidate.evaluation.score is None)
     return SelectedEvaluations(scored, unscored, known)
+
+
+def _rank(evaluation: Evaluation, rival: Evaluation) -> tuple[float, datetime]:
+    is_of_other = evaluation.monitor != rival.monitor  # its draws are nested: the rarer ones are all among the others
+    return (evaluation.sampling.probability if is_of_other else 0.0), evaluation.ended_at
 
 
 def key_of(evaluation: Evaluation) -> tuple[Hashable, ...]:

@@ -7,13 +7,13 @@ conversations, because labels of one conversation are not independent.
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import groupby
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
+from collector.statistics.confusion import UNKNOWN, Bounded, Confusion, VerdictAgreement
 from collector.statistics.conversations import by_conversation
 from collector.statistics.correction import LabelledScore
 from collector.statistics.intervals import share_interval
@@ -132,15 +132,6 @@ def _columns(pairs: Sequence[ScorePair]) -> tuple[list[float], list[float], list
     return [pair[0] for pair in pairs], [pair[1] for pair in pairs], list(map(_weight, pairs))
 
 
-def cohen_kappa(pairs: Sequence[ScorePair], threshold: float, bar: float = 0.5) -> float:
-    """Cohen's kappa (1960) of verdicts: judges pass from `threshold` on, people from `bar` on; NaN without spread."""
-    judge = _share(pairs, lambda pair: pair[0] >= threshold)
-    human = _share(pairs, lambda pair: pair[1] >= bar)
-    observed = equal_verdicts(pairs, threshold, bar)
-    chance = judge * human + (1 - judge) * (1 - human)
-    return (observed - chance) / (1 - chance) if chance < 1 - _FLAT else math.nan
-
-
 def krippendorff(pairs: Sequence[ScorePair]) -> float:
     """Krippendorff's alpha (1970) for interval data and two raters without gaps; NaN without any spread."""
     judges, people, weights = _columns(pairs)
@@ -152,24 +143,9 @@ def krippendorff(pairs: Sequence[ScorePair]) -> float:
     return 1.0 - within / between if between > _FLAT else math.nan
 
 
-def equal_verdicts(pairs: Sequence[ScorePair], threshold: float, bar: float = 0.5) -> float:
-    """The share of answers on which judge and people agree, good or bad."""
-    return _share(pairs, lambda pair: (pair[0] >= threshold) == (pair[1] >= bar))
-
-
-def sensitivity(pairs: Sequence[ScorePair], threshold: float, bar: float = 0.5) -> float:
-    """The judge's pass rate on answers that people call good, at or above `bar` (Yerushalmy 1947); NaN without any."""
-    return _share([pair for pair in pairs if pair[1] >= bar], lambda pair: pair[0] >= threshold)
-
-
 def specificity(pairs: Sequence[ScorePair], threshold: float, bar: float = 0.5) -> float:
     """The judge's failure rate on answers that people call bad, below `bar` (Yerushalmy 1947); NaN without any."""
     return _share([pair for pair in pairs if pair[1] < bar], lambda pair: pair[0] < threshold)
-
-
-def youden(pairs: Sequence[ScorePair], threshold: float, bar: float = 0.5) -> float:
-    """Sensitivity + specificity - 1 (Youden 1950): 0 is a judge without information; NaN without both kinds."""
-    return sensitivity(pairs, threshold, bar) + specificity(pairs, threshold, bar) - 1.0
 
 
 def _share(pairs: Sequence[ScorePair], is_hit: Callable[[ScorePair], bool]) -> float:
@@ -205,17 +181,6 @@ def interval(
     return (low, high) if high - low > _FLAT else None
 
 
-def share_bounds(pairs: Sequence[ScorePair], share: float) -> tuple[float, float] | None:
-    """The 95 % interval of a share of pairs at their effective number of conversations (Kish 1965; Wilson 1927).
-
-    None with fewer than `FEWEST` conversations.
-    """
-    weights = [math.fsum(map(_weight, conversation)) for conversation in by_conversation(pairs)]
-    if len(weights) < FEWEST:
-        return None
-    return share_interval(share, math.fsum(weights) ** 2 / math.fsum(weight**2 for weight in weights))
-
-
 Interval = tuple[float, float] | None
 Measure = Callable[[Sequence[ScorePair]], float]
 
@@ -241,11 +206,6 @@ class ScoreScale:
         """The pairs, turned so that higher is better."""
         return [_turned(pair) for pair in pairs] if self.lower_is_better else pairs
 
-    @property
-    def bar(self) -> float:
-        """The threshold on the turned scale."""
-        return 1.0 - self.threshold if self.lower_is_better else self.threshold
-
     def threshold_for(self, pairs: Sequence[ScorePair], target: float) -> float | None:
         """The most lenient threshold at which at least the share `target` of the answers that people call bad fails."""
         threshold = threshold_for(_verdicts(self.upward(pairs)), target)
@@ -259,26 +219,17 @@ class ScoreScale:
         """Whether a person's score is on the bad side of the middle."""
         return human > MIDDLE if self.lower_is_better else human < MIDDLE
 
-    def measures(self) -> dict[str, Measure]:
-        """Every measure by its name."""
-        return {
-            "spearman": spearman,
-            "kendall_tau_b": kendall,
-            "weighted_kappa": weighted_kappa,
-            "krippendorff_alpha": krippendorff,
-            "equal_verdicts": partial(equal_verdicts, threshold=self.bar),
-            "cohen_kappa": partial(cohen_kappa, threshold=self.bar),
-            "sensitivity": partial(sensitivity, threshold=self.bar),
-            "specificity": partial(specificity, threshold=self.bar),
-            "youden_j": partial(youden, threshold=self.bar),
-        }
-
 
 def _verdicts(pairs: Iterable[ScorePair]) -> list[ScorePair]:
     return [one for pair in pairs for one in (pair.verdicts() if isinstance(pair, LabelledScore) else (pair,))]
 
 
-_OF_SCORES = {"spearman", "kendall_tau_b", "weighted_kappa", "krippendorff_alpha"}
+_OF_SCORES: Mapping[str, Measure] = {
+    "spearman": spearman,
+    "kendall_tau_b": kendall,
+    "weighted_kappa": weighted_kappa,
+    "krippendorff_alpha": krippendorff,
+}
 
 
 def _turned(pair: ScorePair) -> ScorePair:
@@ -296,19 +247,86 @@ class Agreement:
 
 
 def agreement(segment: str, pairs: Sequence[ScorePair], scale: ScoreScale, *, samples: int = 1000) -> Agreement:
-    """All measures of one segment; `samples` is the number of bootstrap resamples for the intervals.
+    """All measures of one segment; `samples` is the number of bootstrap resamples for the intervals of scores.
 
-    A share of 0 or 1 is the same in all resamples, so it gets Wilson's interval.
+    Measures of verdicts have the intervals of `verdict_agreement`, as on the page and in metrics.
     """
     upward = scale.upward(pairs)
-    divided = _verdicts(upward)
-    good, bad = ([pair for pair in divided if (pair[1] >= MIDDLE) is verdict] for verdict in (True, False))
-    parts = {"equal_verdicts": divided, "sensitivity": good, "specificity": bad}
-    measures = dict[str, tuple[float, Interval]]()
-    for name, measure in scale.measures().items():
-        of = upward if name in _OF_SCORES else divided
-        value, bounds = measure(of), interval(of, measure, samples=samples)
-        if bounds is None and name in parts:
-            bounds = share_bounds(parts[name], value)
-        measures[name] = value, bounds
+    measures: dict[str, tuple[float, Interval]] = {
+        name: (measure(upward), interval(upward, measure, samples=samples)) for name, measure in _OF_SCORES.items()
+    }
+    enough = len(by_conversation(pairs)) >= FEWEST
+    for name, (value, low, high) in verdict_agreement(pairs, scale).by_name().items():
+        measures[name] = value, (low, high) if enough and not math.isnan(value) else None
     return Agreement(segment, len(pairs), measures)
+
+
+def verdict_agreement(pairs: Iterable[ScorePair], scale: ScoreScale) -> VerdictAgreement:
+    """The agreement of verdicts; without pairs, no measure has a value.
+
+    Shares have Wilson's interval (1927) at the effective number of conversations (Kish 1965), which exists even without
+    a disagreement; the intervals of kappa and of sensitivity + specificity - 1 are combined from those of these shares
+    (Zou and Donner 2008).
+    """
+    verdicts = [
+        _Verdicts(conversation, not scale.fails(one[0]), not scale.is_bad(one[1]), _weight(one))
+        for place, pair in enumerate(pairs)
+        for conversation in [getattr(pair, "conversation", "") or place]
+        for one in _verdicts([pair])
+    ]
+    share = _bounded(verdicts, lambda each: each.judge == each.human)
+    judge = _bounded(verdicts, lambda each: each.judge).value
+    human = _bounded(verdicts, lambda each: each.human).value
+    chance = judge * human + (1.0 - judge) * (1.0 - human)
+    good, bad = ([verdict for verdict in verdicts if verdict.human is of] for of in (True, False))
+    passed, failed = _bounded(good, lambda each: each.judge), _bounded(bad, lambda each: not each.judge)
+    youden = passed.value + failed.value - 1.0
+    return VerdictAgreement(
+        _effective(verdicts),
+        share,
+        Bounded(*((each - chance) / (1.0 - chance) if chance < 1.0 - _FLAT else math.nan for each in share)),
+        Bounded(
+            youden,
+            youden - math.hypot(passed.value - passed.low, failed.value - failed.low),
+            youden + math.hypot(passed.high - passed.value, failed.high - failed.value),
+        ),
+        _confusion(verdicts),
+        passed,
+        failed,
+    )
+
+
+class _Verdicts(NamedTuple):
+    """Whether the judge and people find an answer good, and what it stands for."""
+
+    conversation: Hashable
+    judge: bool
+    human: bool
+    weight: float
+
+
+def _confusion(verdicts: Sequence[_Verdicts]) -> Confusion:
+    counts = defaultdict[tuple[str, str], float](float)
+    each = _effective(verdicts) / (math.fsum(verdict.weight for verdict in verdicts) or 1.0)
+    for verdict in verdicts:
+        counts["good" if verdict.human else "bad", "good" if verdict.judge else "bad"] += each * verdict.weight
+    return Confusion(counts)
+
+
+def _effective(verdicts: Sequence[_Verdicts]) -> float:
+    """How many equally weighted conversations would tell as much."""
+    weights = defaultdict[Hashable, float](float)
+    for verdict in verdicts:
+        weights[verdict.conversation] += verdict.weight
+    squares = math.fsum(weight**2 for weight in weights.values())
+    return math.fsum(weights.values()) ** 2 / squares if squares else 0.0
+
+
+def _bounded(verdicts: Sequence[_Verdicts], of: Callable[[_Verdicts], bool]) -> Bounded:
+    """The weighted share of verdicts, with its interval."""
+    number = _effective(verdicts)
+    if not number:
+        return UNKNOWN
+    total = math.fsum(verdict.weight for verdict in verdicts)
+    share = math.fsum(verdict.weight for verdict in verdicts if of(verdict)) / total
+    return Bounded(share, *share_interval(share, number))

@@ -140,12 +140,9 @@ class AuditedSums:
         squares, floor = max(0.0, alone - power * shared), VARIANCE_FLOOR / audits
         unseen = UNSEEN * max(0.0, alone) / (audits * (r_y * (1.0 - r_y) + _FLAT))
         return CorrectedMean(
-            mean=ratio + power * x + bias,
-            error=math.sqrt(max(squares * audits / (audits - 2.0), unseen) + floor),
-            power=power,
-            audits=audits,
-            gain=(max(0.0, alone) + floor) / (squares + floor),
-        )
+            mean=ratio + power * x + bias, error=math.sqrt(max(squares * audits / (audits - 2.0), unseen) + floor),
+            power=power, audits=audits, gain=(max(0.0, alone) + floor) / (squares + floor),
+        )  # fmt: skip
 
 
 def sums_of_scores(sums: Sums) -> AuditedSums:

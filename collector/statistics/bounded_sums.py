@@ -129,12 +129,9 @@ class FadingTotals:
         w, wy, more = self.w * left, self.wy * left, weight * score
         self.w, self.wy = w + weight, wy + more
         return Sums(
-            w=weight,
-            wy=more,
-            w2=weight * (2.0 * w + weight),
-            w2y=more * (w + weight) + weight * wy,
+            w=weight, wy=more, w2=weight * (2.0 * w + weight), w2y=more * (w + weight) + weight * wy,
             w2y2=more * (2.0 * wy + more),
-        )
+        )  # fmt: skip
 
 
 class Clusters:
@@ -316,12 +313,9 @@ class BoundedSums:
         admitted = min(weight.full, max(0.0, room))
         before = (of.shares.w, of.shares.wy)
         grown = BoundedIncrements(
-            of.day.add(admitted, score, fading(passed)),
-            of.week.add(admitted, score, fading(passed, FADE_WEEK)),
-            of.shares.add(min(admitted / scale, 1.0 - of.shares.w), score),
-            weight.full - admitted,
-            before,
-        )
+            of.day.add(admitted, score, fading(passed)), of.week.add(admitted, score, fading(passed, FADE_WEEK)),
+            of.shares.add(min(admitted / scale, 1.0 - of.shares.w), score), weight.full - admitted, before,
+        )  # fmt: skip
         of.hour += admitted
         history.grow(of, admitted)
         return grown

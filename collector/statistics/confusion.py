@@ -5,6 +5,7 @@ Formulas: precision = TP / (TP + FP), recall = TP / (TP + FN), F1 = 2 TP / (2 TP
 mean over the labels that are expected or chosen.
 """
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -85,6 +86,9 @@ class Bounded(NamedTuple):
     high: float
 
 
+UNKNOWN = Bounded(math.nan, math.nan, math.nan)
+
+
 @dataclass(frozen=True, slots=True)
 class VerdictAgreement:
     """The agreement of a judge's verdicts with people's. `number` is the effective number of labelled conversations.
@@ -99,7 +103,15 @@ class VerdictAgreement:
     kappa: Bounded
     youden: Bounded
     verdicts: Confusion
+    sensitivity: Bounded = UNKNOWN
+    specificity: Bounded = UNKNOWN
 
     def measures(self) -> dict[str, Bounded]:
         """Every measure by its name."""
         return {"share": self.share, "kappa": self.kappa, "youden_j": self.youden}
+
+    def by_name(self) -> dict[str, Bounded]:
+        """Every measure by the name that it has in `calibrate`, where sides have one each."""
+        names = ("equal_verdicts", "cohen_kappa", "sensitivity", "specificity", "youden_j")
+        measures = (self.share, self.kappa, self.sensitivity, self.specificity, self.youden)
+        return dict(zip(names, measures, strict=True))

@@ -63,15 +63,10 @@ def history_of(scores: Sequence[PastScore]) -> ScoreHistory:
         independent += (score.weight.full * (score.score - whole.mean)) ** 2
     clustered = (whole.stderr * whole.w) ** 2
     return ScoreHistory(
-        scores=len(scores),
-        conversations=whole.n_eff,
-        begin=scores[0].time,
-        end=scores[-1].time,
-        mean=whole.mean,
-        error=whole.stderr,
-        clustering=max(1.0, clustered / independent) if independent > 0.0 else 1.0,
+        scores=len(scores), conversations=whole.n_eff, begin=scores[0].time, end=scores[-1].time, mean=whole.mean,
+        error=whole.stderr, clustering=max(1.0, clustered / independent) if independent > 0.0 else 1.0,
         wave=_wave(hourly, whole) if scores[-1].time - scores[0].time >= _WHOLE_DAYS * DAY else 0.0,
-    )
+    )  # fmt: skip
 
 
 def _wave(hourly: dict[int, Sums], whole: Sums) -> float:

@@ -217,7 +217,7 @@ async def test_a_file_that_fails_half_way_leaves_the_one_before(
 GIVEN = label()
 
 
-def queued(number: int, score: float, probability: float) -> Label:
+def queued(number: int, score: float | None, probability: float) -> Label:
     """A verdict of the queue on an answer that the judge passed, by another evaluator than `label`."""
     name = f"{40 + number:032x}"
     return replace(
@@ -243,7 +243,7 @@ async def test_the_queries_of_the_page_say_what_is_so(tmp_path: Path, monkeypatc
             label(label_id="2" * 32, score=0.8, given_at=DAY + timedelta(days=1)),
             *(
                 queued(number, score, 0.5 if number < 6 else 0.1)
-                for number, score in enumerate((1, 1, 1, 0, 0, 0, 1, 0))
+                for number, score in enumerate((1, 1, 1, 0, 0, 0, 1, 0, None))
             ),
         )
     ]
@@ -255,17 +255,17 @@ async def test_the_queries_of_the_page_say_what_is_so(tmp_path: Path, monkeypatc
     with database() as connection:
         connection.execute(blocks[0])
         means, worst, costs, unscored, people = (connection.execute(each).fetchall() for each in blocks[1:])
-    [(evaluator, _, _, mean, error, conversations), (_, later, _, of_later, _, _)] = means
+    [(_, evaluator, _, _, mean, error, conversations), (_, _, later, _, of_later, _, _)] = means
     assert (later, of_later) == ("later", 0.0), "versions are never one mean"
     assert (evaluator, conversations) == ("answers_question", 2)
     assert mean == pytest.approx((4 * 1.0 + 0.0 + 0.5) / 6)
     assert error == pytest.approx((2 * (4 - 4 * mean) ** 2) ** 0.5 / 6), "two clusters whose residues are opposite"
-    assert [(model, round(value, 9), judged) for _, _, model, value, _, judged in worst] == [("m-2", 0.25, 2)]
+    assert [(model, round(value, 9), judged) for _, _, _, model, value, _, judged in worst] == [("m-2", 0.25, 2)]
     [(_, _, model, usd, _, each)] = costs
     assert (model, usd, each) == ("judge-1", pytest.approx(0.002 * 6), pytest.approx(0.002))
-    assert sorted(row[1] for row in unscored) == ["failed", "skipped"]
-    [(_, _, drawn, number, _, share), (_, _, picked, labelled, difference, agree)] = people
-    assert (drawn, number) == (False, 8)
+    assert sorted(row[2] for row in unscored) == ["failed", "skipped"]
+    [(monitor, _, _, drawn, number, _, share), (_, _, _, picked, labelled, difference, agree)] = people
+    assert (monitor, drawn, number) == (one.monitor, False, 8), "cannot tell is no label, as for `calibrate`"
     assert share == pytest.approx((3 * 2 + 10) / (6 * 2 + 2 * 10)), "the two rarely drawn ones stand for ten each"
     assert (picked, labelled, agree) == (True, 1, 0.0 if GIVEN.judge_passed is False else 1.0)
     assert difference == pytest.approx(0.05), "the newest of the person, beside the score that it was given for"

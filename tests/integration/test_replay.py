@@ -310,6 +310,10 @@ async def test_the_money_ends_it(world: World) -> None:
     assert 0 < report["evaluators"][0]["pairs"] < 2 * CONVERSATIONS
     assert report["left_out"]["no_money"] == 2 * CONVERSATIONS - report["evaluators"][0]["pairs"]
     assert report["spent_usd"] <= limit
+    shown = await world.replay("--evaluator", "helpful", "--judge", "small", "--max-usd", f"{limit:.6f}")
+    left = 2 * CONVERSATIONS - report["evaluators"][0]["pairs"]
+    first = f"Only a part: --max-usd left out {left} evaluations; "
+    assert shown.stdout.startswith(first)
 
 
 async def test_turns_of_files_instead_of_the_log(world: World) -> None:

@@ -159,12 +159,9 @@ class Search:
         labels = list(_labels_to_learn(self._parts.training, before, self._evaluator, self._config))
         old = Definition(self._config.settings.evaluators[self._limits.evaluator], self._evaluator)
         request = proposal.ProposalRequest(
-            definition=old.fields,
-            changes=allowed,
-            scale=scale_of(self._evaluator),
-            most=self._limits.candidates,
+            definition=old.fields, changes=allowed, scale=scale_of(self._evaluator), most=self._limits.candidates,
             labels=labels,
-        )
+        )  # fmt: skip
         proposals = await self._proposals(proposal.proposal_prompt(request))
         cases = {label.number: label for label in labels if not label.right}
         candidates = candidates_of(old, name, proposals.proposals, cases, allowed)
@@ -249,13 +246,9 @@ def _label(
         except RedactionFailed:
             return None
     return proposal.LabelToLearn(
-        number=number,
-        material=material_of(case, evaluator),
-        passes=labelled.passes,
-        right=before.passes[labelled.name] is labelled.passes,
-        reason=reason,
-        notes=notes,
-    )
+        number=number, material=material_of(case, evaluator), passes=labelled.passes,
+        right=before.passes[labelled.name] is labelled.passes, reason=reason, notes=notes,
+    )  # fmt: skip
 
 
 GAINED, NOT_GAINED = 0, 1
@@ -382,15 +375,8 @@ def _first_report(
     config: Config, options: AlignOptions, read: reading.LabelledCases, known: reading.Consistent, parts: reading.Parts
 ) -> AlignReport:
     return AlignReport(
-        evaluator=options.evaluator,
-        name=_new_name(config, options.evaluator),
-        judge=config.evaluators[options.evaluator].judge or "",
-        proposer=_proposer(config, options),
-        labels=len(read.labels),
-        training=len(parts.training),
-        holdout=len(parts.holdout),
-        at_random=parts.at_random,
-        gone=read.gone,
-        contradictions=known.contradictions,
-        output=_output(config, options),
-    )
+        evaluator=options.evaluator, name=_new_name(config, options.evaluator),
+        judge=config.evaluators[options.evaluator].judge or "", proposer=_proposer(config, options),
+        labels=len(read.labels), training=len(parts.training), holdout=len(parts.holdout), at_random=parts.at_random,
+        gone=read.gone, contradictions=known.contradictions, output=_output(config, options),
+    )  # fmt: skip

@@ -90,14 +90,11 @@ def gain_of(subjects: Sequence[Changed]) -> Gain | None:
     difference = sum(value for value, _, _ in changes) / 2
     down, up = (math.hypot(*(change[end] for change in changes)) / 2 for end in (1, 2))
     return Gain(
-        before=_balanced(parts, _is_right_before),
-        after=_balanced(parts, _is_right_after),
+        before=_balanced(parts, _is_right_before), after=_balanced(parts, _is_right_after),
         plain=(_share(subjects, _is_right_before), _share(subjects, _is_right_after)),
-        gain=Share(difference, (max(-1.0, difference - down), min(1.0, difference + up))),
-        labels=len(subjects),
-        better=sum(_is_better(change) for change in subjects),
-        worse=sum(_is_worse(change) for change in subjects),
-    )
+        gain=Share(difference, (max(-1.0, difference - down), min(1.0, difference + up))), labels=len(subjects),
+        better=sum(_is_better(change) for change in subjects), worse=sum(_is_worse(change) for change in subjects),
+    )  # fmt: skip
 
 
 def _parts(subjects: Sequence[Changed]) -> tuple[Sequence[Changed], Sequence[Changed]] | None:

@@ -86,15 +86,10 @@ def _subject(
     probability = label.probability or (1.0 if random else None)
     judged = 1.0 if evaluation is None else evaluation.sampling.probability
     return LabelledSubject(
-        name=label.name,
-        case=case,
-        conversation=conversation_id_of(case),
-        material=material_of(case, evaluator),
-        passes=not ScoreScale.of(evaluator).is_bad(label.human),
-        weight=1.0 / (judged * (probability or 1.0)),
-        at_random=probability is not None,
-        notes=(label.note,) if label.note else (),
-    )
+        name=label.name, case=case, conversation=conversation_id_of(case), material=material_of(case, evaluator),
+        passes=not ScoreScale.of(evaluator).is_bad(label.human), weight=1.0 / (judged * (probability or 1.0)),
+        at_random=probability is not None, notes=(label.note,) if label.note else (),
+    )  # fmt: skip
 
 
 async def _evaluations(log: Log, evaluator: str, wanted: set[str]) -> dict[str, Evaluation]:
@@ -115,12 +110,8 @@ async def _page_labels(log: Log, evaluator: str, *, lower: bool) -> AsyncIterato
         if human is not None:
             yield _Named(
                 f"evaluation {label.evaluation_id}{f' by {label.given_by}' if label.given_by else ''}",
-                (label.evaluation_id,),
-                human,
-                None,
-                label.label_probability,
-                label.note or "",
-            )
+                (label.evaluation_id,), human, None, label.label_probability, label.note or "",
+            )  # fmt: skip
 
 
 def _of_line(line: LabelLine, path: Path, *, lower: bool) -> _Named:

@@ -66,12 +66,9 @@ async def replayed(
 def _job(bench: ReplayBench, evaluator: Evaluator[Any], labelled: LabelledSubject) -> Job:
     version = judged_version(evaluator, bench.judge.model)
     assignment = Assignment(
-        evaluator=evaluator,
-        judge=bench.judge,
-        version=version,
-        expected_usd=bench.expected_usd,
+        evaluator=evaluator, judge=bench.judge, version=version, expected_usd=bench.expected_usd,
         judge_name=bench.judge_name,
-    )
+    )  # fmt: skip
     subject, revision = subject_id_of(labelled.case)
     name = assignment.evaluation_id(subject, f"{revision}\x1f{labelled.name}")
     monitor = Monitor(name="align", assignments=(), match={})

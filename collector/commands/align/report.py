@@ -94,12 +94,9 @@ def as_json(report: AlignReport) -> str:
 
 def _plain_trial(tried: TriedCandidate) -> dict[str, Any]:
     return {
-        "changed": tried.candidate.changed,
-        "why": tried.candidate.why,
-        "answered": tried.trial.answered,
-        "training_before": tried.trial.before,
-        "training_after": tried.trial.after,
-    }
+        "changed": tried.candidate.changed, "why": tried.candidate.why, "answered": tried.trial.answered,
+        "training_before": tried.trial.before, "training_after": tried.trial.after,
+    }  # fmt: skip
 
 
 def as_text(report: AlignReport) -> str:

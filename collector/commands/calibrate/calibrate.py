@@ -3,7 +3,9 @@
 import asyncio
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime
+from operator import gt, lt
 from pathlib import Path
 
 import orjson
@@ -65,6 +67,8 @@ class Calibration:
     target: float
     raw_mean: float | None
     corrected_mean: CorrectedMean | None
+    monitors: Mapping[str, tuple[float, CorrectedMean | None]] = field(default_factory=dict)
+    """If several judge, the judge's mean by monitor, and the corrected one."""
     notes: tuple[str, ...] = ()
     certificate: Certificate | None = None
 
@@ -89,15 +93,52 @@ def measure(config: Config, options: CalibrateOptions) -> Calibration:
     if options.labels is None:
         labels, notes = _page_labels(version, ledger)
     else:
-        scores = {name: scored.judged for scored in ledger.scored for name in scored.names}
+        scores = {name: one.judged for one in (*ledger.repeated, *ledger.scored) for name in one.names}
         labels, notes = read_labels(options.labels, scores, lower_is_better=scale.lower_is_better), ()
     if options.random:
         labels = [label if label.probability else replace(label, probability=1.0) for label in labels]
     if ledger.others:
-        scores = plural(len(ledger.others), "score")
-        notes = (*notes, f"Not used: {scores} of other versions of {options.evaluator} or other judges.")
-    notes = (*notes, *_bias_notes(labels, ledger.scored))
-    return calibration(options, labels, [scored.judged for scored in ledger.scored], scale, notes)
+        others = plural(len(ledger.others), "score")
+        notes = (*notes, f"Not used: {others} of other versions of {options.evaluator} or other judges.")
+    once, scored, left_out = _once(labels, ledger)
+    notes = (*notes, *left_out, *_bias_notes(once, scored), *_notes_on_time(random_labels(once), scored))
+    result = calibration(options, once, [one.judged for one in scored], scale, notes)
+    return replace(
+        result,
+        agreements=(result.agreements[0], *_segments(labels, scale)),
+        monitors=dict(_by_monitor(labels, (*ledger.scored, *ledger.repeated), scale)),
+    )
+
+
+def _once(
+    labels: Sequence[HumanLabel], ledger: "_Ledger"
+) -> tuple[Sequence[HumanLabel], Sequence["_Scored"], Sequence[str]]:
+    """The labels and scores in which each answer counts once, and a note on those that are left out."""
+    repeated = {one.names[0] for one in ledger.repeated}
+    once = [label for label in labels if label.name not in repeated]
+    if not repeated or not once:
+        return labels, ledger.scored if once else ledger.repeated, ()
+    what = f"{plural(len(repeated), 'score')} and {plural(len(labels) - len(once), 'label')}"
+    note = f"Each answer counts once: {what} are left out, as another monitor judges these answers, too."
+    return once, ledger.scored, (note,)
+
+
+def _segments(labels: Sequence[HumanLabel], scale: ScoreScale) -> Iterator[Agreement]:
+    names = sorted({label.segment for label in labels})
+    for name in names if len(names) > 1 else ():
+        of_segment = [label for label in labels if label.segment == name]
+        what = "monitor" if of_segment[0].monitor else "segment"
+        yield agreement(f"{what} {name}", weighted_pairs(of_segment), scale)
+
+
+def _by_monitor(
+    labels: Sequence[HumanLabel], scored: Sequence["_Scored"], scale: ScoreScale
+) -> Iterator[tuple[str, tuple[float, CorrectedMean | None]]]:
+    names, monitors = {name: one.monitor for one in scored for name in one.names[:1]}, {one.monitor for one in scored}
+    for monitor in sorted(monitors) if len(monitors) > 1 else ():
+        ledger = [one.judged for one in scored if one.monitor == monitor]
+        own = [label for label in random_labels(labels) if names.get(label.name) == monitor]
+        yield monitor, (weighted_mean(ledger), None if withheld(own, scale) else mean_by_people(own, ledger))
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,15 +150,21 @@ class _Scored:
     tokens: float | None
     attributes: Mapping[str, Json]
     audit: AuditScore | None
+    monitor: str
+    at: datetime
 
 
 @dataclass(frozen=True, slots=True)
 class _Ledger:
     """The logged scores and labels of a version of an evaluator. `others` are the evaluations that its other versions
     scored: their ids, each with its subject's id.
+
+    If several monitors judged an answer, `scored` has the score of the one that draws most, `repeated` has the others.
+    Draws are nested, so this one has judged all that they have, and its weights are those of the traffic of all.
     """
 
     scored: tuple[_Scored, ...]
+    repeated: tuple[_Scored, ...]
     others: Mapping[str, str]
     book: LabelIndex
 
@@ -136,7 +183,12 @@ async def _ledger_of(config: Config, version: Version, scale: ScoreScale) -> _Le
                     others[evaluation.evaluation_id] = _subject(evaluation)
         async for record in read_records(logs.labels):
             book.add(record)
-    return _Ledger(tuple(scored), others, book)
+    drawn_by = dict[str, str]()
+    for one in sorted(scored, key=lambda one: (one.judged.weight, one.monitor)):
+        drawn_by.setdefault(one.names[1], one.monitor)
+    kept = [one for one in scored if one.monitor == drawn_by[one.names[1]]]
+    repeated = [one for one in scored if one.monitor != drawn_by[one.names[1]]]
+    return _Ledger(tuple(kept), tuple(repeated), others, book)
 
 
 def _subject(evaluation: Evaluation) -> str:
@@ -148,7 +200,10 @@ def _scored(evaluation: Evaluation) -> _Scored:
     conversation = evaluation.subject.conversation_id
     names = (evaluation.evaluation_id, _subject(evaluation))
     judged = WeightedScore(evaluation.score, 1.0 / evaluation.sampling.probability, conversation)
-    return _Scored(judged, names, tokens_read(evaluation), evaluation.attributes, audit_of(evaluation))
+    return _Scored(
+        judged, names, tokens_read(evaluation), evaluation.attributes, audit_of(evaluation), evaluation.monitor,
+        evaluation.time,
+    )  # fmt: skip
 
 
 def _bias_notes(labels: Sequence[HumanLabel], scored: Sequence[_Scored]) -> Iterator[str]:
@@ -173,18 +228,37 @@ def _bias_notes(labels: Sequence[HumanLabel], scored: Sequence[_Scored]) -> Iter
         yield from biases(pairs, noise).sentences(whom)
 
 
+_UNLIKELY = 0.01
+
+
+def _notes_on_time(at_random: Sequence[HumanLabel], scored: Sequence[_Scored]) -> Iterator[str]:
+    """The part of the scores before or after all labelled answers, if a draw from all would hardly leave it out."""
+    known = {name: one.at for one in scored for name in one.names}
+    times = sorted(known[label.name] for label in at_random if label.name in known)
+    if not times:
+        return
+    total = math.fsum(one.judged.weight for one in scored)
+    for end, than, is_outside in ((times[0], "older", lt), (times[-1], "newer", gt)):
+        share = math.fsum(one.judged.weight for one in scored if is_outside(one.at, end)) / total
+        if (1.0 - share) ** len(times) < _UNLIKELY:
+            what = f"{share:.0%} of the scores, {than} than all labelled ones ({end:%Y-%m-%dT%H:%MZ})"
+            yield f"Not represented by labels: {what}. evalstream labels next draws from the whole log."
+
+
 def _page_labels(version: Version, ledger: _Ledger) -> tuple[list[HumanLabel], tuple[str, ...]]:
     """The labels of the page, and notes on them. A label of another version counts for the same subject's score by this
     one, which both versions have to have sampled: their draws are nested, so that the less probable one counts.
     """
     evaluator = version[0]
     labels, others = ledger.book.labels(version), ledger.book.others(version)
-    subjects = {one.names[0]: one.names[1] for one in ledger.scored}
-    own, current = {subjects.get(label.name) for label in labels}, {one.names[1]: one for one in ledger.scored}
+    scored = (*ledger.scored, *ledger.repeated)
+    subjects = {one.names[0]: (one.monitor, one.names[1]) for one in scored}
+    own, current = {subjects.get(label.name) for label in labels}, {(one.monitor, one.names[1]): one for one in scored}
     by_subject = {
         subject: replace(label, judge=one.judged.score, weight=max(label.weight, one.judged.weight), name=one.names[0])
         for label in sorted(others, key=lambda label: label.at)
-        if (one := current.get(subject := ledger.others.get(label.name, ""))) is not None and subject not in own
+        if (subject := (label.monitor, ledger.others.get(label.name, ""))) not in own
+        and (one := current.get(subject)) is not None
     }
     notes: list[str] = []
     if by_subject:
@@ -216,30 +290,19 @@ def calibration(
     """The figures; `ledger` holds all scores of the traffic that the labels were drawn from."""
     pairs = weighted_pairs(labels)
     at_random = [label for label in labels if label.probability is not None]
-    segments = sorted({label.segment for label in labels})
-    agreements = [agreement("all", pairs, scale)]
-    if len(segments) > 1:
-        agreements += [
-            agreement(segment, weighted_pairs([label for label in labels if label.segment == segment]), scale)
-            for segment in segments
-        ]
     why = withheld(random_labels(labels), scale)
     threshold = scale.threshold_for(pairs, options.target)
     fitted = replace(scale, threshold=scale.threshold if threshold is None else threshold)
     good = [one for pair in pairs for one in pair.verdicts() if not scale.is_bad(one.human)]
     good_weight = math.fsum(pair.weight for pair in good if fitted.fails(pair.judge))
     return Calibration(
-        evaluator=options.evaluator,
-        threshold=scale.threshold,
-        agreements=tuple(agreements),
-        fitting_threshold=threshold,
-        good_failed=good_weight / (math.fsum(pair.weight for pair in good) or 1.0),
-        target=options.target,
-        raw_mean=weighted_mean(ledger) if ledger else None,
+        evaluator=options.evaluator, threshold=scale.threshold, agreements=(agreement("", pairs, scale),),
+        fitting_threshold=threshold, good_failed=good_weight / (math.fsum(pair.weight for pair in good) or 1.0),
+        target=options.target, raw_mean=weighted_mean(ledger) if ledger else None,
         corrected_mean=None if why or not ledger else mean_by_people(at_random, ledger),
         notes=(*notes, *_notes_on_mean(why, at_random, ledger), *_notes_on_draw(labels, at_random)),
         certificate=_certificate(options.certify, at_random, ledger, scale),
-    )
+    )  # fmt: skip
 
 
 def mean_by_people(labels: Sequence[HumanLabel], ledger: Sequence[WeightedScore]) -> CorrectedMean | None:
@@ -319,7 +382,8 @@ def as_json(result: Calibration) -> str:
         **fields_of(result, "evaluator", "threshold", "fitting_threshold", "good_failed", "raw_mean", "notes"),
         "segments": [
             {
-                "segment": agreement.segment,
+                "segment": agreement.segment.partition(" ")[2] or None,
+                "monitor": agreement.segment.removeprefix("monitor ") if "monitor " in agreement.segment[:8] else None,
                 "labels": agreement.labels,
                 **{name: {"value": value, "interval": bounds} for name, (value, bounds) in agreement.measures.items()},
             }
@@ -327,6 +391,10 @@ def as_json(result: Calibration) -> str:
         ],
         "target_specificity": result.target,
         "corrected_mean": _as_numbers(result.corrected_mean),
+        "monitors": {
+            name: {"raw_mean": raw, "corrected_mean": _as_numbers(by_people)}
+            for name, (raw, by_people) in result.monitors.items()
+        },
         "certificate": None
         if result.certificate is None
         else {**asdict(result.certificate), "certified": result.certificate.certified},
@@ -352,7 +420,8 @@ def as_text(result: Calibration) -> str:
 
 
 def _table(evaluator: str, of: Agreement) -> Table:
-    table = Table(title=f"{evaluator}, segment {of.segment}: {plural(of.labels, 'label')}", box=box.SIMPLE_HEAD)
+    whose = f"{evaluator}, {of.segment}" if of.segment else evaluator
+    table = Table(title=f"{whose}: {plural(of.labels, 'label')}", box=box.SIMPLE_HEAD)
     table.add_column("measure")
     table.add_column("value", justify="right")
     table.add_column("95 % interval", justify="right")
@@ -371,20 +440,28 @@ def _conclusions(result: Calibration) -> Iterator[str]:
         no_bad = math.isnan(result.agreements[0].measures["specificity"][0])
         yield "No threshold is suggested: people label nothing as bad." if no_bad else none
     else:
-        fits = "Suggested threshold" if result.good_failed < 0.5 else "No threshold fits, the best"
-        yield (
-            f"{fits}: {result.fitting_threshold:.3f}; it fails at least {result.target:.0%} of what people label as bad"
-            f", and {result.good_failed:.0%} of what they label as good."
+        at = f"{result.fitting_threshold:.3f}"
+        fails = f"fails at least {result.target:.0%} of what people label as bad, and {result.good_failed:.0%} of what "
+        none = f"No threshold fails {result.target:.0%} of what people label as bad and less than half of what they "
+        fits = (
+            f"Suggested threshold: {at}; it" if result.good_failed < 0.5 else f"{none}label as good. The nearest, {at},"
         )
+        yield f"{fits} {fails}they label as good."
     if result.raw_mean is not None and result.corrected_mean is not None:
-        corrected_mean = result.corrected_mean
-        by_people = mean_text(corrected_mean.mean, corrected_mean.error, corrected_mean.audits)
-        yield f"Mean score of the judge: {result.raw_mean:.3f}; corrected by the labels: {by_people}."
+        yield f"Mean score of the judge: {_means(result.raw_mean, result.corrected_mean)}."
+    for monitor, (raw, by_people) in result.monitors.items():
+        yield f"Mean score of the judge in monitor {monitor}: {_means(raw, by_people)}."
     if result.certificate is not None:
         yield _certified(result.certificate)
     if result.agreements[0].labels < ENOUGH:
         yield f"Only {plural(result.agreements[0].labels, 'label')}: below {ENOUGH} the intervals are too narrow."
     yield from result.notes
+
+
+def _means(raw: float, by_people: CorrectedMean | None) -> str:
+    if by_people is None:
+        return f"{raw:.3f}, not corrected"
+    return f"{raw:.3f}; corrected by the labels: {mean_text(by_people.mean, by_people.error, by_people.audits)}"
 
 
 def _certified(of: Certificate) -> str:

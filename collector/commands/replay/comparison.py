@@ -125,10 +125,7 @@ def t975(freedom: int) -> float:
         return 0.95 * math.sqrt(2.0 / (4 * 0.975 * 0.025))
     z = NormalDist().inv_cdf(0.975)
     terms = (
-        z,
-        (z**3 + z) / 4,
-        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
-        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
+        z, (z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96, (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
         (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
-    )
+    )  # fmt: skip
     return sum(term / freedom**power for power, term in enumerate(terms))

@@ -32,19 +32,23 @@ class PeopleComparison:
 
 
 async def labels_of_page(
-    log: Log, past: Sequence[Evaluation], scales: Mapping[str, ScoreScale]
+    log: Log, past: Sequence[Evaluation], scales: Mapping[str, ScoreScale], monitors: Mapping[Labelled, str]
 ) -> dict[Labelled, HumanLabel]:
-    """The newest label of each subject, whichever version of the evaluator it was given for."""
+    """The newest label of each subject, whichever version of the evaluator it was given for.
+
+    `monitors` has the one by whose draw each subject is compared: labels that others drew have other weights.
+    """
     index = LabelIndex([name for name, scale in scales.items() if scale.lower_is_better])
     async for record in read_records(log):
         index.add(record)
     subjects = {evaluation.evaluation_id: labelled(evaluation) for evaluation in past}
     labels = sorted((label for name in scales for label in index.others((name, ""))), key=lambda label: label.at)
-    return {subjects[label.name]: label for label in labels if label.name in subjects}
+    known = ((subjects[label.name], label) for label in labels if label.name in subjects)
+    return {subject: label for subject, label in known if monitors.get(subject) == label.monitor}
 
 
 def labels_of_file(
-    path: Path, past: Sequence[Evaluation], scales: Mapping[str, ScoreScale]
+    path: Path, past: Sequence[Evaluation], scales: Mapping[str, ScoreScale], monitors: Mapping[Labelled, str]
 ) -> dict[Labelled, HumanLabel]:
     """The labels of a file, by the evaluation, turn or conversation that each line names.
 
@@ -52,12 +56,12 @@ def labels_of_file(
         ConfigError: the file cannot be read, or a line is not a label.
     """
     known = {(evaluation.evaluator, evaluation.evaluation_id): evaluation for evaluation in past}
-    known |= {labelled(evaluation): evaluation for evaluation in past}
+    known |= {key: each for each in past if monitors.get(key := labelled(each)) == each.monitor}
     labels: dict[Labelled, HumanLabel] = {}
     for line in label_lines(path, _EXAMPLE):
         for name in scales if line.evaluator is None else scales.keys() & {line.evaluator}:
             evaluation = next((known[name, each] for each in line.row.names if (name, each) in known), None)
-            if evaluation is not None:
+            if evaluation is not None and monitors.get(labelled(evaluation)) == evaluation.monitor:
                 human = line.row.human_score(lower_is_better=scales[name].lower_is_better)
                 label = HumanLabel(0.0, human, "all", line.row.weight, line.row.label_probability)
                 labels[labelled(evaluation)] = label

@@ -24,6 +24,7 @@ from collector.commands.replay.people import (
     Labelled,
     PeopleComparison,
     compare_with_people,
+    labelled,
     labels_of_file,
     labels_of_page,
     verdict_on_people,
@@ -158,6 +159,8 @@ def _plain_pair(pair: EvaluationPair) -> dict[str, Any]:
 
 def as_text(report: ReplayReport, console: Console) -> None:
     """Print a table per evaluator, and its conclusions."""
+    if report.left:
+        console.print(f"Only a part: --max-usd left out {plural(report.left, 'evaluation')}; all may differ.")
     for comparison in report.comparisons:
         _print(comparison, console)
     for line in _omissions(report):
@@ -350,7 +353,7 @@ async def _replay(config: Config, new: Config, options: ReplayOptions) -> tuple[
         priced = judging if batches is None else at_batch_prices(judging)
         assignments = {old: build_assignment(UseSettings(name=name), priced, judges) for old, name in names.items()}
         wanted = [judged for judged in selected.scored if judged.evaluation.evaluator in assignments]
-        labels = await _labels(logs, past, assignments, options.labels)
+        labels = await _labels(logs, past, wanted, assignments, options.labels)
         every = jobs = _jobs(wanted, await _turns(config, logs, wanted, options), assignments, new)
         if not options.selection.evaluators:
             jobs = _changed(jobs, config, new)
@@ -430,12 +433,19 @@ async def _turns(config: Config, logs: Logs, past: Sequence[PastEvaluation], opt
 
 
 async def _labels(
-    logs: Logs, past: Sequence[PastEvaluation], assignments: Mapping[str, Assignment], path: Path | None
+    logs: Logs,
+    past: Sequence[PastEvaluation],
+    wanted: Sequence[PastEvaluation],
+    assignments: Mapping[str, Assignment],
+    path: Path | None,
 ) -> dict[Labelled, HumanLabel]:
     """People's labels of what these evaluators judged."""
     scales = {name: ScoreScale.of(assignment.evaluator) for name, assignment in assignments.items()}
     judged = [each.evaluation for each in past if each.evaluation.evaluator in scales]
-    return await labels_of_page(logs.labels, judged, scales) if path is None else labels_of_file(path, judged, scales)
+    monitors = {labelled(each.evaluation): each.evaluation.monitor for each in wanted}
+    if path is None:
+        return await labels_of_page(logs.labels, judged, scales, monitors)
+    return labels_of_file(path, judged, scales, monitors)
 
 
 def _jobs(

@@ -6,13 +6,14 @@ import asyncio
 import json
 import re
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from random import Random
 from statistics import fmean
 
 import pytest
 from configurations import checked
-from evaluation_samples import label, scored
+from evaluation_samples import START, label, scored
 from typer.testing import CliRunner
 
 from collector.calibration.labels import HumanLabel
@@ -207,3 +208,70 @@ def test_how_many_more_drawn_labels_a_mean_needs(number: int, more: int) -> None
     good = [label for label in labels if label.human == 1.0]
     said = as_text(calibration(CalibrateOptions(labels=None, evaluator="helpful"), good, scores, scale))
     assert "people label nothing as bad" in said
+
+
+def labelled(each: Evaluation, human: float) -> Label:
+    return label(
+        evaluator="helpful", evaluator_version=each.evaluator_version, label_id=each.evaluation_id, subject=each.subject,
+        evaluation_id=each.evaluation_id, sampling=each.sampling, judge_score=each.score, score=human,
+        label_probability=0.5, monitor=each.monitor, given_at=each.ended_at,
+    )  # fmt: skip
+
+
+def test_an_answer_that_two_monitors_judge_counts_once_and_each_monitor_has_its_figures(tmp_path: Path) -> None:
+    """The monitor `tenth` judges a tenth of what `all` judges; only there, people contradict the judge."""
+    of = config(tmp_path)
+    names = {"evaluator": "helpful", "evaluator_version": evaluator_version_in(of, "helpful")}
+    every, seldom = Sampling(probability=1.0), Sampling(probability=0.1)
+    whole = [judged(n, **names, score=float(n % 4 > 0), monitor="all", sampling=every) for n in range(400)]
+    tenth = [
+        replace(each, evaluation_id=f"{n:032x}", monitor="tenth", sampling=seldom)
+        for n, each in enumerate(whole[::10], 500)
+    ]
+    labels = [labelled(each, each.score or 0.0) for each in whole[::2]]
+    asyncio.run(fill(of, [*whole, *tenth], [*labels, *(labelled(each, 1.0 - (each.score or 0.0)) for each in tenth)]))
+    options = CalibrateOptions(labels=None, evaluator="helpful", json=True)
+    found = json.loads(calibrate(of, options))
+    assert [(each["segment"], each["monitor"], each["labels"]) for each in found["segments"]] == [
+        (None, None, 200),
+        ("all", "all", 200),
+        ("tenth", "tenth", 40),
+    ]
+    assert [each["equal_verdicts"]["value"] for each in found["segments"]] == [1.0, 1.0, 0.0]
+    assert found["raw_mean"] == found["monitors"]["all"]["raw_mean"] == 0.75
+    assert found["corrected_mean"] == found["monitors"]["all"]["corrected_mean"]
+    assert found["monitors"]["tenth"]["raw_mean"] == 0.5
+    assert any(
+        note.startswith("Each answer counts once: 40 scores and 40 labels are left out") for note in found["notes"]
+    )
+    shown = calibrate(of, replace(options, json=False))
+    assert "helpful: 200 labels" in shown
+    assert "helpful, monitor all: 200 labels" in shown
+    assert "Mean score of the judge in monitor tenth: 0.500" in shown
+
+
+def test_it_says_which_part_of_the_scores_no_label_represents(tmp_path: Path) -> None:
+    """People labelled only the newer three quarters of the scores."""
+    of = config(tmp_path)
+    names = {"evaluator": "helpful", "evaluator_version": evaluator_version_in(of, "helpful")}
+    made = [
+        judged(n, **names, score=float(n % 3 > 0), ended_at=START + timedelta(minutes=n), sampling=Sampling())
+        for n in range(200)
+    ]
+    asyncio.run(fill(of, made, [labelled(each, each.score or 0.0) for each in made[50::2]]))
+    notes = json.loads(calibrate(of, CalibrateOptions(labels=None, evaluator="helpful", json=True)))["notes"]
+    [said] = [note for note in notes if note.startswith("Not represented by labels")]
+    assert said.startswith("Not represented by labels: 25% of the scores, older than all labelled ones (")
+
+
+def test_a_threshold_that_fails_most_good_answers_is_none_and_the_rule_is_said() -> None:
+    labels = [
+        HumanLabel(0.9 if bad else n / 40, float(not bad), "all", probability=1.0, conversation=f"{bad}{n}")
+        for n in range(40)
+        for bad in (False, True)
+    ]
+    options = CalibrateOptions(labels=None, evaluator="helpful")
+    result = calibration(options, labels, [WeightedScore(each.judge) for each in labels], ScoreScale(0.5))
+    said = " ".join(as_text(result).split())
+    assert "No threshold fails 90% of what people label as bad and less than half of what they label as good." in said
+    assert "The nearest, 0.925, fails at least 90% of what people label as bad, and 92% of what" in said

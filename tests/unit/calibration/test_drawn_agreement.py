@@ -12,10 +12,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from collector.calibration.agreement_watch import verdict_agreement
 from collector.calibration.labels import HumanLabel, weighted_pairs
 from collector.commands.calibrate.calibrate import CalibrateOptions, calibration, mean_by_people
-from collector.statistics.agreement import ScoreScale, agreement, interval, weighted_kappa
+from collector.statistics.agreement import ScoreScale, agreement, interval, verdict_agreement, weighted_kappa
 from collector.statistics.certificate import JudgedVerdict, VerdictPair, certify
 from collector.statistics.correction import WeightedScore
 
@@ -83,7 +82,7 @@ def test_measures_are_those_of_the_traffic_and_not_of_what_was_labelled() -> Non
         assert blind[name][0] < truth[name][0] - 0.05, "what forgetting the probabilities would show"
     pairs = weighted_pairs(labels)
     assert SCALE.threshold_for(pairs, 0.9) == pytest.approx(SCALE.threshold_for(plain, 0.9), abs=0.051)
-    assert verdict_agreement(labels, SCALE).kappa.value == pytest.approx(found["cohen_kappa"][0])
+    assert verdict_agreement(weighted_pairs(labels), SCALE).kappa.value == pytest.approx(found["cohen_kappa"][0])
 
 
 def test_turns_of_a_conversation_are_drawn_together() -> None:
@@ -147,7 +146,7 @@ def test_people_who_are_divided_count_half_each_way(scale: ScoreScale) -> None:
     """As good, they would raise the agreement with a judge that passes everything."""
     labels = [*divided(1.0, 20), *agreed(1.0, 1.0, 20), *agreed(0.0, 0.0, 20)]
     found = agreement("all", weighted_pairs(labels), scale, samples=20).measures
-    of_drawn = verdict_agreement(labels, scale)
+    of_drawn = verdict_agreement(weighted_pairs(labels), scale)
     assert found["equal_verdicts"][0] == of_drawn.share.value == pytest.approx(50 / 60)
     parts = sorted((found["sensitivity"][0], found["specificity"][0]))
     assert parts == pytest.approx([20 / 30, 1.0])

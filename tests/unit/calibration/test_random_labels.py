@@ -14,7 +14,6 @@ from collector.calibration.agreement_watch import (
     AgreementWatcher,
     people_sums,
     random_labels,
-    verdict_agreement,
     withheld,
 )
 from collector.calibration.labels import HumanLabel
@@ -22,14 +21,22 @@ from collector.export.segments import Dimension
 from collector.logs.log import Record
 from collector.logs.memory import MemoryLog
 from collector.records.json import label_to_json
+from collector.statistics import agreement
 from collector.statistics.agreement import ScoreScale
 from collector.statistics.audited_sums import PEOPLE_WINDOW, CorrectedMean, corrected_by_people, sums_of_scores
 from collector.statistics.bounded_sums import Sums
+from collector.statistics.confusion import VerdictAgreement
 from collector.telemetry.registry import Telemetry
 from evaluators.results import Label, Sampling
 
 SCALE = ScoreScale(0.5)
 VERSION = ("answers_question", "0123456789ab")
+
+
+def verdict_agreement(labels: list[HumanLabel], scale: ScoreScale) -> VerdictAgreement:
+    return agreement.verdict_agreement([label.weighted() for label in labels], scale)
+
+
 AUDITS = ("answers_question:audit", "dear")
 
 

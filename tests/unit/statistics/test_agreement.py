@@ -154,8 +154,8 @@ def test_what_was_judged_more_often_weighs_less_in_both_means() -> None:
 def test_cohens_kappa_by_hand() -> None:
     """Of 50 verdicts 35 are shared, by chance 25 would be: Cohen's own kind of example."""
     verdicts = [(1.0, 1.0)] * 20 + [(1.0, 0.0)] * 5 + [(0.0, 1.0)] * 10 + [(0.0, 0.0)] * 15
-    assert agreement.cohen_kappa(verdicts, 0.5) == pytest.approx(0.4)
-    assert math.isnan(agreement.cohen_kappa([(1.0, 1.0)] * 5, 0.5))
+    assert agreement.verdict_agreement(verdicts, ScoreScale(0.5)).kappa.value == pytest.approx(0.4)
+    assert math.isnan(agreement.verdict_agreement([(1.0, 1.0)] * 5, ScoreScale(0.5)).kappa.value)
 
 
 def test_few_labels_of_very_unequal_weights_give_an_unbiased_mean_and_an_honest_interval() -> None:
@@ -194,4 +194,4 @@ def test_where_all_agree_no_interval_is_of_width_0() -> None:
     assert found["specificity"] == (1.0, pytest.approx((0.757, 1.0), abs=1e-3))
     assert found["equal_verdicts"] == (1.0, pytest.approx((0.931, 1.0), abs=1e-3))
     assert all(bounds is None or bounds[0] < bounds[1] for _, bounds in found.values())
-    assert found["cohen_kappa"] == (1.0, None)
+    assert found["cohen_kappa"] == (1.0, (pytest.approx(0.808, abs=0.01), 1.0))

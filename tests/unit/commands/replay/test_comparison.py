@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import random
+from datetime import timedelta
+from pathlib import Path
 
 import pytest
-from evaluation_samples import START, bare
+from evaluation_samples import START, bare, label
 
 from collector.calibration.labels import HumanLabel
 from collector.commands.replay.comparison import EvaluationPair, compare, t975
-from collector.commands.replay.people import compare_with_people, labelled
+from collector.commands.replay.people import compare_with_people, labelled, labels_of_file, labels_of_page
+from collector.logs.log import Record
+from collector.logs.memory import MemoryLog
+from collector.past.evaluations import EvaluationFilter, PastEvaluation, select
+from collector.records.json import label_to_json
 from collector.statistics.agreement import ScoreScale
 from evaluators.results import Sampling
 
@@ -106,3 +113,35 @@ def test_too_little_to_say() -> None:
     no_threshold = compare([EvaluationPair(bare(1, 0.3, passed=None), bare(1, 0.4))])
     assert no_threshold is not None
     assert (no_threshold.passing, no_threshold.same_verdict, no_threshold.to_fail) == (None, None, None)
+
+
+async def test_a_turn_that_two_monitors_judge_is_compared_by_the_draw_and_the_labels_of_one(tmp_path: Path) -> None:
+    """`tenth` draws one of ten and judges later: its scores weigh 10, and so do labels of them."""
+    subject = bare(1, 0.8).subject
+    seldom = bare(
+        2, 0.8, monitor="tenth", subject=subject, sampling=Sampling(probability=0.1), ended_at=START + timedelta(1)
+    )
+    often = bare(1, 0.8, monitor="all", subject=subject)
+    [found] = select([PastEvaluation(often), PastEvaluation(seldom)], EvaluationFilter()).scored
+    assert found.evaluation == often
+    [found] = select([PastEvaluation(seldom), PastEvaluation(often)], EvaluationFilter()).scored
+    assert found.evaluation == often
+    log, path, scales = MemoryLog("labels"), tmp_path / "labels.jsonl", {"helpful": ScoreScale(0.5)}
+    labels = [
+        label(
+            label_id=each.evaluation_id, evaluation_id=each.evaluation_id, evaluator="helpful", evaluator_version="v",
+            monitor=each.monitor, subject=subject, sampling=each.sampling, judge_score=0.8, score=score,
+            label_probability=0.5, given_at=each.ended_at,
+        )
+        for each, score in ((often, 1.0), (seldom, 0.0))
+    ]  # fmt: skip
+    await log.append([Record(b"k", label_to_json(each)) for each in labels])
+    lines = [{"evaluation_id": each.evaluation_id, "turn_id": "t1", "human": each.score} for each in labels]
+    path.write_text("\n".join(map(json.dumps, lines)))
+    past = [often, seldom]
+    for monitor, human in (("all", 1.0), ("tenth", 0.0)):
+        by = {labelled(often): monitor}
+        assert {key: each.human for key, each in (await labels_of_page(log, past, scales, by)).items()} == {
+            labelled(often): human
+        }
+        assert [each.human for each in labels_of_file(path, past, scales, by).values()] == [human]
