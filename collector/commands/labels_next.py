@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -40,11 +41,14 @@ class LabelsNextOptions:
 
 @dataclass(frozen=True, slots=True)
 class LabelTasks:
-    """`lines` to label. `open` evaluations were drawn, of `scored` ones, and are not labelled yet."""
+    """`lines` to label. `open` evaluations were drawn, of `scored` ones, and are not labelled yet; the oldest is of
+    `since`.
+    """
 
     lines: tuple[bytes, ...]
     open: int
     scored: int
+    since: datetime | None
 
 
 def next_labels(config: Config, options: LabelsNextOptions) -> LabelTasks:
@@ -77,7 +81,8 @@ async def _next(config: Config, options: LabelsNextOptions, listed: set[str]) ->
         for evaluation, label_draw in candidates
         if (case := case_of(evaluation, turns)) is not None
     ]
-    return LabelTasks(tuple(lines[: options.number]), len(ordered), scored)
+    since = min((evaluation.time for evaluation, _ in ordered), default=None)
+    return LabelTasks(tuple(lines[: options.number]), len(ordered), scored, since)
 
 
 async def _draws(
@@ -150,4 +155,6 @@ def summary(tasks: LabelTasks) -> str:
     more = "; a larger page.queue.random draws more" if len(tasks.lines) == tasks.open else ""
     if not tasks.scored:
         more = "; the log has no score by the present version; evalstream rejudge scores past answers with it"
-    return f"{plural(len(tasks.lines), 'evaluation')} to label, of {tasks.open} that are drawn and not labelled{more}"
+    since = f", of scores since {tasks.since:%Y-%m-%dT%H:%MZ}" if tasks.since else ""
+    what = f"{plural(len(tasks.lines), 'evaluation')} to label, of {tasks.open} that are drawn and not labelled"
+    return f"{what}{since}{more}"

@@ -130,7 +130,7 @@ class QueuedEvaluation:
 
 @dataclass(frozen=True, slots=True)
 class LabelProgress:
-    """How far people are: `total` were drawn.
+    """How far people are: `total` were drawn, of the listed evaluations; the oldest is of `since` (s since the epoch).
 
     `agreement` is the agreement of two people about the same answer: (share, low, high), None without any.
     """
@@ -140,6 +140,7 @@ class LabelProgress:
     mine: int
     left: int
     pairs: int
+    since: float | None
     agreement: tuple[float, float, float] | None
 
 
@@ -221,6 +222,7 @@ def _progress(queued: list[QueuedEvaluation], person: str, left: int) -> LabelPr
     return LabelProgress(
         total=len(queued), labelled=sum(bool(evaluation.labels) for evaluation in queued),
         mine=sum(person in evaluation.labels for evaluation in queued), left=left, pairs=len(pairs),
+        since=min((each.listed.evaluation.time.timestamp() for each in queued), default=None),
         agreement=(share := fmean(pairs), *share_interval(share, len(pairs))) if pairs else None,
     )  # fmt: skip
 
@@ -229,6 +231,6 @@ def progress_json(progress: LabelProgress) -> dict[str, Any]:
     """How far people are, for the page."""
     share, low, high = progress.agreement or (None, None, None)
     return {
-        "drawn": progress.total, **fields_of(progress, "labelled", "mine", "left", "pairs"), "agreement": share,
-        "low": low, "high": high,
+        "drawn": progress.total, **fields_of(progress, "labelled", "mine", "left", "pairs", "since"),
+        "agreement": share, "low": low, "high": high,
     }  # fmt: skip

@@ -47,6 +47,7 @@ async def test_fifty_labels_by_keyboard_without_seeing_a_score_before(chromium: 
                 await tab.keyboard.press("Enter")
                 await tab.wait_for_selector(f"body:not([data-item='{item}'])")
             assert "Nothing is left for you" in await tab.locator("#item").inner_text()
+            assert "Drawn from the newest scores, since" in await tab.locator("#since").inner_text()
             assert f"{LABELS} of {LABELS} drawn are labelled" in await tab.locator("#progress").inner_text()
             await tab.keyboard.press("u")
             await tab.wait_for_selector("body[data-item]:not([data-item='']) .talk")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -61,7 +62,7 @@ def run(config: Path, *arguments: str) -> tuple[list[dict[str, object]], str]:
 def test_lines_without_scores_that_calibrate_takes_when_they_are_filled_in(config: Path, tmp_path: Path) -> None:
     rows, talk = run(config, "labels", "next", "--n", "10")
     assert len(rows) == 10
-    assert "10 evaluations to label, of" in talk
+    assert re.match(r"10 evaluations to label, of \d+ that are drawn and not labelled, of scores since 20\d\d-", talk)
     assert not {"score", "passed", "label", "explanation"} & {name for row in rows for name in row}
     assert {row["human"] for row in rows} == {None}
     assert {row["label_probability"] for row in rows} == {0.5, 1.0}, "all doubtful ones, and half of the others"
@@ -126,7 +127,7 @@ def test_what_a_new_version_rejudged_is_drawn_and_labels_of_before_count_for_it(
     for arguments in ([], [str(file)]):
         (found,), _ = run(config, "calibrate", "--evaluator", "short", "--json", *arguments)
         assert found["segments"][0]["labels"] == len(rows), "of the page, and of a file by turn_id"  # type: ignore[index]
-        carried = f"{len(rows)} labels of other versions of short count for the scores of the same answers"
+        carried = f"{len(rows)} labels of other versions of short count here: this one scored the same answers."
         assert any(note.startswith(carried) for note in found["notes"]) is not bool(arguments)  # type: ignore[attr-defined]
 
 

@@ -183,12 +183,12 @@ async def _ledger_of(config: Config, version: Version, scale: ScoreScale) -> _Le
                     others[evaluation.evaluation_id] = _subject(evaluation)
         async for record in read_records(logs.labels):
             book.add(record)
-    drawn_by = dict[str, str]()
+    chosen = dict[str, str]()
     for one in sorted(scored, key=lambda one: (one.judged.weight, one.monitor)):
-        drawn_by.setdefault(one.names[1], one.monitor)
-    kept = [one for one in scored if one.monitor == drawn_by[one.names[1]]]
-    repeated = [one for one in scored if one.monitor != drawn_by[one.names[1]]]
-    return _Ledger(tuple(kept), tuple(repeated), others, book)
+        chosen.setdefault(one.names[1], one.monitor)
+    counted = [one for one in scored if one.monitor == chosen[one.names[1]]]
+    repeated = [one for one in scored if one.monitor != chosen[one.names[1]]]
+    return _Ledger(tuple(counted), tuple(repeated), others, book)
 
 
 def _subject(evaluation: Evaluation) -> str:
@@ -263,11 +263,11 @@ def _page_labels(version: Version, ledger: _Ledger) -> tuple[list[HumanLabel], t
     notes: list[str] = []
     if by_subject:
         notes.append(
-            f"{plural(len(by_subject), 'label')} of other versions of {evaluator} count for the scores of the same "
-            "answers by this one. If it asks people for something else, label again."
+            f"{plural(len(by_subject), 'label')} of other versions of {evaluator} count here: this one "
+            "scored the same answers. If it asks people for something else, label again."
         )
     if unused := len(others) - len(by_subject):
-        notes.append(f"Not used: {plural(unused, 'label')} of other versions of {evaluator} or other judges.")
+        notes.append(f"Not used: {plural(unused, 'label')} of answers that this version of {evaluator} did not score.")
     if not labels and not by_subject:
         older = (
             f" ({plural(unused, 'label')} of other versions; rejudge scores the same answers by this one)"

@@ -2,7 +2,7 @@
 
 import * as api from "./api.js";
 import { byId, h, put } from "./dom.js";
-import { percent } from "./format.js";
+import { clock, day, percent } from "./format.js";
 import { talk } from "./talk.js";
 
 const NAME = "evalstream.name";
@@ -47,6 +47,9 @@ function show({ item: found, progress }) {
 
 function showProgress(progress) {
   byId("progress").textContent = `${progress.labelled} of ${progress.drawn} drawn are labelled, ${progress.mine} by you; ${progress.left} left for you`;
+  byId("since").textContent = progress.since
+    ? `Drawn from the newest scores, since ${day(progress.since)}, ${clock(progress.since, false)}. Your labels represent this time.`
+    : "";
   byId("bar").value = progress.drawn ? progress.labelled / progress.drawn : 0;
   byId("people").textContent = progress.pairs
     ? `Two people agree about ${percent(progress.agreement)} of ${progress.pairs} answers (95 %: ${percent(progress.low)} to ${percent(progress.high)}).`

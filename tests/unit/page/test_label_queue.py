@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from datetime import timedelta
 from random import Random
 from statistics import fmean, stdev
 
@@ -14,7 +15,7 @@ from collector.calibration.labels import HumanLabel
 from collector.calibration.page_labels import LabelIndex
 from collector.commands.calibrate.calibrate import mean_by_people
 from collector.logs.log import StoredRecord
-from collector.page.label_queue import LabelQueue, LabelQueueSettings, QueueVerdict, draw, label_doubt
+from collector.page.label_queue import LabelQueue, LabelQueueSettings, QueueVerdict, draw, label_doubt, progress_json
 from collector.page.view import EvaluatorView, View
 from collector.records.json import label_to_json
 from collector.statistics.correction import WeightedScore, weighted_mean
@@ -93,6 +94,17 @@ def test_what_was_rejudged_is_in_the_queue_where_its_text_is_on_the_page() -> No
         view.add_turn(turn, 10, 0, number)
     _, progress = LabelQueue(view, LabelQueueSettings(random=1.0)).next("ann")
     assert progress.total == 4
+
+
+def test_the_progress_says_since_when_the_queue_has_answers() -> None:
+    """The view forgot the oldest 20 of 30 evaluations: no label represents them."""
+    view = View([EvaluatorView(monitor="helpdesk", evaluator="answers_question", threshold=0.5)], evaluations=10)
+    for number in range(30):
+        made = replace(of_id(number), ended_at=START + timedelta(minutes=number))
+        view.add_evaluation(made, 0, number, made.ended_at.timestamp())
+    _, progress = LabelQueue(view, LabelQueueSettings(random=1.0)).next("ann")
+    assert (progress.total, progress.since) == (10, (START + timedelta(minutes=20)).timestamp())
+    assert progress_json(progress)["since"] == progress.since
 
 
 def test_two_people_take_turns_and_what_is_taken_back_comes_again() -> None:
