@@ -186,9 +186,9 @@ async def _ledger_of(config: Config, version: Version, scale: ScoreScale) -> _Le
     chosen = dict[str, str]()
     for one in sorted(scored, key=lambda one: (one.judged.weight, one.monitor)):
         chosen.setdefault(one.names[1], one.monitor)
-    counted = [one for one in scored if one.monitor == chosen[one.names[1]]]
+    once = [one for one in scored if one.monitor == chosen[one.names[1]]]
     repeated = [one for one in scored if one.monitor != chosen[one.names[1]]]
-    return _Ledger(tuple(counted), tuple(repeated), others, book)
+    return _Ledger(tuple(once), tuple(repeated), others, book)
 
 
 def _subject(evaluation: Evaluation) -> str:
