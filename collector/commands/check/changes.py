@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,9 +14,9 @@ from collector.alerting.rules.model import AlertingRule
 from collector.alerting.rules.targets import targets
 from collector.commands.check.capacity import capacity_of, costs_here
 from collector.commands.check.check import judge_calls
-from collector.commands.check.summary import usd_per_1000
-from collector.commands.check.traffic import running_sections
-from collector.config.configured import Config
+from collector.commands.check.summary import Spent, basis, usd_per_1000
+from collector.commands.check.traffic import running_sections, spent_so_far
+from collector.config.configured import Config, judges_of
 from collector.config.live_part import LIVE, SECRET_JUDGE_KEYS, live_keys, live_values, restart_keys, with_live_values
 from collector.config.section_hashes import section_hashes
 from collector.config.settings import BudgetSettings, PlannedRate
@@ -71,7 +71,7 @@ class Changes:
     changed_rules: tuple[str, ...]
 
 
-def changes_of(old: Config, new: Config, *, knows_secrets: bool = True) -> Changes:
+def changes_of(old: Config, new: Config, spent: Spent, *, knows_secrets: bool = True) -> Changes:
     """Compare two configurations. Without the secrets of the old one, they and the golden set are left out."""
     live = live_keys(old.settings, new.settings)
     calls = ("".join(judge_calls(each.settings.monitors.values(), each)) for each in (old, new))
@@ -83,7 +83,7 @@ def changes_of(old: Config, new: Config, *, knows_secrets: bool = True) -> Chang
         sampling=tuple(_differences(dict(_sampling(old)), dict(_sampling(new)))),
         budgets=tuple(_differences(dict(_budgets(old)), dict(_budgets(new)))),
         targets=tuple(_differences(dict(_targets(old)), dict(_targets(new)))),
-        cost=_cost(old, new),
+        cost=_cost(old, new, spent),
         calls=NumberChange("for 1,000 matching turns", *calls),
         new_rules=tuple(sorted(rules_after.keys() - rules_before.keys())),
         removed_rules=tuple(sorted(rules_before.keys() - rules_after.keys())),
@@ -137,17 +137,20 @@ def _targets(config: Config) -> Iterator[tuple[str, Value]]:
             yield f"{_THRESHOLD}{use.name} of {name}", config.evaluators[use.name].evaluator.threshold
 
 
-def _cost(old: Config, new: Config) -> NumberChange:
-    """At the same traffic: that which the new one expects."""
+def _cost(old: Config, new: Config, spent: Spent) -> NumberChange:
+    """At the same traffic: that which the new one expects. What judges asked so far prices those that stay."""
     traffic = new.settings.traffic
     if traffic is None:
-        return NumberChange("for 1,000 matching turns", usd_per_1000(old, {}), usd_per_1000(new, {}))
+        asked = {name for name in spent if judges_of(name, old.evaluators) == judges_of(name, new.evaluators)}
+        known = {name: spent[name] for name in asked} if old.settings.judges == new.settings.judges else {}
+        before, after = usd_per_1000(old, known), usd_per_1000(new, known)
+        return NumberChange(f"for 1,000 matching turns{f' ({basis(new, known)})' if after else ''}", before, after)
     expecting = replace(old, settings=old.settings.model_copy(update={"traffic": traffic}))
     costs = costs_here()
-    before, after = capacity_of(expecting, costs), capacity_of(new, costs)
-    assert before is not None
-    assert after is not None
-    return NumberChange("a day", before.usd_per_day, after.usd_per_day)
+    needed, need = capacity_of(expecting, costs), capacity_of(new, costs)
+    assert needed is not None
+    assert need is not None
+    return NumberChange("a day", needed.usd_per_day, need.usd_per_day)
 
 
 def _rules(config: Config) -> dict[str, Counter[str]]:
@@ -173,10 +176,11 @@ class Compared:
     knows_secrets: bool = True
     restart: tuple[str, ...] = ()
     unseen: str = ""
+    spent: Spent = field(default_factory=dict[str, tuple[float, float]])
 
     def changes_by(self, config: Config) -> Changes:
         """The changes that another configuration would make to it."""
-        changes = changes_of(self.config, config, knows_secrets=self.knows_secrets)
+        changes = changes_of(self.config, config, self.spent, knows_secrets=self.knows_secrets)
         return replace(changes, restart=tuple(sorted({*changes.restart, *self.restart})))
 
 
@@ -212,7 +216,8 @@ def _with_start_keys(compared: Compared, config: Config, stored: Mapping[str, An
     """With what a start alone reads: of that the log has the declared attributes, and /metrics hashes of sections."""
     declares_others = stored.get("attributes", []) != live_values(config).get("attributes", [])
     attributes = ("assemble.attributes",) if declares_others else ()
-    _, running, unseen = running_sections(config)
+    metrics, running, unseen = running_sections(config)
+    compared = replace(compared, spent=spent_so_far(metrics))
     if unseen:
         return replace(compared, restart=attributes, unseen=unseen)
     before = section_hashes(compared.config)

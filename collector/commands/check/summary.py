@@ -79,10 +79,15 @@ def _judges(config: Config, spent: Spent) -> Iterator[str]:
     of_turns = plan.asking(monitors, config, "turn")
     if more or of_turns:
         dollars = usd_per_1000(config, spent) if of_turns else None
-        guess = "an evaluation taken for {:,} tokens in and {} out".format(*GUESSED_TOKENS)
-        basis = "as calls cost so far" if {*chain(*of_turns)} <= spent.keys() else guess
-        cost = "" if dollars is None else f", ≈ {usd(dollars)} ({basis})"
+        cost = "" if dollars is None else f", ≈ {usd(dollars)} ({basis(config, spent)})"
         yield f"           ≈ {calls}{cost} for 1,000 turns that match{more}"
+
+
+def basis(config: Config, spent: Spent) -> str:
+    """The source of `usd_per_1000`."""
+    if {*chain(*plan.asking(config.settings.monitors.values(), config, "turn"))} <= spent.keys():
+        return "as calls cost so far"
+    return "an evaluation taken for {:,} tokens in and {} out".format(*GUESSED_TOKENS)
 
 
 def usd_per_1000(config: Config, spent: Spent) -> float | None:

@@ -329,8 +329,8 @@ def _lines(
     proposed = dict[str, list[str]]()
     for proposal in made:
         if proposal.proposed:
-            target = f"{proposal.of.evaluator}: {proposal.proposed.target:g}"
-            proposed.setdefault(proposal.of.monitor, []).append(target)
+            line = f"{proposal.of.evaluator}: {proposal.proposed.target:g}"
+            proposed.setdefault(proposal.of.monitor, []).append(line)
     if proposed:
         yield "\nmonitors:"
     for monitor, own in proposed.items():

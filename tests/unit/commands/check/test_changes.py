@@ -33,7 +33,7 @@ def written(folder: Path, name: str, text: str) -> Path:
 
 def compared(folder: Path, before: str, after: str) -> Changes:
     old, new = (load(written(folder, name, text), {}) for name, text in (("old", before), ("new", after)))
-    return changes_of(old, new)
+    return changes_of(old, new, {})
 
 
 def test_the_same_changes_nothing(tmp_path: Path) -> None:
@@ -82,6 +82,18 @@ def test_a_new_exporter_is_said_to_send_the_past(tmp_path: Path) -> None:
     compared(tmp_path, FILE, f"{FILE}\nexport: {{jsonl: {{path: out.jsonl}}}}\n")
     result = CliRunner().invoke(app, ["check", "-c", str(tmp_path / "new"), "--against", str(tmp_path / "old")])
     assert "first sends all evaluations that the log still has" in " ".join(result.stdout.split()), result.stdout
+
+
+def test_the_cost_is_that_of_calls_so_far_while_the_judge_stays(tmp_path: Path) -> None:
+    """It was a guess, four times what was spent, although the service had counted what it paid."""
+    texts = (FILE, FILE.replace("Is it good?", "Is it true?"), FILE.replace("model: m", "model: n"))
+    old, same, other = (load(written(tmp_path, str(number), text), {}) for number, text in enumerate(texts))
+    cost = changes_of(old, same, {"good": (0.5, 1000)}).cost
+    assert (cost.before, cost.after) == (0.05, 0.05)
+    assert cost.where == "for 1,000 matching turns (as calls cost so far)"
+    cost = changes_of(old, other, {"good": (0.5, 1000)}).cost
+    assert cost.before == cost.after
+    assert cost.where == "for 1,000 matching turns (an evaluation taken for 1,500 tokens in and 200 out)"
 
 
 def test_the_cost_is_that_of_the_traffic_which_the_new_one_expects(tmp_path: Path) -> None:
