@@ -139,6 +139,16 @@ async def test_of_empty_logs_it_does_not_say_that_they_add_up(tmp_path: Path) ->
     assert "It adds up" not in result.output
 
 
+async def test_a_turn_that_came_again_is_one_turn(world: World) -> None:
+    """1,084 turns were said to be assembled where 1,050 had been sent."""
+    async with world.serving() as service:
+        turn = Turn(turn_id="turn-99", trace_id="a" * 32, input="What is it?", actual_output="4")
+        traced = [Record(b"turn-99", turn_to_json(turn))]
+        await service.logs.turns.append(traced * 3)
+    result = await world.audit()
+    assert "assembled  13 turns in the turns log (2 more records of the same turns)" in result.output, result.output
+
+
 async def test_it_adds_up(world: World) -> None:
     result = await world.audit("--drained")
     assert (result.exit_code, result.stderr) == (0, "")

@@ -117,6 +117,7 @@ async def _audit(config: Config, logs: Logs) -> Audit:
             since = max(since, await turns.read(comparison, result, done_below[partition]))
         result.balances = comparison.balances(done_below)
         result.traces = traces.balance(since)
+    result.repeated *= logs.unlinked is None
     result.readings = [reading_of(group, contents[log.name], commits[group]) for log, group in chain]
     result.exports = [reading_of(group, evaluations, committed) for group, committed in exporters.items()]
     return result
@@ -145,7 +146,7 @@ async def _count(
     log: Log,
     content: LogContent,
     readers: Mapping[str, Mapping[int, Committed]],
-    add: Callable[[bytes], None] | None = None,
+    add: Callable[[bytes], object] | None = None,
 ) -> None:
     async for record in read_records(log, [content.starts[partition] for partition in sorted(content.starts)]):
         if record.offset < content.ends[record.partition]:
@@ -203,7 +204,7 @@ class _PartitionTurns:
     controls: InitVar[Sequence[ControlRecord]]
     left_out: _LeftOut
     readers: Mapping[str, Mapping[int, Committed]]
-    see_turn: Callable[[bytes], None]
+    see_turn: Callable[[bytes], bool]
 
     def __post_init__(self, controls: Sequence[ControlRecord]) -> None:
         self._plan = plan = self.configurations.plan
@@ -233,12 +234,12 @@ class _PartitionTurns:
         async for batch in self.log.read(partition, self.content.starts[partition]):
             for record in batch:
                 turns = [stored for stored in divide_records([record]) if not stored.headers]
-                for turn in turns:
-                    self.see_turn(turn.value)
+                again = sum(self.see_turn(turn.value) for turn in turns)
                 if record.offset >= end:
                     continue
                 self.content.saw(record, self.readers)
                 result.turns += len(turns)
+                result.repeated += again
                 self._began = record.timestamp if self._began is None else self._began
                 if record.headers == START_HEADERS:  # what was before was copied, and is audited where it came from
                     comparison.forget(partition)

@@ -25,6 +25,8 @@ class Audit:
     balances: list[Balance] = field(default_factory=list[Balance])
     traces: TraceBalance = field(default_factory=TraceBalance)
     turns: int = 0
+    repeated: int = 0
+    """Of them, those that were in the log before; not counted where turns are linked."""
     unreadable_turns: int = 0
     """Records of the turns log that cannot be read and have no dead letter."""
     unreadable_evaluations: int = 0
@@ -56,7 +58,7 @@ def as_json(audit: Audit, problems: Sequence[str]) -> str:
         },
         "consumers": [_reading(reading) for reading in audit.readings],
         "traces": {**asdict(audit.traces), "without_turns": audit.traces.without_turns},
-        **fields_of(audit, "turns", "unreadable_turns", "unreadable_evaluations", "void"),
+        **fields_of(audit, "turns", "repeated", "unreadable_turns", "unreadable_evaluations", "void"),
         "evaluations": [asdict(balance) for balance in audit.balances],
         "exporters": [_reading(reading) for reading in audit.exports],
         "dead_letters": [
@@ -82,7 +84,9 @@ def _lines(audit: Audit) -> Iterator[str]:
     records = {content.name: content.records for content in audit.contents}
     yield f"accepted   {plural(records['spans'], 'record')} in the spans log{_behind(audit.readings[0])}"
     yield f"traces     {plural(audit.traces.seen, 'trace')}{_traces(audit.traces)}"
-    yield f"assembled  {plural(audit.turns, 'turn')} in the turns log{_behind(audit.readings[-1])}"
+    again = f" ({plural(audit.repeated, 'more record')} of the same turns)" if audit.repeated else ""
+    turns = plural(audit.turns - audit.repeated, "turn")
+    yield f"assembled  {turns} in the turns log{again}{_behind(audit.readings[-1])}"
     for balance in audit.balances:
         yield f"due        {balance.evaluator} of {balance.monitor}: {balance.due:,}{_balance(balance)}"
     for export in audit.exports:

@@ -81,10 +81,12 @@ class TraceAudit:
         """Delete what was collected."""
         self._database.close()
 
-    def see_turn(self, value: bytes) -> None:
-        """A record of the log of turns, or of unlinked ones."""
-        if (turn := _ids(value)) is not None:
-            self._database.execute("INSERT OR IGNORE INTO found VALUES (?, ?)", turn)
+    def see_turn(self, value: bytes) -> bool:
+        """A record of the log of turns, or of unlinked ones; whether its turn was seen before."""
+        turn = _ids(value)
+        return (
+            turn is not None and not self._database.execute("INSERT OR IGNORE INTO found VALUES (?, ?)", turn).rowcount
+        )
 
     async def read(
         self,
