@@ -7,6 +7,7 @@ from collector.assemble.read_spans import ParsedSpan, SpanTree
 from collector.dialects.call import Call, ChatMessage, merge
 from collector.dialects.decode import encode_compact
 from collector.otlp.span import Span
+from collector.records.grouping import group_by
 from evaluators.cases import ToolCall
 
 _DISTINCTIVE_LENGTH = 16
@@ -231,9 +232,7 @@ def _find_normalized_question(call: Call) -> str | None:
 
 
 def _join_siblings(parsed_spans: Sequence[ParsedSpan], groups: _Groups, tree: SpanTree) -> None:
-    by_parent: dict[str | None, list[ParsedSpan]] = {}
-    for parsed_span in parsed_spans:
-        by_parent.setdefault(_parent_of(parsed_span.span, tree), []).append(parsed_span)
+    by_parent = group_by(parsed_spans, lambda parsed_span: _parent_of(parsed_span.span, tree))
     for siblings in by_parent.values():
         halves = [
             parsed_span for parsed_span in siblings if all(span.call.output is None for span in groups.get(parsed_span))

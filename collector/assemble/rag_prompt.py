@@ -16,6 +16,7 @@ from typing import NamedTuple
 from collector.assemble.read_spans import ParsedSpan, SpanTree
 from collector.assemble.turn_drafts import TurnDraft
 from collector.dialects.call import Call
+from collector.records.grouping import group_by
 
 
 class SplitPrompt(NamedTuple):
@@ -150,9 +151,7 @@ class _Tag(NamedTuple):
 
 def _find_tags(prompt: str) -> list[_Tag]:
     """Find the tags of retrieved context and questions, none inside another; one that is not closed does not count."""
-    closings: dict[str, list[re.Match[str]]] = {}
-    for match in _CLOSING.finditer(prompt):
-        closings.setdefault(match["name"].lower(), []).append(match)
+    closings = group_by(_CLOSING.finditer(prompt), lambda match: match["name"].lower())
     for matches in closings.values():
         matches.reverse()  # the next one is the last
     tags: list[_Tag] = []

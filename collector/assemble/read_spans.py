@@ -10,6 +10,7 @@ from collector.dialects.call import Call
 from collector.dialects.decode import as_dict
 from collector.dialects.registry import Dialects
 from collector.otlp.span import NOTHING, LogRecord, Span
+from collector.records.grouping import group_by
 
 _MAX_ANCESTORS = 500
 """Ancestors of a span, at most: no real program nests deeper, and a hostile trace must not cost more."""
@@ -79,7 +80,7 @@ def read_spans(trace: CollectedTrace, tree: SpanTree, dialects: Dialects, identi
     if not trace.records:
         return _with_kinds([ParsedSpan(span, call) for span in trace.spans if (call := dialects.read(span))], tree)
     parser = _SpanParser(dialects, identity)
-    own_records = _group_by_span(trace.records)
+    own_records = group_by(trace.records, lambda record: record.span_id)
     parsed_spans: dict[str, ParsedSpan] = {}
     stray_records: dict[str | None, list[LogRecord]] = {}
     for span in trace.spans:
@@ -88,7 +89,7 @@ def read_spans(trace: CollectedTrace, tree: SpanTree, dialects: Dialects, identi
         if call is not None:
             parsed_spans[span.span_id] = ParsedSpan(span, call)
     stray_records.update(own_records)
-    records_at = _group_by_span(trace.records)
+    records_at = group_by(trace.records, lambda record: record.span_id)
     for span_id, records in stray_records.items():
         remaining = [
             record
@@ -166,13 +167,6 @@ def _may_be_call(step: ParsedSpan) -> bool:
     span, call = step
     is_whole = not span.dropped_attributes  # else its kind may be lost
     return is_whole and bool(call.model and call.input and (call.output or call.error or call.output_incomplete))
-
-
-def _group_by_span(records: Iterable[LogRecord]) -> dict[str | None, list[LogRecord]]:
-    groups: dict[str | None, list[LogRecord]] = {}
-    for record in records:
-        groups.setdefault(record.span_id, []).append(record)
-    return groups
 
 
 def _parse_with_own_records(

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from collector.config.settings import JudgeSettings
 from collector.evaluate.failures import remedy_of
+from collector.records.grouping import group_by
 from collector.telemetry import series
 from collector.telemetry.registry import Telemetry
 from evaluators.errors import (
@@ -70,9 +71,7 @@ def address_without_secrets(judge: JudgeSettings) -> str:
 
 def limits_by_endpoint(judges: Iterable[JudgeSettings]) -> Mapping[tuple[str, str], EndpointLimits]:
     """The limits of each endpoint: the strictest of its judges' settings."""
-    groups: dict[tuple[str, str], list[JudgeSettings]] = {}
-    for judge in judges:
-        groups.setdefault(endpoint_of(judge), []).append(judge)
+    groups = group_by(judges, endpoint_of)
     return {
         endpoint: EndpointLimits(
             min(judge.concurrency for judge in group),

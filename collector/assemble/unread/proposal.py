@@ -17,7 +17,7 @@ from collector.assemble.unread.texts import TextAt, find_texts, shape_of
 from collector.dialects.configured import DialectMapping, SpanMatch, make_dialect
 from collector.dialects.places import parse_place
 from collector.dialects.registry import Dialects
-from collector.otlp.span import LogRecord
+from collector.records.grouping import group_by
 from evaluators.cases import Turn
 
 _MAX_TRIES, _PLACES_EACH, _MAX_TRACES = 60, 3, 30
@@ -71,9 +71,7 @@ def propose(traces: Sequence[CollectedTrace], assembler: Assembler, name: str = 
 
 def texts_of(trace: CollectedTrace) -> Iterator[TextAt]:
     """The texts of a trace, span by span."""
-    by_span: dict[str | None, list[LogRecord]] = {}
-    for record in trace.records:
-        by_span.setdefault(record.span_id, []).append(record)
+    by_span = group_by(trace.records, lambda record: record.span_id)
     for span in trace.spans:
         yield from find_texts(span, by_span.get(span.span_id, ()))
 
@@ -89,9 +87,7 @@ def _candidates(texts: Sequence[TextAt], traces: Sequence[CollectedTrace], name:
     """Mappings worth a try: spans with one scope and form of name, with the texts that look most like question and
     answer.
     """
-    groups: dict[tuple[str, str], list[TextAt]] = {}
-    for text in texts:
-        groups.setdefault((text.span.scope, shape_of(text.span.name)), []).append(text)
+    groups = group_by(texts, lambda text: (text.span.scope, shape_of(text.span.name)))
     ranked = sorted(groups.items(), key=lambda item: (-_weigh(item[1]), item[0]))
     choices = [list(_pairs(group)) for _, group in ranked]
     for rank in range(_PLACES_EACH**2):

@@ -21,6 +21,7 @@ from collector.config.command_options import require_known, write_new
 from collector.config.configured import Config, EvaluatorEntry, without_audits
 from collector.errors import ConfigError
 from collector.judging.open_judges import open_judges
+from collector.records.grouping import group_by
 from collector.records.tenants import tenant_of
 from collector.redact.open_redactor import Redactors, open_redactors
 from collector.redact.redactor import RedactionFailed, redact_case
@@ -218,9 +219,7 @@ def _labels_to_learn(
 ) -> Iterator[proposal.LabelToLearn]:
     """Disagreements, as many of one kind as of the other as far as there are, then some agreements; redacted."""
     judged = [subject for subject in training if subject.name in before.passes]
-    kinds: dict[tuple[bool, bool], list[LabelledSubject]] = {}
-    for subject in judged:
-        kinds.setdefault((before.passes[subject.name] is subject.passes, subject.passes), []).append(subject)
+    kinds = group_by(judged, lambda subject: (before.passes[subject.name] is subject.passes, subject.passes))
     redactors = open_redactors(config.settings.redact)
     number = 0
     for right, most in ((False, proposal.MOST_DISAGREEMENTS), (True, proposal.MOST_AGREEMENTS)):

@@ -18,6 +18,7 @@ from collector.config.configured import Config
 from collector.logs.log import Log
 from collector.past.evaluations import evaluations_in
 from collector.past.turns import case_of, newest_labels, turns_in_log
+from collector.records.grouping import group_by
 from collector.records.ready_made import LABEL_KEYS
 from collector.service.open_logs import Logs
 from collector.statistics.agreement import ScoreScale
@@ -191,9 +192,7 @@ class Consistent:
 
 def consistent(labels: Sequence[LabelledSubject]) -> Consistent:
     """The labels without those that a majority, or a tie, contradicts."""
-    groups: dict[tuple[str, ...], list[LabelledSubject]] = {}
-    for subject in labels:
-        groups.setdefault(subject.content, []).append(subject)
+    groups = group_by(labels, lambda subject: subject.content)
     contradictions = [one for group in groups.values() if (one := _contradiction(group)) is not None]
     subjects = [subject for group in groups.values() for subject in _by_most(group)]
     return Consistent(tuple(subjects), tuple(contradictions))

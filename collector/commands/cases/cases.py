@@ -12,6 +12,7 @@ from collector.config.configured import Config
 from collector.errors import ConfigError
 from collector.past.evaluations import EvaluationFilter, evaluations_in, select
 from collector.past.turns import Turns, case_of, newest_labels, turns_in_log
+from collector.records.grouping import group_by
 from collector.service.open_logs import Logs, open_stored_logs
 from collector.service.plan_builder import lower_is_better
 from collector.wording import plural
@@ -75,9 +76,7 @@ async def _find(config: Config, logs: Logs, options: CasesOptions) -> tuple[Sequ
     )
     past = select([past async for past in evaluations_in(logs.evaluations)], selection)
     evaluations = [evaluation.evaluation for evaluation in past.scored]
-    labels: dict[str, list[Label]] = {}
-    for label in await newest_labels(logs.labels):
-        labels.setdefault(label.evaluation_id, []).append(label)
+    labels = group_by(await newest_labels(logs.labels), lambda label: label.evaluation_id)
     every = (label for of in labels.values() for label in of)
     chosen = candidates(evaluations, every, options.which, below=options.below, lower_is_better=lower_is_better(config))
     turns = await turns_in_log(logs.turns, {evaluation.subject.conversation_id for evaluation in chosen})
@@ -120,9 +119,7 @@ def _by_subject(
     chosen: Iterable[Evaluation], every: Iterable[Evaluation], turns: Turns
 ) -> Iterator[tuple[Turn | Conversation | None, list[Evaluation]]]:
     """Each subject once, in the order of choice, with all its evaluations, the chosen one first."""
-    by_subject: dict[tuple[str, str | None], list[Evaluation]] = {}
-    for evaluation in every:
-        by_subject.setdefault((evaluation.subject.conversation_id, evaluation.subject.turn_id), []).append(evaluation)
+    by_subject = group_by(every, lambda each: (each.subject.conversation_id, each.subject.turn_id))
     seen: set[tuple[str, str | None]] = set()
     for evaluation in chosen:
         key = evaluation.subject.conversation_id, evaluation.subject.turn_id

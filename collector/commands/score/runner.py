@@ -17,6 +17,7 @@ from collector.errors import ConfigError
 from collector.evaluate.budget.controller import charge_of
 from collector.evaluate.guardrails import EvaluationGuardrails
 from collector.evaluate.plan import Assignment, Job, evaluation_of
+from collector.records.grouping import group_by
 from collector.redact.open_redactor import open_redactors
 from collector.telemetry.plain import show
 from collector.telemetry.registry import Telemetry
@@ -179,7 +180,4 @@ async def _evaluate(pack: Sequence[Job], run: Run) -> list[Evaluation]:
 
 def _packs(jobs: Iterable[Job]) -> Iterator[Sequence[Job]]:
     """The jobs that ask together, and each other by itself; in the order of their first ones."""
-    packs: dict[object, list[Job]] = {}
-    for job in jobs:
-        packs.setdefault(job.evaluation_id if job.pack is None else job.pack, []).append(job)
-    yield from packs.values()
+    yield from group_by(jobs, lambda job: job.evaluation_id if job.pack is None else job.pack).values()
