@@ -137,7 +137,7 @@ def test_turns_are_scored_and_gated(world: Path) -> None:
     Path("turns.jsonl").write_text(turns.replace("Answer", "Answer about a boat"))
     better = CliRunner().invoke(app, [*score, "new.jsonl", "--against", "base.jsonl", "--markdown", "gate.md"])
     assert better.exit_code == 0, better.output
-    assert "| **better** |" in Path("gate.md").read_text()
+    assert "| **better for sure** |" in Path("gate.md").read_text()
     Path("turns.jsonl").write_text(turns)
     worse = CliRunner().invoke(app, [*score, "last.jsonl", "--against", "new.jsonl", "--junit", "gate.xml"])
     assert worse.exit_code == 1
