@@ -62,7 +62,7 @@ def main(
         if explained:
             lines = _explain(paths, assembler, as_json=as_json)
         else:
-            lines = map(_to_json, link_turns(normalize(paths, assembler), settings))
+            lines = (turn_to_json(turn).decode() for turn in link_turns(normalize(paths, assembler), settings))
         is_empty = True
         for line in lines:
             out.write(f"{printable(line)}\n")
@@ -74,10 +74,6 @@ def main(
         reason = "no traces found" if explained else "no turns found; --explain shows why"
         err.write(f"evalstream: {', '.join(map(str, paths))}: {reason}\n")
     return 0
-
-
-def _to_json(turn: Turn) -> str:
-    return turn_to_json(turn).decode()
 
 
 def normalize(paths: Sequence[Path], assembler: Assembler | None = None) -> Iterator[Turn]:

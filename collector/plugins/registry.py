@@ -10,7 +10,7 @@ from typing import Any
 from collector.errors import ConfigError
 from collector.plugins.folder import folders
 from collector.plugins.shapes import EVALUATORS, REDACTORS, THINGS, breaches
-from collector.wording import unknown
+from collector.wording import suggestion
 from evaluators.evaluator import Evaluator
 from evaluators.promises import call_breaches, place_of
 
@@ -34,7 +34,9 @@ def load(group: str, name: str) -> Any:
     """
     points: list[EntryPoint] = [point for point in _of(group) if point.name == name]
     if not points:
-        raise ConfigError(unknown(THINGS.get(group, "plug-in"), name, names(group)))
+        near = suggestion(name, names(group))
+        own = "" if near.startswith("did") else "if it is your own, write plugins: and its folder; else "
+        raise ConfigError(f"unknown {THINGS.get(group, 'plug-in')} {name!r}; {own}{near}")
     try:
         loaded = points[0].load()
     except Exception as error:

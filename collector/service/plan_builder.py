@@ -276,10 +276,7 @@ def _limits(settings: BudgetSettings) -> Budget:
 
 def strata_of(settings: BoostSettings, evaluators: Evaluators) -> Strata:
     """The boosts above 1, and the evaluators that these need."""
-    cheap = {
-        low_score_settings.evaluator: evaluators[low_score_settings.evaluator].evaluator
-        for low_score_settings in settings.low_score
-    }
+    cheap = {low.evaluator: evaluators[low.evaluator].evaluator for low in settings.low_score}
     return Strata(tuple(boost for boost in _boosts(settings, evaluators) if boost.factor > 1.0), tuple(cheap.values()))
 
 

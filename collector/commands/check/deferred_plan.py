@@ -30,8 +30,9 @@ def deferred_lines(name: str, config: Config) -> Iterator[str]:
     discounts = sorted({config.settings.judges[judge].batch_discount for judge in judges})
     cheaper = " to ".join(f"{each * 100:.4g}" for each in dict.fromkeys((discounts[0], discounts[-1])))
     gather = config.settings.evaluate.gather
+    wait = f"{gather / 60:g} min" if gather >= 60 else f"{gather:g} s"
     yield (
-        f"urgency: hours; requests gather for {_time(gather)} and go into batches of {listed(judges)}, {cheaper} % "
+        f"urgency: hours; requests gather for {wait} and go into batches of {listed(judges)}, {cheaper} % "
         "cheaper, with an answer within a day; the first of each kind goes out at once, at the full price"
     )
     waiting, most = _waiting(config), config.settings.evaluate.max_deferred
@@ -60,10 +61,6 @@ async def _endpoint_lines(part: Config) -> Sequence[str]:
         batches = BatchesOfCheck(journal, BatchPace(patience_at_start=0.0))
         async with open_judges(part, GeneratedStepsStore(MemoryLog("definitions")), batches=batches):
             return [f"batches    {each}" for each in await batches.look(_PATIENCE)]
-
-
-def _time(seconds: float) -> str:
-    return f"{seconds / 60:g} min" if seconds >= 60 else f"{seconds:g} s"
 
 
 def _judges(monitor: MonitorSettings, config: Config) -> Sequence[str]:

@@ -22,6 +22,7 @@ from collector.config.section_hashes import differences, section_hashes
 from collector.errors import ConfigError
 from collector.receive.files import files_in, first_unreadable
 from collector.service.assembly_builder import build_assembler
+from collector.service.plan_builder import strata_of
 from collector.telemetry import series
 from collector.wording import plural
 from evaluators.wire.http_client import ask_blocking
@@ -44,6 +45,7 @@ def traffic(config: Config) -> Iterator[str]:
     yield from (f"traffic    the service says: {problem}" for problem in running_problems(config))
     yield from arrival_lines(metrics, has_turns=any(any(count.values()) for count in counts.values()))
     yield from count_lines(config, counts)
+    yield from boost_lines(config, metrics)
     yield from letter_lines(metrics)
 
 
@@ -171,6 +173,18 @@ def count_lines(config: Config, counts: Counts) -> Iterator[str]:
         for use in monitor.uses:
             evaluations = {outcome: number for outcome, number in counts.get((name, use.name), {}).items() if number}
             yield f"           - {use.name}: {_outcomes(evaluations) or _why(config, use.name, turns)}"
+
+
+def boost_lines(config: Config, metrics: str) -> Iterator[str]:
+    """The boosts that no judged turn has met; none before something was judged."""
+    probability = series.SAMPLING_PROBABILITY.name
+    families = [family for family in text_string_to_metric_families(metrics) if family.name == probability]
+    for name, monitor in config.settings.monitors.items():
+        labels = [sample.labels for family in families for sample in family.samples]
+        met = {each["stratum"] for each in labels if each["monitor"] == name}
+        boosts = [boost.stratum for boost in strata_of(monitor.boost, config.evaluators).boosts]
+        if met and (unmet := [stratum for stratum in boosts if stratum not in met]):
+            yield f"traffic    {name}: no judged turn has met the boost {' or '.join(unmet)}"
 
 
 def _outcomes(counts: Mapping[str, float]) -> str:

@@ -225,7 +225,7 @@ def _evaluator_lines(made: Diagnosis) -> Iterator[str]:
         yield f"  {explanation.none_named}"
     for drop, to_read in zip(explanation.drops, made.to_read, strict=True):
         yield f"  {in_words(drop.slice)}: {_level(drop)}"
-        yield f"    {_explained(drop, explanation)}; {_share(drop)}"
+        yield f"    {_explained(drop, explanation)}; {drop.share:.1%} of the traffic, {drop.share_before:.1%} before"
         yield f"    read: {', '.join(to_read)}"
 
 
@@ -239,10 +239,6 @@ def _explained(drop: SliceDrop, explanation: DropExplanation) -> str:
     part = f"without it the mean would have moved by {drop.explained:.3f} less"
     change = abs(explanation.change)
     return f"{part}, {min(1.0, drop.explained / change):.0%} of the change" if change > 2 * explanation.error else part
-
-
-def _share(drop: SliceDrop) -> str:
-    return f"{drop.share:.1%} of the traffic, {drop.share_before:.1%} before"
 
 
 def _time(moment: datetime) -> str:

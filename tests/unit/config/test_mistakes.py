@@ -58,6 +58,11 @@ CHANGED = (
     ("criteria: x", "criteria: x, threshold: 5", "evaluators.good.threshold: must be at most 1"),
     ("criteria: x", "criteria: x, judge: big", "evaluators.good.judge: unknown judge 'big'; choose from main"),
     ("criteria: x", "criterai: x", "evaluators.good.criterai: unknown key; did you mean 'criteria'?"),
+    (
+        "kind: g_eval",
+        "kind: zz",
+        "evaluators.good.kind: unknown evaluator kind 'zz'; if it is your own, write plugins: and",
+    ),
     ("kind: g_eval", "kind: geval", "evaluators.good.kind: unknown evaluator kind 'geval'; did you mean 'g_eval'?"),
     ("[input]", "[inptu]", "evaluators.good.evaluation_params[0]: must be 'input'"),
     ("[input]", "input", "evaluators.good.evaluation_params: must be a list; write evaluation_params: […]"),

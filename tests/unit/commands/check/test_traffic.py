@@ -9,7 +9,14 @@ import pytest
 from prometheus_client import generate_latest
 
 from collector.commands.check.kafka_plan import retention_lines
-from collector.commands.check.traffic import arrival_lines, count_lines, parse_counts, spent_so_far, traffic
+from collector.commands.check.traffic import (
+    arrival_lines,
+    boost_lines,
+    count_lines,
+    parse_counts,
+    spent_so_far,
+    traffic,
+)
 from collector.config.configured import Config
 from collector.config.loading import check
 from collector.config.section_hashes import section_hashes
@@ -24,6 +31,7 @@ from collector.telemetry.series import (
     RECEIVE_ITEMS,
     RECEIVE_REQUESTS,
     RECORDS_LOST,
+    SAMPLING_PROBABILITY,
     SPANS_READ,
     TURNS,
     TURNS_ASSEMBLED,
@@ -165,6 +173,17 @@ def test_the_cost_of_calls_is_that_of_all_monitors() -> None:
     telemetry.counter(JUDGE_COST, "exact", "quiet").inc(0)
     telemetry.counter(JUDGE_CALLS, "other", "quiet").inc(5)
     assert spent_so_far(generate_latest(telemetry.registry).decode()) == {"exact": (0.25, 1000)}
+
+
+def test_a_boost_that_no_judged_turn_has_met_is_said() -> None:
+    """A limit in characters where words are counted: the boost never fired, and nobody said so."""
+    boosted = config(monitors={"busy": {"evaluators": ["exact"], "sample": 0.1, "boost": {"error": 3, "slow": 2}}})
+    telemetry = Telemetry()
+    assert list(boost_lines(boosted, generate_latest(telemetry.registry).decode())) == []
+    telemetry.gauge(SAMPLING_PROBABILITY, "busy", "exact", "all").set(0.1)
+    telemetry.gauge(SAMPLING_PROBABILITY, "busy", "exact", "error").set(0.3)
+    [line] = boost_lines(boosted, generate_latest(telemetry.registry).decode())
+    assert line == "traffic    busy: no judged turn has met the boost slow"
 
 
 def test_a_service_with_another_configuration_is_not_taken_for_this_one() -> None:
