@@ -138,11 +138,11 @@ def _targets(config: Config) -> Iterator[tuple[str, Value]]:
 
 
 def _cost(old: Config, new: Config, spent: Spent) -> NumberChange:
-    """At the same traffic: that which the new one expects. What judges asked so far prices those that stay."""
+    """At the same traffic: that which the new one expects. Calls so far give the price of those that stay."""
     traffic = new.settings.traffic
     if traffic is None:
-        asked = {name for name in spent if judges_of(name, old.evaluators) == judges_of(name, new.evaluators)}
-        known = {name: spent[name] for name in asked} if old.settings.judges == new.settings.judges else {}
+        same = {name for name in spent if judges_of(name, old.evaluators) == judges_of(name, new.evaluators)}
+        known = {name: spent[name] for name in same} if old.settings.judges == new.settings.judges else {}
         before, after = usd_per_1000(old, known), usd_per_1000(new, known)
         return NumberChange(f"for 1,000 matching turns{f' ({basis(new, known)})' if after else ''}", before, after)
     expecting = replace(old, settings=old.settings.model_copy(update={"traffic": traffic}))

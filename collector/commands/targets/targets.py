@@ -362,8 +362,8 @@ def _trial(trial: Trial, made: Proposal) -> str:
     last = "" if not count else f", last at {datetime.fromtimestamp(trial.pages[-1], UTC):%Y-%m-%d %H:%M}"
     word = "rise" if made.of.lower_is_better else "fall"
     times = ((delay.fall, dict.fromkeys((_span(delay.half), _span(delay.most)))) for delay in trial.delays)
-    said = ((fall, " (".join(spans).replace("(after ", "("), ")" * (len(spans) - 1)) for fall, spans in times)
-    falls = "; ".join(f"{fall:g} {spans}{end}" for fall, spans, end in said)
+    parts = ((fall, " (".join(spans).replace("(after ", "("), ")" * (len(spans) - 1)) for fall, spans in times)
+    falls = "; ".join(f"{fall:g} {spans}{end}" for fall, spans, end in parts)
     return f"{would}{last}; {word}s are noticed in half of the cases (in 9 of 10): {falls}"
 
 
