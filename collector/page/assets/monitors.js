@@ -86,13 +86,11 @@ function byPeople(people) {
 
 const FEWEST_LABELS = 10; // of fewer, no share and no kappa is worth its line
 
-const WIDTHS = "Intervals are Wilson's at the effective number of labels; evalstream calibrate resamples conversations, so its intervals mostly are narrower.";
-
 /** How the judge's verdicts agree with people's, in all and by segment. */
 function agreement(people) {
   if (!people) return null;
   const few = people.agreements.filter((each) => !each.segment && each.labels < FEWEST_LABELS);
-  return h("div", { class: "counts agreement" }, few.map((each) => h("p", {}, `effectively ${plural(Math.round(each.labels), "label")}: too few to say how far people agree`)), people.agreements.filter((each) => each.labels >= FEWEST_LABELS).map((each) => h("div", {}, h("p", { title: WIDTHS },
+  return h("div", { class: "counts agreement" }, few.map((each) => h("p", {}, `effectively ${plural(Math.round(each.labels), "label")}: too few to say how far people agree`)), people.agreements.filter((each) => each.labels >= FEWEST_LABELS).map((each) => h("div", {}, h("p", {},
     `${each.segment || "agreement with people"}: ${[measure(each.share, "same verdict", percent), measure(each.kappa, "kappa"), measure(each.youden_j, "J")].filter(Boolean).join(" · ")} · effectively ${plural(Math.round(each.labels), "label")}`), each.segment ? null : matrix("verdicts by people (effective numbers)", each.verdicts))),
     people.biases.map((bias) => h("p", {}, bias)));
 }
