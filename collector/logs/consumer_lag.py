@@ -80,7 +80,7 @@ class ConsumerLag:
 
     def _long_openings(self, now: float) -> list[str]:
         return [
-            f"{consumer} has been opening {log}[{partition}] for {now - since:.0f} s, and reads nothing of it meanwhile"
+            f"{consumer} does not read {log}[{partition}] yet: to prepare for it has taken {now - since:.0f} s so far"
             for (consumer, log, partition), since in self._opening.items()
             if now - since > OPENING_AFTER
         ]

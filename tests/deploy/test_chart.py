@@ -82,6 +82,16 @@ def test_stages_that_must_be_one_are_never_two_and_reach_what_they_need(location
     run("kubeconform", "-strict", "-schema-location", location, "-", given=_rendered(*options))
 
 
+def test_pods_reach_the_brokers_that_the_configuration_names():
+    """Over TLS they listen on another port than the usual one."""
+    sources = [{"bootstrap_servers": ["other:9094"], "traces": ["spans"]}, {"bootstrap_servers": ["${env:BROKER}"]}]
+    brokers = {"log": {"kafka": {"bootstrap_servers": ["a:9093", "b:9093"]}}, "receive": {"kafka": sources}}
+    egress = _resources(("--set-json", f"config={json.dumps(brokers)}"))["NetworkPolicy", "live-evalstream"]["spec"][
+        "egress"
+    ]
+    assert [each["port"] for each in egress[1]["ports"]] == [9092, 9093, 9094]
+
+
 def test_files_for_every_pod(location: str):
     options = (
         "--set", "extraVolumes[0].name=kafka,extraVolumes[0].secret.secretName=kafka",

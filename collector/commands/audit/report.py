@@ -127,7 +127,11 @@ def _balance(balance: Balance) -> str:
     ):
         parts += [f"{number:,} {name}"] if number else []
     again = f"; they replace {plural(balance.retried, 'failed evaluation')}" if balance.retried else ""
-    others = f" (and {balance.others:,} not due now: reconfigured, replayed, copied or newer)" if balance.others else ""
+    others = (
+        f" (and {balance.others:,} more that were due before a change or a copy, came from a replay, or are newer)"
+        if balance.others
+        else ""
+    )
     return (f" = {listed(parts)}" if parts else "") + again + others
 
 

@@ -240,7 +240,7 @@ def change_lines(config: Config, compared: Compared) -> Iterator[str]:
     if changes.restart:
         yield f"restart    {listed(changes.restart)}: read at a start alone; a running service refuses the whole file"
     if any(key.startswith("export") for key in changes.restart):
-        yield "           an exporter that is new first sends all evaluations that the log still has"
+        yield "           a new exporter (not one that changes) first sends all evaluations that the log still has"
     if changes.live and changes.restart:
         yield f"refused    {listed(changes.live)}: until the restart"
     elif changes.live:

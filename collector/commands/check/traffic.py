@@ -132,7 +132,7 @@ def arrival_lines(metrics: str, *, has_turns: bool) -> Iterator[str]:
         for name, number in _sums(metrics, series.RECEIVE_ITEMS, "signal", "result").items()
     }
     if came or refused or not has_turns:  # a process of other stages has turns alone
-        yield f"traffic    received since its start: {_listed(came) or 'nothing'}" + (
+        yield f"traffic    received by this process since its start: {_listed(came) or 'nothing'}" + (
             f"; requests refused: {_listed(refused)}" if refused else ""
         )
     if read := _sums(metrics, series.SPANS_READ, "dialect"):

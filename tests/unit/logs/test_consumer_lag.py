@@ -111,7 +111,7 @@ async def test_a_partition_whose_fold_takes_long_to_open_has_interval(caplog: py
     now[0] += 29
     assert lag.stalled() is None
     now[0] += 2
-    said = "evaluate has been opening turns[3] for 31 s, and reads nothing of it meanwhile"
+    said = "evaluate does not read turns[3] yet: to prepare for it has taken 31 s so far"
     assert lag.stalled() == said
     await lag.sample()
     assert said in caplog.text

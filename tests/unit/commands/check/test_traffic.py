@@ -91,7 +91,7 @@ def test_says_what_came_and_what_of_it_nobody_reads() -> None:
     telemetry.counter(TURNS_ASSEMBLED, "genai", "incomplete", "no_content").inc()
     telemetry.counter(UNREAD_TEXT, "acme.sdk").inc(2)
     assert list(arrival_lines(generate_latest(telemetry.registry).decode(), has_turns=False)) == [
-        "traffic    received since its start: 9 spans accepted; requests refused: 2 with 400",
+        "traffic    received by this process since its start: 9 spans accepted; requests refused: 2 with 400",
         "           spans read: 1 genai, 6 others are no model calls of a known library",
         "           turns made: 1 incomplete no_content",
         "           text of acme.sdk that nobody reads: evalstream explain TRACE_ID shows what helps",
@@ -106,11 +106,11 @@ def test_says_that_nothing_came_to_a_service_that_just_started() -> None:
         return generate_latest(telemetry.registry).decode()
 
     with answering(started) as port:
-        assert next(traffic(at(port))) == "traffic    received since its start: nothing"
+        assert next(traffic(at(port))) == "traffic    received by this process since its start: nothing"
 
 
 def test_says_that_nothing_came_unless_another_process_receives() -> None:
-    assert list(arrival_lines("", has_turns=False)) == ["traffic    received since its start: nothing"]
+    assert list(arrival_lines("", has_turns=False)) == ["traffic    received by this process since its start: nothing"]
     assert list(arrival_lines("", has_turns=True)) == []
 
 
