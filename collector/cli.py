@@ -194,10 +194,12 @@ def _say(error: object, status: int) -> int:
     return status
 
 
-def _load(path: Path, *, complete: bool = True) -> Config:
+def _load(path: Path, *, complete: bool = True, option: str = "-c") -> Config:
     """Read a configuration; keys with an old name are warned about on stderr."""
     from collector.config.loading import load
 
+    if option != "-c" and not path.exists():
+        raise ConfigError(f"{option}: {path}: no such file; name a configuration")
     config = load(path, complete=complete)
     for warning in config.warnings:
         show(f"evalstream: {config.source}: warning: {warning}", err=True)
@@ -336,7 +338,7 @@ def _print_changes(config: Config, against: Path | None, hidden: Callable[[str],
 
     from collector.commands.check.changes import Compared, change_lines, changes_json, running_configuration
 
-    other = None if against is None else _load(against)
+    other = None if against is None else _load(against, option="--against")
     compared = asyncio.run(running_configuration(config)) if other is None else Compared(other, str(against))
     if json:
         show(hidden(changes_json(config, compared)), end="")
@@ -625,7 +627,7 @@ def replay(
 
     options = _options(ReplayOptions, locals(), selection=_options(EvaluationFilter, locals()))
     loaded = _load(config)
-    raise typer.Exit(replay_selection(loaded, _load(new) if new else loaded, options))
+    raise typer.Exit(replay_selection(loaded, _load(new, option="--with") if new else loaded, options))
 
 
 @app.command()

@@ -70,7 +70,7 @@ def parse(data: bytes, name: str) -> dict[str, Any]:
 
 def hidden_values(files: Iterable[Path]) -> Callable[[str], str]:
     """Takes the values of files' environment variables out of what is printed: `${env:NAME}` stands there again."""
-    texts = [path.read_text(encoding="utf-8", errors="replace") for path in files]
+    texts = [path.read_text(encoding="utf-8", errors="replace") for path in files if path.is_file()]
     names = {match[1] for text in texts for match in _REFERENCE.finditer(text)}
     values = {os.environ[name]: name for name in sorted(names) if len(os.environ.get(name, "")) >= _HIDDEN_FROM}
     longest_first = sorted(values, key=len, reverse=True)

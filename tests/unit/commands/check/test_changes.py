@@ -78,6 +78,14 @@ def test_what_only_a_start_reads_is_said(tmp_path: Path) -> None:
     assert "a running service refuses the whole file" in " ".join(result.stdout.split())
 
 
+def test_a_file_to_compare_with_that_is_missing_is_named_by_its_option(tmp_path: Path) -> None:
+    new, missing = written(tmp_path, "new", FILE), str(tmp_path / "nowhere.yaml")
+    for words in (["check", "--against", missing], ["compare", "evaluators", "--with", missing]):
+        result = CliRunner().invoke(app, [*words, "-c", str(new)])
+        assert isinstance(result.exception, ConfigError), result.output
+        assert str(result.exception) == f"{words[-2]}: {missing}: no such file; name a configuration"
+
+
 def test_a_new_exporter_is_said_to_send_the_past(tmp_path: Path) -> None:
     compared(tmp_path, FILE, f"{FILE}\nexport: {{jsonl: {{path: out.jsonl}}}}\n")
     result = CliRunner().invoke(app, ["check", "-c", str(tmp_path / "new"), "--against", str(tmp_path / "old")])
