@@ -67,7 +67,9 @@ class Calibration:
     target: float
     raw_mean: float | None
     corrected_mean: CorrectedMean | None
-    monitors: Mapping[str, tuple[float, CorrectedMean | None]] = field(default_factory=dict)
+    monitors: Mapping[str, tuple[float, CorrectedMean | None]] = field(
+        default_factory=dict[str, tuple[float, CorrectedMean | None]]
+    )
     """If several judge, the judge's mean by monitor, and the corrected one."""
     notes: tuple[str, ...] = ()
     certificate: Certificate | None = None
