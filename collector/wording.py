@@ -56,6 +56,16 @@ def usd(amount: float) -> str:
     return f"{amount:,.{max(2, 1 - floor(log10(amount))) if amount > 0 else 2}f} USD"
 
 
+def figure(value: float) -> str:
+    """A number to read: `14,400`, `62.5`, `0.31`."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def hours(value: float) -> str:
+    """A time in the unit that suits it: `5 min`, `4.1 h`, `336 h`."""
+    return f"{max(1, round(60 * value))} min" if value < 1 else f"{value:.{int(value < 48)}f} h"
+
+
 def lowered(text: str) -> str:
     """A sentence as it stands after a colon; `PEM file` and `URL` stay."""
     return text if text[1:2].isupper() else f"{text[:1].lower()}{text[1:]}"

@@ -13,9 +13,12 @@ flight in a process that died. It is a `duplicate` if an evaluation of the same 
 `removed` if the configuration no longer has its evaluator.
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import Literal, get_args
 
-from collector.evaluate.plan import Plan
+from collector.evaluate.plan import Job, Plan
+from collector.statistics.bounded_sums import Weight
 from collector.telemetry import series
 from collector.telemetry.registry import Telemetry
 from evaluators.results import SkipReason
@@ -58,6 +61,15 @@ class OutcomeCounter:
         """Count an evaluation that was started."""
         self._count(series.EVALUATIONS_STARTED, monitor, evaluator)
 
+    def count_waiting_weight(self, job: Job) -> Callable[[], None]:
+        """Count the weight of a job that begins to wait; call the result when it ends. A past subject has none."""
+        if self._telemetry is None or job.retry is not None or job.happened_at is not None:
+            return lambda: None
+        weight = Weight.of(job.sampling).own
+        gauge = self._telemetry.gauge(series.WAITING_WEIGHT, job.monitor.name, job.assignment.evaluator.name)
+        gauge.inc(weight)
+        return partial(gauge.dec, weight)
+
     def count_reference(self, outcome: ReferenceOutcome) -> None:
         """Count a reference when it comes, comes again, or completes the first evaluation that waits for it."""
         self._count(series.REFERENCES, outcome)
@@ -91,25 +103,20 @@ class PrometheusOutcomes(OutcomeCounter):
             for assignment in monitor.assignments:
                 telemetry.reserve("evaluator", assignment.evaluator.name)
         for monitor in plan.monitors:
-            for outcome in ("sampled", "sampled_out"):  # at 0: no increase is seen in a series that begins at 1
+            for outcome in ("sampled", "sampled_out"):
                 telemetry.counter(series.TURNS, monitor.name, outcome)
             for assignment in monitor.assignments:  # a series that stays 0 shows that nothing matched
-                telemetry.counter(series.EVALUATIONS_STARTED, monitor.name, assignment.evaluator.name)
-                telemetry.counter(series.EVALUATIONS_DUE, monitor.name, assignment.evaluator.name, "matched")
-                telemetry.counter(series.EVALUATIONS_ENDED, monitor.name, assignment.evaluator.name, "scored", "")
+                names = monitor.name, assignment.evaluator.name
+                telemetry.counter(series.EVALUATIONS_STARTED, *names)
+                for origin in _DUE:  # no increase is seen in a series that begins with its first value
+                    telemetry.counter(series.EVALUATIONS_DUE, *names, origin)
+                telemetry.counter(series.EVALUATIONS_ENDED, *names, "scored", "")
                 if monitor.budget.limited or plan.budget.limited:
-                    telemetry.counter(
-                        series.EVALUATIONS_ENDED,
-                        monitor.name,
-                        assignment.evaluator.name,
-                        "skipped",
-                        SkipReason.OVER_BUDGET,
-                    )
+                    telemetry.counter(series.EVALUATIONS_ENDED, *names, "skipped", SkipReason.OVER_BUDGET)
+                if monitor.reference_wait is not None:
+                    telemetry.counter(series.REFERENCES_MISSING, *names)
             if monitor.of_scope("conversation"):
                 telemetry.counter(series.CONVERSATIONS, monitor.name)
-        waiting = [monitor for monitor in plan.monitors if monitor.reference_wait is not None]
-        for outcome in get_args(ReferenceOutcome) if waiting else ():
-            telemetry.counter(series.REFERENCES, outcome)
-        for monitor in waiting:
-            for assignment in monitor.assignments:
-                telemetry.counter(series.REFERENCES_MISSING, monitor.name, assignment.evaluator.name)
+        if any(monitor.reference_wait is not None for monitor in plan.monitors):
+            for outcome in get_args(ReferenceOutcome):
+                telemetry.counter(series.REFERENCES, outcome)

@@ -34,7 +34,7 @@ from collector.statistics.conversations import PAUSE
 from collector.telemetry import series as metrics
 from collector.telemetry.registry import OTHER, Telemetry
 from collector.telemetry.series import CORRECTED_SHIFT, CORRECTED_SUMS, ESCALATIONS
-from evaluators.results import Escalation, EscalationReason, Evaluation, JudgeStamp
+from evaluators.results import Escalation, EscalationReason, Evaluation, JudgeStamp, Status
 
 
 def share_name(evaluator: str, label: str) -> str:
@@ -223,22 +223,15 @@ class PrometheusExporter:
         self._count_work(evaluation)
 
     def _count(self, evaluation: Evaluation) -> None:
-        labels = (
-            evaluation.evaluator,
-            evaluation.evaluator_version,
-            evaluation.monitor,
-            self._segments.of(evaluation.attributes),
-        )
+        segment = self._segments.of(evaluation.attributes)
+        labels = (evaluation.evaluator, evaluation.evaluator_version, evaluation.monitor, segment)
         self._telemetry.counter(metrics.EVALUATIONS, *labels, evaluation.outcome, evaluation.reason_code).inc()
         if evaluation.retry is None:
             self._telemetry.counter(metrics.EVALUATION_WEIGHT, *labels).inc(Weight.of(evaluation.sampling).own)
         else:  # the failed one has brought its weight along
             self._telemetry.counter(metrics.EVALUATIONS_RETRIED, *labels, evaluation.retry.reason).inc()
-        sampling = evaluation.sampling
-        probability = self._telemetry.gauge(
-            metrics.SAMPLING_PROBABILITY, evaluation.monitor, evaluation.evaluator, sampling.stratum
-        )
-        probability.set(sampling.probability)
+        of = evaluation.monitor, evaluation.evaluator, evaluation.sampling.stratum
+        self._telemetry.gauge(metrics.SAMPLING_PROBABILITY, *of).set(evaluation.sampling.probability)
         self._count_work(evaluation)
         if evaluation.judge is not None:
             self._count_model_changes(evaluation.evaluator, evaluation.monitor, evaluation.judge)
@@ -401,6 +394,8 @@ def _create_series(telemetry: Telemetry, watched: MonitoredEvaluator, segment: s
             telemetry.counter(of, *labels, label)
     telemetry.counter(metrics.EVALUATIONS, *labels, "scored", "")
     telemetry.counter(metrics.EVALUATION_WEIGHT, *labels)
+    for outcome in get_args(Status):
+        telemetry.counter(metrics.EVALUATIONS_BACKFILLED, *labels[:3], outcome)
     work = (watched.evaluator, watched.monitor)
     telemetry.histogram(metrics.EVALUATION_DURATION, *work)
     for direction in ("input", "output"):

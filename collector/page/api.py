@@ -203,6 +203,7 @@ class PageApi:
 
     def _funnel(self) -> Json:
         traffic = self.sources.traffic() if self.sources.traffic else ()
+        unjudged = {(view.monitor, name): counts for view in traffic for name, counts in view.unjudged.items()}
         return {
             "traffic": {view.monitor: view.counts for view in traffic},
             "outcomes": [
@@ -211,6 +212,7 @@ class PageApi:
                     "evaluator": evaluator,
                     "scored": outcomes.scored,
                     "others": [[*why, count] for why, count in outcomes.others.most_common(20)],
+                    "open": unjudged.get((monitor, evaluator), {}),
                 }
                 for (monitor, evaluator), outcomes in self.view.outcomes.items()
             ],

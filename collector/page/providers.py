@@ -1,5 +1,6 @@
 """Providers of the page: what it shows of the plan and the telemetry."""
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
@@ -151,13 +152,20 @@ def deferred_view(telemetry: Telemetry) -> DeferredView | None:
 
 
 def traffic_views(telemetry: Telemetry) -> Sequence[TrafficView]:
-    """The turns that this process has counted, by monitor."""
+    """The turns that this process has counted, by monitor, and the evaluations that it has not made."""
     counts: dict[str, dict[str, int]] = {}
     for labels, value in _samples(telemetry.registry, series.TURNS.name):
         counts.setdefault(labels["monitor"], {})[labels["outcome"]] = int(value)
     for _, value in _samples(telemetry.registry, series.UNMATCHED_TURNS.name):
         counts |= {"": {"unmatched": int(value)}} if value else {}
-    return [TrafficView(monitor=monitor, counts=count) for monitor, count in counts.items()]
+    unjudged: dict[str, dict[str, Counter[str]]] = {}
+    for name, sign in ((series.EVALUATIONS_DUE.name, 1), (series.EVALUATIONS_ENDED.name, -1)):
+        for labels, value in _samples(telemetry.registry, name):
+            of = unjudged.setdefault(labels["monitor"], {}).setdefault(labels["evaluator"], Counter())
+            of["waiting"] += sign * int(value)
+            if labels.get("outcome") == "sampled_out":
+                of["sampled_out"] += int(value)
+    return [TrafficView(monitor=name, counts=each, unjudged=unjudged.get(name, {})) for name, each in counts.items()]
 
 
 def _samples(registry: CollectorRegistry, name: str) -> Iterator[tuple[dict[str, str], float]]:

@@ -1,7 +1,7 @@
 """Sources of the page beside the logs: functions from the parts of the service that have something to show."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from collector.evaluate.sampling.draw_key import PUBLIC, DrawKey
@@ -81,10 +81,14 @@ class DeferredView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrafficView:
-    """A monitor's turns since the start, by outcome; the monitor "" counts the turns that no monitor watches."""
+    """A monitor's turns since the start, by outcome; the monitor "" counts the turns that no monitor watches.
+
+    `unjudged` are the evaluations without a record, by evaluator and by why: sampled_out, waiting.
+    """
 
     monitor: str
     counts: dict[str, int]
+    unjudged: Mapping[str, Mapping[str, int]] = field(default_factory=dict[str, Mapping[str, int]])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -323,6 +323,8 @@ class View:
             self._series_of(key, failed.evaluation.evaluator_version).discount(failed.evaluation, partition)
         if failed.evaluation.happened_at is None and failed.evaluation.ended_at.timestamp() >= self.started:
             self.outcomes[key].others -= Counter([(failed.evaluation.outcome, failed.evaluation.reason_code)])
+            if retried.happened_at is not None:  # else it is counted as what came now
+                _count(self.outcomes[key], retried)
 
     def add_label(self, label: Label) -> None:
         """A person labelled an evaluation, which may not be on the page yet."""

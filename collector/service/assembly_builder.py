@@ -52,7 +52,7 @@ def why_all_are_wanted(plan: Plan) -> str | None:
 def _reasons(monitor: Monitor) -> Iterator[str]:
     name = f"monitor {monitor.name}"
     if monitor.match:
-        yield f"{name} selects turns by what they contain (match)"
+        yield f"{name} reads a field of each turn (match)"
     if monitor.strata.boosts:
         yield f"{name} judges some turns more often by what they contain (boost)"
     if monitor.agent_runs:

@@ -47,7 +47,7 @@ class ScoreHistory:
     @property
     def per_hour(self) -> float:
         """Scores an hour."""
-        return self.scores / max(self.hours, 1.0)
+        return self.scores / max(self.hours, 1 / 60)
 
 
 def history_of(scores: Sequence[PastScore]) -> ScoreHistory:

@@ -172,7 +172,7 @@ model."""
 SAMPLING_PROBABILITY = gauge("evalstream_sampling_probability", ("monitor", "evaluator", "stratum"))
 """Sampling probability of the newest evaluated subject of a stratum, upstream samplers included."""
 BUDGET_USD = gauge("evalstream_budget_usd", ("monitor", "period"))
-"""The configured budget of a monitor in US dollars, by period: hour or day. The same in every process."""
+"""The configured budget of a monitor in US dollars, by period: hour or day."""
 BUDGET_FACTOR = gauge("evalstream_budget_factor", ("monitor",))
 """Factor from 0 to 1 by which a monitor's budget lowers its sampling rates, by the newest decision."""
 BUDGET_SPENT = gauge("evalstream_budget_spent_ratio", ("monitor",))
@@ -293,7 +293,7 @@ UPSTREAM_IGNORED = counter("evalstream_upstream_ignored_total", ("monitor",))
 """Matched turns whose tracestate names an earlier sampling rate that `receive.trust_tracestate` does not believe."""
 CONVERSATIONS = counter("evalstream_conversations_total", ("monitor",))
 """Conversations that became idle, sampled or not: the population of conversation evaluators. One that continues
-afterwards counts again, as it is evaluated again."""
+afterwards counts again."""
 CONVERSATIONS_CLOSED = counter("evalstream_conversations_closed_total", ("monitor", "reason"))
 """Sampled conversations that closed, by reason: idle, explicit, max_age, max_turns, max_bytes, evicted (early, to bound
 memory)."""
@@ -313,7 +313,7 @@ count again."""
 EVALUATIONS_ENDED = counter("evalstream_evaluations_ended_total", ("monitor", "evaluator", "outcome", "reason"))
 """Evaluations by outcome: scored, skipped, failed (recorded, with the reason), sampled_out, duplicate, superseded,
 reassigned (unfinished; resumed by the partition's next owner), removed (unfinished; a changed configuration no longer
-has its evaluator). Due = ended + in flight."""
+has its evaluator)."""
 FEEDBACK = counter("evalstream_feedback_total", ("outcome",))
 """Feedback by what became of it: joined, unmatched (its subject was not judged within the
 wait), crowded_out, duplicate."""
@@ -341,6 +341,8 @@ REFERENCES_MISSING = counter("evalstream_references_missing_total", ("monitor", 
 """Evaluations that were skipped as no reference had come within the wait."""
 REFERENCES_AWAITED = gauge("evalstream_references_awaited")
 """Evaluations that wait for a reference in this process; they are not due yet."""
+WAITING_WEIGHT = gauge("evalstream_evaluations_waiting_weight", ("monitor", "evaluator"))
+"""Sum of 1 / sampling probability over the evaluations that wait or run."""
 EVALUATIONS_IN_FLIGHT = gauge("evalstream_evaluations_in_flight")
 """Evaluations that are due and have not ended: they wait or run."""
 EVALUATIONS_RUNNING = gauge("evalstream_evaluations_running")

@@ -34,11 +34,7 @@ def cost() -> boards.Dashboard:
         "What evaluations cost at their judge. Counted from the prices in the configuration; the cost of a judge"
         " without prices is unknown, and not in these sums.",
     ).with_variable(window())
-    parts = {
-        "Money": _money(),
-        "Budgets": _budgets(),
-        "Tokens and calls": _tokens(),
-    }
+    parts = {"Money": _money(), "Budgets": _budgets(), "Tokens and calls": _tokens()}
     return filled(board, parts)
 
 
@@ -83,9 +79,9 @@ def _budgets() -> list[object]:
         lines(
             Look(
                 "Spent of the budget",
-                "Cost over the last hour, or day, as a share of the budget for it. Rates follow the budget, so this"
-                " stays about 1 when traffic would cost more; nothing is judged from the hard cap (1.2) on. Empty"
-                " without a budget.",
+                "Cost over the last hour, or day, as a share of the budget for it; a new budget does not count what was"
+                " spent before it. Rates follow the budget, so this stays about 1 when traffic would cost more; nothing"
+                " is judged from the hard cap (1.2) on. Empty without a budget.",
                 unit="percentunit",
                 low=0,
                 steps=((1.0, "orange"), (1.2, "red")),

@@ -106,11 +106,7 @@ def _unscored() -> list[object]:
         ),
         number(
             Look(
-                "Since the last score",
-                "The newest score of each evaluator.",
-                unit="s",
-                width=4,
-                steps=((900, "red"),),
+                "Since the last score", "The newest score of each evaluator.", unit="s", width=4, steps=((900, "red"),)
             ),
             Query(f"time() - max by ({PAIR}) ({LAST_SUCCESS.name}{WATCHED})", LEGEND),
         ),
@@ -283,10 +279,7 @@ def _weights() -> list[object]:
                 low=0,
                 width=8,
             ),
-            Query(
-                f"({weight} and {having('scope', 'turn')}) / on (monitor) group_left () ({turns} > 0)",
-                LEGEND,
-            ),
+            Query(f"({weight} and {having('scope', 'turn')}) / on (monitor) group_left () ({turns} > 0)", LEGEND),
         ),
         lines(
             Look(

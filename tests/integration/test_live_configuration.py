@@ -556,12 +556,14 @@ async def test_evaluators_begin_and_cease_to_ask_together(tmp_path: Path) -> Non
             async with asyncio.timeout(60):
                 while value(service, "evalstream_evaluations_started_total") < 20:
                     await asyncio.sleep(0.05)
+            assert value(service, "evalstream_evaluations_waiting_weight") == 20
             file.change(lambda values: values["judges"]["main"].update(base_url=url))
             file.change(lambda values: values["monitors"]["all"].update(pack="auto"))
             await look(service)
             made = await until(service, answers=10, also=10)
             assert len(set(versions(made))) == len(set(versions(made, "also"))) == 1
             assert judge.calls == 10, "two questions in one request"
+            assert value(service, "evalstream_evaluations_waiting_weight") == 0
             file.change(lambda values: values["monitors"]["all"].pop("pack"))
             await look(service)
             await put(service, range(10, 20))

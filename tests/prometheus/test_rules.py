@@ -468,6 +468,14 @@ def test_weights_twice_too_large_are_noticed_and_right_ones_are_not(tmp_path: Pa
         series("evalstream_evaluations_ended_total", [9.0 * count for count in coming], **of, outcome="sampled_out"),
         series("evalstream_evaluations_ended_total", served, **of, outcome="scored"),
     ]
+    # a budget lowers the rate to a hundredth just before the judge hangs: one that waits stands for a hundred turns
+    few = [served[min(minute, 250)] + max(0.0, count - counts[250]) / 10.0 for minute, count in enumerate(coming)]
+    heavy = [100.0 * (count - done) for count, done in zip(few, served, strict=True)]
+    light = [
+        series("evalstream_evaluations_due_total", few, **of, origin="matched"),
+        series("evalstream_evaluations_ended_total", served, **of, outcome="scored"),
+        series("evalstream_evaluations_waiting_weight", heavy, **of),
+    ]
     inconsistent = {"alertname": "EvalstreamWeightsInconsistent", "severity": "warning"}
     cases = [
         {
@@ -480,6 +488,10 @@ def test_weights_twice_too_large_are_noticed_and_right_ones_are_not(tmp_path: Pa
         },
         {  # the judge hangs from minute 250 on: what waits for it has no weight yet
             "inputs": [*estimator(hung), *traffic(coming, [9 * count for count in coming]), *waiting],
+            "alerts": [firing(minute, "EvalstreamWeightsInconsistent") for minute in (249, 300, 350, 399)],
+        },
+        {
+            "inputs": [*estimator(hung), *traffic(coming, [9 * count for count in coming]), *light],
             "alerts": [firing(minute, "EvalstreamWeightsInconsistent") for minute in (249, 300, 350, 399)],
         },
     ]

@@ -20,6 +20,7 @@ from collector.evaluate.budget.controller import BudgetController
 from collector.evaluate.budget.windows import Budget
 from collector.evaluate.conversations.session_window import SessionWindowSettings
 from collector.evaluate.guardrails import EvaluationGuardrails
+from collector.evaluate.outcomes import OutcomeCounter
 from collector.evaluate.partition_state import StateLimits
 from collector.evaluate.plan import Assignment, Monitor, Plan
 from collector.evaluate.sampling.draw import draw
@@ -112,7 +113,7 @@ class Priced:
         return Verdict([Answer(reply(), "{}")], self.model, None, Usage(input_tokens=1, calls=1), self.usd)
 
 
-class Counts:
+class Counts(OutcomeCounter):
     """A tally of all lives of a service, and of its last one."""
 
     def __init__(self) -> None:
@@ -126,14 +127,8 @@ class Counts:
     def count_evaluation(self, monitor: str, evaluator: str, outcome: str, reason: str = "", number: int = 1) -> None:
         self.life[evaluator, outcome] += number
 
-    def count_started(self, monitor: str, evaluator: str) -> None:
-        """Counted in tests/unit/evaluate/test_stage.py."""
-
     def count_closed(self, monitor: str, by: str, missing: int) -> None:
         self.closed_by[by] += 1
-
-    def count_idle(self, monitor: str, number: int) -> None:
-        """Counted in tests/unit/evaluate/test_population.py."""
 
 
 class Service:

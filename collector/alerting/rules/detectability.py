@@ -8,7 +8,7 @@ from collector.alerting.rules.targets import Target, detector, segment_count, ta
 from collector.config.configured import Config
 from collector.config.settings import PlannedRate
 from collector.statistics.incident import DropDetector
-from collector.wording import plural
+from collector.wording import figure, hours, plural
 
 DEVIATION = 0.27
 """The standard deviation of scores of a judge that gives five levels, mostly high ones; larger than usual."""
@@ -42,13 +42,13 @@ def alert_lines(config: Config) -> Iterator[str]:
     series = segments * sum(target.mean is not None for target in every)
     if series:
         yield (
-            f"alerts     false alarms of the drop detector: at most one page per {alerts.false_alarm_days:g} days "
-            f"over {plural(series, 'series', 'series')} while means are at target, where conversations pause for less "
-            "than a day and last for a week at most"
+            f"alerts     the drop detector raises at most one false alarm per {alerts.false_alarm_days:g} days "
+            f"over {plural(series, 'series', 'series')}, while means are at target and conversations last for a week "
+            "at most, with pauses below a day"
         )
         yield (
-            f"           false alarms of the mean test (at {alerts.page_standard_errors:g} standard errors): "
-            "expect one per 1–20 months when a mean is exactly at target, practically none at +0.03"
+            f"           the mean test (at {alerts.page_standard_errors:g} standard errors) raises one every 1 to 20 "
+            "months while a mean is exactly at its target, and practically none while it is 0.03 better"
         )
 
 
@@ -76,7 +76,7 @@ def _limited(config: Config) -> frozenset[str]:
 
 def _describe(target: Target, drop_detector: DropDetector, page: float) -> str:
     hourly, known = _hourly(target)
-    basis = f"at {hourly:,.4g} evaluations/h" if known else f"at an assumed {hourly:g} evaluations/h{_remedy(target)}"
+    basis = f"at {'' if known else 'an assumed '}{figure(hourly)} evaluations/h{'' if known else _remedy(target)}"
     binary = target.label is not None
     gap = smallest_detectable_drop(drop_detector, 24.0 * hourly, page, clustered=False, binary=binary)
     most = drop_detector.shortfall(1.0, 1.0 if drop_detector.lower_is_better else 0.0)
@@ -86,7 +86,7 @@ def _describe(target: Target, drop_detector: DropDetector, page: float) -> str:
     change = "rise" if drop_detector.lower_is_better else "drop"
     text = (
         f"{basis} a lasting {change} to {_end(drop_detector, gap)} pages within 24 h in 9 cases of 10, "
-        f"and within {half:.2g} h in half of them"
+        f"and within {hours(half)} in half of them"
     )
     if target.scope == "conversation":
         return text
@@ -106,10 +106,11 @@ def _nearer_target(target: Target, known: DropDetector, page: float) -> Iterator
         evaluations_until_page(by, _DROP - spare, page, MEDIAN, binary=target.label is not None) / hourly
         for by, spare in ((known, _SPARE), (nearer, _NEAR))
     )
-    mean, change = _two_decimals(round(known.target + sign * _SPARE, 6)), "rises" if known.lower_is_better else "drops"
+    mean, end = (_two_decimals(round(known.target + sign * at, 6)) for at in (_SPARE, _SPARE - _DROP))
+    change = "rise" if known.lower_is_better else "drop"
     yield (
-        f"           a mean of {mean} that {change} by {_DROP:g} and stays there pages after about {now:.2g} h; "
-        f"with a target of {_two_decimals(nearer.target)}, after about {then:.2g} h"
+        f"           a lasting {change} of the mean from {mean} to {end} pages after about {hours(now)}; "
+        f"with a target of {_two_decimals(nearer.target)}, after about {hours(then)}"
     )
 
 

@@ -148,7 +148,7 @@ UNCOVERED_SHARE = "evalstream:uncovered_share"
 """The same with the parts of scored subjects that their judges were not shown."""
 WEIGHT_CHECK = "evalstream:weight_check"
 """Sum of the weights over the turns or conversations they stand for, over six hours; 1 if sampling is right.
-Absent while more than a twentieth of the evaluations wait for their judge."""
+Absent while more than a twentieth of the evaluations, or of their weight, waits for the judge."""
 SCORE_LOWEST, SCORE_HIGHEST = "evalstream:score_lowest", "evalstream:score_highest"
 """The bounds of the mean of all over an hour, with what has no score: failures may depend on the answer."""
 VERSION_REPLACED = "evalstream:version_replaced"

@@ -36,7 +36,7 @@ _RETENTION_USED = 0.5
 _SHIFT_ERRORS = 4.0
 _DUE, _ENDED = metrics.EVALUATIONS_DUE.name, metrics.EVALUATIONS_ENDED.name
 _WAITING = 0.05
-"""The share of evaluations that may wait while weights are compared with the traffic."""
+"""The share of evaluations, or of their weight, that may wait while weights are compared with the traffic."""
 _LIMITED, _ANSWERED = '{result="judge_rate_limited"}', '{result=~"ok|judge_reply_.*|judge_refused|judge_rejected"}'
 _ENOUGH = 20
 """The fewest subjects for an alert on a share."""
@@ -127,7 +127,10 @@ def _weights(targets: Sequence[Target], alerts: AlertSettings, window: str) -> I
     # evaluations that wait for their judge have no weight yet; each process counts its own, so no restart leaves any
     due, ended = (f"sum by (evaluator, monitor) ({name})" for name in (_DUE, _ENDED))
     many = f"{due} - {ended} > {_WAITING:g} * {_SUBJECTS % (metrics.EVALUATIONS.name, '', window)}"
-    yield RecordingRule(series.WEIGHT_CHECK, f"({' or '.join(checks)}) unless {many}")
+    # few may stand for much, as when a budget has just lowered the rates
+    weight = f"sum by (evaluator, monitor) ({metrics.WAITING_WEIGHT.name})"
+    heavy = f"{weight} > {_WAITING:g} * {_SUBJECTS % (metrics.EVALUATION_WEIGHT.name, '', window)}"
+    yield RecordingRule(series.WEIGHT_CHECK, f"({' or '.join(checks)}) unless ({many} or {heavy})")
     yield AlertingRule(
         name=WEIGHTS,
         board="trust",

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from collector.config.configured import Config, judges_of
 from collector.config.settings import BudgetSettings, JudgeSettings, TrafficSettings
 from collector.telemetry.compilation import is_compiled
-from collector.wording import plural, usd
+from collector.wording import figure, plural, usd
 
 FLOOR = 10.3e-6
 """Seconds of CPU of parsing a span and making a dict of its attributes, on the machine that these costs are of: another
@@ -263,8 +263,8 @@ def capacity_lines(config: Config) -> Iterator[str]:
     if needed is None:
         return
     yield (
-        f"capacity   {_number(needed.spans_per_second)} spans/s = {_number(needed.turns_per_second)} turns/s, "
-        f"{_number(needed.evaluations_per_second)} evaluations/s"
+        f"capacity   {figure(needed.spans_per_second)} spans/s = {figure(needed.turns_per_second)} turns/s, "
+        f"{figure(needed.evaluations_per_second)} evaluations/s"
     )
     stages = ", ".join(f"{stage.stage} {stage.processes} ({stage.cores:.2g} cores)" for stage in needed.stages)
     yield f"           processes: {stages}"
@@ -274,23 +274,19 @@ def capacity_lines(config: Config) -> Iterator[str]:
         yield "           as of model calls in one request each; other traces take what they take with keep: all"
     log, written = config.settings.log, needed.broker_in_mb_per_second
     yield (
-        f"           SQLite: up to {_number(written * log.retention / 1000.0)} GB on disk within log.retention"
+        f"           SQLite: up to {figure(written * log.retention / 1000.0)} GB on disk within log.retention"
         if log.kind == "sqlite"
-        else f"           Kafka: {plural(needed.partitions, 'partition')}, {_number(written)} MB/s "
-        f"in and {_number(needed.broker_out_mb_per_second)} MB/s out, before compression and replicas"
+        else f"           Kafka: {plural(needed.partitions, 'partition')}, {figure(written)} MB/s "
+        f"in and {figure(needed.broker_out_mb_per_second)} MB/s out, before compression and replicas"
     )
     for judge in needed.judges:
         money = "no price set" if judge.usd_per_day is None else f"{usd(judge.usd_per_day)} per day"
         tokens = judge.input_tokens_per_second + judge.output_tokens_per_second
         yield (
-            f"           judge {judge.judge}: {_number(judge.requests_per_second)} requests/s, "
-            f"about {judge.in_flight:,} in flight, {_number(tokens)} tokens/s, {money}"
+            f"           judge {judge.judge}: {figure(judge.requests_per_second)} requests/s, "
+            f"about {judge.in_flight:,} in flight, {figure(tokens)} tokens/s, {money}"
         )
     yield from (f"note       {shortage}" for shortage in _shortages(config, needed))
-
-
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def _shortages(config: Config, needed: Capacity) -> Iterator[str]:
@@ -321,7 +317,7 @@ def _shortages(config: Config, needed: Capacity) -> Iterator[str]:
         yield "this exceeds one process, and SQLite is for one machine: write log: {kind: kafka, ...}"
     for name, monitor in settings.monitors.items():
         if (hourly := monitor.alerts.turns_per_hour or math.inf) < 1800.0 * needed.turns_per_second:
-            yield f"monitors.{name} counts {_number(hourly / 3600.0)} turns/s, as its alerts.turns_per_hour says"
+            yield f"monitors.{name} counts {figure(hourly / 3600.0)} turns/s, as its alerts.turns_per_hour says"
     yield from _beyond_budget(config, needed)
 
 

@@ -40,7 +40,7 @@ from collector.records.audits import FEWEST_AUDITS
 from collector.service.assembly_builder import why_all_are_wanted
 from collector.service.kafka_settings import security_of
 from collector.service.open_logs import names_of
-from collector.service.plan_builder import build_unasked_plan, reading_usd
+from collector.service.plan_builder import build_unasked_plan, known_usd, reading_usd
 from collector.wording import listed, plural, usd
 from evaluators.asking.reading import ReadingSettings
 from evaluators.cases import Scope
@@ -107,7 +107,7 @@ def report(config: Config) -> Iterator[str]:
     for name, monitor in settings.monitors.items():
         yield ""
         yield from _monitor(name, monitor, config)
-    yield from (f"all        {line}" for line in _budget(settings.evaluate.budget))
+    yield from (f"all        {line}" for line in _budget(settings.evaluate.budget, settings.monitors.values(), config))
     yield ""
     for name in settings.export:
         yield f"export     {name}{_segments(config.exporters[name])}"
@@ -283,9 +283,9 @@ def _monitor(name: str, monitor: MonitorSettings, config: Config) -> Iterator[st
             cost = "" if dearest is None else f": ≈ {usd(dearest)} more at most"
             requests = f"up to {plural(evaluator.reads, 'request')} more with {evaluator.most_read:,} characters of it"
             yield f"             of a run too long for one question, {requests}{cost}"
-    more = (*_packs(monitor, config), *cache_lines(monitor, config), *deferred_lines(name, config))
+    more = [*_packs(monitor, config), *cache_lines(monitor, config), *deferred_lines(name, config)]
+    more += [*boosts(monitor.boost, config), *_budget(monitor.budget, [monitor], config)]
     yield from (f"           {line}" for line in more)
-    yield from (f"           {line}" for line in (*boosts(monitor.boost, config), *_budget(monitor.budget)))
     calls, of_conversations = judge_calls([monitor], config)
     yield f"           ≈ {calls} per 1,000 matching turns{of_conversations}"
 
@@ -391,12 +391,22 @@ def boosts(boost: BoostSettings, config: Config) -> Iterator[str]:
         yield f"sampled more often, beyond the calls said here: {', '.join(named)} (means are weighted)"
 
 
-def _budget(budget: BudgetSettings) -> Iterator[str]:
-    amounts = [(budget.usd_per_hour, "hour"), (budget.usd_per_day, "day")]
-    named = [f"{usd(amount)} per {period}" for amount, period in amounts if amount is not None]
-    if named:
-        cap = f"evaluation stops at {budget.hard_cap_factor:g} × the budget"
-        yield f"budget: {listed(named)}; sampling rates adapt to it, {cap}"
+def _budget(budget: BudgetSettings, monitors: Collection[MonitorSettings], config: Config) -> Iterator[str]:
+    """A budget, and the share that it pays for of the evaluations that the monitors expect."""
+    amounts = [(budget.usd_per_hour, "hour", 1.0), (budget.usd_per_day, "day", 24.0)]
+    named = [f"{usd(amount)} per {period}" for amount, period, _ in amounts if amount is not None]
+    if not named:
+        return
+    cap = f"evaluation stops at {budget.hard_cap_factor:g} × the budget"
+    yield f"budget: {listed(named)}; sampling rates adapt to it, {cap}"
+    cost = sum(
+        (monitor.alerts.turns_per_hour or 0.0) * rate * sum(known_usd(config, name) or 0.0 for name in names)
+        for monitor in monitors
+        for names, (rate, _) in asking([monitor], config, "turn").items()
+    )
+    paid = min(amount / length for amount, _, length in amounts if amount is not None)
+    if cost > paid:
+        yield f"at alerts.turns_per_hour all would cost {usd(cost)} an hour: the budget pays for {paid / cost:.0%}"
 
 
 def _golden(config: Config) -> Iterator[str]:

@@ -15,7 +15,7 @@ from collector.records.audits import FEWEST_AUDITS, AuditScore
 from collector.statistics.bounded_sums import VARIANCE_FLOOR, Weight
 from collector.statistics.score_history import DAY
 
-_SHORTEST = 3600.0
+_SHORTEST = 60.0
 """Seconds that the past is taken to be long at least."""
 
 

@@ -34,7 +34,7 @@ from collector.records.audits import FEWEST_AUDITS, audit_of, audit_outcome
 from collector.service.open_logs import Logs, open_stored_logs
 from collector.service.plan_builder import lower_is_better, strata_of
 from collector.statistics.bounded_sums import Weight
-from collector.wording import plural, usd
+from collector.wording import hours, plural, usd
 from evaluators.results import Evaluation
 
 DONE = 0
@@ -385,8 +385,8 @@ def _evaluator_lines(each: PlannedEvaluator, made: SamplingPlan, config: Config,
     subjects = sum(day.arrived)
     yield (
         f"{options.monitor}/{each.use.name}: mean {figures.mean:.3f} of {plural(figures.scores, 'score')} by version "
-        f"{each.version} in "
-        f"{_length(figures.days)}; {subjects:,.0f} a day if all were judged, {usd(sum(day.usd) / subjects)} each"
+        f"{each.version} in {_length(figures.days)}; "
+        f"{subjects:,.0f} a day if all were judged, {usd(sum(day.usd) / subjects)} each"
     )
     if figures.days < 1.0:
         yield "  less than a day of scores: the plan takes all hours to be like these"
@@ -422,11 +422,7 @@ def _evaluator_lines(each: PlannedEvaluator, made: SamplingPlan, config: Config,
 
 
 def _length(days: float) -> str:
-    """How long the past is; less than an hour is taken for one."""
-    if days >= 1.0:
-        return f"{days:.1f} days"
-    hours = days * 24.0
-    return f"{hours:.1f} hours" if hours > 1.0 else "less than an hour, which counts as one"
+    return f"{days:.1f} days" if days >= 1.0 else hours(24.0 * days)
 
 
 def _sampling(each: PlannedEvaluator, of: Allocation, made: SamplingPlan, boosts: Sequence[float]) -> str:

@@ -29,7 +29,7 @@ from collector.statistics.incident import DropDetector, evidence
 from collector.statistics.intervals import mean_text
 from collector.statistics.mean_error import WindowSums
 from collector.statistics.score_history import DAY, HOUR, PastScore, ScoreHistory, history_of
-from collector.wording import plural
+from collector.wording import figure, hours, plural
 from evaluators.results import Evaluation
 
 MINUTE = 60.0
@@ -289,7 +289,8 @@ def _alerts_of(config: Config, every: Sequence[Target], of: Target, mean: float)
 def _try(of: Target, mean: float, scores: Sequence[PastScore], history: ScoreHistory, alerts_of: AlertsOf) -> Trial:
     past = alerts_of(of, mean)
     after: list[FallDelay] = []
-    for fall in FALLS:
+    # scores of a part of a day leave the rest of it empty when they are repeated
+    for fall in FALLS if history.end - history.begin >= DAY else ():
         delays = sorted(_delay(past, scores, history, fall, number) for number in range(_STARTS))
         half, most = delays[(_STARTS - 1) // 2], delays[-(-9 * _STARTS // 10) - 1]
         after.append(FallDelay(fall=fall, half=_hours(half), most=_hours(most)))
@@ -341,7 +342,7 @@ def _proposal_lines(made: Proposal) -> Iterator[str]:
     history, of = made.history, made.of
     yield (
         f"{of.monitor}/{of.evaluator}: mean {mean_text(history.mean, history.error, history.conversations)} of "
-        f"{plural(history.scores, 'score')} in {max(1.0, history.hours):.0f} h ({history.per_hour:,.1f}/h), "
+        f"{plural(history.scores, 'score')} in {hours(history.hours)} ({figure(history.per_hour)}/h), "
         f"daily wave {history.wave:.3f} up and down, {history.clustering:.1f} times the variance of independent scores"
     )
     if history.end - history.begin < 2 * DAY:
@@ -364,10 +365,9 @@ def _trial(trial: Trial, made: Proposal) -> str:
     times = ((delay.fall, dict.fromkeys((_span(delay.half), _span(delay.most)))) for delay in trial.delays)
     parts = ((fall, " (".join(spans).replace("(after ", "("), ")" * (len(spans) - 1)) for fall, spans in times)
     falls = "; ".join(f"{fall:g} {spans}{end}" for fall, spans, end in parts)
-    return f"{would}{last}; {word}s are noticed in half of the cases (in 9 of 10): {falls}"
+    sentence = f"{word}s are noticed in half of the cases (in 9 of 10): {falls}"
+    return f"{would}{last}; {sentence if falls else 'how soon falls are noticed needs a day of scores'}"
 
 
-def _span(hours: float | None) -> str:
-    if hours is None:
-        return "not within a week"
-    return f"after {hours * 60:.0f} min" if hours < 1 else f"after {hours:.1f} h"
+def _span(delay: float | None) -> str:
+    return "not within a week" if delay is None else f"after {hours(delay)}"

@@ -8,7 +8,7 @@ error (`sample: auto`) are decided with them: the lower one counts.
 # it would have to stop or overspend. Parts by partition need no communication at all.
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -85,13 +85,18 @@ class PartitionBudget:
             "demands": [[*names, demand.per_second] for names, demand in self.demands.items()],
         }
 
-    def restore(self, saved: Mapping[str, Any]) -> None:
-        """Continue from the result of `to_json`; budgets that it does not contain start empty."""
+    def restore(self, saved: Mapping[str, Any], costs: Sequence[tuple[str, float, float]]) -> None:
+        """Continue from the result of `to_json` and the costs since then; a budget that it does not contain starts
+        empty, as what was spent before there was one is no part of it.
+        """
         for name, saved_windows in saved["windows"].items():
             by_period = {saved_window["period"]: saved_window for saved_window in saved_windows}
             for window in self.windows.get(name, ()):
                 if window.period in by_period:
                     window.restore(by_period[window.period])
+                    for monitor, usd, when in costs:
+                        if name in (ALL_MONITORS, monitor):
+                            window.spend(usd, when)
         for monitor, evaluator, per_second in saved["demands"]:
             self.demand(monitor, evaluator).per_second = per_second
         self.began, self.started = True, self._is_known or not self.windows
@@ -168,10 +173,8 @@ class BudgetController:
 
     def factor(self, name: str) -> float:
         """The lowest factor on the rates of a monitor, or of all for "", at the last decision; 1 before the first."""
-        return min(
-            (share.factor for monitor, share in self._last.by_monitor.items() if name in (ALL_MONITORS, monitor)),
-            default=1.0,
-        )
+        factors = (share.factor for key, share in self._last.by_monitor.items() if name in (ALL_MONITORS, key))
+        return min(factors, default=1.0)
 
     @property
     def limited(self) -> bool:
@@ -183,7 +186,7 @@ class BudgetController:
         partition: int,
         now: float,
         saved: Mapping[str, Any] | None,
-        costs: Iterable[tuple[str, float, float]],
+        costs: Sequence[tuple[str, float, float]],
         rates: Rates | None = None,
     ) -> None:
         """Take over a partition with its saved budget and the costs since then: monitor, US dollars, time.
@@ -194,11 +197,8 @@ class BudgetController:
             self._last = Rates({name: share for name, share in rates.by_monitor.items() if self._limited(name)})
         partition_budget = PartitionBudget(self._budgets, 1.0 / self._partitions, now)
         if saved is not None:
-            partition_budget.restore(saved)
+            partition_budget.restore(saved, costs)
         self._planner.add_partition(partition, now, saved.get("planned", ()) if saved is not None else ())
-        for monitor, usd, when in costs:
-            for window in partition_budget.windows_of(monitor):
-                window.spend(usd, when)
         self._by_partition[partition] = partition_budget
 
     def saved(self, partition: int) -> Mapping[str, Any]:
@@ -214,9 +214,7 @@ class BudgetController:
     def initial_rates(self) -> Rates:
         """The rates before anything is known of the traffic."""
         planned = self._planner.monitors
-        names = [
-            monitor.name for monitor in self._plan.monitors if self._limited(monitor.name) or monitor.name in planned
-        ]
+        names = [each.name for each in self._plan.monitors if self._limited(each.name) or each.name in planned]
         return Rates({name: RateReduction(FIRST_FACTOR) for name in names}) if names else FULL_RATES
 
     def _limited(self, monitor: str) -> bool:
@@ -243,13 +241,10 @@ class BudgetController:
         if not self.limited or elapsed < EARLY:
             return False
         step = STEP if self._budgets else PLANNED_STEP
-        if elapsed >= (step if partition_budget.started else FIRST_STEP):
-            return True
         if not partition_budget.started:
-            return False
-        return self._fallback_is_due(now) or any(
-            demand.has_jumped(partition_budget.span(now)) for demand in partition_budget.demands.values()
-        )
+            return elapsed >= FIRST_STEP
+        span, demands = partition_budget.span(now), partition_budget.demands.values()
+        return elapsed >= step or self._fallback_is_due(now) or any(demand.has_jumped(span) for demand in demands)
 
     def _fallback_is_due(self, now: float) -> bool:
         """Whether so much is spent that a fallback judge should take over, but has not yet."""
@@ -271,10 +266,9 @@ class BudgetController:
         known = 1 + sum(budget.started for budget in self._by_partition.values())
         others = 1.0 if partition_budget.started or not self._budgets else len(self._by_partition) / known
         partition_budget.end_step(now, known=not self._budgets)
-        for demand in self._by_partition.values():
-            for windows in demand.windows.values():
-                for window in windows:
-                    window.accrue(now)
+        for windows in (named for each in self._by_partition.values() for named in each.windows.values()):
+            for window in windows:
+                window.accrue(now)
         shares = {
             monitor.name: self._share(monitor, now, others)
             for monitor in self._plan.monitors
@@ -309,10 +303,7 @@ class BudgetController:
                 continue
             fallback = fallback or self.used_fraction(name, now) >= budget.fallback_at
             for index in range(len(list(budget.windows()))):
-                allowed = sum(
-                    partition_budget.windows[name][index].allowed_per_second
-                    for partition_budget in self._by_partition.values()
-                )
+                allowed = sum(each.windows[name][index].allowed_per_second for each in self._by_partition.values())
                 demand_usd = others * sum(self._demand_usd(monitor, fallback) for monitor in monitors)
                 factor = min(factor, rate_factor(allowed, demand_usd))
         return RateReduction(factor, fallback)
@@ -347,23 +338,19 @@ class BudgetController:
         used = 0.0
         for index, (period, usd) in enumerate(budget.windows()):
             cap = budget.hard_cap * usd * len(self._by_partition) / self._partitions
-            spent_usd = sum(
-                partition_budget.windows[name][index].sum_spent(now) for partition_budget in self._by_partition.values()
-            )
             waiting = deferred if period >= DAY else 0.0
-            used = max(used, (spent_usd + reserved + waiting) / cap) if cap else 1.0
+            used = max(used, (self._spent_usd(name, index, now) + reserved + waiting) / cap) if cap else 1.0
         return used
+
+    def _spent_usd(self, name: str, index: int, now: float) -> float:
+        return sum(each.windows[name][index].sum_spent(now) for each in self._by_partition.values())
 
     def usages(self, now: float) -> Iterator[BudgetUsage]:
         """The usage of every budget."""
         owned = len(self._by_partition) / self._partitions
         for name, budget in self._budgets.items():
             for index, (period, usd) in enumerate(budget.windows()):
-                spent_usd = sum(
-                    partition_budget.windows[name][index].sum_spent(now)
-                    for partition_budget in self._by_partition.values()
-                )
-                yield BudgetUsage(name, period, usd * owned, spent_usd)
+                yield BudgetUsage(name, period, usd * owned, self._spent_usd(name, index, now))
 
     def reserve(self, job: Job, now: float) -> bool:
         """Reserve the expected cost of an evaluation; False if a hard cap is reached: it must not be made."""

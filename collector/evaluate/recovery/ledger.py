@@ -187,14 +187,7 @@ class Ledger:
     @property
     def saved_budget(self) -> Mapping[str, Any] | None:
         """The partition's budget as it was last written."""
-        return next(
-            (
-                control_record.budget
-                for control_record in reversed(self.control_records)
-                if control_record.budget is not None
-            ),
-            None,
-        )
+        return next((each.budget for each in reversed(self.control_records) if each.budget is not None), None)
 
     async def retain_from_end(self, backoff: Backoff = RETRY) -> None:
         """Retain the saved budget that is appended next: a restart reads it back, however old it is."""

@@ -27,13 +27,14 @@ _TRIGGER = attrgetter("trigger_offset")
 class PendingJob:
     """A job that is not done: the oldest record that it needs, the record that triggered it, and the task that does it.
 
-    Without a bulkhead it waits for batches.
+    Without a bulkhead it waits for batches. `end_weight` counts that its weight does not wait any more.
     """
 
     replay_point: ReplayPoint
     trigger_offset: int
     bulkhead: Bulkhead | None
     evaluator: str
+    end_weight: Callable[[], None] = lambda: None
 
 
 @dataclass(eq=False, repr=False)
@@ -128,7 +129,8 @@ class PartitionJobs:
             if job.happened_at is None:  # only live traffic shows whether an evaluator is stale
                 self.outcomes.count_started(job.monitor.name, job.assignment.evaluator.name)
             name, evaluator = job.evaluation_id, job.assignment.evaluator.name
-            self._pending[name] = pending = PendingJob(job.replay_point, job.trigger_offset, bulkhead, evaluator)
+            end = self.outcomes.count_waiting_weight(job)
+            self._pending[name] = pending = PendingJob(job.replay_point, job.trigger_offset, bulkhead, evaluator, end)
             self._by_replay_point.add(name, pending)
             same = self._by_evaluator.setdefault(evaluator, {})
             same[name] = pending
@@ -147,6 +149,7 @@ class PartitionJobs:
 
     def _remove_pending(self, name: str) -> None:
         job = self._pending.pop(name)
+        job.end_weight()
         del self._by_evaluator[job.evaluator][name]
         self._immediate.pop(name, None)
 
@@ -203,6 +206,7 @@ class PartitionJobs:
             tasks.discard(task)
         for job in jobs:
             if job.evaluation_id in self._pending:
+                self._pending[job.evaluation_id].end_weight()
                 self._count_reassigned(job)
 
     def _count_reassigned(self, job: Job) -> None:

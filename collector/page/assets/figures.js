@@ -17,7 +17,7 @@ function showFunnel({ funnel, started, turns, deferred }) {
     byId("funnel").querySelector(".body"),
     monitors.map((monitor) => monitorFunnel(monitor, funnel)),
     deferred ? h("p", { class: "what" }, waiting(deferred)) : null,
-    h("p", { class: "what" }, unmatched ? `${count(unmatched)} turns are watched by no monitor` : `${count(turns)} turns read by this page`),
+    h("p", { class: "what" }, unmatched ? `${count(unmatched)} turns are watched by no monitor` : `the page has read ${count(turns)} turns, older ones included`),
   );
 }
 
@@ -38,7 +38,7 @@ function monitorFunnel(monitor, { traffic, outcomes }) {
   );
 }
 
-function outcomeFunnel({ evaluator, scored, others }) {
+function outcomeFunnel({ evaluator, scored, others, open }) {
   const of = (outcome) => others.filter(([each]) => each === outcome);
   const sum = (rows) => rows.reduce((all, row) => all + row[2], 0);
   const skipped = of("skipped");
@@ -46,7 +46,7 @@ function outcomeFunnel({ evaluator, scored, others }) {
   return h(
     "div", { class: "judged" },
     h("p", { class: "evaluator" }, evaluator),
-    bar([["scored", scored, "good"], ["skipped", sum(skipped), "muted"], ["failed", sum(failed), "bad"]]),
+    bar([["scored", scored, "good"], ["skipped", sum(skipped), "muted"], ["failed", sum(failed), "bad"], ...Object.entries(open).map(([name, number]) => [name, number, "muted"])]),
     others.length ? h("ul", { class: "why" }, others.map(([outcome, reason, number]) => h("li", {}, `${count(number)} ${outcome}: ${reason.replaceAll("_", " ")}`))) : null,
   );
 }
@@ -89,9 +89,9 @@ function pair(name, value) {
 
 function budget({ monitor, period, limit_usd: limit, spent_usd: spent }) {
   const share = limit > 0 ? spent / limit : 1;
-  const text = `${money(spent)} of ${money(limit)} in the last ${period}`;
+  const text = `the budget paid ${money(spent)} of ${money(limit)} in the last ${period}`;
   return h("div", { class: "budget" },
-    h("p", {}, h("b", {}, monitor ?? "all monitors"), ` ${text}`, h("span", { class: "what" }, ` ${percent(share)}`)),
+    h("p", {}, h("b", {}, monitor ?? "all monitors"), `: ${text}`, h("span", { class: "what" }, ` ${percent(share)}`)),
     h("div", { class: "bar", role: "meter", "aria-label": `Budget of ${monitor ?? "all monitors"}`, "aria-valuemin": 0, "aria-valuemax": limit, "aria-valuenow": spent, "aria-valuetext": text },
       h("span", { "data-kind": share >= 1 ? "bad" : share >= 0.8 ? "warn" : "good", style: { width: `${Math.min(100, share * 100)}%` } })));
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from configurations import checked
 from collector.commands.check.check import report
 from collector.commands.check.summary import summary
 from collector.service.open_logs import NAMES
+from collector.service.plan_builder import known_usd
 
 
 @pytest.mark.parametrize("link", [None, {"services": ["*"]}], ids=["unlinked", "linked"])
@@ -55,6 +57,19 @@ def test_a_planned_rate_is_named_with_its_error_and_calls_are_those_of_all() -> 
     [line] = [line for line in lines if line.startswith("monitor")]
     assert "a day's mean needs for a standard error of 0.03; what follows is for all of them, the most" in line
     assert any("1,000 judge calls per 1,000 matching turns" in line for line in lines)
+
+
+def test_what_a_budget_pays_for_is_named_at_the_turns_that_are_expected() -> None:
+    prices = {"usd_per_million_input_tokens": 1.0, "usd_per_million_output_tokens": 4.0}
+    config = checked(
+        {"good": {"kind": "g_eval", "evaluation_steps": ["?"], "evaluation_params": ["input"]}},
+        monitor={"budget": {"usd_per_hour": 1.5}, "alerts": {"turns_per_hour": 14000}},
+        judges={"main": {"model": "m", **prices}},
+    )
+    [line] = [line for line in report(config) if "the budget pays for" in line]
+    cost, share = re.findall(r"([\d.]+) USD an hour: the budget pays for (\d+)%", line)[0]
+    assert float(cost) == pytest.approx(14000 * (known_usd(config, "good") or 0.0), abs=0.01)
+    assert int(share) == round(150 / float(cost))
 
 
 def test_calls_for_conversations_are_named_beside_those_for_turns() -> None:

@@ -20,6 +20,7 @@ from collector.evaluate.budget.controller import BudgetController
 from collector.evaluate.budget.windows import FIRST_STEP, FLOOR, Budget
 from collector.evaluate.conversations.session_window import EndRule, SessionWindowSettings
 from collector.evaluate.guardrails import EvaluationGuardrails
+from collector.evaluate.outcomes import OutcomeCounter
 from collector.evaluate.partition_state import StateLimits
 from collector.evaluate.plan import Assignment, Job, Monitor, Plan
 from collector.evaluate.recovery.control_records import CONTROL_HEADERS, parse_control_record
@@ -117,7 +118,7 @@ def record(of: Turn) -> Record:
     return Record((of.conversation_id or "").encode(), turn_to_json(of), partition=0)
 
 
-class Counts:
+class Counts(OutcomeCounter):
     """A tally that can be looked at."""
 
     def __init__(self) -> None:
@@ -145,12 +146,6 @@ class Counts:
 
     def count_closed(self, monitor: str, by: str, missing: int) -> None:
         self.closed_by[by] += 1
-
-    def count_ignored_upstream(self, monitor: str) -> None:
-        """Counted in test_partition_state.py."""
-
-    def count_idle(self, monitor: str, number: int) -> None:
-        """Counted in test_population.py."""
 
 
 class Bench:

@@ -11,10 +11,14 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as plain
 
 from collector.errors import ConfigError
+from collector.evaluate.outcomes import PrometheusOutcomes
+from collector.evaluate.plan import Assignment, Monitor, Plan
 from collector.export.exporter import ExportContext, MonitoredEvaluator
 from collector.export.prometheus import PrometheusExporter, PrometheusSettings
 from collector.telemetry.registry import Telemetry
+from evaluators.judge import NoJudge
 from evaluators.results import JudgeStamp, Sampling, Usage
+from evaluators.turn.exact_match import ExactMatch
 
 LABELS = {
     "evaluator": "answers_question",
@@ -205,6 +209,19 @@ async def test_a_backfill_counts_its_work_and_nothing_of_now():
     work = {name: LABELS[name] for name in ("evaluator", "monitor")}
     assert seen.value("evalstream_judge_cost_usd_total", **work) == 0.002
     assert seen.value("evalstream_judge_calls_total", **work) == 2
+
+
+async def test_what_the_share_without_a_score_counts_of_past_failures_begins_at_0():
+    """Else `increase()` is 0 for the first `rejudge`, and the failures that it replaced still count."""
+    seen = await exported(watched=(WATCHED,))
+    labels = {name: LABELS[name] for name in ("evaluator", "evaluator_version", "monitor")}
+    for outcome in ("scored", "skipped", "failed"):
+        assert seen.value("evalstream_evaluations_backfilled_total", **labels, outcome=outcome) == 0
+    telemetry, exact = Telemetry(), Assignment(ExactMatch(name="exact"), NoJudge(), "v")
+    PrometheusOutcomes(telemetry, Plan((Monitor(name="m", assignments=(exact,), match={}),)))
+    for origin in ("matched", "resumed", "retried", "backfilled"):
+        of = {"monitor": "m", "evaluator": "exact", "origin": origin}
+        assert telemetry.registry.get_sample_value("evalstream_evaluations_due_total", of) == 0
 
 
 async def test_what_prompt_caches_had_is_counted():

@@ -22,7 +22,14 @@ from collector.page.sources import BudgetView, DeferredView, DropView, TrafficVi
 from collector.page.view import View
 from collector.service.gauges import hide_open_batches, show_deferred, show_open_batches
 from collector.telemetry.registry import Telemetry
-from collector.telemetry.series import BREAKER_STATE, JUDGE_PAUSED_REQUESTS, TURNS, UNMATCHED_TURNS
+from collector.telemetry.series import (
+    BREAKER_STATE,
+    EVALUATIONS_DUE,
+    EVALUATIONS_ENDED,
+    JUDGE_PAUSED_REQUESTS,
+    TURNS,
+    UNMATCHED_TURNS,
+)
 from evaluators import ExactMatch, GEval, Turn
 from evaluators.judge import NoJudge
 
@@ -33,10 +40,18 @@ def test_tells_what_the_process_has_counted():
     assert (sources.traffic(), sources.dead_letters()) == ([], [])
     telemetry.counter(TURNS, "helpdesk", "sampled").inc(3)
     telemetry.counter(TURNS, "helpdesk", "sampled_out").inc(2)
+    for series, outcome, number in ((EVALUATIONS_DUE, "matched", 5), (EVALUATIONS_ENDED, "sampled_out", 2)):
+        labels = ("helpdesk", "exact", outcome, "")[: len(series.labels)]
+        telemetry.counter(series, *labels).inc(number)
+    telemetry.counter(EVALUATIONS_ENDED, "helpdesk", "exact", "scored", "").inc(1)
     telemetry.counter(UNMATCHED_TURNS).inc()
     telemetry.drop("assemble", "unreadable")
     assert sources.traffic() == [
-        TrafficView(monitor="helpdesk", counts={"sampled": 3, "sampled_out": 2}),
+        TrafficView(
+            monitor="helpdesk",
+            counts={"sampled": 3, "sampled_out": 2},
+            unjudged={"exact": {"waiting": 2, "sampled_out": 2}},
+        ),
         TrafficView(monitor="", counts={"unmatched": 1}),
     ]
     assert sources.dead_letters() == [DropView(stage="assemble", reason="unreadable", count=1)]
@@ -64,7 +79,8 @@ PLAN = Plan(
 
 def test_budgets_are_those_of_the_partitions_that_this_process_has():
     purse = BudgetController(PLAN, partitions=4)
-    purse.add_partition(2, 1000.0, None, [("helpdesk", 0.2, 900.0), ("search", 0.5, 900.0)])
+    purse.add_partition(2, 900.0, None, ())
+    purse.add_partition(2, 1000.0, purse.saved(2), [("helpdesk", 0.2, 900.0), ("search", 0.5, 900.0)])
     assert budget_views(purse.usages(1000.0)) == [
         BudgetView(monitor="helpdesk", period="hour", limit_usd=0.25, spent_usd=0.2),
         BudgetView(monitor="helpdesk", period="day", limit_usd=2.5, spent_usd=0.2),

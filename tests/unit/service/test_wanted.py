@@ -59,5 +59,5 @@ def test_check_says_what_it_does() -> None:
     assert "stored without content" in line
     [line] = [line for line in report(configured(0.01, match={"service": "shop"})) if "keep" in line]
     assert line.strip() == (
-        "every turn is assembled in full (assemble.keep), because monitor all selects turns by what they contain (match)"
+        "every turn is assembled in full (assemble.keep), because monitor all reads a field of each turn (match)"
     )

@@ -257,8 +257,8 @@ def test_check_says_what_alerts_see():
     )
     assert lines[0].endswith("if all turns of a conversation score alike, only a drop to 0.74 pages")
     assert lines.pop(1) == (
-        "           a mean of 0.80 that drops by 0.05 and stays there pages after about 4.1 h; with a target of 0.79, "
-        "after about 1 h"
+        "           a lasting drop of the mean from 0.80 to 0.75 pages after about 4.1 h; with a target of 0.79, "
+        "after about 1.0 h"
     ), "26 and 7.2 h were measured at a tenth of this traffic: the same ratio"
     assert "chatbot/free: no score alert" in lines[1]
     assert lines[2] == "alerts     targets of chatbot/exact: pass thresholds, as none are set;"

@@ -121,6 +121,18 @@ def test_a_process_that_ends_before_its_first_rate_begins_within_what_is_left() 
     assert again.decide_rates(0, 1.0)[0].of("m").factor < 0.5
 
 
+@pytest.mark.parametrize("saved", [None, {"windows": {"other": []}, "demands": []}])
+def test_a_budget_that_is_set_later_starts_empty(saved: dict[str, Any] | None) -> None:
+    """A restart reads back what evaluations cost before there was a budget: 8 USD, nine tenths of its hard cap."""
+    budget = BudgetController(Plan((WATCHED,)), 1)
+    budget.add_partition(0, 900.0, saved, [("m", 8.0, 850.0)])
+    assert [usage.spent_usd for usage in budget.usages(900.0)] == [0.0]
+    assert budget.used_fraction("m", 900.0) == 0.0
+    for _ in range(5):
+        budget.add_demand(0, WATCHED, ASSIGNMENT, 1.0)
+    assert budget.decide_rates(0, 960.0)[0].of("m").factor == 1.0, "five evaluations a minute cost 3 USD an hour"
+
+
 def test_the_first_minutes_money_is_counted_at_the_price_of_the_judge_and_not_of_its_fallback() -> None:
     both = replace(ASSIGNMENT, fallback=Named("cheap"), fallback_version="v2")
     watched = replace(WATCHED, assignments=(both,))

@@ -55,7 +55,7 @@ def test_no_reduction_selects_another(factor: float) -> None:
 @pytest.mark.parametrize(
     ("monitor", "reason"),
     [
-        (watching(match={"attributes.tier": frozenset({"gold"})}), "monitor m selects turns by what they contain (match)"),
+        (watching(match={"attributes.tier": frozenset({"gold"})}), "monitor m reads a field of each turn (match)"),
         (watching(strata=Strata((Boost("error", 4.0, failed),))), "monitor m judges some turns more often by what they contain (boost)"),
         (watching(agent_runs=True), "monitor m watches the runs of agents inside turns"),
         (watching(rate=1.0, standard_error=0.02), "the rate of monitor m is planned and may come to 1 (sample: auto)"),
