@@ -252,9 +252,7 @@ class Sampling:
 
     def with_own_draw(self, own: float | None) -> "Sampling":
         """The sampling with an evaluator's own draw, if it made one: the two draws are independent."""
-        if own is None or own == 1.0:
-            return self
-        return replace(self, probability=self.probability * own, own=own)
+        return self if own is None or own == 1.0 else replace(self, probability=self.probability * own, own=own)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

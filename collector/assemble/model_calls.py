@@ -103,9 +103,7 @@ def _find_request(messages: Sequence[ChatMessage], later: Sequence[ChatMessage] 
 
 def _is_call(group: Sequence[ParsedSpan], wrapping_ids: set[str]) -> bool:
     """Whether it is a model call: some libraries mark preparations and nested helpers as model spans."""
-    if len(group) == 1 and group[0].span.span_id in wrapping_ids:
-        return False
-    return any(map(_may_be_call, group))
+    return False if len(group) == 1 and group[0].span.span_id in wrapping_ids else any(map(_may_be_call, group))
 
 
 def _may_be_call(parsed_span: ParsedSpan) -> bool:

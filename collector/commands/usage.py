@@ -62,6 +62,4 @@ def _remedy(sentence: str, path: str) -> str:
     named, too_many, _ = sentence.partition(": too many")
     if too_many and named.endswith((".yaml", ".yml")):
         return "name a configuration with -c"
-    if "too many words" in sentence:
-        return "write a value of several words in quotes"
-    return f"{path} -h explains it"
+    return "write a value of several words in quotes" if "too many words" in sentence else f"{path} -h explains it"

@@ -218,9 +218,7 @@ def parse_finish_reason(value: Json) -> str | None:
         value = several[-1] if several else None
         if not isinstance(value, str):
             return None
-    if value in _FINISH:
-        return _FINISH[value]
-    return _FINISH.get(value.rpartition(".")[2].strip("\"'[] ").lower())
+    return _FINISH[value] if value in _FINISH else _FINISH.get(value.rpartition(".")[2].strip("\"'[] ").lower())
 
 
 def as_messages(value: Sequence[ChatMessage] | None) -> tuple[ChatMessage, ...] | None:

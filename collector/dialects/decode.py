@@ -111,9 +111,7 @@ def decode_json(value: Json) -> Json:
         result = parse_exactly(value)
     except ValueError:
         return decode(value)
-    if _is_deeper(result, MAX_NESTING):
-        return value
-    return result
+    return value if _is_deeper(result, MAX_NESTING) else result
 
 
 def unquote(text: str) -> str:

@@ -99,9 +99,7 @@ def _parse_content(value: Json, role: str, keys: Sequence[str]) -> Content:
     if document is None:
         return Content(_parse_text(value, role))
     messages = _find_messages(document.value, role, keys, _MAX_DEPTH)
-    if not document.whole:
-        return Content(messages, "truncated")
-    return Content(messages)
+    return Content(messages, "truncated") if not document.whole else Content(messages)
 
 
 def _find_messages(value: Json, role: str, keys: Sequence[str], depth: int) -> tuple[ChatMessage, ...] | None:

@@ -61,9 +61,7 @@ def _read_as(kind: Kind, span: Span, input_value: Json, output_value: Json, sour
 
 
 def _unquote(value: Json) -> Json:
-    if isinstance(value, str) and value[:1] == value[-1:] == '"':
-        return decode_json(value)
-    return value
+    return decode_json(value) if isinstance(value, str) and value[:1] == value[-1:] == '"' else value
 
 
 def _parse_tool(span: Span, input_value: Json, output_value: Json) -> ToolCall:

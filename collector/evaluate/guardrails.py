@@ -203,6 +203,4 @@ def _without_text(result: Result) -> Result:
     if isinstance(outcome, Score):
         signs = {name: value for name, value in outcome.details.items() if name in _TEXTLESS}
         return replace(result, outcome=replace(outcome, explanation=None, details=signs))
-    if isinstance(outcome, Failure):
-        return replace(result, outcome=replace(outcome, message=outcome.type))
-    return result
+    return replace(result, outcome=replace(outcome, message=outcome.type)) if isinstance(outcome, Failure) else result

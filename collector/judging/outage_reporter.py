@@ -305,9 +305,7 @@ def _cause(error: JudgeError) -> str:
 
 
 def _where(settings: JudgeSettings) -> str:
-    if settings.kind != "openai":
-        return f"({settings.kind})"
-    return f"at {address_without_secrets(settings)}"
+    return f"({settings.kind})" if settings.kind != "openai" else f"at {address_without_secrets(settings)}"
 
 
 def _remedy(error: JudgeDenied, name: str) -> str:

@@ -284,9 +284,7 @@ def _by_people(labels: AuditedSums, scores: Bin) -> CorrectedMean | None:
         audited = scores.audited.corrected()
         return None if audited is None else corrected_by_people(labels, audited)
     sums = scores.across_columns.sums
-    if not sums.w:
-        return None
-    return (labels + sums_of_scores(sums)).corrected()
+    return None if not sums.w else (labels + sums_of_scores(sums)).corrected()
 
 
 def _agreement(segment: str, of: VerdictAgreement) -> Json:
@@ -379,9 +377,7 @@ def _feedback(joined: JoinedFeedback, *, text: bool) -> Json:
 
 def _label(label: Label | None) -> Json | None:
     """A label, without what is shown of its evaluation elsewhere, and with the judge's own words hidden there."""
-    if label is None:
-        return None
-    return orjson.loads(label_to_json(replace(label, attributes={}, audit=None)))
+    return None if label is None else orjson.loads(label_to_json(replace(label, attributes={}, audit=None)))
 
 
 def _all(source: Any) -> Sequence[Json] | None:

@@ -87,9 +87,7 @@ def judge_alerts(telemetry: Telemetry, name: str) -> Sequence[AlertView]:
 
 def configuration_alerts(name: str, problem: str | None, since: float | None) -> Sequence[AlertView]:
     """An alert of this name while a changed configuration is refused."""
-    if problem is None:
-        return []
-    return [AlertView(name=name, severity="ticket", summary=problem, since=since)]
+    return [] if problem is None else [AlertView(name=name, severity="ticket", summary=problem, since=since)]
 
 
 def budget_views(spendings: Iterable[BudgetUsage]) -> Sequence[BudgetView]:

@@ -97,9 +97,7 @@ class RecordedTurn:
 
     def __getattr__(self, name: str) -> Any:
         """Any other field, as in `Turn`."""
-        if self._fields is not None and name in _TEXTS:
-            return self._fields.get(name)
-        return getattr(self.turn, name)
+        return self._fields.get(name) if self._fields is not None and name in _TEXTS else getattr(self.turn, name)
 
     def add_attributes(self, attributes: Mapping[str, Json]) -> None:
         """Attributes that it has under other names."""

@@ -216,6 +216,4 @@ def _inverse(matrix: Sequence[Sequence[float]]) -> list[list[float]]:
 
 def as_normal(t: float, freedom: float) -> float:
     """The normal deviate with nearly the same probability as Student's t with `freedom` degrees of freedom."""
-    if freedom < 1.0:
-        return 0.0
-    return t * (1.0 - 1.0 / (4.0 * freedom)) / sqrt(1.0 + t * t / (2.0 * freedom))
+    return 0.0 if freedom < 1.0 else t * (1.0 - 1.0 / (4.0 * freedom)) / sqrt(1.0 + t * t / (2.0 * freedom))

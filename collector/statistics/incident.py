@@ -15,9 +15,10 @@ the level is settled later: when some minutes have passed since the alert began,
 at most half of that distance, or a weight of 400. If that mean is worse, it becomes the level. Until then no further
 fall is tested for.
 
-After a recovery the detector starts over; a fall within the next day belongs to the same incident. A fall began at the
-last time at which scores on the good side of the target had made up for the sum of shortfalls (a cumulative sum, Page
-1954).
+After a recovery the detector starts over; a fall within the next day belongs to the same incident. The sum of
+shortfalls (a cumulative sum, Page 1954) may leave 0 by chance long before a fall. So a fall began at the interval since
+which shortfall² / weight is largest: the likeliest begin if the mean before was the target. Another begin is as likely,
+at 95 %, if that value is smaller by at most `BEGIN_DOUBT` times a conversation's weight.
 
 The drop detector is evidence that a mean has left its target, with a known rate of false alarms: an e-detector in the
 Shiryaev-Roberts form (Shin, Ramdas, Rinaldo 2023). For each bet λ of a ladder, once an interval,
@@ -155,6 +156,11 @@ LARGEST_MARGIN = 0.1
 """The largest distance from the target at which a mean counts as recovered."""
 SETTLING_INTERVALS, LARGEST_SETTLING_WEIGHT = 5, 400.0
 """The intervals with scores after which the level of a fall is final, and the weight that always suffices."""
+BEGIN_DOUBT, MOST_BEGINS = 7.35 / 4, 360
+"""The doubt in a fall's begin: the 95 % quantile of twice the largest value of a two-sided Brownian motion with the
+drift of a likelihood ratio, times a score's largest variance. And the number of intervals that are compared."""
+UNLIKE = 0.005
+"""The least difference of two means that a text calls a fall, or shows."""
 LEAST_SPAN = 0.001
 """The least span of a hypothesis, because bets are divided by it."""
 CONTINUES = 1440
@@ -195,30 +201,66 @@ def margin(target: float, level: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Fall:
-    """A fall of the mean: its number within the incident, its begin (an interval), and its level."""
+    """A fall of the mean: its number within the incident, its likeliest begin (an interval), and its level.
+
+    It began between the starts of the intervals `earliest` and `latest`. `mean` is the mean from `since` until the
+    alert began. `level`, which the tests use, may hold scores from before the fall.
+    """
 
     number: int
     since: int
+    earliest: int
+    latest: int
+    mean: float
     level: float
     settled: bool = False
     """Whether the level is final. Until then scores after the fall may correct it."""
 
 
+class _Begins:
+    """The shortfall since it was last 0, its weight, and the intervals at which a fall may have begun since then."""
+
+    def __init__(self) -> None:
+        self.shortfall = self.weight = 0.0
+        self._candidates: list[tuple[int, float, float]] = []
+        """Each interval with the shortfall and the weight before it."""
+
+    def add(self, number: int, shortfall: float, weight: float) -> None:
+        """Take an interval."""
+        if not self.shortfall:
+            self._candidates.clear()
+        self._candidates.append((number, self.shortfall, self.weight))
+        del self._candidates[1:-MOST_BEGINS]
+        self.shortfall = max(0.0, self.shortfall + shortfall)
+        self.weight = self.weight + weight if self.shortfall else 0.0
+
+    def likely(self, doubt: float = 0.0) -> tuple[int, int, int, float]:
+        """The likeliest interval, the earliest and the latest likely one, and the mean shortfall since the first."""
+        if not self.shortfall:
+            number = self._candidates[-1][0] if self._candidates else 0
+            return number, number, number, 0.0
+        since = [(number, self.shortfall - short, self.weight - weight) for number, short, weight in self._candidates]
+        gains = [max(0.0, short) ** 2 / weight for _, short, weight in since]
+        best = max(gains)
+        near = [number for (number, *_), gain in zip(since, gains, strict=True) if gain >= best - doubt]
+        number, short, weight = since[gains.index(best)]
+        return number, near[0] - 1, near[-1] + 1, short / weight
+
+
 class DropLife:
     """The detector of one series, and the alert that it raises. Intervals are numbered by time.
 
-    `recovery_threshold` is the evidence that ends an alert.
+    `recovery_threshold` is the evidence that ends an alert; `recovered` the interval after the last recovery.
     """
 
-    def __init__(self, detector: DropDetector, recovery_threshold: float) -> None:
+    def __init__(self, detector: DropDetector, recovery_threshold: float, recovered: int | None = None) -> None:
         self.detector = detector
         self._recovery_threshold = recovery_threshold
         self.fall: Fall | None = None
         """The fall for which the alert fires."""
         self.before: Fall | None = None
         """The fall before `fall`, if that is a further one."""
-        self.recovered: int | None = None
-        """The interval after the last recovery."""
+        self.recovered = recovered
         self.evidence = NOTHING
         """The logarithm of the evidence of a fall, or of a further one."""
         self.recovery = NOTHING
@@ -230,7 +272,7 @@ class DropLife:
     @property
     def start(self) -> int:
         """The interval since which the mean is short of its target; within an incident, the begin of the fall."""
-        return self._start if self.fall is None else self.fall.since
+        return self._begins.likely()[0] if self.fall is None else self.fall.since
 
     def next_number(self, interval: int) -> int:
         """The number within its incident of a fall that begins in an interval."""
@@ -240,8 +282,7 @@ class DropLife:
     def _start_over(self) -> None:
         self._drop = self.detector.start()
         self._further = self._recovering = [NOTHING] * len(STAKES)
-        self._shortfall = self._weight = 0.0
-        self._start = 0
+        self._begins = _Begins()
         self._after, self._intervals_after = Sums(), 0
 
     def step(self, number: int, sums: Sums, gains: Sequence[float] | None = None) -> None:
@@ -264,7 +305,7 @@ class DropLife:
             recovered = self._level_of_recovery(self.fall)
             self._recovering = _advance(self._recovering, recovered, sums, self._recovery_threshold, intervals)
             self.evidence, self.recovery = evidence(self._further), evidence(self._recovering)
-        self._follow(number, sums, target)
+        self._begins.add(number, target.shortfall(sums), sums.w)
         self._decide(number, target, sums)
 
     def _target(self) -> Level:
@@ -280,13 +321,6 @@ class DropLife:
         away = margin(target, fall.level)
         return Level(target + (away if lower else -away), at_most=not lower)
 
-    def _follow(self, number: int, sums: Sums, target: Level) -> None:
-        """Follow since when the mean has been short of the target, and by how much."""
-        if not self._shortfall:
-            self._start = number
-        self._shortfall = max(0.0, self._shortfall + target.shortfall(sums))
-        self._weight = self._weight + sums.w if self._shortfall else 0.0
-
     def _settling(self, fall: Fall, sums: Sums) -> Fall:
         """The fall after one more interval: with its final level, if enough scores have come since the alert began."""
         self._after += sums
@@ -301,11 +335,12 @@ class DropLife:
 
     def _decide(self, number: int, target: Level, sums: Sums) -> None:
         if self.evidence > self.detector.threshold:
-            short = self._shortfall / self._weight if self._weight else 0.0
-            level = target.value + short if target.at_most else target.value - short
+            begins, worse = self._begins, 1.0 if target.at_most else -1.0
+            since, earliest, latest, short = begins.likely(BEGIN_DOUBT * sums.w2 / sums.w)
+            level = target.value + worse * begins.shortfall / (begins.weight or 1.0)
             self.before = self.fall
             self._falls = self.next_number(number)
-            self.fall = Fall(self._falls, self._start, level)
+            self.fall = Fall(self._falls, since, earliest, latest, target.value + worse * short, level)
         elif self.fall is not None and not self.fall.settled:
             self.fall = self._settling(self.fall, sums)
         if self.recovery > self._recovery_threshold:

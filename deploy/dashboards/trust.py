@@ -229,7 +229,7 @@ def _audits() -> list[object]:
         ),
         lines(
             Look(
-                "Effective dear verdicts",
+                "How many audits the mean is worth",
                 "How many audits alone would be as sure of that mean, beside how many there were. The quotient is what"
                 " the cheap verdicts are worth: 1 is nothing.",
                 low=0,

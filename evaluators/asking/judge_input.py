@@ -57,9 +57,7 @@ def read_field(turn: Turn, name: str) -> Any:
 def read_text(turn: Turn, name: str) -> str:
     """The field as a text: "" if it is missing, JSON if it is no text."""
     value = read_field(turn, name)
-    if value is None or isinstance(value, str):
-        return value or ""
-    return orjson.dumps(to_json_value(value)).decode()
+    return value or "" if value is None or isinstance(value, str) else orjson.dumps(to_json_value(value)).decode()
 
 
 MEANINGS: Mapping[str, str] = {

@@ -74,9 +74,7 @@ class Capabilities:
         """
         if (formatless := self._without_format()) is not None:
             return formatless
-        if self.top_logprobs:
-            return replace(self, format=first.format, top_logprobs=0)
-        return None
+        return replace(self, format=first.format, top_logprobs=0) if self.top_logprobs else None
 
     def _without_limit(self) -> Capabilities | None:
         if self.limit is None:

@@ -149,9 +149,7 @@ class Composition(Evaluator[Case], Generic[Case]):
             evaluator.name: _summary(evaluator, outcomes.get(evaluator.name)) for evaluator in self.of
         }
         details: dict[str, Json] = {"members": members, **_truncated(outcomes.values())}
-        if self.combine == "weighted":
-            return self._mean(outcomes, details)
-        return self._verdict(outcomes, details)
+        return self._mean(outcomes, details) if self.combine == "weighted" else self._verdict(outcomes, details)
 
     def _verdict(self, outcomes: Mapping[str, Outcome], details: dict[str, Json]) -> Score:
         """Whether all pass, or any: the verdict exists as soon as one member decides it alone (Kleene's logic)."""

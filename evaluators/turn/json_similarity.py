@@ -109,6 +109,4 @@ def _leaf(expected: Json, actual: Json) -> float:
 def _near(expected: float, actual: float) -> float:
     if expected == actual:
         return 1.0
-    if expected == 0:
-        return 0.0
-    return max(0.0, 1.0 - abs(expected - actual) / abs(expected))
+    return 0.0 if expected == 0 else max(0.0, 1.0 - abs(expected - actual) / abs(expected))

@@ -52,9 +52,7 @@ class Length(Evaluator[Turn]):
     def _value(self, length: int) -> float:
         if length < self.minimum:
             return length / self.minimum
-        if self.maximum is not None and length > self.maximum:
-            return max(0.0, 2.0 - length / self.maximum)
-        return 1.0
+        return max(0.0, 2.0 - length / self.maximum) if self.maximum is not None and length > self.maximum else 1.0
 
 
 def _words(text: str) -> int:

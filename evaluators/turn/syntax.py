@@ -83,9 +83,7 @@ class Syntax(SearchesText, Evaluator[Turn]):
         return Score(value=1.0, explanation="parses" if len(codes) == 1 else f"all {len(codes)} blocks parse")
 
     def _is_tag(self, tag: str) -> bool:
-        if self.language == "sql":
-            return "sql" in tag or tag == self.dialect
-        return tag in _TAGS[self.language].split()
+        return "sql" in tag or tag == self.dialect if self.language == "sql" else tag in _TAGS[self.language].split()
 
     def _problem(self, code: str) -> str | None:
         """The first fault of the code with its place; None without any."""

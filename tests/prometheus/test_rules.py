@@ -175,9 +175,10 @@ def test_one_step_is_one_fall_and_its_level_is_the_one_after_it(tmp_path: Path):
     level = is_near("evalstream:drop_level", 0.2, 119)
     level["expr"] = str(level["expr"]).replace("0.0001", "0.03")
     values = [told, level, *life_in_rules(path, 3)]
-    summary = "helpful of chatbot: the mean score has dropped below its target of 0.77, from 0.899 to 0.2"
+    summary = "helpful of chatbot: the mean score is below its target of 0.77: it fell from 0.899 to 0.2"
     description = (
-        "The mean fell at 1970-01-01 01:01:00 +0000 UTC, from 0.899 to 0.2. No part of the traffic is known to explain it. "
+        "The mean fell between 1970-01-01 01:01:00 +0000 UTC and 1970-01-01 01:03:00 +0000 UTC, from 0.899 to 0.2. "
+        "No part of the traffic is known to explain it. "
         "The mean of helpful (chatbot) over the last hour, which may have scores from before the fall, is 0.675 ± 0.013, "
         "from 3630 effective conversations; its target is 0.77. More than 3.5 standard errors beyond the target: the mean "
         "of 15m (0.211), 1h (0.675), 6h (0.732), 24h (0.732). The alert ends once the mean is surely more than half-way "
@@ -209,14 +210,13 @@ FOUND = "The drop detector found it, which adds up evidence over time"
 
 def _told(minute: int, fall: int, since: str, levels: str, mean: str, windows: str) -> dict[str, object]:
     description = (
-        f"{since}{levels}{'. ' if since else ''}No part of the traffic is known to explain it. The mean of helpful "
+        f"{since}{f', {levels}. ' if since else ''}No part of the traffic is known to explain it. The mean of helpful "
         f"(chatbot) over the last hour, which may have scores from before the fall, is {mean} effective conversations; "
         f"its target is 0.77. {windows}. The alert ends once the mean is surely more than half-way back and "
         "within 0.1 of its target."
     )
-    return page(
-        minute, fall, f"helpful of chatbot: the mean score has dropped below its target of 0.77{levels}", description
-    )
+    fell = f": it fell {levels}" if levels else ""
+    return page(minute, fall, f"helpful of chatbot: the mean score is below its target of 0.77{fell}", description)
 
 
 def test_a_page_of_a_second_fall_says_nothing_of_the_first(tmp_path: Path):
@@ -226,20 +226,23 @@ def test_a_page_of_a_second_fall_says_nothing_of_the_first(tmp_path: Path):
     path = by_plain_reference(configured(), stream)
     evidence_at = first_fall(path, 110, number=2)
     assert evidence_at == 134
-    first, second = "The mean fell at 1970-01-01 01:01:00 +0000 UTC", "The mean fell at 1970-01-01 01:52:00 +0000 UTC"
+    first, second = (
+        f"The mean fell between 1970-01-01 {earliest}:00 +0000 UTC and 1970-01-01 {latest}:00 +0000 UTC"
+        for earliest, latest in (("01:00", "01:02"), ("01:51", "02:10"))
+    )
     windows = "More than 3.5 standard errors beyond the target: the mean of 15m"
     texts = [
-        _told(63, 1, first, ", from 0.891 to 0.335 so far", "0.871 ± 0.00785, from 3604", FOUND),
+        _told(63, 1, first, "from 0.891 to 0.335 so far", "0.871 ± 0.00785, from 3604", FOUND),
         _told(evidence_at - 3, 2, "", "", "0.8 ± 0.0102, from 3620", f"{windows} (0.726)"),
         _told(
             evidence_at + LATE,
             2,
             second,
-            ", from 0.812 to 0.725 so far",
+            "from 0.812 to 0.71 so far",
             "0.825 ± 0.0103, from 3609",
             f"{windows} (0.706)",
         ),
-        _told(144, 2, second, ", from 0.812 to 0.719", "0.804 ± 0.0103, from 3610", f"{windows} (0.723)"),
+        _told(144, 2, second, "from 0.812 to 0.719", "0.804 ± 0.0103, from 3610", f"{windows} (0.723)"),
     ]
     run(tmp_path, configured(), [{"inputs": in_full(145, stream), "texts": texts}])
 
@@ -292,7 +295,9 @@ def life_in_rules(path: list[tuple[float, float, Fall | None]], every: int) -> I
         yield is_near("evalstream:drop_falls", fall.number if fall else 0, minute + LATE)
         if fall is not None:
             yield is_near("evalstream:drop_level", fall.level, minute + LATE)
-            yield is_near("evalstream:drop_since", (fall.since + 1) * 60.0, minute + LATE)
+            for name, number in (("since", fall.since), ("earliest", fall.earliest), ("latest", fall.latest)):
+                yield is_near(f"evalstream:drop_{name}", (number + 1) * 60.0, minute + LATE)
+            yield is_near("evalstream:drop_mean", fall.mean, minute + LATE)
 
 
 def incidents(minute: int) -> float:

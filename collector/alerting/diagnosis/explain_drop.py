@@ -72,8 +72,8 @@ class SliceDrop:
     """A slice that fell more than the rest.
 
     `mean_before` is None if the slice had too few scores before; then it is compared with all scores before.
-    `explained` is by how much less the mean would have moved if the slice had changed like the rest; `z` is the
-    difference in standard errors.
+    `explained` is the part of the mean's change that would be missing if the slice had changed like the rest (below 0
+    where scores fell); `z` is the difference in standard errors.
     """
 
     slice: Slice
@@ -283,7 +283,7 @@ class _Comparison:
             share_before=own_before.sums.w / max(whole_before.sums.w, 1e-12),
             share=share,
             conversations=after.conversations,
-            explained=abs(share * difference),
+            explained=share * difference,
             z=z,
         )
 

@@ -76,12 +76,16 @@ def explanation_of(
             f"the traffic; {FEWEST_CONVERSATIONS} each are needed."
         )
     explained = explain_drop(before, after, lower_is_better=lower_is_better, error_rate=ERROR_RATE / max(1, evaluators))
-    change = abs(explained.change)
+    change = explained.change
+    if change * (-1.0 if lower_is_better else 1.0) >= 0.0:
+        return Explanation(
+            otherwise="The mean was no better in the day before: no part of the traffic explains a fall."
+        )
     moved = () if explained.move is None else (_moved(explained, explained.move, after, since, lower_is_better),)
     named = tuple(
         Cause(
             part=in_words(drop.slice),
-            share=min(1.0, drop.explained / change) if change else 1.0,
+            share=max(0.0, min(1.0, drop.explained / change)),
             traffic=drop.share,
             before=drop.mean_before,
             mean=drop.mean,

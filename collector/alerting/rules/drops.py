@@ -11,6 +11,7 @@ Prometheus. Why `last_over_time` and not the series itself:
 an interval without a value ends a series for Prometheus (it is stale), and with it the state would be gone.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -18,21 +19,9 @@ from collector.alerting.rules import series
 from collector.alerting.rules.model import AlertingRule, RecordingRule, RuleGroup, Timing, selector
 from collector.alerting.rules.targets import INTERVAL, Target
 from collector.config.alerts import DAY, AlertSettings
+from collector.statistics import incident as life
 from collector.statistics.bounded_sums import VARIANCE_FLOOR
-from collector.statistics.incident import (
-    CONTINUES,
-    LARGEST_MARGIN,
-    LARGEST_SETTLING_WEIGHT,
-    LEAST_SPAN,
-    MOST_INTERVALS,
-    NOTHING,
-    ROOM,
-    SETTLING_INTERVALS,
-    STAKES,
-    DropDetector,
-    fans_coefficient,
-    recovery_threshold,
-)
+from collector.statistics.incident import DropDetector, fans_coefficient, recovery_threshold
 from collector.telemetry.series import EVIDENCE_SUMS
 
 MEMORY = 3600.0
@@ -94,13 +83,17 @@ class States:
         """Whether the evidence starts over in this interval."""
         return f"({self.now(series.DROP_STARTS_OVER)} > 0)"
 
+    def changed(self, target: float) -> str:
+        """A match of every series while the target is not that of the interval before."""
+        return f"on (evaluator, monitor) ({self.recent(series.DROP_TARGET)} != {target:g})"
+
     def only_with_scrapes(self, expr: str, otherwise: float) -> str:
         """The expression, or a number where it has no value yet; nothing for series without counters."""
         return f"(({expr}) and {self.scraped}) or {self.number(otherwise)}"
 
     def number(self, value: float) -> str:
         """A number for every series that has counters."""
-        return f"{self.scraped} * 0 + {value:g}"
+        return f"{self.scraped} * 0 + {value:g}"  # "nan" is PromQL, too
 
     def before_or(self, name: str, start: float) -> str:
         """The last value of a state, or its start where it has none."""
@@ -112,8 +105,8 @@ class States:
 
     def advance(self, name: str, labels: Mapping[str, str], gain: str, ceiling: float) -> str:
         """The logarithm of a bet's state after this interval, with those before it that had no scores."""
-        before = self.before(name, NOTHING, labels)
-        return f"clamp(ln(exp({before}) + {self.now(series.DROP_INTERVALS)}) + {gain}, {NOTHING:g}, {ceiling:.4f})"
+        before = self.before(name, life.NOTHING, labels)
+        return f"clamp(ln(exp({before}) + {self.now(series.DROP_INTERVALS)}) + {gain}, {life.NOTHING:g}, {ceiling:.4f})"
 
     def evidence(self, name: str) -> str:
         """The logarithm of the mean of all bets' states."""
@@ -135,10 +128,10 @@ def incident_rules(detector: DropDetector, states: States, recovers: float) -> I
         series.RECOVERY_NULL, f"({target:g} {worse} {margin}) and {states.in_incident} and {states.scraped}"
     )
     for name, null, at_most, ceiling in (
-        (series.FURTHER_LOG_E, series.DROP_NULL, lower, detector.threshold + ROOM),
-        (series.RECOVERY_LOG_E, series.RECOVERY_NULL, not lower, recovers + ROOM),
+        (series.FURTHER_LOG_E, series.DROP_NULL, lower, detector.threshold + life.ROOM),
+        (series.RECOVERY_LOG_E, series.RECOVERY_NULL, not lower, recovers + life.ROOM),
     ):
-        for stake in STAKES:
+        for stake in life.STAKES:
             gain = _gain(states, null, stake, at_most=at_most)
             label = {"stake": f"{stake:g}"}
             advanced = states.advance(name, label, gain, ceiling)
@@ -146,7 +139,7 @@ def incident_rules(detector: DropDetector, states: States, recovers: float) -> I
     yield states.rule(
         series.RECOVERY_EVIDENCE,
         states.only_with_scrapes(
-            f"{states.evidence(series.RECOVERY_LOG_E)} and {states.in_incident}", otherwise=NOTHING
+            f"{states.evidence(series.RECOVERY_LOG_E)} and {states.in_incident}", otherwise=life.NOTHING
         ),
     )
 
@@ -154,7 +147,7 @@ def incident_rules(detector: DropDetector, states: States, recovers: float) -> I
 def _margin(detector: DropDetector, states: States) -> str:
     level, target = states.last(series.DROP_LEVEL), detector.target
     fallen = f"{level} - {target:g}" if detector.lower_is_better else f"{target:g} - {level}"
-    return f"clamp_max(({fallen}) / 2, {LARGEST_MARGIN:g})"
+    return f"clamp_max(({fallen}) / 2, {life.LARGEST_MARGIN:g})"
 
 
 def settling_rules(detector: DropDetector, states: States) -> Iterator[RecordingRule]:
@@ -169,10 +162,10 @@ def settling_rules(detector: DropDetector, states: States) -> Iterator[Recording
     w, wy, w2, w2y, w2y2, intervals = (_after(states, key) for key in grown)
     squares = f"(clamp_min({w2y2} - 2 * {wy} / {w} * {w2y} + ({wy} / {w}) ^ 2 * {w2}, 0) + {VARIANCE_FLOOR:g} * {w2})"
     sure = f"(4 * {squares} <= bool ({_margin(detector, states)} * {w}) ^ 2)"
-    enough = f"({w} >= bool {LARGEST_SETTLING_WEIGHT:g})"
+    enough = f"({w} >= bool {life.LARGEST_SETTLING_WEIGHT:g})"
     yield states.rule(
         series.DROP_SETTLED,
-        f"clamp_max({settled} + ({sure} + {enough}) * ({intervals} >= bool {SETTLING_INTERVALS}), 1)"
+        f"clamp_max({settled} + ({sure} + {enough}) * ({intervals} >= bool {life.SETTLING_INTERVALS}), 1)"
         f" and {states.in_incident}",
     )
 
@@ -186,7 +179,7 @@ def _gain(states: States, null: str, stake: float, *, at_most: bool) -> str:
     """The lower bound of what an interval adds to a bet's state, against a level that is a series."""
     *_, w2, w2y, w2y2 = states.deltas()
     value = states.now(null)
-    span = f"clamp_min({value if at_most else f'1 - {value}'}, {LEAST_SPAN:g})"
+    span = f"clamp_min({value if at_most else f'1 - {value}'}, {life.LEAST_SPAN:g})"
     squares = f"({value} ^ 2 * {w2} - 2 * {value} * {w2y} + {w2y2})"
     quadratic = fans_coefficient(stake) * stake**2
     return f"{stake:g} * {_short(states, null, at_most=at_most)} / {span} - {quadratic:.10g} * {squares} / {span} ^ 2"
@@ -215,9 +208,36 @@ def following_rules(detector: DropDetector, states: States) -> Iterator[Recordin
     mean = f"sum by ({', '.join(states.by)}) ({series.SCORE_MEAN}{selector(**states.where, window='24h')})"
     yield states.rule(
         series.DROP_USUAL,
-        f"({mean} and ({shortfall} == 0)) or ({states.last(series.DROP_USUAL)} and {states.scraped})"
+        f"({mean} and ({shortfall} == 0)) or ({states.number(math.nan)} and {states.changed(detector.target)})"
+        f" or ({states.last(series.DROP_USUAL)} and {states.scraped})"
         f" or ({mean} and {states.scraped})",
     )
+
+
+class _Begin:
+    """PromQL for the begin of a fall among the last intervals, as `collector.statistics.incident` finds it."""
+
+    def __init__(self, states: States) -> None:
+        short, weight, self.start = map(states.now, (series.DROP_SHORTFALL, series.DROP_WEIGHT, series.DROP_START))
+        self.interval, past = states.timing.seconds(INTERVAL), states.timing.text(life.MOST_BEGINS * INTERVAL)
+        self._range, self.time = f"[{past}:{states.timing.text(INTERVAL)}]", f"timestamp({short})"
+        grown, weighed = f"clamp_min({short} @ end() - {short}, 0)", f"({weight} @ end() - {weight})"
+        self.mean, self.mean_of_all = f"({grown} / {weighed})", f"({short} / {weight})"
+        self._likelihood, self._whole = f"{grown} ^ 2 / {weighed}", f"({short} ^ 2 / {weight})"
+        self._best = states.now(series.DROP_LIKELIHOOD)
+        self.doubt = " / ".join(f"{states.now(series.EVIDENCE_DELTAS[key])} @ end()" for key in ("w2", "w"))
+
+    def likelihood(self) -> str:
+        """The largest likelihood since the shortfall was 0."""
+        likeliest = f"max_over_time(({self._likelihood} and {self.time} > {self.start} @ end()){self._range})"
+        return f"({likeliest} > {self._whole}) or {self._whole}"
+
+    def of(self, choose: str, value: str, at_start: str, doubt: str = "0") -> str:
+        """The largest or least value of the likely begins; `at_start` is that of the last time the shortfall was 0."""
+        limit = f"({self._best} @ end() - {life.BEGIN_DOUBT:g} * {doubt})"
+        likely = f"{value} and {self.time} > {self.start} @ end() and {self._likelihood} >= {limit}"
+        first, later = f"({at_start} and {self._whole} >= {limit})", f"{choose}_over_time(({likely}){self._range})"
+        return f"({f'{first} or {later}' if choose == 'min' else f'{later} or {first}'} or {at_start})"
 
 
 def ending_rules(states: States, detector: DropDetector, recovers: float) -> Iterator[RecordingRule]:
@@ -230,17 +250,22 @@ def ending_rules(states: States, detector: DropDetector, recovers: float) -> Ite
         stays = f"{stays or states.last(record)} and {states.in_incident} and {states.scraped}"
         return states.rule(record, f"(({value}) and {fires}) or ({stays})")
 
-    yield fixed(series.DROP_SINCE, states.now(series.DROP_START))
+    begin, worse = _Begin(states), "+" if detector.lower_is_better else "-"
+    yield states.rule(series.DROP_LIKELIHOOD, begin.likelihood())
+    yield fixed(series.DROP_SINCE, begin.of("max", begin.time, begin.start))
+    earliest, latest = (begin.of(choose, begin.time, begin.start, begin.doubt) for choose in ("min", "max"))
+    yield fixed(series.DROP_EARLIEST, f"{earliest} - {begin.interval:g}")
+    yield fixed(series.DROP_LATEST, f"{latest} + {begin.interval:g}")
     earlier = f"{states.last(series.DROP_LEVEL)} and {states.in_incident}"
     yield fixed(series.DROP_BEFORE, f"({earlier}) or {states.now(series.DROP_USUAL)}")
     null = states.now(series.DROP_NULL)
     short = f"{states.now(series.DROP_SHORTFALL)} / ({states.now(series.DROP_WEIGHT)} > 0)"
-    lower = detector.lower_is_better
+    yield fixed(series.DROP_MEAN, f"({null} {worse} {begin.of('max', begin.mean, begin.mean_of_all)}) or {null}")
     level, mean = states.last(series.DROP_LEVEL), f"{_after(states, 'wy')} / {_after(states, 'w')}"
-    worse = f"{level} {'<' if lower else '>'} {mean}"
-    settled = f"(({mean} and {worse} and {states.now(series.DROP_SETTLED)} > 0) or {level})"
-    yield fixed(series.DROP_LEVEL, f"({null} {'+' if lower else '-'} {short}) or {null}", settled)
-    incident, day = states.now(series.DROP_INCIDENT), states.timing.text(CONTINUES * INTERVAL)
+    is_worse = f"{level} {'<' if detector.lower_is_better else '>'} {mean}"
+    settled = f"(({mean} and {is_worse} and {states.now(series.DROP_SETTLED)} > 0) or {level})"
+    yield fixed(series.DROP_LEVEL, f"({null} {worse} {short}) or {null}", settled)
+    incident, day = states.now(series.DROP_INCIDENT), states.timing.text(life.CONTINUES * INTERVAL)
     recent = f"sum by ({', '.join(states.by)}) (max_over_time({states.now(series.DROP_FALLS)}[{day}]))"
     earlier = f"({incident} == bool 0) * ({recent} or {states.number(0)})"
     began = f"({states.now(series.DROP_EVIDENCE)} > bool {detector.threshold:.4f})"
@@ -286,19 +311,21 @@ def detector_rules(
     states = States(target.monitor, target.evaluator, tuple(by), timing)
     recovers = recovery_threshold(alerts.false_recovery_days * DAY, INTERVAL)
     # Rules run in their order: the last value of a state is that of the interval before until its own rule has run.
-    yield states.rule(
-        series.DROP_STARTS_OVER,
-        states.only_with_scrapes(
-            f"({states.last(series.DROP_EVIDENCE)} > bool {detector.threshold:.4f})"
-            f" + ({states.last(series.RECOVERY_EVIDENCE)} > bool {recovers:.4f})",
-            otherwise=0.0,
-        ),
+    changed = states.changed(detector.target)
+    decided = states.only_with_scrapes(
+        f"({states.last(series.DROP_EVIDENCE)} > bool {detector.threshold:.4f})"
+        f" + ({states.last(series.RECOVERY_EVIDENCE)} > bool {recovers:.4f})",
+        otherwise=0.0,
     )
-    yield states.rule(series.DROP_INCIDENT, states.only_with_scrapes(states.last(series.DROP_FALLS), otherwise=0.0))
+    yield states.rule(series.DROP_STARTS_OVER, f"({states.number(1.0)} and {changed}) or {decided}")
+    yield states.rule(
+        series.DROP_INCIDENT,
+        states.only_with_scrapes(f"{states.last(series.DROP_FALLS)} unless {changed}", otherwise=0.0),
+    )
     idle, scored = states.before_or(series.DROP_IDLE, 0.0), f"({states.scraped} > bool 0)"
     yield states.rule(series.DROP_INTERVALS, f"(1 + {idle}) * {scored}")
     yield states.rule(
-        series.DROP_IDLE, f"clamp_max((1 + {idle}) * (1 - {scored}), {MOST_INTERVALS - 1}) and {states.scraped}"
+        series.DROP_IDLE, f"clamp_max((1 + {idle}) * (1 - {scored}), {life.MOST_INTERVALS - 1}) and {states.scraped}"
     )
     for bet in detector.bets:
         label = {"lambda": f"{bet:g}"}
@@ -314,6 +341,7 @@ def detector_rules(
     yield from following_rules(detector, states)
     yield from settling_rules(detector, states)
     yield from ending_rules(states, detector, recovers)
+    yield RecordingRule(series.DROP_TARGET, f"vector({detector.target:g})", states.where)
 
 
 def _recursion(detector: DropDetector, bet: float, states: States, label: dict[str, str]) -> str:

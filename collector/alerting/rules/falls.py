@@ -20,7 +20,7 @@ from collector.alerting.rules.model import AlertingRule, Fact, Listing, Recordin
 from collector.alerting.rules.service import inconsistent_weights, judge_shift, unscored
 from collector.alerting.rules.targets import INTERVAL, Target
 from collector.config.alerts import AlertSettings
-from collector.statistics.incident import CONTINUES, LARGEST_MARGIN, DropDetector
+from collector.statistics.incident import CONTINUES, LARGEST_MARGIN, UNLIKE, DropDetector
 from collector.telemetry.series import DROP_EXPLAINED, GOLDEN_SHIFT_STDERR, JUDGE_MOVED
 
 CAUSES = Fact(
@@ -86,8 +86,6 @@ _CLIPPED = (
     "The mean leaves out {} of the weight of the last hour, so that no single conversation outweighs the others. "
 )
 _DOUBT = "Missing or doubtful scores may account for {} of the distance to the target, and no more. "
-_UNLIKE = 0.005
-"""The least distance between a bound and the mean that a text shows."""
 
 
 def overlap_rules(timing: Timing, by: Sequence[str]) -> Iterator[RecordingRule]:
@@ -136,46 +134,52 @@ def _miss(target: Target, mean: float, n: float) -> str:
 
 def _dropped(target: Target, alerts: AlertSettings, states: States, expr: str) -> AlertingRule:
     """One alert for each fall: `fall` numbers the falls of an incident, so that a further fall notifies again."""
-    compared, sign = ("<", "-") if target.lower_is_better else (">", "+")
+    compared, sign, fell = ("<", "-", "rose") if target.lower_is_better else (">", "+", "fell")
+    side = "above" if target.lower_is_better else "below"
     # A window may show the next fall before the detector finds it. Until then the DROP series describe the last fall.
     falls, incident = states.recent(series.DROP_FALLS), states.recent(series.DROP_INCIDENT)
     of_this = f"and {falls} > 0"
-    open_yet = f"> 0 unless ({states.recent(series.DROP_SETTLED)} > 0 and {incident} == {falls})"
-    better = f"{compared} ({series.DROP_LEVEL} {sign} {_UNLIKE:g})"  # a mean that was low from the start did not fall
+    settled = f"({states.recent(series.DROP_SETTLED)} > 0 and {incident} == {falls})"
+    # a mean that was low from the start, or since its target was raised, did not fall
+    better = f"{compared} ({states.recent(series.DROP_LEVEL)} {sign} {UNLIKE:g}) {of_this}"
+    has_fallen = f"and ({states.recent(series.DROP_BEFORE)} {better})"
     known = {
-        word: Fact(name, states.by, within=states.memory, is_time=word == "since", only=only, phrase=phrase)
-        for word, name, only, phrase in (
-            ("since", series.DROP_SINCE, of_this, f"The mean {'rose' if target.lower_is_better else 'fell'} at {{}}"),
-            ("before", series.DROP_BEFORE, f"{better} {of_this}", ", from {}"),
-            ("level", series.DROP_LEVEL, of_this, " to {}"),
-            ("sofar", series.DROP_FALLS, open_yet, " so far"),
-            ("stop", series.DROP_SINCE, of_this, ". "),
+        word: Fact(name, states.by, within=states.memory, is_time=is_time, only=only, phrase=phrase)
+        for word, name, is_time, only, phrase in (
+            ("earliest", series.DROP_EARLIEST, True, has_fallen, f"The mean {fell} between {{}}"),
+            ("latest", series.DROP_LATEST, True, has_fallen, " and {}"),
+            ("fell", series.DROP_BEFORE, False, better, f": it {fell} from {{}}"),
+            ("before", series.DROP_BEFORE, False, better, ", from {}"),
+            ("sofar", series.DROP_MEAN, False, f"{has_fallen} unless {settled}", " to {} so far"),
+            ("level", series.DROP_LEVEL, False, f"{has_fallen} and {settled}", " to {}"),
+            ("stop", series.DROP_SINCE, False, has_fallen, ". "),
+            ("short", series.DROP_EARLIEST, True, f"{of_this} unless ({states.recent(series.DROP_BEFORE)} {better})",
+             f"The mean has been {side} its target since {{}}. "),
         )
-    }
+    }  # fmt: skip
     ends = (
         f" The alert ends once the mean is surely more than half-way back and within {LARGEST_MARGIN:g} of its target."
     )
-    rule = _alert(DROPPED, target, alerts, states, expr, also="{before}{level}{sofar}", ends=ends)
+    rule = _alert(DROPPED, target, alerts, states, expr, also="{fell}{sofar}{level}", ends=ends)
     return replace(rule, severity="page", facts={**rule.facts, **known})
 
 
 def _alert(
     name: str, target: Target, alerts: AlertSettings, states: States, expr: str, *, also: str = "", ends: str = ""
 ) -> AlertingRule:
-    change, side = ("risen", "above") if target.lower_is_better else ("dropped", "below")
-    verb = {DROPPED: f"has {change}"}.get(name, "is")
-    begin = "{since}{before}{level}{sofar}{stop}" if also else ""
+    side = "above" if target.lower_is_better else "below"
+    begin = "{earliest}{latest}{before}{sofar}{level}{stop}{short}" if also else ""
     by, hour = states.by, {"window": "1h"}
     length, period = ({"window": "24h"}, "day") if target.audited else (hour, "hour")
     unlike = ("<", series.SCORE_HIGHEST, "-"), (">", series.SCORE_LOWEST, "+")
-    bounds = [f"{compared} ({other} {sign} {_UNLIKE:g})" for compared, other, sign in unlike]
+    bounds = [f"{compared} ({other} {sign} {UNLIKE:g})" for compared, other, sign in unlike]
     return AlertingRule(
         name=name,
         expr=expr,
         severity="warning",
         board="quality",
         labels=states.where,
-        summary=f"{{label:evaluator}} of {{label:monitor}}: {target.measure} {verb} {side} its target of "
+        summary=f"{{label:evaluator}} of {{label:monitor}}: {target.measure} is {side} its target of "
         f"{target.mean:g}{also}",
         description=(
             f"{begin}{{causes}}. {{changed}}{{unchanged}}The mean of {{label:evaluator}} ({{label:monitor}}) over the "

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from collector.alerting.rules.series import WINDOWS
 from collector.alerting.watch.buckets import Bucket
 from collector.statistics.bounded_sums import Sums
-from collector.statistics.incident import DropDetector, DropLife
+from collector.statistics.incident import UNLIKE, DropDetector, DropLife
 from collector.statistics.intervals import MeanInterval, bounds_of_all
 from collector.statistics.mean_error import WindowSums
 
@@ -23,21 +23,23 @@ def merge_buckets(parts: Iterable[Mapping[int, Bucket]]) -> dict[int, Bucket]:
 class DropState:
     """The detector of one series and its alert, advanced to the last interval that has ended.
 
-    `recovery_threshold` is the evidence that ends the alert.
+    `recovery_threshold` is the evidence that ends the alert. `first` is the first interval in which the target was
+    held: earlier scores are no evidence; `recovered` is the interval after the last recovery before it.
     """
 
-    def __init__(self, detector: DropDetector, recovery_threshold: float) -> None:
-        self._detector = detector
-        self._recovery_threshold = recovery_threshold
-        self._until = 0
-        """The first interval that is not processed yet."""
-        self.life = DropLife(detector, recovery_threshold)
+    def __init__(
+        self, detector: DropDetector, recovery_threshold: float, first: int = 0, recovered: int | None = None
+    ) -> None:
+        self._begin = detector, recovery_threshold, recovered
+        self.first = self._until = first
+        """`_until`: the first interval that is not processed yet."""
+        self.life = DropLife(*self._begin)
 
     def restart_from(self, number: int) -> None:
         """A bucket has changed: if it was taken already, everything is computed again."""
         if number < self._until:
-            self.life = DropLife(self._detector, self._recovery_threshold)
-            self._until = 0
+            self.life = DropLife(*self._begin)
+            self._until = self.first
 
     def advance(self, buckets: Mapping[int, Bucket], until: int) -> None:
         """Take the buckets, in order of time, up to but not `until`."""
@@ -49,26 +51,35 @@ class DropState:
 
 @dataclass(frozen=True, slots=True)
 class FallOfMean:
-    """A fall that an alert fires for: since when (s), the mean before it if it is known, and the mean it fell to."""
+    """A fall that an alert fires for: between which times (s) it began, the mean before it if it is known, the mean it
+    fell to, and the level that tests use.
+    """
 
     number: int
-    since: float
+    began: tuple[float, float]
     before: float | None
+    mean: float
     level: float
     settled: bool = True
-    """Whether the level is final."""
+    """Whether the mean is final."""
+
+    def is_fall(self, *, lower_is_better: bool) -> bool:
+        """Whether the mean is known to have been better before: a target that is raised is no fall."""
+        worse = 0.0 if self.before is None else self.before - self.mean
+        return (-worse if lower_is_better else worse) > UNLIKE
 
 
-def fall_of(life: DropLife, buckets: Mapping[int, Bucket], interval: float) -> FallOfMean | None:
+def fall_of(drop: DropState, buckets: Mapping[int, Bucket], interval: float) -> FallOfMean | None:
     """The fall that a series' alert fires for; a first one fell from the mean over the day before it."""
-    fall, earlier = life.fall, life.before
+    fall, earlier = drop.life.fall, drop.life.before
     if fall is None:
         return None
-    if earlier is not None:
-        return FallOfMean(fall.number, fall.since * interval, earlier.level, fall.level, fall.settled)
-    first = fall.since - int(WINDOWS["24h"] // interval)
-    day = sum_from({number: bucket for number, bucket in buckets.items() if number < fall.since}, first)
-    return FallOfMean(fall.number, fall.since * interval, day.mean if day.w else None, fall.level, fall.settled)
+    first = max(drop.first, fall.since - int(WINDOWS["24h"] // interval))
+    day = window_from({number: bucket for number, bucket in buckets.items() if number < fall.since}, first).sums
+    before = earlier.level if earlier is not None else day.mean if day.w else None
+    began = fall.earliest * interval, fall.latest * interval
+    mean = fall.level if fall.settled else fall.mean
+    return FallOfMean(fall.number, began, before, mean, fall.level, fall.settled)
 
 
 UNSCORED_WINDOW, FEWEST_WANTED = "1h", 20
@@ -81,11 +92,6 @@ def unscored_share(buckets: Iterable[Mapping[int, Bucket]], *, now: float, inter
     recent = [bucket for part in buckets for number, bucket in part.items() if number >= first]
     few = sum(bucket.wanted for bucket in recent) < FEWEST_WANTED
     return 0.0 if few else _unscored_share(dict(enumerate(recent)), 0)
-
-
-def sum_from(buckets: Mapping[int, Bucket], first: int) -> Sums:
-    """The sums from a bucket on."""
-    return window_from(buckets, first).sums
 
 
 def window_from(buckets: Mapping[int, Bucket], first: int) -> WindowSums:

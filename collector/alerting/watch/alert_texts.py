@@ -40,23 +40,30 @@ class Watched:
 
 
 def drop_alert(watched: Watched, fall: FallOfMean, miss: TargetMiss | None, settings: AlertSettings) -> AlertInstance:
-    """The mean has fallen: since when, from which level to which. Each fall of an incident is a separate alert."""
-    before = "an unknown level" if fall.before is None else f"{fall.before:.3g}"
-    target = watched.detector.target
-    level = f"{fall.level:.3g}" + " so far" * (not fall.settled)
-    change, better, sign = ("risen", "below", 1) if watched.detector.lower_is_better else ("dropped", "above", -1)
-    recovered = target + sign * margin(target, fall.level)
+    """The mean has fallen: when, from which level to which; or it misses a target that was raised. Each fall of an
+    incident is a separate alert.
+    """
+    of, lower = watched.detector, watched.detector.lower_is_better
+    verb, better, side, sign = ("rose", "below", "above", 1) if lower else ("fell", "above", "below", -1)
+    recovered = of.target + sign * margin(of.target, fall.level)
     now = "" if miss is None else f" Now: {_mean(miss)}."
-    subject, whose = ("the share of the label has", "its") if watched.of_label else ("scores have", "their")
+    subject = "the share of the label" if watched.of_label else "the mean score"
+    summary, description = (
+        f"is {side} its target of {of.target:g}",
+        f"has been {side} its target since {_time(fall.began[0])}",
+    )
+    if fall.is_fall(lower_is_better=lower):
+        levels = f"from {fall.before:.3g} to {fall.mean:.3g}{' so far' * (not fall.settled)}"
+        summary = f"{verb} {levels}; its target is {of.target:g}"
+        description = f"{verb} between {_time(fall.began[0])} and {_time(fall.began[1])}, {levels}"
     return _alert(
         DROPPED,
         "warning" if watched.uncalibrated else "page",
         watched.labels | {"fall": str(fall.number)},
-        f"{watched.evaluator} of {watched.monitor}: {subject} {change} from {before} to {level}; "
-        f"{whose} target is {watched.detector.target:g}{_mark(watched)}",
-        f"The mean of {watched.evaluator} ({watched.monitor}) has been {level} since {_time(fall.since)}; before, it "
-        f"was {before}. Its target is {watched.detector.target:g}.{now} The alert ends when the mean is surely "
-        f"{better} {recovered:.3g}. {_explained(watched)}{_judged(watched)}{_unproven(watched)}",
+        f"{watched.evaluator} of {watched.monitor}: {subject} {summary}{_mark(watched)}",
+        f"The mean of {watched.evaluator} ({watched.monitor}) {description}. Its target is {of.target:g}.{now} "
+        f"The alert ends when the mean is surely {better} {recovered:.3g}. "
+        f"{_explained(watched)}{_judged(watched)}{_unproven(watched)}",
         settings,
         watched.causes,
     )
@@ -120,9 +127,7 @@ def _explained(watched: Watched) -> str:
         if cause.first_seen is not None
     )
     parts = ", ".join(_one(cause) for cause in watched.causes if cause.first_seen is None)
-    if parts:
-        return f"{moved}The fall is explained by {parts}."
-    return moved.rstrip() or watched.otherwise
+    return f"{moved}The fall is explained by {parts}." if parts else moved.rstrip() or watched.otherwise
 
 
 def _one(cause: Cause) -> str:

@@ -206,13 +206,19 @@ class WatchStage:
         self._clock = clock
         self._folds: dict[int, WatchFold] = {}
         self._drops: dict[Series, DropState] = {}
+        self._target_since: dict[tuple[str, str], int] = {}
+        """The first interval in which a target is held that was changed."""
+        self._recovered: dict[Series, int | None] = {}
+        """The interval after the last recovery before that."""
         self._verdicts: dict[tuple[str, ...], float] = {}
         """How far judges have moved, by series and verdict."""
         self.firing: tuple[ActiveAlert, ...] = ()
         """The alerts that fired at the last evaluation."""
 
     def reconfigure(self, rules: WatchRules) -> None:
-        """Use these targets from now on. A series that has one keeps its state, except the causes of drops."""
+        """Use these targets from now on. A series keeps its state without the causes of drops; where its target has
+        changed, only scores from now on are evidence, and its incident ends: another target is no fall of the mean.
+        """
         for series in self._causes:
             self._show(series, Explanation())
         self._causes.clear()
@@ -220,6 +226,8 @@ class WatchStage:
         for key, detector in rules.targets.items():
             known = self.rules.targets.get(key)
             if known is None or (known.target, known.lower_is_better) != (detector.target, detector.lower_is_better):
+                self._target_since[key] = int(self._clock() // self._interval)
+                self._recovered |= {of: drop.life.recovered for of, drop in self._drops.items() if of[:2] == key}
                 for fold in self._all_folds:
                     fold.buckets.forget_gains(*key)
         self.rules = rules
@@ -348,7 +356,8 @@ class WatchStage:
     def _evaluate_series(self, series: Series, detector: DropDetector, now: float) -> Iterator[AlertInstance]:
         monitor, evaluator, version = series
         buckets = merge_buckets(fold.buckets.of(series) for fold in self._all_folds)
-        drop = self._drops.setdefault(series, DropState(detector, self._recovery_threshold))
+        begin = self._target_since.get(series[:2], 0), self._recovered.get(series)
+        drop = self._drops.setdefault(series, DropState(detector, self._recovery_threshold, *begin))
         for fold in self._all_folds:
             if series in fold.buckets.touched:
                 drop.restart_from(fold.buckets.touched[series])
@@ -367,7 +376,7 @@ class WatchStage:
         )
         worst = max(misses, key=lambda each: each.errors, default=None)
         explanation = self._causes.get(series, _UNKNOWN)[1]
-        fall = fall_of(life, buckets, self._interval)
+        fall = fall_of(drop, buckets, self._interval)
         has_fallen = fall is not None and not (doubt and all(miss.errors <= SURE for miss in misses))
         is_below = worst is not None and worst.errors > self.rules.settings.warn_standard_errors
         self._suspects.pop(series, None)
@@ -394,7 +403,7 @@ class WatchStage:
             judge_verdict="" if verdict is None else verdict.sentence,
         )
         if fall is not None and has_fallen:
-            yield drop_alert(subject, fall, worst, self.rules.settings)
+            yield drop_alert(subject, fall, misses[0] if misses else None, self.rules.settings)
         elif worst is not None and is_below:
             yield mean_alert(subject, worst, life.next_number(int(now // self._interval)), self.rules.settings)
         if shifted := self._trust.shifted(evaluator):

@@ -405,9 +405,7 @@ def as_json(result: Calibration) -> str:
 
 
 def _as_numbers(mean: CorrectedMean | None) -> Mapping[str, object] | None:
-    if mean is None:
-        return None
-    return {**fields_of(mean, "mean", "error", "interval", "power"), "number": mean.audits}
+    return None if mean is None else {**fields_of(mean, "mean", "error", "interval", "power"), "number": mean.audits}
 
 
 def as_text(result: Calibration) -> str:

@@ -180,7 +180,7 @@ def _one(made: Diagnosis) -> dict[str, Any]:
                 "error": drop.error,
                 "share_before": drop.share_before,
                 "share": drop.share,
-                "explains": drop.explained,
+                "explains": abs(drop.explained),
                 "read": to_read,
             }
             for drop, to_read in zip(explanation.drops, made.to_read, strict=True)
@@ -236,9 +236,11 @@ def _level(drop: SliceDrop) -> str:
 
 
 def _explained(drop: SliceDrop, explanation: DropExplanation) -> str:
-    part = f"without it the mean would have moved by {drop.explained:.3f} less"
-    change = abs(explanation.change)
-    return f"{part}, {min(1.0, drop.explained / change):.0%} of the change" if change > 2 * explanation.error else part
+    part = f"without it the mean would be {abs(drop.explained):.3f} {'higher' if drop.explained < 0.0 else 'lower'} now"
+    change = explanation.change
+    if abs(change) <= 2 * explanation.error or drop.explained * change <= 0.0:
+        return part
+    return f"{part}, {min(1.0, drop.explained / change):.0%} of the change"
 
 
 def _time(moment: datetime) -> str:

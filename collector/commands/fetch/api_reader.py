@@ -148,9 +148,7 @@ class ApiReader:
 def authorization(token: str) -> str:
     """The header for a token: Bearer, or Basic for one that is a name and a secret, as `pk-lf-…:sk-lf-…`."""
     name, colon, secret = token.partition(":")
-    if colon and name and secret:
-        return f"Basic {base64.b64encode(token.encode()).decode()}"
-    return f"Bearer {token}"
+    return f"Basic {base64.b64encode(token.encode()).decode()}" if colon and name and secret else f"Bearer {token}"
 
 
 def _reason(body: bytes) -> str:

@@ -87,9 +87,7 @@ class LossScale:
         return fmean(self._distance(score, judged.human) for score in judged.scores)
 
     def _distance(self, score: float, human: float) -> float:
-        if not self.verdicts:
-            return abs(score - human)
-        return float(self.scale.fails(score) != self.scale.is_bad(human))
+        return abs(score - human) if not self.verdicts else float(self.scale.fails(score) != self.scale.is_bad(human))
 
     def alike(self, one: float, other: float) -> float:
         """How alike two scores of one case are: 1 or 0 for verdicts, 1 less their distance else."""

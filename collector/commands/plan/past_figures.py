@@ -129,9 +129,7 @@ def _audit_usd(scored: Iterable[PricedEvaluation]) -> float | None:
     audited: dict[bool, list[float]] = {True: [], False: []}
     for evaluation in scored:
         audited[evaluation.was_audited].append(evaluation.usd or 0.0)
-    if not audited[True] or not audited[False]:
-        return None
-    return max(0.0, fmean(audited[True]) - fmean(audited[False]))
+    return None if not audited[True] or not audited[False] else max(0.0, fmean(audited[True]) - fmean(audited[False]))
 
 
 def _products(

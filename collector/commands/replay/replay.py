@@ -561,9 +561,7 @@ def _replayed(
 
 
 def _no_score_reason(evaluation: Evaluation) -> str:
-    if evaluation.error is not None:
-        return f"failed ({evaluation.error.type})"
-    return f"skipped ({evaluation.reason})"
+    return f"failed ({evaluation.error.type})" if evaluation.error is not None else f"skipped ({evaluation.reason})"
 
 
 def _problems(report: ReplayReport, made: RunResult, options: ReplayOptions) -> Iterator[str]:

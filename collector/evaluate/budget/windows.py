@@ -163,9 +163,7 @@ def rate_factor(allowed: float, demand_usd: float) -> float:
 
     Rounded to six digits, as it is written down.
     """
-    if demand_usd <= allowed:
-        return 1.0
-    return round_to_digits(max(FLOOR, allowed / demand_usd))
+    return 1.0 if demand_usd <= allowed else round_to_digits(max(FLOOR, allowed / demand_usd))
 
 
 def round_to_digits(value: float, digits: int = 6) -> float:

@@ -109,9 +109,7 @@ class CommitMetadata:
 
     def done_below_of(self, evaluator: str, delivered: int) -> int:
         """The offset below which all evaluations of an evaluator are done; at most `delivered`."""
-        if self.pending is None:
-            return self.done_below
-        return self.pending.get(evaluator, delivered)
+        return self.done_below if self.pending is None else self.pending.get(evaluator, delivered)
 
     def draws_until(self, delivered: int, now: SampleRates) -> tuple[tuple[int, SampleRates], ...]:
         """The rates with which records were drawn, each up to an offset, where they differ from `now`."""

@@ -77,9 +77,7 @@ def scored_below(evaluator: str, score: float, *, lower_is_better: bool = False)
     highest = round(1.0 - score, 9)
 
     def low(_turn: Turn, scores: Mapping[str, float]) -> bool:
-        if lower_is_better:
-            return scores.get(evaluator, 0.0) > highest
-        return scores.get(evaluator, 1.0) < score
+        return scores.get(evaluator, 0.0) > highest if lower_is_better else scores.get(evaluator, 1.0) < score
 
     return low
 

@@ -68,7 +68,7 @@ def test_a_planted_slice_is_named_with_what_it_explains() -> None:
     assert drop.share == pytest.approx(0.08, abs=0.03)
     assert drop.mean_before is not None
     assert drop.mean - drop.mean_before == pytest.approx(-0.3, abs=0.08)
-    assert drop.explained == pytest.approx(0.08 * 0.3, abs=0.01)
+    assert -drop.explained == pytest.approx(0.08 * 0.3, abs=0.01)
     assert explanation.change == pytest.approx(-0.08 * 0.3, abs=3 * explanation.error)
     assert (explanation.values, explanation.pairs > 500) == (40, True)
 

@@ -172,3 +172,16 @@ def test_many_streams_at_once_are_as_one_by_one() -> None:
     numbers = fall_numbers(DETECTOR, minutes)
     for place, stream in enumerate(streams):
         assert [number for number, _ in lived(stream)] == numbers[:, place].tolist()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_fall_is_told_to_begin_when_it_did_although_the_mean_was_little_above_its_target(seed: int) -> None:
+    """The sum of shortfalls left 0 by chance minutes before: that was told, with a level of good and bad scores."""
+    life, minutes = DropLife(DropDetector(0.79, DETECTOR.threshold), RECOVERS), iter(range(200))
+    deltas = Stream(60.0, mean=lambda now: 0.8 if now < 100 else 0.58, seed=seed).run(120).deltas()
+    while life.fall is None:
+        minute = next(minutes)
+        life.step(minute, deltas[minute])
+    assert minute >= 100
+    assert life.fall.earliest <= 100 <= life.fall.latest <= life.fall.earliest + 6
+    assert life.fall.mean == pytest.approx(0.58, abs=0.1)

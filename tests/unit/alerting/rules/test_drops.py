@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from collector.alerting.rules import series
-from collector.alerting.rules.drops import COUNTERS, ROOM, delta_group, detector_rules
+from collector.alerting.rules.drops import COUNTERS, delta_group, detector_rules
 from collector.alerting.rules.falls import fall_rules
 from collector.alerting.rules.model import RecordingRule, Timing
 from collector.alerting.rules.targets import Target
 from collector.config.alerts import AlertSettings
-from collector.statistics.incident import DropDetector
+from collector.statistics.incident import ROOM, DropDetector
 
 BY = ("monitor", "evaluator")
 OF = '{evaluator="e",monitor="m"}'
@@ -119,3 +119,13 @@ def test_growth_is_the_exact_difference_over_a_minute_of_settled_scrapes_without
         )
         for key, name in COUNTERS.items()
     }
+
+
+def test_another_target_starts_over_and_ends_the_incident_of_the_old_one() -> None:
+    """A target that was raised for a test told a fall with levels that no score had, and paged on when it was back."""
+    here = f"{series.EVIDENCE_DELTAS['w']}{OF}"
+    changed = f"on (evaluator, monitor) (last_over_time({series.DROP_TARGET}{OF}[1h]) != 0.75)"
+    assert named(series.DROP_STARTS_OVER).expr.startswith(f"({here} * 0 + 1 and {changed}) or ")
+    assert f"{last(series.DROP_FALLS)} unless {changed}" in named(series.DROP_INCIDENT).expr
+    assert f"({here} * 0 + nan and {changed})" in named(series.DROP_USUAL).expr
+    assert rules(HIGH)[-1].expr == "vector(0.75)"

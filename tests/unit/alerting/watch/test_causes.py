@@ -222,3 +222,15 @@ async def test_targets_that_go_while_a_drop_is_explained_take_their_causes_along
         await looking
         assert await stage.look(NOW + 12_300.0) == []
         assert telemetry.registry.get_sample_value(DROP_EXPLAINED.name, LABELS) == 0.0
+
+
+def test_a_mean_that_rose_is_explained_by_no_part_that_fell() -> None:
+    """An incident that is over was told as a fall, explained by the release that had caused it."""
+    scores = [
+        (float(n), ScoredItem(str(n), str(n), score, 1.0, frozenset({("release", name)}), float(n)))
+        for n in range(400)
+        for name, score in (("b" if n % 2 else "a", 0.4 if n < 200 else 0.6 if n % 2 else 0.9),)
+    ]
+    found = explanation_of(scores, 200.0, lower_is_better=False, evaluators=1)
+    assert (found.causes, "no better" in found.otherwise) == ((), True)
+    assert explanation_of(scores, 200.0, lower_is_better=True, evaluators=1).causes

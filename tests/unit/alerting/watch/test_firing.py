@@ -24,7 +24,7 @@ from collector.alerting.watch.stage import JudgeTrust, WatchFold, WatchRules, Wa
 from collector.calibration.agreement_watch import AgreementWatcher
 from collector.config.configured import Config
 from collector.logs.journal.guard import Guard
-from collector.logs.log import Record
+from collector.logs.log import Record, StoredRecord
 from collector.logs.memory import MemoryLog
 from collector.otlp.own_items import OwnItems
 from collector.records.json import evaluation_to_json, label_to_json
@@ -141,6 +141,38 @@ async def test_a_target_that_changes_while_it_runs_is_watched(raised: float) -> 
         for later in (180.0, 240.0):
             (alert,) = stage.update(now + later)
             assert f"{raised:g}" in alert.annotations["summary"]
+
+
+@pytest.mark.parametrize("raised", [0.75, 0.97])
+async def test_a_raised_target_is_no_fall_and_its_alert_ends_when_it_is_set_back(raised: float) -> None:
+    """An incident that was over was told as a new fall, with its levels, and the page went on after the target was back."""
+    config, start = configured(threshold=0.6), 1_795_000_020.0
+    of = detector(targets(config)[0], targets(config), config.settings.alerts, 1)
+    rules, clock = WatchRules({("all", "exact"): of}, config.settings.alerts), [start + 60.0 * 120]
+    stage = WatchStage(rules, Telemetry(), clock=lambda: clock[0])
+
+    def minutes(first: int, last: int, mean: float) -> list[StoredRecord]:
+        return [
+            StoredRecord(0, number, start + 60.0 * (number // 50), b"k", evaluation_to_json(scored(
+                number, evaluator="exact", monitor="all", score=float(number % 50 < 50 * mean),
+                subject=replace(scored().subject, conversation_id=str(number)),
+            )))
+            for number in range(50 * first, 50 * last)
+        ]  # fmt: skip
+
+    async with stage.open_fold(0, None) as fold:
+        for first, last, mean in ((0, 60, 0.7), (60, 70, 0.2), (70, 121, 0.7)):
+            await fold.deliver(minutes(first, last, mean))
+        assert stage.update(clock[0]) == [], "the incident is over"
+        stage.reconfigure(replace(rules, targets={("all", "exact"): replace(of, target=raised)}))
+        await fold.deliver(minutes(121, 150, 0.7))
+        (alert,) = stage.update(start + 60.0 * 150)
+        text = f"{alert.annotations['summary']} {alert.annotations['description']}"
+        assert f"is below its target of {raised:g}" in text
+        assert not [word for word in ("fell", "dropped", "0.2") if word in text], text
+        stage.reconfigure(rules)
+        await fold.deliver(minutes(150, 152, 0.7))
+        assert stage.update(start + 60.0 * 152) == []
 
 
 async def test_of_two_processes_the_owner_of_one_partition_watches_all_scores() -> None:
