@@ -222,13 +222,14 @@ class _Begins:
 
     def __init__(self) -> None:
         self.shortfall = self.weight = 0.0
+        self.first = 0
         self._candidates: list[tuple[int, float, float]] = []
         """Each interval with the shortfall and the weight before it."""
 
     def add(self, number: int, shortfall: float, weight: float) -> None:
         """Take an interval."""
         if not self.shortfall:
-            self._candidates.clear()
+            self._candidates, self.first = [], number
         self._candidates.append((number, self.shortfall, self.weight))
         del self._candidates[1:-MOST_BEGINS]
         self.shortfall = max(0.0, self.shortfall + shortfall)
@@ -237,8 +238,7 @@ class _Begins:
     def likely(self, doubt: float = 0.0) -> tuple[int, int, int, float]:
         """The likeliest interval, the earliest and the latest likely one, and the mean shortfall since the first."""
         if not self.shortfall:
-            number = self._candidates[-1][0] if self._candidates else 0
-            return number, number, number, 0.0
+            return self.first, self.first - 1, self.first + 1, 0.0
         since = [(number, self.shortfall - short, self.weight - weight) for number, short, weight in self._candidates]
         gains = [max(0.0, short) ** 2 / weight for _, short, weight in since]
         best = max(gains)
@@ -266,12 +266,17 @@ class DropLife:
         self.recovery = NOTHING
         """The logarithm of the evidence that the mean has recovered."""
         self._last: int | None = None
-        self._falls = 0
+        self._falls = self._short_since = 0
         self._start_over()
 
     @property
     def start(self) -> int:
-        """The interval since which the mean is short of its target; within an incident, the begin of the fall."""
+        """The interval since which the mean is short of its target; within an incident, since then before the alert."""
+        return self._begins.first if self.fall is None else self._short_since
+
+    @property
+    def likely_start(self) -> int:
+        """The interval at which the fall likeliest began, if there is one."""
         return self._begins.likely()[0] if self.fall is None else self.fall.since
 
     def next_number(self, interval: int) -> int:
@@ -338,7 +343,7 @@ class DropLife:
             begins, worse = self._begins, 1.0 if target.at_most else -1.0
             since, earliest, latest, short = begins.likely(BEGIN_DOUBT * sums.w2 / sums.w)
             level = target.value + worse * begins.shortfall / (begins.weight or 1.0)
-            self.before = self.fall
+            self.before, self._short_since = self.fall, begins.first
             self._falls = self.next_number(number)
             self.fall = Fall(self._falls, since, earliest, latest, target.value + worse * short, level)
         elif self.fall is not None and not self.fall.settled:

@@ -63,7 +63,7 @@ def drop_alert(watched: Watched, fall: FallOfMean, miss: TargetMiss | None, sett
         f"{watched.evaluator} of {watched.monitor}: {subject} {summary}{_mark(watched)}",
         f"The mean of {watched.evaluator} ({watched.monitor}) {description}. Its target is {of.target:g}.{now} "
         f"The alert ends when the mean is surely {better} {recovered:.3g}. "
-        f"{_explained(watched)}{_judged(watched)}{_unproven(watched)}",
+        f"{_explained(watched)}{_of_judge(watched)}",
         settings,
         watched.causes,
     )
@@ -85,7 +85,7 @@ def mean_alert(target: Watched, miss: TargetMiss, fall: int, settings: AlertSett
         f"{_mark(target)}",
         f"The target of {target.evaluator} is {target.detector.target:g}. {_mean(miss)[:1].upper()}{_mean(miss)[1:]}: "
         f"{miss.errors:.1f} standard errors on the wrong side. "
-        f"{_explained(target)}{_judged(target)}{_unproven(target)}",
+        f"{_explained(target)}{_of_judge(target)}",
         settings,
         target.causes,
     )
@@ -111,12 +111,8 @@ def _mark(of: Watched) -> str:
     return " (uncalibrated)" if of.uncalibrated else ""
 
 
-def _judged(of: Watched) -> str:
-    return f" {of.judge_verdict}" if of.judge_verdict else ""
-
-
-def _unproven(of: Watched) -> str:
-    return f" {of.uncalibrated}" if of.uncalibrated else ""
+def _of_judge(of: Watched) -> str:
+    return "".join(f" {sentence}" for sentence in (of.judge_verdict, of.uncalibrated) if sentence)
 
 
 def _explained(watched: Watched) -> str:
@@ -126,12 +122,10 @@ def _explained(watched: Watched) -> str:
         for cause in watched.causes
         if cause.first_seen is not None
     )
-    parts = ", ".join(_one(cause) for cause in watched.causes if cause.first_seen is None)
+    parts = ", ".join(
+        f"{cause.part} ({cause.share:.0%} of the change)" for cause in watched.causes if cause.first_seen is None
+    )
     return f"{moved}The fall is explained by {parts}." if parts else moved.rstrip() or watched.otherwise
-
-
-def _one(cause: Cause) -> str:
-    return f"{cause.part} ({cause.share:.0%} of the change)"
 
 
 def _mean(miss: TargetMiss) -> str:

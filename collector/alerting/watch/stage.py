@@ -386,7 +386,8 @@ class WatchStage:
             or life.evidence > _SUSPICIOUS * detector.threshold
             or (worst is not None and worst.errors > _SUSPICIOUS_ERRORS)
         ):
-            self._suspects[series] = since = life.start * self._interval
+            self._suspects[series] = life.likely_start * self._interval
+            since = life.start * self._interval  # a begin that moves with every look would ask the judge again
             verdict = self._trust.judge_since(evaluator, version, since, alerting=has_fallen or is_below)
         if verdict is not None:
             labels = (evaluator, version, monitor, "changed" if verdict.has_changed else "unchanged")
