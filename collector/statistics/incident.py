@@ -18,7 +18,8 @@ fall is tested for.
 After a recovery the detector starts over; a fall within the next day belongs to the same incident. The sum of
 shortfalls (a cumulative sum, Page 1954) may leave 0 by chance long before a fall. So a fall began at the interval since
 which shortfall² / weight is largest: the likeliest begin if the mean before was the target. Another begin is as likely,
-at 95 %, if that value is smaller by at most `BEGIN_DOUBT` times a conversation's weight.
+if that value is smaller by at most `BEGIN_DOUBT` times a conversation's weight. Of simulated falls 95 to 100 % began
+between these, but 72 to 89 % of small ones that are found late: those before are not at the target, and the test stops.
 
 The drop detector is evidence that a mean has left its target, with a known rate of false alarms: an e-detector in the
 Shiryaev-Roberts form (Shin, Ramdas, Rinaldo 2023). For each bet λ of a ladder, once an interval,
