@@ -33,6 +33,9 @@ VARIABLES = {
 }
 IN_INCIDENTS = {
     series.DROP_SINCE,
+    series.DROP_EARLIEST,
+    series.DROP_LATEST,
+    series.DROP_MEAN,
     series.VERSION_REPLACED,
     series.DROP_BEFORE,
     series.DROP_LEVEL,
