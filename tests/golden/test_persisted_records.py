@@ -617,7 +617,8 @@ def test_the_account_of_a_budget() -> None:
     judged = Assignment(evaluator, ScriptedJudge({}), "v")
     plan = Plan((Monitor("all", (judged,), {}, budget=Budget(usd_per_hour=1.0)),))
     purse = BudgetController(plan, 1)
-    purse.add_partition(0, 1777896000.0, None, [("all", 0.25, 1777896001.0)])
+    purse.add_partition(0, 1777896000.0, None, [])
+    purse.spend_beside("all", 0.25, 1777896001.0)
     purse.add_demand(0, plan.monitors[0], judged, 3.0)
     rates, account = purse.decide_rates(0, 1777896060.0)
     assert orjson.dumps(account).decode() == RECORDS["account of a budget"]

@@ -24,7 +24,7 @@ from peak_memory import PeakMemory
 
 from collector.logs.log import LogUnavailable
 from collector.logs.memory import MemoryLog
-from collector.receive.access import FREE
+from collector.receive.access import FREE_GUESSES
 from collector.receive.otlp_http import OtlpHttpReceiver, OtlpHttpSettings
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import DROPS, RECEIVE_PENDING_BYTES, RECEIVE_REJECTED, RECEIVE_REQUESTS, WRONG_TOKENS
@@ -528,12 +528,12 @@ async def test_a_tenant_has_its_share_whatever_another_holds():
 
 async def test_wrong_tokens_are_counted_and_slowed_and_right_ones_pass():
     async with receiving(auth={"tokens": [TEAM_A]}) as sender:
-        first = [await sender.status(TRACES, bearer(f"wrong-token-{number:09}")) for number in range(FREE)]
-        assert first == [401] * FREE
+        first = [await sender.status(TRACES, bearer(f"wrong-token-{number:09}")) for number in range(FREE_GUESSES)]
+        assert first == [401] * FREE_GUESSES
         guess = asyncio.create_task(sender.status(TRACES, bearer("wrong-token-is-wrong")))
         assert await sender.status(TRACES, bearer(TEAM_A)) == 200, "from the same address, at once"
         done, _ = await asyncio.wait([guess], timeout=0.3)
         assert not done
-        assert sender.telemetry.counter(WRONG_TOKENS, "otlp_http")._value.get() == FREE + 1
+        assert sender.telemetry.counter(WRONG_TOKENS, "otlp_http")._value.get() == FREE_GUESSES + 1
         guess.cancel()
         await asyncio.gather(guess, return_exceptions=True)

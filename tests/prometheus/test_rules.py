@@ -24,6 +24,7 @@ from collector.config.settings import CascadeSettings
 from collector.statistics.bounded_sums import Sums
 from collector.statistics.incident import DropDetector, DropLife, Fall, recovery_threshold
 
+pytestmark = pytest.mark.timeout(600)  # promtool reckons a day of rules, minute by minute
 DAY = 1440
 EVERYTHING = ".+"
 

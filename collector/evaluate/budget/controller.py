@@ -8,7 +8,7 @@ error (`sample: auto`) are decided with them: the lower one counts.
 # it would have to stop or overspend. Parts by partition need no communication at all.
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -145,6 +145,10 @@ class PartitionBudget:
         )
         windows = [window for named in self.windows.values() for window in named]
         return usd > 0.0 and usd >= min(FIRST_SPAN * window.allowed_per_second for window in windows)
+
+
+def _sum_spent(partitions: Iterable[PartitionBudget], name: str, index: int, now: float) -> float:
+    return sum(each.windows[name][index].sum_spent(now) for each in partitions)
 
 
 class BudgetController:
@@ -338,19 +342,16 @@ class BudgetController:
         used = 0.0
         for index, (period, usd) in enumerate(budget.windows()):
             cap = budget.hard_cap * usd * len(self._by_partition) / self._partitions
-            waiting = deferred if period >= DAY else 0.0
-            used = max(used, (self._spent_usd(name, index, now) + reserved + waiting) / cap) if cap else 1.0
+            spent = _sum_spent(self._by_partition.values(), name, index, now) + (deferred if period >= DAY else 0.0)
+            used = max(used, (spent + reserved) / cap) if cap else 1.0
         return used
-
-    def _spent_usd(self, name: str, index: int, now: float) -> float:
-        return sum(each.windows[name][index].sum_spent(now) for each in self._by_partition.values())
 
     def usages(self, now: float) -> Iterator[BudgetUsage]:
         """The usage of every budget."""
         owned = len(self._by_partition) / self._partitions
         for name, budget in self._budgets.items():
             for index, (period, usd) in enumerate(budget.windows()):
-                yield BudgetUsage(name, period, usd * owned, self._spent_usd(name, index, now))
+                yield BudgetUsage(name, period, usd * owned, _sum_spent(self._by_partition.values(), name, index, now))
 
     def reserve(self, job: Job, now: float) -> bool:
         """Reserve the expected cost of an evaluation; False if a hard cap is reached: it must not be made."""
