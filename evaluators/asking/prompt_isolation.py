@@ -71,8 +71,8 @@ _STRAY_JOINER = re.compile("(?<![^\x00-\x7f\u200b-\u200d])[\u200c\u200d]|[\u200c
 _DEEPEST = 60
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 _TEMPLATE_TOKEN = re.compile(
-    r"<\|(?=[\w\- ]{1,40}\|>)"  # <|im_start|>, <|eot_id|>, …
-    r"|<\uff5c(?=[^<>]{1,40}\uff5c>)"  # the same with full-width bars
+    r"<\|(?=[\w\-][\w\- ]{0,39}\|>)"  # <|im_start|>, <|eot_id|>, …; one that begins with a space is broken already
+    r"|<\uff5c(?=[^<> ][^<>]{0,39}\uff5c>)"  # the same with full-width bars
     r"|<(?=/?(?:s|bos|eos|start_of_turn|end_of_turn|start_of_image|unused\d{1,3})>)"
     r"|<<(?=/?SYS>>)|\[(?=/?(?:INST|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|SYSTEM_PROMPT)\])",
     re.IGNORECASE,

@@ -4,7 +4,7 @@ import contextlib
 import math
 
 import orjson
-from hypothesis import assume, given, strategies as st
+from hypothesis import assume, example, given, strategies as st
 
 from evaluators.answers.expected_score import score_distribution
 from evaluators.answers.quote_check import contains_quote
@@ -165,6 +165,8 @@ def test_what_is_fenced_stays_on_its_line(material):
 
 
 @given(st.text())
+@example("<|0|>")
+@example("<\uff5c0\uff5c>")
 def test_cleaning_twice_is_cleaning_once(text):
     assert sanitize(sanitize(text)) == sanitize(text)
 
