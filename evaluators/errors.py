@@ -37,6 +37,8 @@ class JudgeError(EvaluationError):
     cost_usd: float | None = None
     isolated: bool = False
     """Whether a circuit breaker saw the endpoint answer well just before this error."""
+    sent: int = 0
+    """A hash of the headers that were read from files: with a replaced key it is another one."""
 
     def with_bill(self, usage: Usage, cost_usd: float | None) -> Self:
         """A copy for another question, with its own bill: one error that is raised twice would gather tracebacks."""

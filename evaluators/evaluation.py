@@ -14,6 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
+from pydantic import ValidationError
+
 from evaluators.answers.trivial_answer import EMPTY_JSON, is_trivial_answer, worst_score
 from evaluators.asking.judge_input import is_missing
 from evaluators.asking.sight import NO_VIEW, view_of
@@ -29,6 +31,7 @@ from evaluators.judges.jury import Jury, MemberOutcome, combine_outcomes, common
 from evaluators.judges.metered import Metered, Sighted
 from evaluators.judges.wrapper import members_of
 from evaluators.promises import class_breaches, definition_breaches, is_built_in, place_of
+from evaluators.records import from_json, to_json
 from evaluators.results import (
     ErrorDetail,
     Evaluation,
@@ -52,6 +55,7 @@ logger = logging.getLogger(__name__)
 AUDIT_TIMEOUT = "audit_timeout"
 """The reason in place of an audit's score if the auditor did not answer in time."""
 _LONGEST_MESSAGE = 500
+_INTERNAL = "internal_error"
 _TRUNCATED = "truncated_fields"
 """The attribute of a turn that names its possibly cut fields."""
 _LONGEST_EXPLANATION = 4000
@@ -96,7 +100,7 @@ async def evaluate(
     lacks its texts (for a conversation: the texts of more turns than `max_incomplete` permits; with fewer it is judged
     by its other turns, and the score's details have `incomplete_turns`), `application_error` if the application failed
     and answered nothing, `missing_field: …` if the case lacks a field that the evaluator needs. An answer without a
-    word gets the lowest score from evaluators of its quality, also without a question. The judge learns of attachments
+    word gets the worst score from evaluators of its quality, and no judge is asked. The judge learns of attachments
     that it is not shown, and the score's details have their number, `unseen_media`; with `skip_unseen` such a case is
     skipped as `unseen_media: …`.
 
@@ -257,7 +261,8 @@ async def _outcome(evaluator: Evaluator[Any], case: Turn | Conversation, judge: 
     except NotApplicable as error:
         return Skipped(reason=str(error))
     except EvaluationError as error:
-        return Failure(type=error.type, message=str(error)[:_LONGEST_MESSAGE])
+        bug = error.__cause__ if error.type == _INTERNAL else None  # of a member
+        return Failure(type=error.type, message=str(error)[:_LONGEST_MESSAGE], cause=bug)
     except Exception as error:  # noqa: BLE001 - a bug in one evaluator must cost one evaluation, not the service
         return _internal(evaluator, error)
     finally:
@@ -296,10 +301,15 @@ def _checked(evaluator: Evaluator[Any], returned: object) -> Outcome:
     if isinstance(returned, Skipped | Failure):
         return returned
     if isinstance(returned, Score):
-        texts = [name for name in ("explanation", "label") if not isinstance(getattr(returned, name), str | None)]
-        if not texts:
+        try:
+            if not is_built_in(type(evaluator)):
+                from_json(to_json(returned), Score)  # else its record could not be read
+        except TypeError as error:
+            breach = f"a Score that cannot be written as JSON: {error}"
+        except ValidationError as error:
+            breach = f"a Score whose {error.errors()[0]['loc'][0]} cannot be read: {error.errors()[0]['msg']}"
+        else:
             return returned
-        breach = f"a Score whose {texts[0]} is no text"
     else:
         plain = isinstance(returned, int | float) or returned is None
         breach = f"{returned if plain else f'a {type(returned).__name__}'}; return Score(value=…), from 0 to 1"
@@ -307,7 +317,7 @@ def _checked(evaluator: Evaluator[Any], returned: object) -> Outcome:
 
 
 def _says_nothing(case: Turn | Conversation, field: str) -> bool:
-    """Whether a field says nothing, unless the reference expects that; without a default, `[]` and `{}` carry a
+    """Whether a field says nothing, unless the reference expects that; without one, `[]` and `{}` carry a
     meaning.
     """
     text: str = getattr(case, field)
@@ -391,7 +401,7 @@ def _internal(evaluator: Evaluator[Any], error: Exception) -> Failure:
         message = f"{error}; {where.name}, line {where.lineno} of {Path(where.filename).name}"
     folder = Path(where.filename).parent
     logger.error("evaluator %s (%s) failed: %s (in %s)", evaluator.name, evaluator.kind, message, folder)
-    return Failure(type="internal_error", message=message[:_LONGEST_MESSAGE])
+    return Failure(type=_INTERNAL, message=message[:_LONGEST_MESSAGE], cause=error)
 
 
 _CERTAIN = Sampling()

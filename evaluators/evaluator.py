@@ -24,32 +24,33 @@ Example: TypeAlias = Mapping[str, Json]
 
 
 class Evaluator(Described, ABC, Generic[Case]):
-    """How to score one case. Its fields are its configuration; it has no state and may be shared by any tasks.
+    """How to score one case, a turn or a conversation. The fields of an evaluator are its configuration.
 
-    `threshold` lies on the score's 0..1. A score passes at or above it, or, where lower is better, at or below it.
+    An evaluator has no state, so any number of tasks may share it. `threshold` is on the scale of scores, 0..1. A score
+    passes if it is at or above the threshold; if lower is better, at or below the threshold.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: ClassVar[str]
-    """The word in the configuration that selects this class; the name of its entry point."""
+    """The word in the configuration that selects this class. It is also the name of the entry point."""
     scope: ClassVar[Scope] = "turn"
     direction: ClassVar[Direction] = "higher_is_better"
     needed_fields: ClassVar[frozenset[str]]
     """Names of the fields that a case must have, if they are the same for all definitions."""
     needs_judge: ClassVar[bool] = True
     all_typed: ClassVar[bool] = False
-    """Whether all its questions have a typed form, like verdicts: then a judge that only decides is enough."""
+    """Whether all its questions want typed answers, like verdicts. Then a judge that cannot write texts is enough."""
     needs_content: ClassVar[bool] = True
     """Whether it reads texts. An evaluator that does not, like `latency`, also scores turns whose texts are missing."""
     prompts: ClassVar[tuple[str, ...]] = ()
     """The prompts it uses: file names in `evaluators/prompts`, or texts. Their texts are part of its version."""
     revision: ClassVar[int] = 1
-    """Counts changes of the calculation that neither the definition nor the prompts show; part of the version."""
+    """Counts changes of the calculation that neither the definition nor the prompts show. It is part of the version."""
     example: ClassVar[Example] = {}
     """A smallest useful configuration, without the name: for the catalogue, and for tests of every evaluator."""
     cosmetic: ClassVar[frozenset[str]] = frozenset({"name", "description", "threshold"})
-    """Fields that do not change scores; not part of the version."""
+    """Fields that do not change scores, so they are not part of the version."""
 
     name: str = Field(min_length=1, max_length=128)
     """The name of this evaluator in every output."""
@@ -73,7 +74,11 @@ class Evaluator(Described, ABC, Generic[Case]):
     @model_validator(mode="before")
     @classmethod
     def _own_arguments(cls, values: object, info: ValidationInfo) -> object:
-        """Refuse other libraries' and misspelt arguments, with the right name; a file's keys have their place."""
+        """Refuse misspelt arguments, and arguments of other libraries, and name the right one.
+
+        With a validation context the arguments come from a file. Unknown and missing keys of a file are reported
+        elsewhere, with their place.
+        """
         names = frozenset(cast("Mapping[str, Any]", values)) if isinstance(values, Mapping) else frozenset[str]()
         others = names - cls.model_fields.keys()
         sentence = refused_argument(others)
@@ -98,15 +103,17 @@ class Evaluator(Described, ABC, Generic[Case]):
 
     @property
     def lowest_if_trivial(self) -> str | None:
-        """The field that must say something: if it has no word, the score is the lowest, and no judge is asked."""
+        """A field without which there is nothing to judge, or None. If a case has no words there, it gets the worst
+        score, and no judge is asked.
+        """
         return None
 
     @property
     def rounds(self) -> int:
-        """How many questions a short case takes one after another, without questions about the definition; 0 without a
-        judge.
+        """How many successive questions a short case takes; 0 without a judge. Questions about the definition itself do
+        not count.
 
-        In a pack each round is one request for all evaluators that are still asking.
+        Evaluators in a pack ask together: each round is one request for all that still have a question.
         """
         return int(self.needs_judge)
 
@@ -120,12 +127,12 @@ class Evaluator(Described, ABC, Generic[Case]):
 
     @property
     def cost_note(self) -> str:
-        """How many questions a long case takes; "" where the number is the same for every case."""
+        """How many questions a long case takes; "" if the number is the same for every case."""
         return ""
 
     @property
     def version(self) -> str:
-        """12 hex digits of SHA-256 over kind, definition and prompts: it changes when scores may."""
+        """12 hex digits of SHA-256 over kind, definition and prompts: the version changes if scores may change."""
         definition = self.model_dump(mode="json", exclude={*self.cosmetic, *self._unused()})
         texts = [load(name) for name in (*self.templates, *self.added_templates)]
         parts = [self.kind, self.calculation, definition, texts]
@@ -133,18 +140,18 @@ class Evaluator(Described, ABC, Generic[Case]):
 
     @property
     def templates(self) -> tuple[str, ...]:
-        """The templates that this definition uses: `prompts`, and the templates of later fields that are set."""
+        """The templates that this definition uses: `prompts`, unless fields of the definition add or replace some."""
         return self.prompts
 
     @property
     def added_templates(self) -> tuple[str, ...]:
-        """The templates of shared settings that are set."""
+        """Further templates, of optional settings like `reads`. They are apart because kinds override `templates`."""
         return ()
 
     @property
     def calculation(self) -> int:
-        """The revision of the calculation that this definition uses: an earlier one if later changes do not concern
-        it.
+        """The revision of the calculation that this definition uses. It is an earlier revision if later changes do not
+        concern this definition.
         """
         return self.revision
 
@@ -162,8 +169,8 @@ class Evaluator(Described, ABC, Generic[Case]):
         """Score one case.
 
         Raises:
-            EvaluationError: there is no score, and why.
-            NotApplicable: the case lacks what is needed.
+            EvaluationError: there is no score; the error says why.
+            NotApplicable: the case lacks something that the evaluator needs.
         """
 
     @property
@@ -172,7 +179,7 @@ class Evaluator(Described, ABC, Generic[Case]):
         return ()
 
     def verdict(self, score: Score) -> bool | None:
-        """Whether a score passes; None without a rule."""
+        """Whether a score passes; None without a rule for passing."""
         return self.passed(score.value)
 
     def passed(self, score: float) -> bool | None:

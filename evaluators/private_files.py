@@ -1,13 +1,8 @@
-"""Files with judged text: only their owner may read and write them, whatever the umask.
-
-Keys and headers in files, read again when these change: mounted secrets are replaced while a process runs.
-"""
+"""Files with judged text: only their owner may read and write them, whatever the umask."""
 
 import logging
 import os
 import stat
-import time
-from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -63,53 +58,3 @@ def create_private(path: Path) -> None:
     """
     with suppress(OSError):
         os.close(open_private(str(path), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC))
-
-
-LOOK_EVERY = 1.0
-"""Seconds between two looks at the files: a replaced key may still be sent for so long."""
-
-
-class SecretFiles:
-    """The only line of each of some files, by name.
-
-    A file that cannot be read later, or is empty, keeps its earlier content: it may be replaced at that moment.
-
-    Raises:
-        OSError: one cannot be read.
-        ValueError: one holds no text that a header can have; the message is a sentence with the file.
-    """
-
-    def __init__(self, files: Mapping[str, Path], clock: Callable[[], float] = time.monotonic) -> None:
-        self._files = dict(files)
-        self._clock = clock
-        self._stamps: dict[str, tuple[int, int]] = {}
-        self._texts: dict[str, str] = {}
-        for name in self._files:
-            self._read(name)
-        self._look_at = clock() + LOOK_EVERY
-
-    def texts(self) -> Mapping[str, str]:
-        """The contents of the files, at most one second old."""
-        if self._files and self._clock() >= self._look_at:
-            self._look_at = self._clock() + LOOK_EVERY
-            for name in self._files:
-                try:
-                    self._read(name)
-                except (OSError, ValueError):
-                    continue
-        return self._texts
-
-    def _read(self, name: str) -> None:
-        path = self._files[name]
-        stat = path.stat()
-        stamp = stat.st_mtime_ns, stat.st_ino
-        if self._stamps.get(name) != stamp:
-            self._texts = {**self._texts, name: _only_line(path)}
-            self._stamps[name] = stamp
-
-
-def _only_line(path: Path) -> str:
-    text = path.read_bytes().decode("ascii", "replace").strip()
-    if not text or not text.isprintable() or "\ufffd" in text:
-        raise ValueError(f"{path} holds no key: one line of printable ASCII is needed")
-    return text

@@ -34,7 +34,7 @@ def to_json(record: object) -> bytes:
     """Write a record as one line of JSON, without the line's end.
 
     Raises:
-        TypeError: it holds a value that JSON cannot: a number beyond 64 bits, half a character, a nesting of hundreds.
+        TypeError: it holds a value that JSON cannot: a number beyond 64 bits, a lone surrogate, a nesting of hundreds.
         The message names the kind of value, and nothing of the content.
     """
     return orjson.dumps(record, _to_plain, _FORM)
@@ -46,7 +46,7 @@ def from_json(data: bytes | str, kind: type[T]) -> T:
     Raises:
         pydantic.ValidationError: it is not one.
     """
-    return adapter_of(kind).validate_json(data)  # type: ignore[arg-type] # mypy takes no class for hashable
+    return adapter_of(kind).validate_json(data)  # type: ignore[arg-type] # to mypy a class is not hashable
 
 
 @cache

@@ -55,7 +55,7 @@ MEANINGS: Mapping[SkipReason, str] = {
 LOSSES = (SkipReason.OVER_BUDGET, SkipReason.SHED, SkipReason.INCOMPLETE)
 """The subject should have got a score: alerts watch their share."""
 
-UNMADE = frozenset({SkipReason.SHED, SkipReason.OVER_BUDGET, SkipReason.REFERENCE_MISSING})
+NEVER_TRIED = frozenset({SkipReason.SHED, SkipReason.OVER_BUDGET, SkipReason.REFERENCE_MISSING})
 """The evaluation was not tried, so `evalstream rejudge` can make it later."""
 
 
@@ -67,7 +67,7 @@ def code_of(reason: str) -> str:
 def table() -> str:
     """The reasons as a Markdown table."""
     rows = [
-        f"| `{code}` | {meaning} | {_yes(code in LOSSES)} | {_yes(code in UNMADE)} |"
+        f"| `{code}` | {meaning} | {_yes(code in LOSSES)} | {_yes(code in NEVER_TRIED)} |"
         for code, meaning in MEANINGS.items()
     ]
     return "\n".join(("| reason | meaning | a loss | never tried |", "|---|---|---|---|", *rows))
@@ -166,10 +166,13 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """Could not be judged. `type` is fit for a metric label; `message` never holds judged text."""
+    """Could not be judged. `type` is fit for a metric label; `message` never holds judged text. `cause` is a bug in
+    an evaluator's code, for tests; its text may hold judged text, so no record and no log has it.
+    """
 
     type: str
     message: str
+    cause: BaseException | None = field(default=None, compare=False, repr=False)
 
 
 Outcome: TypeAlias = Score | Skipped | Failure

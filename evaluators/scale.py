@@ -14,7 +14,7 @@ ReasonPlace = Literal["before", "after", "none"]
 
 
 class Reply(BaseModel):
-    """The form of a judge's answer: these keys and no others. The reason comes before the rating."""
+    """The form of a judge's answer: these keys and no others. By default the reason comes first."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

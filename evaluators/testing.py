@@ -29,6 +29,7 @@ from evaluators.results import Failure, Outcome, Score, Skipped, Usage
 
 _LONGEST_EXCERPT = 300
 """Characters of a text that a failed assertion shows."""
+_KEYLESS = f"OpenAIJudge(…, {ANSWER_KEY}=False)"
 _NO_SECRET = b"a scripted judge without keys"
 
 
@@ -40,7 +41,7 @@ def assert_score(
     at_least: float | None = None,
     at_most: float | None = None,
 ) -> Score:
-    """Assert that a case gets a score on the right side of a bound; a failure shows the judge's reason.
+    """Assert that a case gets a score on the right side of a bound; a failure shows the judge's reason, or the bug.
 
     Without bounds the evaluator's own threshold holds. Both bounds are on the score's 0..1. In an async test use
     `assert_score_async`. This one is not asynchronous because a test that forgets to await an assertion passes.
@@ -52,8 +53,7 @@ def assert_score(
     __tracebackhide__ = True  # pytest shows the test's own line
     refuse_in_event_loop("assert_score(…)", "await assert_score_async(…)")
     bounds = _bounds(evaluator, at_least, at_most)
-    outcome = evaluate_sync(evaluator, case, judge).outcome
-    return _within(outcome, bounds, case, evaluator, judge)
+    return _within(evaluate_sync(evaluator, case, judge).outcome, bounds, case, evaluator, judge)
 
 
 async def assert_score_async(
@@ -67,8 +67,7 @@ async def assert_score_async(
     """Assert like `assert_score`, in an event loop."""
     __tracebackhide__ = True
     bounds = _bounds(evaluator, at_least, at_most)
-    outcome = (await evaluate(evaluator, case, judge)).outcome
-    return _within(outcome, bounds, case, evaluator, judge)
+    return _within((await evaluate(evaluator, case, judge)).outcome, bounds, case, evaluator, judge)
 
 
 def _bounds(evaluator: Evaluator[Any], at_least: float | None, at_most: float | None) -> tuple[float, float]:
@@ -105,15 +104,13 @@ def _within(
             head, reason = f"{evaluator.name} gives no score: skipped", why
         case Failure(type=kind, message=message):
             url = urlsplit(getattr(judge, "base_url", None) or "")
-            where = (
-                f" (judge at {url._replace(netloc=url.netloc.rpartition('@')[2], query='').geturl()})"
-                if url.netloc
-                else ""
-            )
-            head, reason = f"{evaluator.name} gives no score: {kind}", f"{message}{where}"
+            address = url._replace(netloc=url.netloc.rpartition("@")[2], query="").geturl()
+            where = f" (judge at {address})" if url.netloc else ""
+            remedy = f"; for a model too weak for this: {_KEYLESS}" if url.netloc and ANSWER_KEY in message else ""
+            head, reason = f"{evaluator.name} gives no score: {kind}", f"{message}{where}{remedy}"
     lines = [head, f"reason: {reason or 'none given'}", *_excerpts(case)]
     lines.append(f"evaluation: {evaluation_id_of(evaluator, case, judge)}")
-    raise AssertionError("\n  ".join(lines))
+    raise AssertionError("\n  ".join(lines)) from (outcome.cause if isinstance(outcome, Failure) else None)
 
 
 def _excerpts(case: Turn | Conversation) -> list[str]:

@@ -53,8 +53,7 @@ class RunBounds(Described):
     @property
     def bounds(self) -> Mapping[str, float]:
         """The bound of each measure that has one."""
-        values = {name: getattr(self, f"max_{name}") for name in MEASURES}
-        return {name: float(value) for name, value in values.items() if value is not None}
+        return {name: float(bound) for name in MEASURES if (bound := getattr(self, f"max_{name}")) is not None}
 
     def measure(self, turns: Sequence[Turn]) -> Mapping[str, float]:
         """The totals of the turns by measure; only the measures that all turns report."""

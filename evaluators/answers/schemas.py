@@ -153,10 +153,8 @@ def _reduced(node: Any, understood: AbstractSet[str] = _UNDERSTOOD) -> Any:
     for key, value in keywords.items():
         if key in {"properties", "$defs"}:
             result[key] = {name: _reduced(child, understood) for name, child in value.items()}
-        elif key in {"items", "anyOf"}:
-            result[key] = _reduced(value, understood)
         else:
-            result[key] = value
+            result[key] = _reduced(value, understood) if key in {"items", "anyOf"} else value
     if "properties" in result:
         result["required"] = list(result["properties"])
         result["additionalProperties"] = False

@@ -327,7 +327,7 @@ Target = str | tuple[str, ...]
 
 TargetKey = Annotated[
     Path | tuple[Path, ...],
-    Field(description="The part of the outputs it is about: a path such as answer.lines[0], several, or * for all."),
+    Field(description="The part of the outputs to compare: a path such as answer.lines[0], several, or * for all."),
 ]
 """A field of an evaluator that compares parts of outputs."""
 

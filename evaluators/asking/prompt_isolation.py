@@ -171,8 +171,7 @@ def wrap_subject_first(instructions: str, material: Mapping[str, Json], secret: 
     if not keyed:
         return SubjectFirst(fenced, rest, None)
     question = instructions.encode("utf-8", "replace") + b"\x1f" + body.encode()
-    digits = hmac.digest(secret, question, "sha512").hex()
-    return SubjectFirst(fenced, rest, _key_among(digits, body))
+    return SubjectFirst(fenced, rest, _key_among(hmac.digest(secret, question, "sha512").hex(), body))
 
 
 _SUBJECT = ("turns", "input", "actual_output")

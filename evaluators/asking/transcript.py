@@ -137,8 +137,7 @@ def build_windows(
     sizes = [judge_input.size_of(content) for _, _, content in turns]
     budget = _budget(settings)
     if len(judged) <= MOST_AT_ONCE and (sum(sizes) <= budget or not judged):
-        whole = build_transcript(case, names, settings)
-        return [replace(whole, judged=[at + 1 for at in judged])]
+        return [replace(build_transcript(case, names, settings), judged=[at + 1 for at in judged])]
     stretches = [sum(sizes[before + 1 : at + 1]) for before, at in zip([judged[0] - 1, *judged], judged, strict=False)]
     windows: list[Transcript] = []
     for run in split_evenly(stretches, budget * _OWN_SHARE // 100):

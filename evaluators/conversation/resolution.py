@@ -9,9 +9,9 @@ from evaluators.mechanisms.classification import EndOfConversation, LabelDefinit
 class Resolution(EndOfConversation):
     """How a conversation ended: `resolved` (1), `handed over` to a person (0.5), `unresolved` (0), `abandoned` (0).
 
-    The judge chooses by the whole conversation, with the calls of tools in view. With token probabilities the score is
-    their mean. The metrics count the labels, and alerts can watch them. A conversation beyond the token budget is shown
-    without its middle.
+    The judge chooses by the whole conversation, with the calls of tools in view. Token probabilities weight
+    the labels' scores. The metrics count the labels, and alerts can watch them. A conversation beyond the token budget
+    is shown without its middle.
     """
 
     kind: ClassVar[str] = "resolution"

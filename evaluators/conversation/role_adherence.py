@@ -34,8 +34,7 @@ class RoleAdherence(ConversationRatio):
     @property
     def requires(self) -> frozenset[str]:
         """The answers, and the role unless it is configured."""
-        role = () if self.chatbot_role else ("chatbot_role",)
-        return frozenset({"turns.actual_output", *role})
+        return frozenset({"turns.actual_output", *(() if self.chatbot_role else ("chatbot_role",))})
 
     async def evaluate(self, case: Conversation, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""

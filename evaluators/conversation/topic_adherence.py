@@ -50,7 +50,7 @@ class JudgedTurn:
 
     label: TopicLabel
     rightness: float
-    decided: bool = False
+    by_decision_model: bool = False
 
 
 class TopicAdherence(ConversationSettings, Evaluator[Conversation]):
@@ -90,8 +90,7 @@ class TopicAdherence(ConversationSettings, Evaluator[Conversation]):
         instructions = fill(load("topic_adherence.txt"), {"topics": topics})
         groups = (_typed_questions(instructions, len(items)),)
         prompt = Prompt(instructions, {"turns": window.content, "items": items}, reminder=NUMBERS, groups=groups)
-        answer = (await judge.ask(prompt, _labels_of(len(items)))).answers[0]
-        return _judged(answer)
+        return _judged((await judge.ask(prompt, _labels_of(len(items)))).answers[0])
 
 
 def _typed_questions(instructions: str, count: int) -> QuestionGroup:
@@ -113,7 +112,7 @@ def _judged(answer: Answer[TopicLabels]) -> Sequence[JudgedTurn]:
         return [JudgedTurn(label, float(label.right)) for label in labels]
     yes = [decision.probabilities["yes"] for decision in answer.decisions]
     return [
-        JudgedTurn(label, on_topic * answered + (1 - on_topic) * (1 - answered), decided=True)
+        JudgedTurn(label, on_topic * answered + (1 - on_topic) * (1 - answered), by_decision_model=True)
         for label, on_topic, answered in zip(labels, yes[::2], yes[1::2], strict=True)
     ]
 
@@ -127,7 +126,7 @@ def _score(
 ) -> Score:
     turns = [turn for at in sample.judged for turn in judged[at]]
     labels = [turn.label for turn in turns]
-    decided = any(turn.decided for turn in turns)
+    by_model = any(turn.by_decision_model for turn in turns)
     right = sum(label.right for label in labels)
     wrong = [
         f"Turn {number}: {label.reason or 'wrongly'}"
@@ -138,7 +137,7 @@ def _score(
     details: dict[str, Json] = {
         "turns": [
             {"number": number, "on_topic": turn.label.on_topic, "answered": turn.label.answered}
-            | ({"probability": turn.rightness} if turn.decided else {})
+            | ({"probability": turn.rightness} if turn.by_decision_model else {})
             for number, turn in zip(numbers, turns, strict=True)
         ],
         **sample.details,
@@ -147,7 +146,7 @@ def _score(
         value=min(
             1.0, max(0.0, sample.share_of({at: [turn.rightness for turn in judged[at]] for at in sample.judged}))
         ),
-        method="decision" if decided else "single",
+        method="decision" if by_model else "single",
         explanation=" ".join([f"{right} of {len(labels)} turns{whole} were dealt with rightly.", *wrong[:3]]),
         details=details | {"truncated": True} if truncated else details,
     )

@@ -47,9 +47,7 @@ def text_in(content: Any) -> str:
             return content
         case list():
             return "".join(text_in(part) for part in cast("list[Any]", content) if not _is_thought(part))
-        case {"text": str(text)}:
-            return text
-        case {"text": {"value": str(text)}}:
+        case {"text": str(text)} | {"text": {"value": str(text)}}:
             return text
         case {"type": str()} if ANSWER_KEY not in content:
             return ""

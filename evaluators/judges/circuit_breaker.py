@@ -18,8 +18,8 @@ _WINDOW = 4
 _MOSTLY = 0.9
 """The share of failures in a full window that opens the breaker."""
 _FEWEST = 3
-"""Failures in a row, over `_WORKED` seconds, that open the breaker: a retried question alone makes too few to count."""
-_WORKED = 180.0
+"""Failures in a row, over `patience`, that open the breaker: a lone retried question makes fewer than `failures`."""
+_PATIENCE_ONCE_ANSWERED = 180.0
 """Seconds of failures alone that open the breaker of an endpoint that has answered before."""
 _LONGEST_LIMITED = 300.0
 """The most seconds until a question is tried again, even if the endpoint asks for a longer wait: its limit may be
@@ -49,7 +49,8 @@ class CircuitBreaker:
     It also opens after three failures in a row over `patience` seconds; once the endpoint has answered, over at least
     180 seconds.
 
-    `on_open` is called each time it opens. A rate limit is no failure, because the endpoint works.
+    `on_open` is called each time it opens: not when a probe fails, since it is open then. A rate limit is no failure,
+    because the endpoint works.
     """
 
     failures: InitVar[int] = 10
@@ -72,13 +73,9 @@ class CircuitBreaker:
     @property
     def wait(self) -> float:
         """Seconds until a question may be asked; 0 if it may now."""
-        match self.state:
-            case "closed":
-                return 0.0
-            case "half_open":
-                return self.first_wait  # the result of the probe is not known yet
-            case "open":
-                return max(0.0, self._probe_at - self.clock())
+        if self.state == "open":
+            return max(0.0, self._probe_at - self.clock())
+        return 0.0 if self.state == "closed" else self.first_wait  # the result of the probe is not known yet
 
     @property
     def lone(self) -> bool:
@@ -114,7 +111,7 @@ class CircuitBreaker:
         self._failing_since = self._failing_since if self._failures else now
         self._failures += 1
         self._recent.append(True)
-        patience = max(self.patience, _WORKED) if self._answered else self.patience
+        patience = max(self.patience, _PATIENCE_ONCE_ANSWERED) if self._answered else self.patience
         long = self._failures >= _FEWEST and now - self._failing_since >= patience
         mostly = len(self._recent) == self._recent.maxlen and sum(self._recent) >= _MOSTLY * len(self._recent)
         if probe:
@@ -122,6 +119,7 @@ class CircuitBreaker:
             self._open()
         elif self.state == "closed" and (mostly or long or self._failures >= self._limit):
             self._open()
+            self.on_open()
 
     def abandon_probe(self) -> None:
         """Give the probe up; another call may be made at once."""
@@ -132,7 +130,6 @@ class CircuitBreaker:
         self.state = "open"
         self._probe_at = self.clock() + self._wait
         self._recent.clear()
-        self.on_open()
 
 
 class CircuitBreakerJudge(JudgeWrapper):
@@ -147,15 +144,12 @@ class CircuitBreakerJudge(JudgeWrapper):
         probe = self._breaker.admit()
         try:
             verdict = await self.inner.ask(prompt, reply, logprobs=logprobs, samples=samples)
-        except ENDPOINT_ERRORS as error:
-            if error.type == "judge_rate_limited":
-                self._breaker.record_success(probe=probe)
-            else:
+        except JudgeError as error:
+            if isinstance(error, ENDPOINT_ERRORS) and error.type != "judge_rate_limited":
                 error.isolated = self._breaker.lone
                 self._breaker.record_failure(probe=probe)
-            raise
-        except JudgeError:
-            self._breaker.record_success(probe=probe)  # the endpoint answers, so the fault is elsewhere
+            else:
+                self._breaker.record_success(probe=probe)  # the endpoint answers, so the fault is elsewhere
             raise
         except BaseException:
             if probe:

@@ -1,4 +1,4 @@
-"""A judge's connection through the official client of OpenAI: its credentials and addresses, our reader.
+"""A judge's connection through OpenAI's client, with its credentials and addresses, but our own reader.
 
 Imported only where a client is used, as the library takes most of a second to import. An answer is the same as over
 `Connection`: the client returns the raw response, follows no redirect, and repeats no request, as the judge itself
@@ -19,9 +19,9 @@ from evaluators.judges.error_mapping import HttpStatusError
 from evaluators.wire.http_client import LONGEST, AnswerRefused, HttpResponse, bounded_pieces
 
 WHOLE: Mapping[str, str] = {"Accept-Encoding": "identity"}
-"""The header of our requests, which other requests of a client seldom have: the answer is bounded."""
+"""Marks requests whose answer is bounded; other requests of a client seldom have this header."""
 STREAMED: Mapping[str, str] = {"Accept-Encoding": "identity, *;q=0"}
-"""The header of our requests whose answer is read by `streamed`; a refusal is bounded."""
+"""Marks requests whose answer `streamed` reads: only a refusal is bounded."""
 
 
 class ClientConnection:
@@ -39,7 +39,7 @@ class ClientConnection:
         *,
         own: bool,
     ) -> None:
-        self._client = bounded(client)
+        self._client = bound_answers(client)
         self._path = path
         self._headers = {**HEADERS, **headers}
         self._fresh_headers = fresh_headers
@@ -92,7 +92,7 @@ def as_judge_errors() -> Generator[None]:
         raise JudgeUnavailable(f"the client cannot ask the judge: {type(error).__name__}") from None
 
 
-def bounded(client: AsyncOpenAI) -> AsyncOpenAI:
+def bound_answers(client: AsyncOpenAI) -> AsyncOpenAI:
     """The client; its answers to evalstream's requests are bounded from now on, other answers stay as before."""
     http = client._client  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - the client does not make it public
     hooks = http.event_hooks["response"]
@@ -112,7 +112,7 @@ def fast_http(**options: object) -> httpx2.AsyncClient:
 
 
 class _Bounded(httpx2.AsyncByteStream):
-    """The body of an answer, unpacked by our reader and no larger than any answer."""
+    """The body of an answer, unpacked by our reader and no larger than `LONGEST`."""
 
     def __init__(self, stream: httpx2.AsyncByteStream, coding: str) -> None:
         self._stream = stream

@@ -111,19 +111,11 @@ def estimated_tokens(*parts: Any) -> int:
 
 
 def _first(fields: Mapping[str, Any], names: Sequence[str]) -> int:
-    for name in names:
-        if name in fields and (number := _tokens(fields[name])):
-            return number
-    return 0
+    return next((number for name in names if name in fields and (number := _tokens(fields[name]))), 0)
 
 
 def _highest(parts: Sequence[Mapping[str, Any]], names: Sequence[str]) -> int:
-    highest = 0
-    for part in parts:
-        for name in names:
-            if name in part:
-                highest = max(highest, _tokens(part[name]))
-    return highest
+    return max((_tokens(part[name]) for part in parts for name in names if name in part), default=0)
 
 
 def _tokens(value: Any) -> int:

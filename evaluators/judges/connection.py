@@ -13,7 +13,7 @@ from urllib.request import getproxies, proxy_bypass
 import aiohttp
 
 from evaluators.errors import JudgeUnavailable, JudgeUnreachable, NoCompletion
-from evaluators.wire.http_client import AnswerRefused, HttpClient, HttpResponse, trusting
+from evaluators.wire.http_client import AnswerRefused, HttpClient, HttpResponse, with_environment_authorities
 
 _LONG = 1 << 20
 """The body size, in bytes, above which aiohttp warns of writing the body at once."""
@@ -72,7 +72,7 @@ class Connection:
         self._client = HttpClient(
             {**HEADERS, **in_lower_case(headers)},
             timeout=_NO_TIMEOUT,
-            ssl_context=trusting(ssl_context),
+            ssl_context=with_environment_authorities(ssl_context),
             proxy=proxy_for(base_url, proxy),
         )
         self._fresh_headers = fresh_headers

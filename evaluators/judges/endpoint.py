@@ -393,6 +393,7 @@ class EndpointJudge:
         self._prices = settings.prices
         self._notices = Notices(model)
         self._extra_body = dict(settings.extra_body or {})
+        self._fresh_headers = settings.fresh_headers or dict[str, str]
         self._endpoint = endpoint
 
     async def __aenter__(self) -> Self:
@@ -410,6 +411,7 @@ class EndpointJudge:
         """A question within its time; an error carries the bill."""
         bill = CostTracker(self._prices, self._notices)
         await self._endpoint.connected()  # not the endpoint's time
+        sent = hash(frozenset(self._fresh_headers().items()))
         try:
             async with asyncio.timeout(self._timeout):
                 yield bill
@@ -417,4 +419,5 @@ class EndpointJudge:
             error = JudgeUnavailable(f"no answer within {self._timeout:g} s", type="judge_timeout")
             raise bill.attach(error) from None
         except JudgeError as error:
+            error.sent = sent
             raise bill.attach(error) from None

@@ -99,8 +99,7 @@ def _value(combine: Combine, evaluator: Evaluator[Any], values: Sequence[float])
             return statistics.median(values)
         case "majority":
             passing = sum(_passes(evaluator, value) for value in values)
-            good = passing * 2 > len(values)
-            return float(good == (evaluator.direction == "higher_is_better"))
+            return float((passing * 2 > len(values)) == (evaluator.direction == "higher_is_better"))
 
 
 def _label(evaluator: Evaluator[Any], scores: Sequence[Score]) -> str | None:
@@ -142,6 +141,8 @@ def _details(
 
 
 def _without_quorum(panel: Jury, opinions: Sequence[MemberOutcome], scored: int) -> Failure:
-    types = sorted({outcome.outcome.type for outcome in opinions if isinstance(outcome.outcome, Failure)})
+    failures = [each.outcome for each in opinions if isinstance(each.outcome, Failure)]
+    types = sorted({failure.type for failure in failures})
     message = f"{scored} of {len(opinions)} judges came to a score, {panel.quorum} are needed: {', '.join(types)}"
-    return Failure(type=types[0] if len(types) == 1 else "panel_without_quorum", message=message)
+    cause = next((failure.cause for failure in failures if failure.cause is not None), None)
+    return Failure(type=types[0] if len(types) == 1 else "panel_without_quorum", message=message, cause=cause)

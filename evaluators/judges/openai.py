@@ -245,8 +245,7 @@ class OpenAIJudge(EndpointJudge):
             {"role": "assistant", "content": quoted or "(no answer)"},
             {"role": "user", "content": f"{complaint} {key_request(question.key)}" if question.key else complaint},
         ]
-        completion = await self._complete(again, request, 1, bill)
-        return _read_one(completion.choices[0], reply, question.key)
+        return _read_one((await self._complete(again, request, 1, bill)).choices[0], reply, question.key)
 
     async def _complete(self, chat: Chat, request: Request, samples: int, bill: CostTracker) -> Completion:
         """One completion; each refusal before it teaches what the endpoint cannot do."""
@@ -276,8 +275,7 @@ class OpenAIJudge(EndpointJudge):
 
     def _goes_on(self, attempt: QuestionAttempt, error: HttpStatusError, chat: Chat) -> bool:
         """Whether a refused question is asked again with a feature less."""
-        question = question_text(chat)
-        meaning = meaning_of(error, question)
+        meaning = meaning_of(error, question_text(chat))
         if meaning in ABOUT_QUESTION or meaning == "unsupported":
             complaint = words_beside(complaint_text(error), judged_text(chat))
             complaint = "response_format" if meaning == "failed generation" else complaint

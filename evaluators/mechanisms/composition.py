@@ -307,7 +307,7 @@ def _truncated(outcomes: Iterable[Outcome]) -> dict[str, Json]:
 
 def _failure(outcome: Failure) -> EvaluationError:
     error = EvaluationError(outcome.message)
-    error.type = outcome.type
+    error.type, error.__cause__ = outcome.type, outcome.cause
     return error
 
 

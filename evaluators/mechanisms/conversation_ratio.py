@@ -107,7 +107,7 @@ def _window(transcript: Transcript, companions: Mapping[str, Json]) -> item_verd
 
 
 class ConversationRatio(item_verdicts.VerdictSettings, ConversationSettings, Evaluator[Conversation]):
-    """The share of a conversation's items whose verdict counts. A kind of it says which spec it makes."""
+    """The share of a conversation's items whose verdict counts. A kind of it sets its `spec`."""
 
     scope: ClassVar = "conversation"
     needed_fields: ClassVar[frozenset[str]] = frozenset({"turns.input", "turns.actual_output"})

@@ -78,12 +78,12 @@ class VerdictSettings(Described):
 class WeighedVerdict:
     """A verdict, and the probabilities of yes, no and unclear where they are known.
 
-    `decided` says that they are a decision model's, which gives no reason.
+    `by_decision_model` says that they are a decision model's, which gives no reason.
     """
 
     verdict: ItemVerdict
     masses: Mapping[str, float] | None = None
-    decided: bool = False
+    by_decision_model: bool = False
 
     def counts(self, counting: AbstractSet[str]) -> float:
         """How much the verdict counts: 0 or 1 for a word, a number between them for probabilities."""
@@ -162,7 +162,9 @@ def _read(answer: Answer[ItemVerdicts], *, weigh: bool) -> Sequence[WeighedVerdi
     verdicts = answer.reply.verdicts
     if answer.decisions:
         decisions = zip(verdicts, answer.decisions, strict=True)
-        return [WeighedVerdict(verdict, decision.probabilities, decided=True) for verdict, decision in decisions]
+        return [
+            WeighedVerdict(verdict, decision.probabilities, by_decision_model=True) for verdict, decision in decisions
+        ]
     return _weighed(answer) if weigh else [WeighedVerdict(verdict) for verdict in verdicts]
 
 
@@ -251,7 +253,7 @@ def _decided(verdicts: Sequence[WeighedVerdict], window: ItemWindow) -> Sequence
 
 def method_of(verdicts: Sequence[WeighedVerdict]) -> Method:
     """How verdicts came about: by a decision model, by token probabilities, or as they were written."""
-    if any(verdict.decided for verdict in verdicts):
+    if any(verdict.by_decision_model for verdict in verdicts):
         return "decision"
     return "logprobs" if any(verdict.masses is not None for verdict in verdicts) else "single"
 
@@ -259,13 +261,13 @@ def method_of(verdicts: Sequence[WeighedVerdict]) -> Method:
 def item_details(item: Json, weighed: WeighedVerdict) -> Json:
     """The entry for an item in a score: its verdict, the reason, and the probabilities if they are known."""
     details: dict[str, Json] = {"item": item, "verdict": weighed.verdict.verdict}
-    details |= {} if weighed.decided else {"reason": weighed.verdict.reason}
+    details |= {} if weighed.by_decision_model else {"reason": weighed.verdict.reason}
     return details if weighed.masses is None else details | {"probabilities": dict(weighed.masses)}
 
 
 def because(weighed: WeighedVerdict) -> str:
     """The reason of a verdict after a colon; the verdict itself if there is no reason."""
-    return f": {weighed.verdict.verdict}." if weighed.decided else f": {weighed.verdict.reason}"
+    return f": {weighed.verdict.verdict}." if weighed.by_decision_model else f": {weighed.verdict.reason}"
 
 
 def _explanation(
@@ -275,7 +277,7 @@ def _explanation(
     decided: Sequence[WeighedVerdict],
 ) -> str:
     """Like: 2 of 3 statements are relevant. Item 2: it is about something else. The items named are the failures."""
-    failing = spec.empty_score == 0.0  # the score without items is the best: 0 means that counted items are failures
+    failing = spec.empty_score == 0.0  # no items give the best score: if that is 0, counted items are failures
     named = [
         f"Item {sum(sample.lengths[:at]) + number}{because(verdict)}"
         for at in sample.judged
@@ -375,7 +377,7 @@ class CallRun:
     def around(self, items: Sequence[Json]) -> Mapping[str, Json]:
         """The calls that the items are about, then as many earlier and later calls as fit, the nearest first.
 
-        `calls_by_tool` counts all calls, so that a judge can tell a tool that was never called.
+        `calls_by_tool` counts all calls, so that a judge can see that a tool was never called.
         """
         own = [number for item in items if (number := _number_of(item))] or [len(self.calls)]
         chosen = set(own)
@@ -412,7 +414,7 @@ def call_item(number: int, call: ToolCall) -> Mapping[str, Json]:
 
 
 class CallVerdicts(VerdictSettings, WindowSettings, Evaluator[Turn]):
-    """The share of a turn's tool calls whose verdict counts. A kind of it says which spec it makes."""
+    """The share of a turn's tool calls whose verdict counts. Each subclass sets its own `spec`."""
 
     spec: ClassVar[CallVerdictSpec]
 

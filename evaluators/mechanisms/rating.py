@@ -138,9 +138,7 @@ class Rating(ReasonSettings, TextSettings):
         if ranges and not self.strict_mode and (ranges[0][0] < scale.lowest or ranges[-1][1] > scale.highest):
             raise ValueError("rubric and scale: a range goes beyond the scale")
         if self.grades and (self.rubric or self.strict_mode):
-            raise ValueError(
-                "grades and rubric or strict_mode: they say what scores stand for themselves; leave it out"
-            )
+            raise ValueError("grades and rubric or strict_mode: with either of the latter, omit grades")
         if any(not scale.lowest <= example.score <= scale.highest for example in self.examples):
             raise ValueError(f"examples: a score is off the scale of {scale.lowest} to {scale.highest}")
         return self
@@ -188,8 +186,7 @@ class Rating(ReasonSettings, TextSettings):
     def with_form(self, templates: tuple[str, ...]) -> tuple[str, ...]:
         """The templates of a kind, and the templates of the form that were added later, if they are used."""
         grades = ("rating_grades.txt",) if self._has_grades else ()
-        later = (self._form_template,) if self.reason != "before" else ()
-        return (*templates, *later, *grades)
+        return (*templates, *((self._form_template,) if self.reason != "before" else ()), *grades)
 
     async def rate(self, judge: Judge, instructions: str, material: JudgeInput) -> Score:
         """Ask for a number on the scale. `instructions` end with the `form`."""
@@ -307,7 +304,7 @@ class GEvalDefinition(Rating):
         return self.criteria is not None
 
     async def steps(self, judge: Judge, fields: tuple[str, ...]) -> tuple[str, ...]:
-        """The evaluation steps: the configured ones, else the judge's, asked as a constant question.
+        """The evaluation steps: the configured ones, else the judge's, asked for without a case.
 
         A `DefinitionCache` judge is asked once and for all; any other each time.
         """

@@ -287,7 +287,7 @@ def _entry(
         return parse_answer(text[start:end], question.reply, named.key, tokens)
     if cut and stop is None:
         raise JudgeReplyInvalid("the answer was cut off at its length limit", type="judge_reply_truncated")
-    broken = text[start:stop]  # with the name of the next entry, which is cut off
+    broken = text[start:stop]  # with the next entry's name, left out below
     return parse_answer(broken[: broken.rfind("}") + 1] or broken, question.reply, named.key)
 
 

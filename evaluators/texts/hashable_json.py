@@ -20,8 +20,7 @@ def to_hashable(value: Json) -> Hashable:
         items = cast("Mapping[str, Json]", value).items()
         return (dict, frozenset((key, to_hashable(item)) for key, item in items))
     if isinstance(value, Sequence):
-        each_of = cast("Sequence[Json]", value)
-        return (list, tuple([to_hashable(item) for item in each_of]))
+        return (list, tuple([to_hashable(item) for item in cast("Sequence[Json]", value)]))
     return cast("Hashable", value)
 
 

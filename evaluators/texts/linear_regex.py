@@ -40,7 +40,7 @@ def matches(pattern: str, text: str, *, ignore_case: bool = False, whole: bool =
     Raises:
         ValueError: as for `check_pattern`.
     """
-    text = text.encode("utf-8", "replace").decode()  # a lone surrogate is a text of its own in Python only
+    text = text.encode("utf-8", "replace").decode()  # only Python's strings may hold lone surrogates
     return _compile(pattern, ignore_case=ignore_case, whole=whole)(text)
 
 

@@ -31,5 +31,4 @@ class AttackResistance(ReadingSettings, Classification[Turn]):
     async def evaluate(self, case: Turn, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""
         fields = [name for name in _FIELDS if not is_missing(case, name)]
-        material = build_judge_input(case, fields, self.longest_text)
-        return await self.classify_ready(judge, material)
+        return await self.classify_ready(judge, build_judge_input(case, fields, self.longest_text))

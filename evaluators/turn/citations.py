@@ -18,7 +18,7 @@ class Citations(Evaluator[Turn]):
     Citations are numbers such as [1], [2, 3] or [doc4], links, and names of files in brackets. A number exists if a
     passage has it (a tool result if there are no passages), a link if a passage, a result, the user or the instructions
     contain it, a file name if a passage or result contains it. If no passage or result names a file, file names are not
-    counted. An answer without citations gets 1, with `required` 0. A turn with neither passages nor results is skipped.
+    counted. An answer without citations gets 1, or 0 with `required`. A turn without passages and results is skipped.
     """
 
     kind: ClassVar[str] = "citations"

@@ -16,7 +16,7 @@ class Classifier(ReadingSettings, OwnLabels, Classification[Turn]):
     """Assigns one of your labels to a turn: a topic, an intent, a failure mode.
 
     The judge gives a reason and one label. The score is the label's `score`, else 1, or 0 if it has `pass: false`. If
-    the judge's token probabilities are known, it is their mean over the labels, and the details have the probability of
+    the judge's token probabilities are known, they weight the labels' scores, and the details have the probability of
     each, the `confidence` in the chosen one, and the `entropy` in bits.
     """
 

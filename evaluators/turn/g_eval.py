@@ -14,9 +14,9 @@ from evaluators.results import Score
 class GEval(ReadingSettings, GEvalDefinition, Evaluator[Turn]):
     """How well a turn meets criteria in everyday language.
 
-    The judge turns the criteria into steps once, then gives each turn a reason and a whole number on the scale. The
-    score is the mean over the scale weighted by the judge's token probabilities, then (score - lowest) / (highest -
-    lowest). After Liu et al. 2023, "G-Eval: NLG Evaluation using GPT-4 with Better Human Alignment".
+    The judge turns the criteria into steps once. Then each turn gets a whole number on the scale, and a reason. The
+    score is the mean of the scale's numbers, weighted by token probabilities, and scaled to 0..1.
+    After Liu et al. 2023, "G-Eval: NLG Evaluation using GPT-4 with Better Human Alignment".
     """
 
     kind: ClassVar[str] = "g_eval"
@@ -31,13 +31,13 @@ class GEval(ReadingSettings, GEvalDefinition, Evaluator[Turn]):
 
     @property
     def requires(self) -> frozenset[str]:
-        """The fields of `evaluation_params`; for a preset of images also a picture."""
+        """The fields of `evaluation_params`; a preset about images also needs `attachments`."""
         pictures = {"attachments"} if (self.preset or "").startswith("image_") else set[str]()
         return frozenset(self.evaluation_params) | pictures
 
     @property
     def lowest_if_trivial(self) -> str | None:
-        """The answer, if the judge is to be shown it."""
+        """A shown answer without words scores worst."""
         return "actual_output" if "actual_output" in self.evaluation_params else None
 
     async def evaluate(self, case: Turn, judge: Judge) -> Score:

@@ -31,5 +31,4 @@ class JudgedRefusal(Classification[Turn]):
 
     async def evaluate(self, case: Turn, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""
-        material = build_judge_input(case, _FIELDS, self.longest_text)
-        return await self.classify_ready(judge, material)
+        return await self.classify_ready(judge, build_judge_input(case, _FIELDS, self.longest_text))

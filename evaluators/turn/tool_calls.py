@@ -53,7 +53,7 @@ class ToolCalls(Evaluator[Turn]):
     strict: bool = False
     """For `order`: the very sequence, nothing more and nothing between."""
     forbid_extra: Annotated[bool, ADDED_LATER] = False
-    """Whether calls beyond the expected lower the score, to a share of all calls."""
+    """Whether calls beyond the expected lower the score: by expected / called."""
     subset: bool = False
     """For `arguments`: more arguments than expected do no harm."""
     counts: Mapping[str, Condition] = Field(default_factory=dict[str, str])
@@ -70,7 +70,7 @@ class ToolCalls(Evaluator[Turn]):
 
     @property
     def calculation(self) -> int:
-        """1 where values of arguments and results are not compared: it has always been calculated so."""
+        """1 where no arguments or results are compared: only their comparison changed in revision 2."""
         return 2 if self.compare in {"arguments", "output"} else 1
 
     @property
@@ -136,7 +136,7 @@ def _holds(condition: str, count: int) -> bool:
 
 
 def _part(call: ToolCall, part: Literal["arguments", "output"]) -> Json:
-    """The compared parts; no arguments equal an empty object of arguments."""
+    """The compared part; missing arguments count as an empty object."""
     return _value_of(call.arguments) or cast("Json", {}) if part == "arguments" else _value_of(call.result)
 
 
@@ -174,7 +174,7 @@ def _numbered(value: Json, numbers: dict[Hashable, int]) -> Mapping[str, int] | 
 
 def _within(ours: Mapping[str, int] | int, theirs: Mapping[str, int] | int) -> bool:
     if not ours and isinstance(ours, Mapping):
-        return True  # no arguments are expected, so any do, also such as are no object
+        return True  # no arguments are expected, so any will do, even a bare value
     if isinstance(ours, Mapping) and isinstance(theirs, Mapping):
         return ours.items() <= theirs.items()
     return ours == theirs
@@ -194,7 +194,7 @@ def _pairs(fits: Sequence[int]) -> int:
 def _augment(
     root: int, fits: Sequence[int], expected_by_call: dict[int, int], call_by_expected: dict[int, int]
 ) -> bool:
-    """Give one more expected call a call, others being given other ones where needed; whether that is possible."""
+    """Give one more expected call a call, reassigning those of others where needed; whether that is possible."""
     reached: dict[int, int] = {}
     untried = -1
     queue = [root]

@@ -143,31 +143,31 @@ class HttpClient:
             await self._session.close()
 
     async def request(
-        self, method: str, url: str, *, headers: Mapping[str, str] | None = None, **parts: Any
+        self, method: str, url: str, *, headers: Mapping[str, str] | None = None, **options: Any
     ) -> HttpResponse:
-        """The answer, whatever its status. `parts` are aiohttp's `data`, `params`, `timeout`.
+        """The answer, whatever its status. `options` are aiohttp's `data`, `params`, `timeout`.
 
         Raises:
             aiohttp.ClientError: there is no answer; AnswerRefused is such an error. OSError: there is no answer, for
             instance after a timeout. ValueError: the address or a header is invalid.
         """
-        async with self._send(method, url, headers, parts) as response:
+        async with self._send(method, url, headers, options) as response:
             return await StreamedResponse(response, self._longest).whole()
 
     @asynccontextmanager
     async def stream(
-        self, method: str, url: str, *, headers: Mapping[str, str] | None = None, **parts: Any
+        self, method: str, url: str, *, headers: Mapping[str, str] | None = None, **options: Any
     ) -> AsyncGenerator[StreamedResponse]:
         """The answer, to be read by pieces. It raises the errors of `request`."""
-        async with self._send(method, url, headers, parts) as response:
+        async with self._send(method, url, headers, options) as response:
             yield StreamedResponse(response, self._longest)
 
     def _send(
-        self, method: str, url: str, headers: Mapping[str, str] | None, parts: Mapping[str, Any]
+        self, method: str, url: str, headers: Mapping[str, str] | None, options: Mapping[str, Any]
     ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
         if self._session is None:
             self._session = self._open()
-        return self._session.request(method, url, headers=headers, allow_redirects=False, **parts)
+        return self._session.request(method, url, headers=headers, allow_redirects=False, **options)
 
     def _open(self) -> aiohttp.ClientSession:
         connector: aiohttp.BaseConnector
@@ -218,7 +218,7 @@ class _Unpacker:
             raise aiohttp.ClientPayloadError("the response ends too early")
 
 
-def trusting(ssl_context: ssl.SSLContext | None) -> ssl.SSLContext | None:
+def with_environment_authorities(ssl_context: ssl.SSLContext | None) -> ssl.SSLContext | None:
     """The given context, else one with the certificates that the environment names; None for the usual authorities.
 
     Raises:

@@ -16,7 +16,7 @@ from evaluators.results import Usage
 MOST_SCORE_LEVELS = 10
 """Levels that endpoints take in a score question; a longer scale is asked for as a choice."""
 
-_UNROUNDED = 0.05
+_ROUNDING = 0.05
 """How far the sum of probabilities may be from 1: servers round them."""
 
 
@@ -49,7 +49,7 @@ class NumberedQuestion:
         known = {value: probability(probabilities.get(value, 0.0)) for value in self.order}
         shares = {value: share for value, share in known.items() if share is not None}
         total = sum(shares.values())
-        if len(shares) < len(known) or not set(probabilities) <= set(known) or abs(total - 1) > _UNROUNDED:
+        if len(shares) < len(known) or not set(probabilities) <= set(known) or abs(total - 1) > _ROUNDING:
             return UNUSABLE
         chosen = isinstance(self.question, ChoiceQuestion)
         by_option = {option.value: shares[option.value] / total for option in self.question.options}
@@ -62,7 +62,7 @@ UNUSABLE = Decision({}, problem="judge_reply_invalid")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionRequest:
-    """The request: the judged material, as an object and inside its fence, and the questions about it."""
+    """The request: the judged material, as an object and as fenced text, and the questions about it."""
 
     model: str
     material: Mapping[str, Json]

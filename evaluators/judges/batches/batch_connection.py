@@ -13,7 +13,7 @@ from evaluators.judges.answer_places import mapping
 from evaluators.judges.apis.payload import parsed
 from evaluators.judges.connection import as_judge_errors, body_of, proxy_for
 from evaluators.judges.error_mapping import HttpStatusError
-from evaluators.wire.http_client import AnswerRefused, HttpClient, StreamedResponse, trusting
+from evaluators.wire.http_client import AnswerRefused, HttpClient, StreamedResponse, with_environment_authorities
 from evaluators.wire.outside_json import read_outside
 
 SILENCE = 60.0
@@ -76,7 +76,7 @@ class BatchConnection:
 
     def _stream(self, method: str, path: str, **parts: Any) -> AbstractAsyncContextManager[StreamedResponse]:
         if self._client is None:
-            context, proxy = trusting(self.ssl_context), proxy_for(self._base_url, self.proxy)
+            context, proxy = with_environment_authorities(self.ssl_context), proxy_for(self._base_url, self.proxy)
             headers = {**self.headers, "Accept-Encoding": "identity", "Content-Type": "application/json"}
             self._client = HttpClient(headers, timeout=_TIMEOUT, ssl_context=context, proxy=proxy)
         return self._client.stream(method, self._base_url + path, headers=self.fresh_headers(), **parts)

@@ -16,7 +16,7 @@ from evaluators.judges.answer_places import mapping
 from evaluators.judges.apis.payload import count, objects, parsed, text
 from evaluators.judges.batches import provider
 from evaluators.judges.batches.batch_connection import DEADLINE, SILENCE, json_lines
-from evaluators.judges.client_connection import STREAMED, WHOLE, as_judge_errors, bounded, streamed
+from evaluators.judges.client_connection import STREAMED, WHOLE, as_judge_errors, bound_answers, streamed
 
 METADATA_KEY = "evalstream"
 _ENDED = frozenset({"completed", "expired", "cancelled", "failed"})
@@ -42,7 +42,7 @@ class OpenAIBatches:
         confirm: Callable[[], Awaitable[None]] = provider.certain,
         headers: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
-        self._client = bounded(client).with_options(max_retries=0)  # a retry might submit a batch twice
+        self._client = bound_answers(client).with_options(max_retries=0)  # a retry might submit a batch twice
         self._headers = headers
         self._confirm = confirm
         # Azure's classic addresses have no version in their paths
