@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from contextlib import contextmanager
@@ -103,6 +104,8 @@ class GroupedCommands(TyperGroup):
         """Find the command; an earlier name runs the present one, and a line says so."""
         earlier, rest = args[0], args[1:]
         option = next(iter(rest), "")
+        if sum(word.partition("=")[0] in ("-c", "--config") for word in rest) > 1:
+            raise ConfigError("-c is given twice, and one file is read; keep one")
         is_earlier = earlier not in self.commands or (option.startswith("-") and option not in ("-h", "--help"))
         if earlier in RENAMED and is_earlier:
             show(f"evalstream {earlier} is now: evalstream {RENAMED[earlier]}", err=True)
@@ -144,6 +147,10 @@ def _file(text: str, *names: str) -> Any:
     return Option(*names, help=text, readable=False)
 
 
+def _labels(lines: str) -> Any:
+    return Argument(help=f"JSONL: {lines}; the page's labels by default.", readable=False)
+
+
 ConfigFile = Annotated[
     Path, Option("--config", "-c", help="The configuration file.", show_default=True, readable=False)
 ]
@@ -165,21 +172,34 @@ MaxUsd = Annotated[float | None, Option("--max-usd", min=0, help="Stop before ju
 
 def main() -> None:
     """Run a command; every error becomes one sentence on stderr and the right exit status."""
+    _open_what_is_closed()
     try:
-        app()
+        try:
+            app()
+        finally:
+            sys.stdout.flush()
     except ConfigError as error:
         sys.exit(_say(error, WRONG))
     except EvalstreamError as error:
         sys.exit(_say(error, FAILED))
     except KeyboardInterrupt:
         sys.exit(130)
-    except BrokenPipeError:  # the reader of our output has gone, as in `… | head`
-        sys.stderr.close()
-        sys.exit(FAILED)
     except OSError as error:
-        if error.filename is None:
+        if error.filename is not None:  # a name too long, say
+            sys.exit(_say(f"{error.filename}: {error.strerror}; name another file", WRONG))
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is not yet written would fail again at the end
+        if error.errno == errno.EPIPE:  # the reader of our output has gone, as in `… | head`
+            sys.exit(FAILED)
+        if error.errno != errno.ENOSPC:
             raise
-        sys.exit(_say(f"{error.filename}: {error.strerror}; name another file", WRONG))  # a name too long, say
+        sys.exit(_say(f"the output cannot be written ({error.strerror}); free some room, or write elsewhere", FAILED))
+
+
+def _open_what_is_closed() -> None:
+    """Open nothing as each standard stream that is closed: else the next file would take its number, and its texts."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), "w" if number else "r"))
 
 
 def _finish(work: Coroutine[Any, Any, int]) -> NoReturn:
@@ -270,6 +290,12 @@ def run(
     checked = _load_for_traffic(config)
     from collector.service.app import serve, stages_of
 
+    if checked.settings.log.kafka is not None or checked.settings.receive.kafka:
+        from collector.commands.check.kafka_plan import require_kafka
+        from collector.telemetry.logging import log_as_json
+
+        log_as_json()
+        require_kafka(checked, stages_of(stages))
     if workers == 1:
         serve(checked, stages_of(stages), log_level=log_level)
         return
@@ -304,7 +330,8 @@ def check(
     from collector.commands.check.deferred_plan import batch_lines
     from collector.commands.check.kafka_plan import kafka_lines, retention_lines
     from collector.commands.check.summary import plan_json, summary
-    from collector.commands.check.traffic import running_metrics, spent_so_far, trace_lines, traffic
+    from collector.commands.check.traffic import running_metrics, spent_at_present, trace_lines, traffic
+    from collector.commands.check.unseen import unseen_lines
     from collector.config.named_files import elsewhere_notes
     from collector.config.yaml_file import hidden_values
     from collector.wording import plural
@@ -315,7 +342,7 @@ def check(
         show(schema_text(schema), end="")
         return
     checked, hidden = _load_for_traffic(config), hidden_values([config, *([against] if against else [])])
-    notes = [f"note       {note}" for note in elsewhere_notes(checked)]
+    notes = [*(f"note       {note}" for note in elsewhere_notes(checked)), *unseen_lines(checked)]
     if diff or against is not None:
         _print_changes(checked, against, hidden, json=json)
         return
@@ -327,7 +354,7 @@ def check(
         show(hidden(plan_json(checked, plan)))
         return
     more = f" ({plural(len(running) - 16, 'more line')} of traffic)" if running[16:] else ""
-    brief = summary(checked, plan, spent_so_far(running_metrics(checked)[0]))
+    brief = summary(checked, plan, spent_at_present(checked, running_metrics(checked)[0]))
     lines = plan if verbose else [*brief, *running[:16], f"details    evalstream check --verbose{more}"]
     for line in (*lines, *trace_lines(checked, traces or ())):
         show(fitting(hidden(line), _line_width()))
@@ -418,8 +445,7 @@ def fetch(
     """
     from collector.commands.fetch.fetch import FetchOptions, fetch_traces
 
-    options = _options(FetchOptions, locals())
-    _finish(fetch_traces(options, os.environ, show))
+    _finish(fetch_traces(_options(FetchOptions, locals()), os.environ, show))
 
 
 @app.command()
@@ -498,9 +524,7 @@ def redrive_letters(
 
 @app.command()
 def score(
-    paths: Annotated[
-        list[str], Argument(help="Turns, conversations or OTLP: files, directories, globs, or - for stdin.")
-    ],
+    paths: Annotated[list[str], Argument(help="Turns, conversations or OTLP: files, folders, globs, or - for stdin.")],
     config: ConfigFile = DEFAULT_CONFIG,
     evaluators: Annotated[
         list[str] | None,
@@ -558,8 +582,7 @@ def judges(
     """
     from collector.commands.judges.judges import JudgesOptions, compare_judges
 
-    options = _options(JudgesOptions, locals())
-    raise typer.Exit(compare_judges(_load(config), options))
+    raise typer.Exit(compare_judges(_load(config), _options(JudgesOptions, locals())))
 
 
 @app.command()
@@ -582,9 +605,7 @@ def dataset(
     until: Until = None,
     below: Annotated[float | None, Option(min=0, max=1, help="With low: the score below which one is low.")] = None,
     most: Annotated[int, Option("--n", min=1, help="Maximum number of cases.")] = 200,
-    diverse: Annotated[
-        bool | None, Option("--diverse/--no-diverse", help="Leave out nearly equal questions, unless sampled.")
-    ] = None,
+    diverse: Annotated[bool | None, Option(help="Leave out nearly equal questions, unless sampled.")] = None,
     name: Annotated[str, Option(help="The name of the test set, if the format has one.")] = "evalstream",
 ) -> None:
     """Make a test set of past turns and conversations.
@@ -594,17 +615,14 @@ def dataset(
     """
     from collector.commands.cases.cases import CasesOptions, write_cases
 
-    options = _options(CasesOptions, locals())
-    _finish(write_cases(_load(config), options, show))
+    _finish(write_cases(_load(config), _options(CasesOptions, locals()), show))
 
 
 @comparisons.command("evaluators")
 def replay(
     paths: Annotated[list[str] | None, Argument(help="Files with the turns; the turns log by default.")] = None,
     config: ConfigFile = DEFAULT_CONFIG,
-    new: Annotated[
-        Path | None, _file("The new evaluators' configuration; with --judge, by default -c.", "--with")
-    ] = None,
+    new: Annotated[Path | None, _file("The new configuration; with --judge, by default -c.", "--with")] = None,
     since: MaybeSince = None,
     until: Until = None,
     monitors: Monitors = None,
@@ -645,9 +663,7 @@ def rejudge(
     reasons: Annotated[list[str] | None, Option("--reason", help="Only failures of this type; repeatable.")] = None,
     evaluators: EvaluatorNames = None,
     monitors: Monitors = None,
-    max_usd: Annotated[
-        float | None, Option("--max-usd", min=0, help="Spending limit; required for judges, unless --what failed.")
-    ] = None,
+    max_usd: Annotated[float | None, Option(min=0, help="Spending limit; judges need it unless --what failed.")] = None,
     dry_run: DryRun = False,
 ) -> None:
     """Judge the past: a new evaluator, or what is missing.
@@ -658,23 +674,21 @@ def rejudge(
     from collector.commands.rejudge.rejudge import RejudgeOptions, rejudge as rejudge_past
     from collector.evaluate.retry.past_jobs import Stretch
 
-    begin, end = _parse_moment("--from", since), _parse_moment("--to", until) or datetime.now(UTC)
-    if begin is None or not begin < end:
-        raise ConfigError("--from and --to: the period must begin before it ends")
-    options = _options(RejudgeOptions, locals(), stretch=Stretch(begin, end))
+    options = _options(RejudgeOptions, locals(), stretch=_options(Stretch, locals()))
     _finish(rejudge_past(_load_for_traffic(config), options, show))
 
 
 @app.command()
 def audit(
     config: ConfigFile = DEFAULT_CONFIG,
-    drained: Annotated[bool, Option("--drained", help="Nothing may be in flight: the service has ended.")] = False,
+    drained: Annotated[bool, Option("--drained", help="Nothing may be in flight.")] = False,
     as_json: Json = False,
 ) -> None:
     """Check that everything that was accepted has its outcome.
 
     Reads all logs, works out what is due by the configuration, and compares it with what is there. Runs beside the
-    service and changes nothing. The status is 1 if something does not add up.
+    service and changes nothing. The status is 1 if something does not add up. Before `--drained`, stop the senders,
+    wait `assemble.idle_timeout`, and stop the service.
     """
     from collector.commands.audit.audit import audit
 
@@ -693,7 +707,7 @@ def copy_log(
     """
     from collector.commands.log_copy.log_copy import copy_logs
 
-    _finish(copy_logs(_load(config), _load(to), show))
+    _finish(copy_logs(_load(config), _load(to, option="--to"), show))
 
 
 @app.command()
@@ -713,7 +727,7 @@ def erase(
     """
     from collector.commands.erase.erase import EraseOptions, erase as erase_person
 
-    options = _options(EraseOptions, locals(), to=None if to is None else _load(to))
+    options = _options(EraseOptions, locals(), to=None if to is None else _load(to, option="--to"))
     _finish(erase_person(_load(config), options, show))
 
 
@@ -737,9 +751,7 @@ def export(
 
 @exports.command("parquet")
 def parquet(
-    destination: Annotated[
-        str, Argument(help="A directory, or the URL of a store like s3://bucket/prefix.", metavar="DESTINATION")
-    ],
+    destination: Annotated[str, Argument(help="A directory, or a store's URL like s3://bucket/prefix.")],
     config: ConfigFile = DEFAULT_CONFIG,
     since: Since = "2d",
     until: Until = None,
@@ -752,8 +764,7 @@ def parquet(
     """
     from collector.commands.parquet.parquet import ParquetOptions, write_parquet
 
-    options = _options(ParquetOptions, locals())
-    _finish(write_parquet(_load(config), options, show))
+    _finish(write_parquet(_load(config), _options(ParquetOptions, locals()), show))
 
 
 @app.command()
@@ -958,20 +969,12 @@ def _parse_moment(option: str, text: str | None) -> datetime | None:
 @app.command()
 def calibrate(
     evaluator: Annotated[str, Option(help="The evaluator that the labels are about.")],
-    labels: Annotated[
-        Path | None,
-        Argument(
-            help="JSONL: human (0..1, true or false) with score or evaluation_id; the page's labels by default.",
-            readable=False,
-        ),
-    ] = None,
+    labels: Annotated[Path | None, _labels("human (0..1, true or false) with score or evaluation_id")] = None,
     config: ConfigFile = DEFAULT_CONFIG,
     target: Annotated[float, Option(min=0, max=1, help="Share of bad answers that the threshold should fail.")] = 0.9,
     json: Json = False,
     random: RandomLabels = False,
-    certify: Annotated[
-        float | None, Option(min=0.0001, max=0.9999, help="Exit with 1 unless failures are certainly rarer.")
-    ] = None,
+    certify: Annotated[float | None, Option(min=1e-4, max=0.9999, help="Status 1 unless certainly fewer fail.")] = None,
 ) -> None:
     """Measure an evaluator's agreement with human labels."""
     from collector.commands.calibrate.calibrate import CalibrateOptions, measure, printed
@@ -986,13 +989,7 @@ def calibrate(
 @app.command()
 def align(
     evaluator: Annotated[str, Option(help="The evaluator to improve.")],
-    labels: Annotated[
-        Path | None,
-        Argument(
-            help="JSONL: human with a turn or conversation, or with evaluation_id; the page's labels by default.",
-            readable=False,
-        ),
-    ] = None,
+    labels: Annotated[Path | None, _labels("human with a turn or conversation, or with evaluation_id")] = None,
     config: ConfigFile = DEFAULT_CONFIG,
     proposer: Annotated[str | None, Option(help="The judge that proposes; the evaluator's own by default.")] = None,
     candidates: Annotated[int, Option(min=1, max=20, help="Changes that are tried at most.")] = 4,
@@ -1010,8 +1007,7 @@ def align(
     """
     from collector.commands.align.align import AlignOptions, align as align_evaluator
 
-    options = _options(AlignOptions, locals())
-    raise typer.Exit(align_evaluator(_load(config), options))
+    raise typer.Exit(align_evaluator(_load(config), _options(AlignOptions, locals())))
 
 
 @label_commands.command("next")
@@ -1030,8 +1026,7 @@ def labels_next(
     """
     from collector.commands.labels_next import LabelsNextOptions, next_labels, summary
 
-    options = _options(LabelsNextOptions, locals())
-    tasks = next_labels(_load(config), options)
+    tasks = next_labels(_load(config), _options(LabelsNextOptions, locals()))
     for line in tasks.lines:
         show(line.decode(), end="")
     show(summary(tasks), err=True)

@@ -9,8 +9,11 @@ if TYPE_CHECKING:
 
 _LIKENESS = 60.0  # percent of two names' characters, in order; below it a suggestion would be a guess
 
+_CHOICE = 10  # the most names that a sentence lists
+
 _SLIP = 80.0  # percent; above it a name is another one's misspelling
 
+_OF_DATACLASSES = ("dataclass_type", "dataclass_exact_type")
 _TYPES = {
     kind: words
     for words, kinds in {
@@ -21,14 +24,7 @@ _TYPES = {
         "a finite number": ("finite_number",),
         "true or false": ("bool_type", "bool_parsing"),
         "an array": ("tuple_type", "list_type"),
-        "an object": (
-            "dict_type",
-            "mapping_type",
-            "model_type",
-            "model_attributes_type",
-            "dataclass_type",
-            "dataclass_exact_type",
-        ),
+        "an object": ("dict_type", "mapping_type", "model_type", "model_attributes_type", *_OF_DATACLASSES),
     }.items()
     for kind in kinds
 }
@@ -77,18 +73,20 @@ def unknown(thing: str, name: str, known: Iterable[str]) -> str:
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """The known name that is most like this one, or all of them."""
+    """The known name most like this one; else all of them, or the nearest if they are many."""
     from rapidfuzz import fuzz, process  # only where there is a mistake: it takes as long to import as `--help` to run
 
     names = list(known)
     nearest = process.extractOne(name, names, scorer=fuzz.ratio, processor=str.casefold, score_cutoff=_LIKENESS)
     if nearest is not None:
         return f"did you mean {nearest[0]!r}?"
-    return f"choose from {', '.join(names)}" if names else "none is defined"
+    if more := max(0, len(names) - _CHOICE):
+        names = [near[0] for near in process.extract(name, names, scorer=fuzz.WRatio, limit=_CHOICE)]
+    return f"choose from {', '.join(names)}{f' or {more} more' if more else ''}" if names else "none is defined"
 
 
 def is_like(name: str, known: Iterable[str]) -> bool:
-    """Whether a name is that of a known one but for a slip."""
+    """Whether a name is a known one but for a slip."""
     from rapidfuzz import fuzz, process
 
     return process.extractOne(name, list(known), scorer=fuzz.ratio, score_cutoff=_SLIP) is not None

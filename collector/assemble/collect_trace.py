@@ -28,7 +28,7 @@ class TracePiece(NamedTuple):
 
     signal: decode.Signal
     value: bytes
-    offset: int = -1
+    number: int = -1
     thin: bool = False
 
 

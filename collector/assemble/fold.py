@@ -1,8 +1,12 @@
-"""The open traces of a partition of the spans log, and the turns of those that close."""
+"""The fold that makes turns from the traces of one partition of the spans log.
+
+A record of the spans log has one *piece* of a trace: spans or log records that came in one request. A trace is *open*
+while more pieces are awaited. When it *closes*, its turns are made and *emitted*: they are appended to the turns log.
+The trace then *lingers* in memory, so that a late piece can open it again.
+"""
 
 import asyncio
 import logging
-import math
 import traceback
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -22,7 +26,6 @@ from collector.link.turn_router import RoutedRecord, TurnRouter
 from collector.logs.journal.guard import GuardedPlace
 from collector.logs.log import (
     TICK,
-    Committed,
     Log,
     Record,
     RecordTooLarge,
@@ -52,8 +55,9 @@ _BATCH = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SideLogs:
-    """The logs for the judged spans and the feedback of traces; comments in feedback need `comments`. Without a log,
-    nothing is written for it.
+    """The logs for the judged spans and for the feedback in traces. If a log is None, nothing is written for it.
+
+    Comments in feedback are written only with `comments`.
     """
 
     judged_spans: Log | None = None
@@ -63,7 +67,7 @@ class SideLogs:
 
 @dataclass(frozen=True, slots=True)
 class GuardedTraces:
-    """Guards the traces of a partition while they are assembled; `fatal` says why a trace is left out."""
+    """Finds traces to leave out, because their assembly ends the process again and again. `fatal` is their error."""
 
     partition: int
     place: GuardedPlace
@@ -71,10 +75,11 @@ class GuardedTraces:
 
 
 class AssembleFold:
-    """The open traces of one partition of the spans log, and the turns of those that close.
+    """Keeps the open traces of one partition, and makes turns from each trace that closes.
 
-    Time is the time of the records, and moves before a record is added, so a replay closes the same traces in the same
-    order. By the process's clock, other traces would close after a restart, and their turns would be judged twice.
+    Time passes only by the records' timestamps. Each record first closes the traces that are due at its timestamp, and
+    then adds its piece, so a replay closes the same traces in the same order. By the process's clock, a replay
+    would close traces differently, and turns would be judged twice.
     """
 
     def __init__(
@@ -90,55 +95,61 @@ class AssembleFold:
         side_logs: SideLogs,
     ) -> None:
         self._side_logs = side_logs
-        self._spans: list[Record] = []
+        self._judged_spans: list[Record] = []
         self._assembler = assembler
         self._router = router
         self._open_traces = open_traces
         self._telemetry = telemetry
         self._on_bad_record = on_bad_record
         self._guarded = guarded
-        self._traces = guarded.place
+        self._guarded_place = guarded.place
         self._feedback: list[Record] = []
         self._counts = _Counts()
-        self._unread = UnreadTextWatch(assembler, telemetry)
-        self._ids = ids
+        self._text_watch = UnreadTextWatch(assembler, telemetry)
+        self._id_watch = ids
         self.due_at: float | None = None
-        """When the next trace is closed or released."""
+        """When the next trace closes, or leaves memory after lingering."""
         self.low_watermark: int | None = None
         """The oldest record of a trace that is open or lingers."""
-        self.metadata = repr(open_traces.time)
-        """The time of the log at the low watermark; `time_in` reads it."""
+        self.metadata = open_traces.commit_text(0)
+        """The committed state with which `OpenTraces.at` begins a replay."""
 
     @property
     def open_traces(self) -> int:
         """The number of open traces."""
         return len(self._open_traces)
 
-    def open_trace_ids(self) -> list[tuple[int, str]]:
-        """The open traces in the order of the offsets where they begin."""
+    def open_trace_ids(self) -> list[tuple[int, str, float]]:
+        """The first record's offset, the trace id and the begin of each open trace, in the order of the offsets."""
         still_open = (trace for trace in self._open_traces.traces() if trace.closed_at is None)
-        return [(place_of_number(trace.position)[0], trace.trace_id) for trace in still_open]
+        return [(place_of_number(trace.position)[0], trace.trace_id, trace.first_at) for trace in still_open]
 
-    def _note_state(self) -> None:
-        """Update the public state, once for each batch: only records change it, and it is read often."""
+    def _note_state(self, records: Sequence[StoredRecord]) -> None:
+        """Update `due_at`, `low_watermark` and `metadata` after a batch: only records change them."""
+        if not records:
+            return
         number, self.due_at = self._open_traces.low_watermark, self._open_traces.due_at
-        self.metadata = repr(self._open_traces.time)
         self.low_watermark = None if number is None else place_of_number(number)[0]
+        after = records[-1].offset + 1
+        self.metadata = self._open_traces.commit_text(after if self.low_watermark is None else self.low_watermark)
 
     async def replay(self, records: Sequence[StoredRecord]) -> None:
-        """Rebuild the open traces. Traces closed meanwhile are only assembled if late pieces of them arrive."""
+        """Rebuild the open traces. A trace that closed before the restart is assembled only if a late piece arrives."""
         for number, record in enumerate(records):
+            self._open_traces.use_past_limits(record.offset)
             for trace, reason in self._apply(record, _ignore_bad):
-                if reason == "bytes":  # its pieces are dropped next
+                if reason == "bytes":  # the pieces of the trace are dropped next
                     self._read_earlier_closings(trace)
             if number % _BATCH == 0:
                 await asyncio.sleep(0)
-        self._note_state()
+        self._note_state(records)
 
     async def deliver(self, records: Sequence[StoredRecord]) -> None:
-        """Add new records; the turns of the traces that they close are durable on return."""
+        """Add new records. On return the turns of the traces that these records close are durable."""
         outgoing: list[RoutedRecord] = []
         self._feedback.clear()
+        if records:
+            self._open_traces.use_configured_limits(records[0].offset)
         closed = 0
         for record in records:
             for trace, reason in self._apply(record, self._on_bad_record):
@@ -149,12 +160,10 @@ class AssembleFold:
                     await self._append(outgoing)
         if closed:
             await self._append(outgoing)
-        self._note_state()
+        self._note_state(records)
 
     async def _append(self, outgoing: list[RoutedRecord]) -> None:
-        """Append spans and feedback, then turns. Their readers recognize records that a crash made the process append
-        twice.
-        """
+        """Append feedback and spans, then turns. Readers recognize records that were appended twice after a crash."""
         self._counts.flush(self._telemetry)
         if self._feedback and self._side_logs.labels is not None:
             append = partial(append_until_durable, self._side_logs.labels)
@@ -162,22 +171,22 @@ class AssembleFold:
         if not outgoing:
             await asyncio.sleep(0)
             return
-        if self._spans and self._side_logs.judged_spans is not None:
+        if self._judged_spans and self._side_logs.judged_spans is not None:
             append = partial(append_until_durable, self._side_logs.judged_spans)
-            await self._append_what_fits(append, self._spans, DropReason.SPAN_TOO_LARGE)
+            await self._append_what_fits(append, self._judged_spans, DropReason.SPAN_TOO_LARGE)
         await self._append_what_fits(self._router.append, outgoing, DropReason.TOO_LARGE)
 
     async def _append_what_fits(
         self, append: Callable[[list[_Appended]], Awaitable[None]], records: list[_Appended], reason: DropReason
     ) -> None:
-        """Append records, except one that the log can never take: it would stop the partition for good."""
+        """Append records, and leave out any that is too large for the log: it would stop the partition for good."""
         try:
             await append(records)
         except RecordTooLarge:
             for record in records:
                 try:
                     await append([record])
-                except RecordTooLarge as error:  # the traceback tells nothing
+                except RecordTooLarge as error:  # a traceback would add nothing
                     logger.error("a record is left out (%s): %s", reason, error)  # noqa: TRY400
                     self._telemetry.drop("assemble", reason)
         records.clear()
@@ -185,6 +194,7 @@ class AssembleFold:
     def _apply(
         self, record: StoredRecord, on_bad: Callable[[StoredRecord, BadInput], None]
     ) -> Iterator[tuple[OpenTrace, CloseReason]]:
+        """Let time pass up to a record, then add the record's piece. Yields the traces that close, with the reason."""
         yield from self._open_traces.advance(record.timestamp)
         if record.headers == TICK:
             return
@@ -193,12 +203,13 @@ class AssembleFold:
         except BadInput as error:
             on_bad(record, error)
             return
-        yield from self._open_traces.add((record.key or b"").decode("ascii"), piece, piece.offset, record.timestamp)
+        yield from self._open_traces.add((record.key or b"").decode("ascii"), piece, piece.number, record.timestamp)
 
     def _close(self, trace: OpenTrace, reason: CloseReason) -> Sequence[RoutedRecord]:
-        """The turns of a trace that was just closed, without those emitted before."""
-        is_fatal = self._traces.is_fatal(trace.position)  # it ended the process again and again
+        """The records for the turns of a trace that has just closed, without the turns that it has emitted before."""
+        is_fatal = self._guarded_place.is_fatal(trace.position)  # the trace ended the process again and again
         tenant = tenant_in_key(trace.trace_id)
+        # The content of a trace need not be read if no monitor selects the trace's only turn.
         may_stay_unread = reason in {"quiet", "age"} and not self._assembler.agent_runs and self._router.selects
         if trace.unread_closings == [1] and trace.emitted is None and not is_fatal:
             noted = self._find_noted_turn(trace, trace.pieces[0], may_stay_unread)
@@ -217,25 +228,25 @@ class AssembleFold:
         for dialect, number in assembly.spans.items():
             self._counts.spans[dialect,] += number
         if assembly.at_a_glance:
-            trace.unread_closings.append(last)  # as after a restart, it is assembled only if a late piece arrives
+            trace.unread_closings.append(last)  # the trace is assembled only if a late piece arrives
             new_turns = [*map(_TURN, assembly.turns)]
         else:
             earlier = frozenset(trace.emitted.turn_ids) if assembly.feedback and trace.emitted else frozenset[str]()
-            new_turns = _find_new_turns(assembly, trace)
-            for turn_id, entry in _find_new_feedback(assembly, trace) if assembly.feedback else ():
+            new_turns = _take_new_turns(assembly, trace)
+            for turn_id, entry in _take_new_feedback(assembly, trace) if assembly.feedback else ():
                 self._feedback.append(feedback_record(entry if self._side_logs.comments else without_comment(entry)))
                 self._counts.late_feedback += turn_id is None or turn_id in earlier
             if self._side_logs.judged_spans is not None and new_turns:
                 wanted = {turn.span_id for turn in new_turns if turn.span_id and self._router.is_wanted(turn)}
                 pieces = [piece.value for piece in trace.pieces if piece.signal == "traces"]
-                self._spans += span_records(trace.trace_id.encode(), pieces, wanted)
+                self._judged_spans += span_records(trace.trace_id.encode(), pieces, wanted)
         for turn in new_turns:
             self._counts.turns[turn.dialect or "", *turn_outcome(turn)] += 1
         return self._router.route(new_turns, whole=map(_TURN, assembly.turns))
 
     def _find_noted_turn(self, trace: OpenTrace, piece: TracePiece, may_stay_unread: bool) -> NotedTurn | None:
-        """Find the turn that a trace's only piece notes; None if the trace must be assembled."""
-        if not (piece.thin or (may_stay_unread and has_note(piece.value))) or trace.last_at >= self._ids.next_at:
+        """Find the turn in the receiver's note on a trace's only piece; None if the trace must be assembled."""
+        if not (piece.thin or (may_stay_unread and has_note(piece.value))) or trace.last_at >= self._id_watch.next_at:
             return None
         turn = noted_turn(piece.value)
         if piece.thin:
@@ -243,49 +254,50 @@ class AssembleFold:
         return None if self._router.is_key_wanted(turn.conversation, tenant_in_key(trace.trace_id)) else turn
 
     def _close_noted(self, trace: OpenTrace, noted: NotedTurn) -> Sequence[RoutedRecord]:
-        """The turn of a trace's only piece, equal to what assembling gives."""
+        """The record of the turn in a piece's note. Assembling the trace would give the same record."""
         made = make_noted_record(noted, tenant_in_key(trace.trace_id))
-        self._ids.see(trace.trace_id, (made.conversation_id,))
+        self._id_watch.note_ids(trace.trace_id, (made.conversation_id,))
         for dialect in noted.spans.values():
             self._counts.spans[dialect,] += 1
         self._counts.turns[noted.dialect, *UNWANTED] += 1
         return [RoutedRecord(made.record, unwanted=self._router.selects)]
 
     def _examine(self, trace: OpenTrace, pieces: int, tenant: str, assembly: Assembly) -> None:
+        """From time to time, look in a trace for texts or conversation ids that other settings would read."""
         is_read = False
         for turn in map(_TURN, assembly.turns):
             is_read = is_read or turn.error is not None or turn.incomplete in {None, "unwanted"}
         if is_read:
-            self._ids.see(trace.trace_id, [turn.turn.conversation_id for turn in assembly.turns])
-        watch = self._ids if is_read else self._unread
+            self._id_watch.note_ids(trace.trace_id, [turn.turn.conversation_id for turn in assembly.turns])
+        watch = self._id_watch if is_read else self._text_watch
         if trace.last_at < watch.next_at or (is_read and tenant):
-            return  # the turns of a tenant have other ids
+            return  # the conversation ids in a tenant's turns have a prefix, unlike those in its spans
         try:
-            with self._traces.slot.at(trace.position):
-                watch.look(trace.trace_id, trace.pieces[:pieces], trace.last_at)
-        except Exception as error:  # noqa: BLE001 - an explanation must not stop the partition
-            logger.error("a trace is not examined for what the configuration lacks: %s", type(error).__name__)  # noqa: TRY400
+            with self._guarded_place.slot.at(trace.position):
+                watch.examine(trace.trace_id, trace.pieces[:pieces], trace.last_at)
+        except Exception as error:  # noqa: BLE001 - the search must not stop the partition
+            logger.error("a trace cannot be searched for missing settings: %s", type(error).__name__)  # noqa: TRY400
 
     def _read_earlier_closings(self, trace: OpenTrace) -> None:
-        """Find the turns that the trace emitted at earlier closings, before a restart."""
+        """Assemble the trace as it was at each of `unread_closings`, and mark these turns and feedback as emitted."""
         numbers, trace.unread_closings = trace.unread_closings, []
-        for number in numbers if not self._traces.is_fatal(trace.position) else ():
+        for number in numbers if not self._guarded_place.is_fatal(trace.position) else ():
             assembly = self._assemble(trace, number, tenant_in_key(trace.trace_id))
-            _find_new_turns(assembly, trace)
-            for _ in _find_new_feedback(assembly, trace):
+            _take_new_turns(assembly, trace)
+            for _ in _take_new_feedback(assembly, trace):
                 pass
 
     def _assemble(self, trace: OpenTrace, pieces: int, tenant: str, *, selects: bool = False) -> Assembly:
-        """The turns of a trace's first pieces. If the stage `selects`, one whose turn is unwanted may stay unread."""
+        """Assemble the first pieces of a trace, `pieces` of them. With `selects`, unwanted content is not read."""
 
         def is_wanted(turn: Turn) -> bool:
             return self._router.is_wanted(in_tenant(turn, tenant))
 
         try:
-            with self._traces.slot.at(trace.position):
+            with self._guarded_place.slot.at(trace.position):
                 assembly = self._assembler.assemble(trace.pieces[:pieces], is_wanted=is_wanted if selects else None)
-            if self._traces.suspects is not None:
-                self._traces.survived(trace.position)
+            if self._guarded_place.suspects is not None:
+                self._guarded_place.survived(trace.position)
             return _in_tenant(assembly, tenant)
         except Exception as error:  # noqa: BLE001 - a trace that hits a bug must not stop the partition for good
             frame = traceback.extract_tb(error.__traceback__)[-1]
@@ -294,27 +306,18 @@ class AssembleFold:
             return Assembly()
 
     def _leave_out(self, trace: OpenTrace, pieces: int) -> None:
-        """Dead-letter the records of a trace that ends the process."""
+        """Dead-letter the first pieces of a trace, `pieces` of them, because its assembly ends the process."""
         logger.error("assemble: the trace of record %d is left out: %s", trace.position, self._guarded.fatal)
         for piece in trace.pieces[:pieces]:
             headers = THIN if piece.thin else (("signal", piece.signal.encode()),)
             key = trace.trace_id.encode()
-            offset, number = place_of_number(piece.offset)
+            offset, number = place_of_number(piece.number)
             record = StoredRecord(self._guarded.partition, offset, trace.opened_at, key, piece.value, headers, number)
             self._on_bad_record(record, self._guarded.fatal)
 
 
-def time_in(committed: Committed | None) -> float:
-    """The time of the log at a committed low watermark (s since the epoch); 0 where no fold has written it."""
-    try:
-        time = float(committed.metadata) if committed is not None else 0.0
-    except ValueError:
-        return 0.0
-    return time if math.isfinite(time) else 0.0
-
-
 class _Counts:
-    """Counts that are added together with the next append, since a counter costs as much as looking at a span."""
+    """Counts that go to the metrics together, before the next append: one increment costs as much as reading a span."""
 
     def __init__(self) -> None:
         self.closed, self.spans, self.turns = _Counter(int), _Counter(int), _Counter(int)
@@ -346,7 +349,7 @@ def _ignore_bad(_record: StoredRecord, _error: BadInput) -> None:
 
 
 def parse_piece(record: StoredRecord) -> TracePiece:
-    """The piece of a trace that a record of the spans log holds. Raises BadInput."""
+    """The piece of a trace in a record of the spans log. Raises BadInput."""
     if not record.key or not record.key.isascii():
         raise BadInput("the record's key is not a trace id")
     if record.headers == THIN:
@@ -367,11 +370,12 @@ def parse_piece(record: StoredRecord) -> TracePiece:
 _SIGNALS: dict[bytes, Signal] = {b"traces": "traces", b"logs": "logs"}
 
 
-def _find_new_turns(assembly: Assembly, trace: OpenTrace) -> list[Turn]:
-    """The turns that the trace has not emitted yet; they are marked as emitted.
+def _take_new_turns(assembly: Assembly, trace: OpenTrace) -> list[Turn]:
+    """Find the turns that the trace has not emitted yet, and mark them as emitted.
 
-    Late pieces may change the text of a turn, as when an enclosing span has the question without its template. It is
-    still the same turn if it is about the same span, unless that span's turn was incomplete before.
+    Late pieces may change a turn's text, and with it the turn's id: an enclosing span may have the question without its
+    template. So if a complete or an `unwanted` turn about a span was emitted, no other turn about the same span is
+    emitted.
     """
     new: list[Turn] = []
     for assembled in assembly.turns:
@@ -380,7 +384,7 @@ def _find_new_turns(assembly: Assembly, trace: OpenTrace) -> list[Turn]:
         if turn.turn_id in emitted.turn_ids or turn.span_id in emitted.covered_spans:
             continue
         if turn.incomplete == "unwanted" and not assembled.models.isdisjoint(emitted.covered_spans):
-            continue  # the call came whole before
+            continue  # a turn with the content of this call was emitted before
         emitted.turn_ids.add(turn.turn_id)
         if turn.incomplete in {None, "unwanted"} and turn.span_id is not None:
             emitted.covered_spans.add(turn.span_id)
@@ -388,8 +392,8 @@ def _find_new_turns(assembly: Assembly, trace: OpenTrace) -> list[Turn]:
     return new
 
 
-def _find_new_feedback(assembly: Assembly, trace: OpenTrace) -> Iterator[tuple[str | None, FeedbackEntry]]:
-    """The feedback that the trace has not emitted yet, each with its turn; it is marked as emitted."""
+def _take_new_feedback(assembly: Assembly, trace: OpenTrace) -> Iterator[tuple[str | None, FeedbackEntry]]:
+    """Find the feedback that the trace has not emitted yet, each with its turn's id, and mark it as emitted."""
     for feedback in assembly.feedback:
         emitted = trace.emitted = trace.emitted or Emitted()
         entry = entry_of(feedback, tenant_in_key(trace.trace_id))

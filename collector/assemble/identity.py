@@ -15,29 +15,14 @@ _METADATA = (
 )  # fmt: skip
 
 CONVERSATION_KEYS: tuple[str, ...] = (
-    "gen_ai.conversation.id",
-    "session.id",
-    "langfuse.session.id",
-    "gen_ai.session.id",
-    "traceloop.association.properties.session_id",
-    "traceloop.association.properties.thread_id",
-    "traceloop.association.properties.conversation_id",
-    "traceloop.association.properties.chat_id",
-    "langsmith.metadata.session_id",
-    "langsmith.metadata.thread_id",
-    "langsmith.metadata.conversation_id",
-    "ai.telemetry.metadata.*",
-    "ai.settings.context.*",
-    "gcp.vertex.agent.session_id",
-    "spring.ai.chat.client.conversation.id",
-    "wandb.thread_id",
-    "session_id",
-    "group_id",
-    "thread_id",
-    "conversation_id",
-    "conversation.id",
-    *_METADATA,
-)
+    "gen_ai.conversation.id", "session.id", "langfuse.session.id", "gen_ai.session.id",
+    "traceloop.association.properties.session_id", "traceloop.association.properties.thread_id",
+    "traceloop.association.properties.conversation_id", "traceloop.association.properties.chat_id",
+    "langsmith.metadata.session_id", "langsmith.metadata.thread_id", "langsmith.metadata.conversation_id",
+    "ai.telemetry.metadata.*", "ai.settings.context.*", "gcp.vertex.agent.session_id",
+    "spring.ai.chat.client.conversation.id", "wandb.thread_id", "session_id", "group_id", "thread_id",
+    "conversation_id", "conversation.id", *_METADATA,
+)  # fmt: skip
 """Attributes that may have a conversation id; the first match wins.
 
 `name.*` is any attribute under that name whose last part is an id of a session, thread, conversation or chat;
@@ -46,20 +31,10 @@ invocations (`…invocation_id`, `gen_ai.agent.call.id`) are not conversations.
 """
 
 USER_KEYS: tuple[str, ...] = (
-    "user.id",
-    "enduser.id",
-    "langfuse.user.id",
-    "gen_ai.user.id",
-    "traceloop.association.properties.user_id",
-    "langsmith.metadata.user_id",
-    "ai.telemetry.metadata.*",
-    "ai.settings.context.*",
-    "llm.user",
-    "litellm.metadata.user_api_key_end_user_id",
-    "metadata.user_api_key_end_user_id",
-    "user_id",
-    *_METADATA,
-)
+    "user.id", "enduser.id", "langfuse.user.id", "gen_ai.user.id", "traceloop.association.properties.user_id",
+    "langsmith.metadata.user_id", "ai.telemetry.metadata.*", "ai.settings.context.*", "llm.user",
+    "litellm.metadata.user_api_key_end_user_id", "metadata.user_api_key_end_user_id", "user_id", *_METADATA,
+)  # fmt: skip
 """Attributes that may have a user's id; the first match wins."""
 
 _CONVERSATION = re.compile(r"(?:langfuse_)?(?:session|thread|conversation|chat)_?id", re.IGNORECASE)

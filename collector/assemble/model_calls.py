@@ -1,4 +1,4 @@
-"""Model calls, each merged from all the spans that carry it."""
+"""Model calls, each merged from all spans that carry the call: several instrumentations may record one call."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -11,7 +11,7 @@ from collector.records.grouping import group_by
 from evaluators.cases import ToolCall
 
 _DISTINCTIVE_LENGTH = 16
-"""The characters of an equal text that is no coincidence."""
+"""If two texts have at least this length and are equal, that is no coincidence."""
 
 
 def normalize_whitespace(text: str) -> str:
@@ -25,9 +25,11 @@ def normalize_whitespace(text: str) -> str:
 class ModelCall(NamedTuple):
     """A model call, merged from all spans that carry it.
 
-    `span` is the one with the most content. `question` is the last user message before the call, at `question_index`
-    in the input, and `user_message_count` counts the user messages up to it (None, -1 and 0 if there is none).
-    `answer` is the text of the output, None if it was not captured; `pending_tool_calls` are those it requests.
+    `span` is the span with the most content. `question` is the last user message before the call, at `question_index`
+    in the input; `user_message_count` is the number of user messages up to there. Without such a message they are None,
+    -1 and 0. If the end of the input was cut, `question` is None and `question_index` is the number of messages.
+    `answer` is the text of the output, None if it was not captured. `pending_tool_calls` are the tool calls in the
+    output that have no result there.
     """
 
     span: Span
@@ -41,21 +43,21 @@ class ModelCall(NamedTuple):
 
     @property
     def span_ids(self) -> tuple[str, ...]:
-        """The ids of all its spans, the one with the most content first."""
+        """The ids of all spans that carry the call, first the id of the span with the most content."""
         return tuple([parsed_span.span.span_id for parsed_span in self.parsed_spans])
 
     @property
     def is_step(self) -> bool:
-        """Whether it requests tools, so that its turn continues."""
+        """Whether the call requests tools, so that its turn continues."""
         return bool(self.pending_tool_calls) or (self.call.finish_reason == "tool" and self.call.error is None)
 
 
 def find_model_calls(parsed_spans: Sequence[ParsedSpan], tree: SpanTree) -> list[ModelCall]:
-    """The model calls of a trace by start, each once.
+    """The model calls of a trace in order of their starts, each once.
 
-    Two spans carry the same call if they have the same response id, if one is below the other and they have the same
-    content, or if they are siblings and one has what the other lacks (a streamed call in two halves, or a client that
-    traces itself beside an instrumentation).
+    Two spans carry the same call in three cases: they have the same response id; one is below the other, and both have
+    the same content; they are siblings, and one has the content that the other lacks. Such siblings are the halves of a
+    streamed call, or the spans of a client that traces itself and of an instrumentation.
     """
     candidates = [parsed_span for parsed_span in parsed_spans if parsed_span.call.kind == "model"]
     if len(candidates) < 2:
@@ -65,13 +67,13 @@ def find_model_calls(parsed_spans: Sequence[ParsedSpan], tree: SpanTree) -> list
     wrapping_ids = _join_by_descent(candidates, groups, tree)
     _join_siblings(candidates, groups, tree)
     calls = [_make_call(group) for group in groups.all() if _is_call(group, wrapping_ids)]
-    return _add_recorded_requests(sorted(calls, key=lambda each: (each.span.start, each.span.end, each.span.span_id)))
+    return _add_recorded_requests(sorted(calls, key=lambda call: (call.span.start, call.span.end, call.span.span_id)))
 
 
 def _add_recorded_requests(calls: list[ModelCall]) -> list[ModelCall]:
-    """Give calls whose output was not recorded the tool requests that a later call's history shows to be theirs.
+    """If a call's output was not recorded, take the tool requests that follow the call's input in a later history.
 
-    Some libraries (Pipecat) record an answer's words alone, so that a request for tools looks like no answer at all.
+    Some libraries (Pipecat) record only the words of an answer, so that a call that requests tools has no output.
     """
     for index, model_call in enumerate(calls):
         messages = model_call.call.input
@@ -102,12 +104,12 @@ def _find_request(messages: Sequence[ChatMessage], later: Sequence[ChatMessage] 
 
 
 def _is_call(group: Sequence[ParsedSpan], wrapping_ids: set[str]) -> bool:
-    """Whether it is a model call: some libraries mark preparations and nested helpers as model spans."""
+    """Whether a group of spans is a model call. Some libraries mark preparations and nested helpers as model spans."""
     return False if len(group) == 1 and group[0].span.span_id in wrapping_ids else any(map(_may_be_call, group))
 
 
 def _may_be_call(parsed_span: ParsedSpan) -> bool:
-    """Whether the call has a result, or may have one."""
+    """Whether a span has a result of a call, or may have lost it with dropped attributes."""
     call = parsed_span.call
     outcomes = (call.output, call.error, call.usage, call.output_incomplete, call.finish_reason, call.response_id)
     return outcomes != _NO_OUTCOME or parsed_span.span.dropped_attributes > 0
@@ -163,7 +165,7 @@ def _is_same_output(one: Sequence[ChatMessage], other: Sequence[ChatMessage]) ->
     if summaries[0] == summaries[1] or ("", []) in summaries:  # some libraries write a tool call as an empty answer
         return True
     shorter, longer = sorted((text, other_text), key=len)
-    # One of the two texts was cut.
+    # If the longer text begins with the shorter one, the shorter one was cut.
     return calls == other_calls and len(shorter) >= _DISTINCTIVE_LENGTH and longer.startswith(shorter)
 
 
@@ -182,7 +184,10 @@ def _summarize(messages: Sequence[ChatMessage]) -> tuple[str, list[tuple[str, st
 
 
 def _join_by_descent(parsed_spans: Sequence[ParsedSpan], groups: _Groups, tree: SpanTree) -> set[str]:
-    """Join model spans with those above them that have the same content; returns the ids that only wrap other calls."""
+    """Join model spans with the model spans above them that have the same content.
+
+    Returns the ids of spans that only wrap several calls, or a call with another question.
+    """
     by_id = {parsed_span.span.span_id: parsed_span for parsed_span in parsed_spans}
     below: dict[str, list[ParsedSpan]] = {}
     for parsed_span in parsed_spans:
@@ -215,11 +220,13 @@ def _is_same_call(inner: Call, outer: Call) -> bool:
         return inner.input is None or _may_share_question(inner, outer)
     if outer.output is None or not _is_same_output(inner.output, outer.output):
         return False
+    if outer.input and not find_answer(outer.output) and _find_request(outer.input, inner.input):
+        return False  # the outer call requested tools, which were not recorded; the inner one has their results
     return len(_summarize(inner.output)[0]) >= _DISTINCTIVE_LENGTH or _may_share_question(inner, outer)
 
 
 def _may_share_question(one: Call, other: Call) -> bool:
-    """Whether two calls may have the same question: one contains the other's, or one is unknown."""
+    """Whether two calls may have the same question: one question contains the other, or one is unknown."""
     question, other_question = _find_normalized_question(one), _find_normalized_question(other)
     return question is None or other_question is None or question in other_question or other_question in question
 
@@ -243,14 +250,16 @@ def _join_siblings(parsed_spans: Sequence[ParsedSpan], groups: _Groups, tree: Sp
 
 
 def _parent_of(span: Span, tree: SpanTree) -> str | None:
-    """The span that a call was made in; one of the same name around it is the same function, seen from outside."""
+    """The parent of a call's span; its grandparent if span and parent have one name, since they are one function."""
     parent = tree.spans.get(span.parent_span_id or "")
     is_same = parent is not None and parent.name == span.name
     return parent.parent_span_id if parent is not None and is_same else span.parent_span_id
 
 
 def _completes(half: ParsedSpan, other: ParsedSpan) -> bool:
-    """Whether `other` has what `half` lacks: the answer to the same input, or all content of the same period."""
+    """Whether `other` has the content that `half` lacks. If `half` has an input, it lacks the answer to that input.
+    Otherwise any content will do, provided that one of the two spans lies within the time of the other.
+    """
     call, other_call = half.call, other.call
     if (call.error is None) != (other_call.error is None):
         return False
@@ -267,7 +276,7 @@ def _make_call(parsed_spans: list[ParsedSpan]) -> ModelCall:
     ordered = sorted(parsed_spans, key=_measure_emptiness) if len(parsed_spans) > 1 else parsed_spans
     call = merge([span.call for span in ordered]) if len(ordered) > 1 else ordered[0].call
     messages = call.input or ()
-    is_cut = call.input_incomplete is not None  # then the last readable message need not be the last one
+    is_cut = call.input_incomplete is not None  # messages may be missing after the last readable one
     question_index = len(messages) if is_cut else find_question_index(messages)
     if not is_cut and call.system and question_index >= 0 and messages[question_index].role == "system":
         question_index = -1  # a repeated system prompt: the user's message is missing
@@ -312,12 +321,15 @@ _SPEAKERS = frozenset(("user", "assistant", "system", "tool", "context"))
 
 
 def find_answer(output: Sequence[ChatMessage] | None, *, run: bool = False) -> str | None:
-    """Find the text of an answer: the first of several choices, the last of a `run`; "" if empty, None if missing."""
+    """Find the text of an answer; "" if it is empty, None if it is missing.
+
+    Of alternative answers the first counts. In an agent's `run`, or if tools were called, the last text counts.
+    """
     if output is None:
         return None
     texts = [message.text for message in output if message.role == "assistant" and message.text.strip()]
     if not texts and any(message.role not in _SPEAKERS and message.text.strip() for message in output):
-        return None  # its role is unknown
+        return None  # the role of the text is unknown
     if len(texts) < 2:
         return texts[0] if texts else ""
     return (
@@ -326,7 +338,7 @@ def find_answer(output: Sequence[ChatMessage] | None, *, run: bool = False) -> s
 
 
 def find_pending_tool_calls(output: Sequence[ChatMessage]) -> tuple[ToolCall, ...]:
-    """Find the tool calls of an output that have no result in it."""
+    """Find the tool calls in an output whose results are not in the same output."""
     calls: list[ToolCall] = []
     for message in output:
         calls += message.tool_calls

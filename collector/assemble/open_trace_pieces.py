@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from collector.assemble.fold import parse_piece, time_in
+from collector.assemble.fold import parse_piece
 from collector.assemble.open_traces import OpenTraces, TraceLimits
 from collector.errors import BadInput
 from collector.logs.log import Committed, StoredRecord
@@ -23,8 +23,9 @@ class OpenPieces:
 
 def open_pieces(records: Iterable[StoredRecord], limits: TraceLimits, committed: Committed | None = None) -> OpenPieces:
     """Sort out the records that were delivered, from the low watermark on."""
-    traces = OpenTraces(limits, time_in(committed))
+    traces = OpenTraces.at(committed, limits)
     for record in records:
+        traces.use_past_limits(record.offset)
         for _ in traces.advance(record.timestamp):
             pass
         if record.is_tick:
@@ -39,6 +40,6 @@ def open_pieces(records: Iterable[StoredRecord], limits: TraceLimits, committed:
     opened: set[int] = set()
     for trace in traces.traces():
         number = trace.unread_closings[-1] if trace.unread_closings else 0
-        closed.update(trace_piece.offset for trace_piece in trace.pieces[:number])
-        opened.update(trace_piece.offset for trace_piece in trace.pieces[number:])
+        closed.update(trace_piece.number for trace_piece in trace.pieces[:number])
+        opened.update(trace_piece.number for trace_piece in trace.pieces[number:])
     return OpenPieces(frozenset(closed), frozenset(opened))

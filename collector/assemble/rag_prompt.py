@@ -278,9 +278,7 @@ class PassageIndex:
         self._tree = tree
         self._sources: list[ParsedSpan] = []
         self._contexts: dict[str, list[str]] = {}
-        filled = [
-            parsed_span for parsed_span in parsed_spans if parsed_span.call.variables or parsed_span.call.passages
-        ]
+        filled = [parsed for parsed in parsed_spans if parsed.call.variables or parsed.call.passages]
         if not filled:
             return
         for parsed_span in filled:

@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import KW_ONLY, dataclass, field
 
-from collector.assemble.fold import AssembleFold, GuardedTraces, SideLogs, time_in
+from collector.assemble.fold import AssembleFold, GuardedTraces, SideLogs
 from collector.assemble.open_traces import OpenTraces, TraceLimits
 from collector.assemble.trace import Assembler
 from collector.assemble.unread.examination import ConversationIdWatch
@@ -42,8 +42,8 @@ class AssembleStage:
         """The number of open traces in this process, over all partitions."""
         return sum(fold.open_traces for fold in self._folds.values())
 
-    def open_trace_ids(self, partition: int) -> list[tuple[int, str]]:
-        """The open traces of a partition, each with the offset where it begins."""
+    def open_trace_ids(self, partition: int) -> list[tuple[int, str, float]]:
+        """The first record's offset, the trace id and the begin of each open trace of a partition."""
         return self._folds[partition].open_trace_ids()
 
     @asynccontextmanager
@@ -53,7 +53,7 @@ class AssembleStage:
         fold = AssembleFold(
             self.assembler,
             self.router,
-            OpenTraces(self.limits, time_in(committed)),
+            OpenTraces.at(committed, self.limits),
             telemetry=self.telemetry,
             on_bad_record=self.on_bad_record,
             guarded=GuardedTraces(partition, traces, self.guard.error("trace")),

@@ -1,7 +1,7 @@
 """The turns of thin pieces, alone and together with the other pieces of their trace.
 
-A thin piece is a turn by itself, and whatever else its trace brings is assembled as if the call in it were not there:
-what was said in it cannot be compared with anything. If both are about one call, one of them counts: see `combine`.
+A thin piece has one call without texts, and is a turn by itself. The rest of its trace is assembled as if that call
+were not there: it has no text to compare. If a thin turn and another are about one call, one counts: see `combine`.
 """
 
 import hashlib
@@ -46,7 +46,7 @@ def _rank(turn: NotedTurn) -> tuple[int, list[tuple[str, str]], str]:
 
 
 def list_thin_spans(pieces: Iterable[TracePiece], on_bad: Callable[[BadInput], None]) -> list[Span]:
-    """The spans of pieces, as such that no dialect reads: others of the trace are below or above them."""
+    """The spans of pieces, as if no dialect read them: they connect the other spans of the trace."""
     spans: list[Span] = []
     for value in sorted({piece.value for piece in pieces}):
         try:
@@ -93,7 +93,7 @@ class NotedRecord(NamedTuple):
 def make_noted_record(turn: NotedTurn, tenant: str) -> NotedRecord:
     """The record of a thin turn that stands alone: the same bytes as of `make_turn`'s turn, in a tenant.
 
-    Nearly all turns are such where few are judged, so they never become values.
+    If few turns are judged, this is the usual case, so none becomes a `Turn`.
     """
     turn_id = id_in_tenant(_turn_id_of(turn), tenant)
     conversation_id = id_in_tenant(turn.conversation, tenant)
@@ -147,8 +147,8 @@ def combine(whole: Sequence[AssembledTurn], thin: Sequence[NotedTurn], tree: Spa
     Each thin turn is one model call; `whole` are the turns of everything else in the trace. Both may have the same
     call, and then one turn counts:
 
-    - The thin turn replaces a turn with its own span (log records of its call), and that of a span around it which has
-      no model call of its own.
+    - The thin turn replaces a turn with its own span (from log records of its call), and one of a span around it
+      if that has no model call.
     - If exactly one other call is above or below it, in the same conversation, two libraries have traced one call: the
       thin turn replaces that turn, too.
     - If there are several, or one of another conversation, the thin turn is a step of theirs: they count and it does

@@ -201,9 +201,7 @@ def _match_crossed_ids(calls: Sequence[ToolCall], by_id: dict[str, ChatMessage])
 def _take_span(call: ToolCall, spans: list[ToolCall]) -> ToolCall | None:
     """Remove the tool span of a call from `spans` and return it: by id, else by name, preferring equal arguments."""
     candidates = [tool_call for tool_call in spans if tool_call.id == call.id and call.id is not None]
-    candidates = candidates or [
-        tool_call for tool_call in spans if tool_call.name == call.name and tool_call.id is None
-    ]
+    candidates = candidates or [other for other in spans if other.name == call.name and other.id is None]
     match = next(
         (tool_call for tool_call in candidates if call.arguments in _list_argument_forms(tool_call.arguments)),
         candidates[0] if candidates else None,

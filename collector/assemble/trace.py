@@ -45,15 +45,15 @@ from evaluators.cases import Feedback, Turn
 from evaluators.records import to_dict
 
 _MAX_DEPTH = 8
-"""Agents inside each other that are runs of their own; those further in are part of the run around them."""
+"""Agents nested up to this depth may be judged as runs. An agent further inside is part of the run around it."""
 
 BuildTurns = Callable[[Sequence[TurnDraft], Sequence[ParsedSpan]], Sequence[AssembledTurn]]
-"""Builds the turns of some drafts out of some spans."""
+"""Builds turns from drafts and the spans that belong to them."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Agent:
-    """An agent's span, the spans below it in order, and which of them are model calls."""
+    """An agent's span; this span and those below it, in order; and the ids of the model calls among these spans."""
 
     span: ParsedSpan
     inside: Sequence[ParsedSpan]
@@ -65,8 +65,9 @@ def find_agent_runs(
 ) -> list[AssembledTurn]:
     """The runs of agents inside the turns of a trace, in order of their starts.
 
-    An agent's span is a run if it is one of several in a turn. One that holds the same model calls as the turn or the
-    agent around it is the same run, seen by another instrumentation, and one without any is none.
+    An agent's span with model calls is a run if it is in a turn or shares calls with it, but lacks a call of the turn.
+    If an agent has the same model calls as the agent around it, both are one run, seen by two instrumentations: the
+    outer one counts.
     """
     agents = {parsed_span.span.span_id for parsed_span in parsed_spans if parsed_span.call.kind == "agent"}
     if not agents:
@@ -81,6 +82,7 @@ def find_agent_runs(
 
 
 def _find_agents(parsed_spans: Sequence[ParsedSpan], agents: set[str], tree: SpanTree) -> Iterator[_Agent]:
+    """Yield the agents with model calls, except those with the same model calls as the agent around them."""
     below: dict[str, list[ParsedSpan]] = {}
     for parsed_span in parsed_spans:
         around = [span_id for span_id in reversed(tree.ancestors(parsed_span.span.span_id)) if span_id in agents]
@@ -100,7 +102,7 @@ def _find_agents(parsed_spans: Sequence[ParsedSpan], agents: set[str], tree: Spa
 
 
 def _turn_around(agent: _Agent, turns: Sequence[AssembledTurn], tree: SpanTree) -> AssembledTurn | None:
-    """The turn that an agent's run is a part of; None where it is all of it, or belongs to none."""
+    """The turn of which an agent's run is a part; None if the run is the whole turn, or belongs to no turn."""
     ancestors = set(tree.ancestors(agent.span.span.span_id))
     for turn in turns:
         if turn.enclosing in ancestors or turn.models & agent.models:
@@ -109,18 +111,19 @@ def _turn_around(agent: _Agent, turns: Sequence[AssembledTurn], tree: SpanTree) 
 
 
 def _build_run(agent: _Agent, tree: SpanTree, build: BuildTurns) -> AssembledTurn | None:
-    """The turn of an agent's spans alone: the one that its own span encloses, else the last."""
+    """Build a turn from an agent's spans alone. If they give several turns, take the one that the agent's own span
+    encloses, else the last one.
+    """
     calls = find_model_calls(agent.inside, tree)
     drafts = apply_enclosing_spans(draft_turns(calls, tree), agent.inside, tree)
     own = [draft for draft in drafts if draft.enclosing_span and draft.enclosing_span.span is agent.span.span]
-    chosen = (own or drafts)[-1:]
-    return next(iter(build(chosen, agent.inside)), None)
+    return next(iter(build((own or drafts)[-1:], agent.inside)), None)
 
 
 def _as_run(run: AssembledTurn, agent: ParsedSpan, outer: AssembledTurn) -> AssembledTurn:
-    """A turn as the run of an agent in another turn, with whose conversation it is drawn and judged.
+    """Mark a turn as an agent's run inside `outer`. It is sampled and judged with that turn's conversation.
 
-    A run may end with a call, as where it hands over: then nothing is missing but an answer.
+    A run may end with a tool call and without an answer, as when it hands over to another agent: it is still complete.
     """
     span = agent.span
     has_ended = run.turn.incomplete == "no_content" and bool(run.turn.tools_called)
@@ -138,14 +141,14 @@ def _as_run(run: AssembledTurn, agent: ParsedSpan, outer: AssembledTurn) -> Asse
     return run._replace(turn=turn)
 
 
-_MOST_AROUND = 20
-"""Spans around the one that carries feedback which it may be about."""
+_MOST_ANCESTORS = 20
+"""The most ancestors noted for a span with feedback: the feedback may be about one of them."""
 _MAX_EVENTS = 16
-"""Event names of a turn: the latest, since the event that ends a conversation comes last."""
+"""The most event names of a turn. The latest are taken, since the event that ends a conversation comes last."""
 
 
 class _NearestTurn:
-    """Finds the turn that a span is part of, else one around or beside it, else the last. There must be a turn."""
+    """Finds the turn that is nearest to a span. `turns` must not be empty."""
 
     def __init__(self, turns: Sequence[AssembledTurn], tree: SpanTree) -> None:
         self._tree = tree
@@ -155,20 +158,23 @@ class _NearestTurn:
             self._by_span.update(dict.fromkeys((*turn.spans, *tree.ancestors(turn.turn.span_id or "")), index))
 
     def find(self, span_id: str) -> int:
-        """The turn's index: of the nearest span that is part of a turn or around one; the last if there are several."""
-        for each in (span_id, *self._tree.ancestors(span_id)):
-            if each in self._by_span:
-                return self._by_span[each]
+        """The index of the nearest turn: the last turn that contains the span, or is below it. If there is none, the
+        same is looked up for each ancestor, from the nearest on. If no ancestor has a turn, the last turn of all
+        counts.
+        """
+        for candidate in (span_id, *self._tree.ancestors(span_id)):
+            if candidate in self._by_span:
+                return self._by_span[candidate]
         return self._last
 
 
 @dataclass(frozen=True, slots=True)
 class TraceFeedback:
-    """Feedback that a span of a trace carries, by whatever time it came.
+    """Feedback that a span of a trace carries, also if the span came late.
 
-    `turn_id` is the turn that has it, None if no turn of the trace was there. It is about the turn with this
-    `response_id`, in whichever trace, or else about that of one of the `spans`: the turn's span, or else its own and
-    the enclosing ones.
+    `turn_id` is the turn to which the feedback was added, None if the trace has no turn. A later stage looks for the
+    subject again: first the turn with this `response_id`, in any trace, then the turn of one of the `spans`. These are
+    the span of the turn `turn_id`, or, without a turn, the feedback's own span and its ancestors.
     """
 
     feedback: Feedback
@@ -182,7 +188,9 @@ class TraceFeedback:
 def add_feedback(
     turns: Sequence[AssembledTurn], parsed_spans: Sequence[ParsedSpan], tree: SpanTree
 ) -> tuple[Sequence[AssembledTurn], tuple[TraceFeedback, ...]]:
-    """Add feedback to the turn that it names: by response id, else by the span that carries it; and list it."""
+    """Add feedback to the turn whose response id it names, else to the turn nearest to its span. Returns the turns, and
+    a list of all feedback.
+    """
     result, listed = list(turns), list[TraceFeedback]()
     nearest = _NearestTurn(result, tree) if result else None
     for span, call in parsed_spans:
@@ -191,7 +199,7 @@ def add_feedback(
         named = [index for index, turn in enumerate(result) if turn.turn.response_id == call.feedback_for]
         index = next(iter(named), None) if call.feedback_for is not None else None
         index = nearest.find(span.span_id) if index is None and nearest is not None else index
-        turn_id, spans = None, (span.span_id, *tree.ancestors(span.span_id)[:_MOST_AROUND])
+        turn_id, spans = None, (span.span_id, *tree.ancestors(span.span_id)[:_MOST_ANCESTORS])
         if index is not None:
             turn = result[index].turn
             turn_id, spans = turn.turn_id, (turn.span_id or span.span_id,)
@@ -205,9 +213,9 @@ def add_feedback(
 
 
 def entry_of(listed: TraceFeedback, tenant: str) -> FeedbackEntry | None:
-    """The entry for the labels log, the same however often the trace is read; None if nothing is said.
+    """The entry for the labels log, the same however often the trace is read; None if the feedback says nothing.
 
-    `tenant` is the sender's, "" without a name.
+    `tenant` is the name of the sender's tenant, "" without one.
     """
     entry = feedback_entry(listed.feedback, tenant)
     if entry is None:
@@ -222,7 +230,7 @@ def add_events(
 ) -> list[AssembledTurn]:
     """Add the names of the application's events, given in order of time, to the turns during which they happened.
 
-    A monitor may take such an event as the end of a conversation.
+    A monitor may be configured to end a conversation at such an event.
     """
     result = list(turns)
     if not result or not events:
@@ -240,9 +248,9 @@ def add_events(
 
 
 class Assembly(NamedTuple):
-    """The result of a trace: its turns, its spans by dialect (`UNREAD` for none), and all feedback in it.
+    """The result of a trace: its turns, the number of its spans by dialect (`UNREAD` for none), and all its feedback.
 
-    `at_a_glance` says that nothing was read: the turn has no content, and an id of its own.
+    With `at_a_glance` no content was read: the only turn has none, so its id is not the one that content would give.
     """
 
     turns: tuple[AssembledTurn, ...] = ()
@@ -275,7 +283,7 @@ class Assembler:
         references: TraceReferences | None = None,
         agent_runs: bool = False,
     ) -> None:
-        """With `agent_runs` the runs of agents inside a turn are turns, too: see `collector.assemble.trace`."""
+        """With `agent_runs` the runs of agents inside a turn are turns, too: see `find_agent_runs`."""
         self.dialects = dialects
         self.identity = identity or IdentityLookup()
         self.application = application or ApplicationAttributes()
@@ -291,14 +299,14 @@ class Assembler:
         *,
         is_wanted: Callable[[Turn], bool] | None = None,
     ) -> Assembly:
-        """Assemble the turns of one trace, in order of their ends. Invalid pieces are reported and left out.
+        """Assemble the turns of one trace, in order of their ends. Invalid pieces go to `on_bad` and are left out.
 
-        With `is_wanted`, a trace is not read whose only turn, as far as it is known without its content, is unwanted.
+        `is_wanted` gets a turn without its content. If the only turn of a trace is not wanted, its content is not read.
         """
         pieces = tuple(pieces)
         thin = [piece for piece in pieces if piece.thin]
         if thin:
-            return self._assemble_beside(thin, [piece for piece in pieces if not piece.thin], on_bad)
+            return self._assemble_thin(thin, [piece for piece in pieces if not piece.thin], on_bad)
         unknown: list[int] = []
         trace = collect_trace(pieces, self.dialects, self.identity, on_bad, self.names, unknown.append)
         if trace is None:
@@ -309,10 +317,10 @@ class Assembler:
                 return Assembly((turn,), Counter(sole.spans.values()), at_a_glance=True)
         return self.analyze(trace).assembly
 
-    def _assemble_beside(
+    def _assemble_thin(
         self, thin: Sequence[TracePiece], whole: Sequence[TracePiece], on_bad: Callable[[BadInput], None]
     ) -> Assembly:
-        """Assemble a trace of which some pieces are thin."""
+        """Assemble a trace with thin pieces: these have no texts, only a note of their turn."""
         turns = list_thin_turns(thin, on_bad)
         trace = collect_trace(whole, self.dialects, self.identity, on_bad, self.names) if whole else None
         if trace is None:
@@ -328,7 +336,7 @@ class Assembler:
     def analyze(self, trace: CollectedTrace, thin: Sequence[NotedTurn] = ()) -> TraceAnalysis:
         """Assemble the turns of one trace, and return the intermediate results, too.
 
-        `thin` are the turns of its thin pieces; their spans are among the trace's.
+        `thin` are the turns of the trace's thin pieces; the spans of these turns are among the trace's spans.
         """
         tree = SpanTree(trace.spans)
         parsed_spans = read_spans(trace, tree, self.dialects, self.identity)
@@ -351,7 +359,7 @@ class Assembler:
             build = partial(self._build_turns, tree=tree, losses=losses)
             turns = [*turns, *find_agent_runs(turns, parsed_spans, tree, build)]
         if thin:
-            turns = [_unread(turn) for turn in turns]
+            turns = [_without_additions(turn) for turn in turns]
             thinly_read = dialects_of(thin, read)
             spans = dict(Counter(spans) + Counter(thinly_read.values()))
             read.update(thinly_read)
@@ -375,8 +383,8 @@ class Assembler:
         return turns
 
 
-def _unread(assembled_turn: AssembledTurn) -> AssembledTurn:
-    """A turn without content has nothing of what was added to it either."""
+def _without_additions(assembled_turn: AssembledTurn) -> AssembledTurn:
+    """Remove feedback and events from a turn whose content was not read."""
     turn = assembled_turn.turn
     if turn.incomplete != "unwanted" or not (turn.feedback or turn.events):
         return assembled_turn
@@ -386,16 +394,18 @@ def _unread(assembled_turn: AssembledTurn) -> AssembledTurn:
 def _without_auxiliary(
     calls: Sequence[ModelCall], parsed_spans: Sequence[ParsedSpan], tree: SpanTree
 ) -> Sequence[ModelCall]:
-    """The calls that are not inside a guardrail, an evaluator or a reranker, nor discarded: those answer no user."""
-    latest: dict[str, float] = {}
+    """The calls that may answer a user: not discarded, and not inside a guardrail, an evaluator or a reranker."""
+    excluded_before: dict[str, float] = {}
     for span, call in parsed_spans:
         if call.kind == "auxiliary":
-            latest[span.span_id] = inf
+            excluded_before[span.span_id] = inf
         for event in span.events:
             if event.name == DISCARDED:
-                latest[span.span_id] = max(event.time, latest.get(span.span_id, 0))
-    if not latest:
+                excluded_before[span.span_id] = max(event.time, excluded_before.get(span.span_id, 0))
+    if not excluded_before:
         return calls
     return [
-        call for call in calls if all(call.span.start >= latest.get(at, 0) for at in tree.ancestors(call.span.span_id))
+        call
+        for call in calls
+        if all(call.span.start >= excluded_before.get(at, 0) for at in tree.ancestors(call.span.span_id))
     ]

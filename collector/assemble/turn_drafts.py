@@ -1,6 +1,7 @@
-"""Turn drafts: the model calls that one user request led to, up to the answer that ends it.
+"""Turn drafts. A draft has the model calls that one user request led to, up to the call that answers the user.
 
-Structured programs (DSPy's modules, forms of Instructor and generateObject, flows) have named inputs and outputs.
+A *step* is a model call that requests tools, so that its turn continues. A *program* is structured code (DSPy modules,
+typed outputs of Instructor and generateObject, flows) whose inputs and outputs have names: these are its *fields*.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,9 +19,9 @@ from evaluators.cases import Json
 class TurnDraft:
     """A turn while it is put together from one trace; mutable, since enclosing spans and prompts are added later.
 
-    `calls` are its model calls, in order: those that requested tools, and `final`, the one that ended it, with an
-    answer or an error. `enclosing_span` is the span around them that has question and answer as the user saw them.
-    A draft has at least one of these.
+    `calls` are its model calls in order: the steps, and then `final`, the call that ended the turn with an answer or an
+    error. `enclosing_span` is the span around the calls that has question and answer as the user saw them. A draft has
+    calls, an enclosing span, or both.
     """
 
     calls: list[ModelCall] = field(default_factory=list[ModelCall])
@@ -35,19 +36,19 @@ class TurnDraft:
 
     @property
     def last(self) -> ModelCall | None:
-        """The call that ended it, else the last one."""
+        """The last call: `final`, or a step if there is no final call."""
         return self.calls[-1] if self.calls else None
 
     @property
     def start(self) -> int:
-        """Its start in nanoseconds since 1970."""
+        """The start of the turn in nanoseconds since 1970."""
         if self.calls:
             return self.calls[0].span.start
         return self.enclosing_span.span.start if self.enclosing_span else 0
 
     @property
     def end(self) -> int:
-        """Its end in nanoseconds since 1970."""
+        """The end of the turn in nanoseconds since 1970."""
         if len(self.calls) == 1:
             return self.calls[0].span.end
         if self.calls:
@@ -57,7 +58,10 @@ class TurnDraft:
 
 @dataclass(slots=True)
 class _Group:
-    """The calls that answer the same user message."""
+    """The calls that answer the same user message. `open_steps` are steps after which no call has ended the turn yet.
+
+    `failed` is the last draft if it ended with an error: the request's next failure takes the place of that error.
+    """
 
     open_steps: list[ModelCall] = field(default_factory=list[ModelCall])
     failed: TurnDraft | None = None
@@ -65,17 +69,18 @@ class _Group:
 
 
 _Key = tuple[str, int] | str
-"""A group's question with the number of the user's messages up to it, or the span whose calls are one request."""
+"""A group's question and the number of user messages up to it; if no question is known, a text made of a span's id."""
 
 
 def draft_turns(calls: Sequence[ModelCall], tree: SpanTree) -> list[TurnDraft]:
     """Group the model calls of a trace into drafts, in order of their ends.
 
-    Calls with the same last user message belong together, up to the one that requests no tool. A call with only tool
-    results in its input continues the draft that requested them. Failures of the same request in a row are one failed
-    draft; a success after them is another.
+    Calls with the same last user message belong to one draft, up to the first call that requests no tool. A call with
+    only tool results in its input continues the draft that requested these tools. Successive failures of the same
+    request are one failed draft; a success after them is another draft.
 
-    Grouping by content, not by spans: parents may be missing, and one agent span may hold several turns.
+    The calls are grouped by content, not by spans, because parent spans may be missing, and the span of one agent may
+    have several turns.
     """
     if len(calls) == 1:
         only = calls[0]
@@ -95,8 +100,8 @@ def draft_turns(calls: Sequence[ModelCall], tree: SpanTree) -> list[TurnDraft]:
 
 
 def sort_by_end(drafts: list[TurnDraft]) -> list[TurnDraft]:
-    """The drafts by their ends."""
-    return sorted(drafts, key=lambda each: (each.end, each.start, each.last.span.span_id if each.last else ""))
+    """The drafts in order of their ends."""
+    return sorted(drafts, key=lambda draft: (draft.end, draft.start, draft.last.span.span_id if draft.last else ""))
 
 
 def _close_group(group: _Group) -> Iterable[TurnDraft]:
@@ -118,16 +123,14 @@ def _group_key(call: ModelCall, groups: dict[_Key, _Group], tree: SpanTree) -> _
 
 
 def _find_shortened_group(question: str, call: ModelCall, groups: dict[_Key, _Group]) -> _Key | None:
-    """Find the group of the same question that a call with results of tools continues, though older messages are gone.
+    """Find the group that a call with tool results continues: the same question, but a history that lost messages.
 
-    Chat memories keep a number of messages, so a call may have fewer messages of the user than the one before.
+    A chat memory keeps only the latest messages, so a call may have fewer user messages than the call before it.
     """
     later = (call.call.input or ())[call.question_index + 1 :]
     if not later or all(message.role != "tool" for message in later):
         return None
-    longer = (
-        (question, call.user_message_count + dropped) for dropped in range(1, 17)
-    )  # a memory drops no more at once
+    longer = ((question, call.user_message_count + dropped) for dropped in range(1, 17))  # up to 16 lost messages
     return next((key for key in longer if key in groups and groups[key].open_steps), None)
 
 
@@ -137,7 +140,7 @@ def _find_continued_group(call: ModelCall, groups: dict[_Key, _Group]) -> _Key |
         message.tool_call_id for message in call.call.input or () if message.role == "tool" and message.tool_call_id
     }
     open_groups = [(key, group) for key, group in groups.items() if group.open_steps]
-    if not call.call.input:  # some libraries omit an input of tool results only
+    if not call.call.input:  # some libraries record no input if it is only tool results
         candidates = [key for key, group in open_groups if _may_follow(group.open_steps[-1], call)]
         return candidates[0] if len(candidates) == 1 else None
     if not any(message.role == "tool" for message in call.call.input):
@@ -149,7 +152,7 @@ def _find_continued_group(call: ModelCall, groups: dict[_Key, _Group]) -> _Key |
 
 
 def _may_follow(step: ModelCall, call: ModelCall) -> bool:
-    """Whether a call without any input may follow a step: the same span made both, in sequence."""
+    """Whether a call without any input may follow a step: both have the same parent span, and the step ended first."""
     parent_id = call.span.parent_span_id
     return parent_id is not None and parent_id == step.span.parent_span_id and step.span.end <= call.span.start
 
@@ -165,7 +168,11 @@ def _add_failure(group: _Group, call: ModelCall) -> None:
 
 
 def _add_answer(group: _Group, call: ModelCall) -> None:
-    """End a draft with its answer, and reopen those drafts whose end this call's history shows to be a mere step."""
+    """End a draft with the answer of a call.
+
+    If the call's history has an earlier draft's answer after the question, that answer was only a step; so was an
+    earlier draft without text. The calls of that draft then become steps of the new draft.
+    """
     if call.answer and group.drafts and any(_is_copy(draft, call) for draft in group.drafts):
         return
     later = (call.call.input or ())[call.question_index + 1 :]
@@ -181,12 +188,12 @@ def _add_answer(group: _Group, call: ModelCall) -> None:
 
 
 def _is_empty_and_earlier(draft: TurnDraft, call: ModelCall) -> bool:
-    """Whether a draft without an answer's text ended before a call with more messages after the same user message."""
+    """Whether a draft has neither an answer's text nor an error, and ended before a call started."""
     return draft.error is None and not draft.answer and draft.final is not None and draft.end <= call.span.start
 
 
 def _is_copy(draft: TurnDraft, call: ModelCall) -> bool:
-    """Whether a call gives, at the same time, the same answer as an existing draft."""
+    """Whether a call overlaps in time with the final call of a draft, and gives the same answer."""
     if draft.final is None or draft.error is not None or call.answer is None or draft.answer is None:
         return False
     overlap = call.span.start <= draft.final.span.end and draft.final.span.start <= call.span.end
@@ -210,22 +217,25 @@ _OUTPUTS = (
     "output.value", "traceloop.entity.output", "genkit:output", "mlflow.spanOutputs", "langfuse.observation.output",
     "logfire.output", "gen_ai.completion", "output",
 )  # fmt: skip
+"""`_INPUTS` and `_OUTPUTS` are the attributes in which libraries put a span's inputs and outputs; the first one that a
+span has counts."""
 _WRAPPERS = ("kwargs", "inputs", "input_args")
-"""Keys under which a function's named arguments are."""
+"""Keys under which libraries put the named arguments of a function."""
 _MESSAGES = frozenset({"messages", "contents", "choices", "candidates", "generations", "role", "parts", "lc", "args"})
-"""Keys of shapes that are no program's fields."""
+"""Keys of chat messages and similar shapes. An object with one of them has no fields of a program."""
 _NOTHING: Mapping[str, Json] = MappingProxyType({})
 _LONGEST_DOCUMENT = 100_000
 _LONGEST_TEXT = 16_384
 MOST_FIELDS = 32
-"""Fields of a turn, inputs and outputs together."""
+"""The most fields of a turn, inputs and outputs together."""
 
 
 def find_program_fields(draft: TurnDraft, question: str | None, answer: str | None) -> dict[str, Json]:
-    """Find `inputs.<name>` and `outputs.<name>` of a draft; {} where no part of it has names.
+    """Find `inputs.<name>` and `outputs.<name>` of a draft; {} if neither inputs nor outputs have names.
 
-    The outputs are the answer itself where it is a form, else those of the enclosing span if one of them is the answer;
-    the inputs are those of the enclosing span if one of them is the question, or if its outputs have names.
+    If the answer is a JSON object, its fields are the outputs. Otherwise the outputs are those of the enclosing span,
+    if one of these is the answer. The inputs are those of the enclosing span, if outputs were found or if one of the
+    inputs is the question.
     """
     enclosing_span = draft.enclosing_span
     if not answer or (enclosing_span is None and answer[0] != "{"):
@@ -251,7 +261,7 @@ def _find_object(attributes: Attributes, names: Iterable[str]) -> Mapping[str, J
 
 
 def _parse_object(text: str) -> Mapping[str, Json]:
-    """Parse JSON with names; what begins with messages is not even decoded, as states of chains are long."""
+    """Parse a JSON object. With `messages` near its start it is the long state of a chain, and is not decoded."""
     if len(text) > _LONGEST_DOCUMENT or not text.startswith("{") or '"messages"' in text[:40]:
         return _NOTHING
     return as_dict(decode(text))

@@ -432,7 +432,7 @@ def _missing_reason(draft: TurnDraft, losses: Losses) -> Incomplete | None:
             (call.input_incomplete for call in calls), (call.output_incomplete for call in calls), spans
         )
     if enclosing_span is not None:
-        if any(_is_filled_prompt_cut(call, spans) for call in calls):
+        if any(_is_context_prompt_cut(call, spans) for call in calls):
             return "truncated"
     elif draft.final is not None:
         call = draft.final.call
@@ -500,7 +500,7 @@ def _is_unrecorded_answer(draft: TurnDraft) -> bool:
     )
 
 
-def _is_filled_prompt_cut(call: Call, spans: list[Span]) -> bool:
+def _is_context_prompt_cut(call: Call, spans: list[Span]) -> bool:
     """Whether a prompt with retrieved context was cut: then the basis of the answer is unknown.
 
     If only history was cut, the enclosing span's question replaces the lost one.

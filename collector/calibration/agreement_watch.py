@@ -25,6 +25,7 @@ from collector.calibration.page_labels import LabelIndex, Version
 from collector.export.segments import Dimension, Segments
 from collector.logs.log import Log, LogUnavailable
 from collector.logs.whole_log import IncrementalReader
+from collector.page.label_queue import LabelQueueSettings, draw_probability
 from collector.records.audits import FEWEST_AUDITS
 from collector.statistics.agreement import FEWEST, Interval, ScoreScale, agreement, verdict_agreement
 from collector.statistics.audited_sums import (
@@ -44,6 +45,7 @@ from collector.statistics.correction import LabelledScore
 from collector.statistics.intervals import Z
 from collector.telemetry import series
 from collector.telemetry.registry import Telemetry
+from collector.wording import plural
 
 WEAKEST = 0.2
 """If sensitivity + specificity - 1 is below this, the judge predicts people too badly for its mean to be corrected."""
@@ -51,16 +53,16 @@ DRIFT_ERRORS = 4.0
 """If newer labels differ from older ones by this many standard errors, the judge or the people have changed."""
 _LARGEST_SHARE = 0.5
 
-Withheld = Literal["", "few", "weak", "drift"]
+WithheldReason = Literal["", "few", "weak", "drift"]
 """Why there is no corrected mean: too few labels, a judge that says little, or one that has changed; "" if there is."""
 
 
-def random_labels(labels: Iterable[HumanLabel]) -> list[HumanLabel]:
-    """The labels of what was drawn, the oldest first."""
+def labels_of_queue(labels: Iterable[HumanLabel]) -> list[HumanLabel]:
+    """The labels that the queue asked for, the oldest first."""
     return sorted((label for label in labels if label.probability is not None), key=lambda each: each.at)
 
 
-def _weighted(labels: Iterable[HumanLabel]) -> list[LabelledScore]:
+def _scores_of(labels: Iterable[HumanLabel]) -> list[LabelledScore]:
     return [label.weighted() for label in labels]
 
 
@@ -70,16 +72,16 @@ def _by_conversation(labels: Iterable[HumanLabel]) -> Iterator[tuple[str, HumanL
         yield label.conversation or f"\0{number}", label
 
 
-def people_sums(labels: Iterable[HumanLabel], *, of_scores: bool = True) -> AuditedSums:
+def people_sums(labels: Iterable[HumanLabel], *, are_scored: bool = True) -> AuditedSums:
     """The sums of drawn labels, for the mean by people; the caller adds the sums of all scores.
 
-    `of_scores`: the labelled evaluations are among the scores, with their weights. Otherwise (if the mean by audits is
+    `are_scored`: the labelled evaluations are among the scores, with their weights. Otherwise (if the mean by audits is
     corrected) products of labels and scores are left out. Squares are larger by 1 / (1 - a / A)², as few conversations
     with large weights hide how far off they are (HC3, MacKinnon and White 1985).
     """
     conversations = defaultdict[str, list[float]](lambda: [0.0] * len(TOTALS))
     for cluster, label in _by_conversation(labels):
-        weight, own = label.weighted().weight, label.weight if of_scores else 0.0
+        weight, own = label.weighted().weight, label.weight if are_scored else 0.0
         more = (weight, weight * label.human, weight * label.judge, own, own * label.judge)
         conversations[cluster] = list(map(float.__add__, conversations[cluster], more))
     total = math.fsum(conversation[0] for conversation in conversations.values())
@@ -91,11 +93,11 @@ def people_sums(labels: Iterable[HumanLabel], *, of_scores: bool = True) -> Audi
     return AuditedSums(tuple(value if "a" in name else 0.0 for name, value in zip(SUM_NAMES, sums.values, strict=True)))
 
 
-def withheld(labels: Sequence[HumanLabel], scale: ScoreScale) -> Withheld:
+def why_withheld(labels: Sequence[HumanLabel], scale: ScoreScale) -> WithheldReason:
     """Why labels that were drawn, the oldest first, correct no mean; "" if they do."""
     if people_sums(labels).audits < FEWEST_AUDITS:
         return "few"
-    if verdict_agreement(_weighted(labels), scale).youden.value < WEAKEST:
+    if verdict_agreement(_scores_of(labels), scale).youden.value < WEAKEST:
         return "weak"
     return "drift" if _drifts(labels, scale) else ""
 
@@ -106,7 +108,7 @@ def _drifts(labels: Sequence[HumanLabel], scale: ScoreScale) -> bool:
     (older, error), (newer, other) = map(_difference, halves)
     if abs(newer - older) > DRIFT_ERRORS * math.hypot(error, other):
         return True
-    before, after = (verdict_agreement(_weighted(half), scale).youden for half in halves)
+    before, after = (verdict_agreement(_scores_of(half), scale).youden for half in halves)
     width = math.hypot(after.high - after.low, before.high - before.low) / (2.0 * Z)
     return abs(after.value - before.value) > DRIFT_ERRORS * width
 
@@ -137,7 +139,7 @@ class PeopleSums:
     """
 
     version: Version
-    withheld: Withheld
+    withheld: WithheldReason
     sums: AuditedSums
 
 
@@ -145,19 +147,14 @@ class AgreementWatcher:
     """Reads labels and sets the metrics.
 
     `judged` are the evaluators in use and their audits (`helpful:audit`), with their scales; `dimensions` tell segments
-    apart, as they do for scores. `clock` is in seconds since the epoch.
+    apart, as they do for scores. `queue` has the shares that are drawn now. `clock` is in seconds since the epoch.
     """
 
     def __init__(
-        self,
-        labels: Log,
-        judged: Mapping[Version, ScoreScale],
-        telemetry: Telemetry,
-        *,
-        dimensions: Sequence[Dimension] = (),
-        every: float = 60.0,
+        self, labels: Log, judged: Mapping[Version, ScoreScale], telemetry: Telemetry, *,
+        dimensions: Sequence[Dimension] = (), queue: LabelQueueSettings | None = None, every: float = 60.0,
         clock: Callable[[], float] = time.time,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Measure once in `every` seconds."""
         self.agreements: Mapping[Version, VerdictAgreement] = {}
         """By drawn labels, of those that have any."""
@@ -167,14 +164,17 @@ class AgreementWatcher:
         """The biases of judges by drawn labels, in sentences."""
         self.people: Mapping[tuple[str, str], PeopleSums] = {}
         """By monitor and evaluator."""
+        self.notes: Mapping[Version, Sequence[str]] = {}
+        """The labels that are not in the mean by people, and whether those in it were drawn alike, in sentences."""
         self._clock = clock
+        self._queue = queue or LabelQueueSettings()
         self._segmented = bool(dimensions)
         self._segments = Segments(dimensions)
         self._reader = IncrementalReader(labels)
         self._judged = judged
         self._telemetry = telemetry
         self._every = every
-        self._book = LabelIndex([name for (name, _), scale in judged.items() if scale.lower_is_better])
+        self._labels = LabelIndex([name for (name, _), scale in judged.items() if scale.lower_is_better])
         self._reading = FailureLog("reading the labels log")
         self._published: set[tuple[Version, str]] = set()
         for measured in (series.AGREEMENT_LABELS, series.AGREEMENT, series.AGREEMENT_BOUND):
@@ -191,17 +191,17 @@ class AgreementWatcher:
         changed: set[Version] = set()
         with self._reading.attempt(LogUnavailable):
             async for record in self._reader.records():
-                version = self._book.add(record)
+                version = self._labels.add(record)
                 if version is not None and version in self._judged:
                     changed.add(version)
         for version in sorted(changed):
             await self._measure(version)
-        self._measure_random(self._clock())
+        self._measure_queue(self._clock())
 
     async def _measure(self, version: Version) -> None:
-        pairs = weighted_pairs(self._book.labels(version))
+        pairs = weighted_pairs(self._labels.labels(version))
         self._telemetry.gauge(series.AGREEMENT_LABELS, *version).set(len(pairs))
-        report = await asyncio.to_thread(biases, judged_pairs(random_labels(self._book.labels(version))))
+        report = await asyncio.to_thread(biases, judged_pairs(labels_of_queue(self._labels.labels(version))))
         self.biases[version] = report.sentences("people")
         if len(pairs) >= FEWEST:
             result = await asyncio.to_thread(agreement, "all", pairs, self._judged[version], samples=RESAMPLES)
@@ -217,85 +217,77 @@ class AgreementWatcher:
         for bound, at in zip(("low", "high"), bounds or (math.nan, math.nan), strict=True):
             self._telemetry.gauge(series.AGREEMENT_BOUND, *version, name, bound).set(at)
 
-    def _measure_random(self, now: float) -> None:
+    def _measure_queue(self, now: float) -> None:
         """Measure what drawn labels say, of all evaluators."""
-        labels = {version: random_labels(self._book.labels(version)) for version in self._judged}
-        labels = {version: each for version, each in labels.items() if each}
-        self.agreements = {
-            version: verdict_agreement(_weighted(each), self._judged[version]) for version, each in labels.items()
+        labels = {version: labels_of_queue(self._labels.labels(version)) for version in self._judged}
+        others = {version: labels_of_queue(self._labels.others(version, self._judged)) for version in self._judged}
+        labels = {version: each for version, each in labels.items() if each or others[version]}
+        self.notes = {
+            version: tuple(_notes(recent_labels(each, now), _labels_since(now, (*each, *others[version])), self._queue))
+            for version, each in labels.items()
         }
-        self.segments = (
-            {version: self._by_segment(each, self._judged[version]) for version, each in labels.items()}
-            if self._segmented
-            else {}
-        )
+        self.agreements = {
+            version: verdict_agreement(_scores_of(each), self._judged[version]) for version, each in labels.items()
+        }
+        parts = labels.items() if self._segmented else ()
+        self.segments = {version: self._by_segment(each, self._judged[version]) for version, each in parts}
         audited = {name for name, _ in self._judged}
         self.people = {
-            (monitor, scored_name(version[0])): self._people(version, of_monitor, now)
-            for version, each in labels.items()
+            (monitor, scored_name(version[0])): self._people_sums(version, own if by_version is labels else [], now)
+            for by_version in (others, labels)  # a monitor's labels of a version in use come last, and so count
+            for version, each in by_version.items()
             if audit_name(version[0]) not in audited  # else people correct its audits
-            for monitor, of_monitor in _by(each, lambda label: label.monitor)
+            for monitor, own in _group(each, lambda label: label.monitor)
         }
-        self._publish_random(labels, now)
+        self._publish_queue(labels, now)
 
     def _by_segment(self, labels: Sequence[HumanLabel], scale: ScoreScale) -> dict[str, VerdictAgreement]:
         segments = {
-            segment: verdict_agreement(_weighted(each), scale)
-            for segment, each in _by(labels, lambda label: self._segments.of(label.attributes))
+            segment: verdict_agreement(_scores_of(each), scale)
+            for segment, each in _group(labels, lambda label: self._segments.of(label.attributes))
         }
         return {segment: agreement for segment, agreement in segments.items() if agreement.number >= FEWEST}
 
-    def _people(self, version: Version, labels: Sequence[HumanLabel], now: float) -> PeopleSums:
+    def _people_sums(self, version: Version, labels: Sequence[HumanLabel], now: float) -> PeopleSums:
         recent = recent_labels(labels, now)
-        return PeopleSums(version, withheld(recent, self._judged[version]), self._label_sums(version, recent))
+        return PeopleSums(version, why_withheld(recent, self._judged[version]), self._label_sums(version, recent))
 
-    def _publish_random(self, labels: Mapping[Version, Sequence[HumanLabel]], now: float) -> None:
-        telemetry = self._telemetry
-        telemetry.replace(
-            series.PEOPLE_LABELS, {version: agreement.number for version, agreement in self.agreements.items()}
-        )
+    def _publish_queue(self, labels: Mapping[Version, Sequence[HumanLabel]], now: float) -> None:
+        telemetry, agreements = self._telemetry, self.agreements.items()
+        telemetry.replace(series.PEOPLE_LABELS, {version: agreement.number for version, agreement in agreements})
         telemetry.replace(series.PEOPLE_AGREEMENT, {
             (*version, *names): value
-            for version, agreement in self.agreements.items() for names, value in _values(agreement)
+            for version, agreement in agreements for names, value in _values(agreement)
         })  # fmt: skip
         telemetry.replace(series.PEOPLE_SEGMENT_AGREEMENT, {
             (*version, segment, *names): value
             for version, segments in self.segments.items() for segment, agreement in segments.items()
             for names, value in _values(agreement)
         })  # fmt: skip
-        telemetry.replace(
-            series.PEOPLE_WITHHELD,
-            {
-                (people_name(evaluator), sums.version[1], monitor, sums.withheld): 1.0
-                for (monitor, evaluator), sums in self.people.items()
-                if sums.withheld
-            },
-        )
-        telemetry.replace(
-            series.PEOPLE_SUMS,
-            {
-                (people_name(evaluator), people_sums.version[1], monitor, segment, name): value
-                for (monitor, evaluator), people_sums in self.people.items()
-                for segment, sums in self._sums_by_segment(
-                    people_sums.version, monitor, recent_labels(labels[people_sums.version], now)
-                )
-                for name, value in zip(SUM_NAMES, sums.values, strict=True)
-                if "a" in name
-            },
-        )
+        telemetry.replace(series.PEOPLE_WITHHELD, {
+            (people_name(evaluator), sums.version[1], monitor, sums.withheld): 1.0
+            for (monitor, evaluator), sums in self.people.items() if sums.withheld
+        })  # fmt: skip
+        telemetry.replace(series.PEOPLE_SUMS, {
+            (people_name(evaluator), people.version[1], monitor, segment, name): value
+            for (monitor, evaluator), people in self.people.items()
+            for recent in [recent_labels(labels[people.version], now)]
+            for segment, sums in self._sums_by_segment(people.version, monitor, recent)
+            for name, value in zip(SUM_NAMES, sums.values, strict=True) if "a" in name
+        })  # fmt: skip
 
     def _sums_by_segment(
         self, version: Version, monitor: str, labels: Sequence[HumanLabel]
     ) -> Iterator[tuple[str, AuditedSums]]:
         of_monitor = [human_label for human_label in labels if human_label.monitor == monitor]
-        for segment, each in _by(of_monitor, lambda label: self._segments.of(label.attributes)):
+        for segment, each in _group(of_monitor, lambda label: self._segments.of(label.attributes)):
             yield segment, self._label_sums(version, each)
 
     def _label_sums(self, version: Version, labels: Sequence[HumanLabel]) -> AuditedSums:
-        return people_sums(labels, of_scores=scored_name(version[0]) == version[0])
+        return people_sums(labels, are_scored=scored_name(version[0]) == version[0])
 
 
-def _by(labels: Iterable[HumanLabel], key: Callable[[HumanLabel], str]) -> Iterator[tuple[str, list[HumanLabel]]]:
+def _group(labels: Iterable[HumanLabel], key: Callable[[HumanLabel], str]) -> Iterator[tuple[str, list[HumanLabel]]]:
     """The labels by monitor or segment, in their order."""
     parts: dict[str, list[HumanLabel]] = {}
     for label in labels:
@@ -303,9 +295,28 @@ def _by(labels: Iterable[HumanLabel], key: Callable[[HumanLabel], str]) -> Itera
     yield from parts.items()
 
 
+def _labels_since(now: float, labels: Iterable[HumanLabel]) -> list[HumanLabel]:
+    return [label for label in labels if label.at >= now - PEOPLE_WINDOW]
+
+
 def recent_labels(labels: Sequence[HumanLabel], now: float) -> list[HumanLabel]:
     """The labels of the last seven days whose scores are in the mean of these days."""
-    return [label for label in labels if label.at >= now - PEOPLE_WINDOW and not label.is_of_past]
+    return [label for label in _labels_since(now, labels) if not label.is_of_past]
+
+
+def _notes(recent: Sequence[HumanLabel], whole: Sequence[HumanLabel], queue: LabelQueueSettings) -> Iterator[str]:
+    """Notes on the labels that count in the mean by people, of those that were given in its time."""
+    if more := len(whole) - len(recent):
+        what = f"{plural(more, 'label')} of scores by rejudge or another version are not in the mean by people"
+        yield f"{what}; evalstream calibrate counts them where this version scored the answer."
+    low, high = queue.random * (1.0 - _ROUNDING), draw_probability(queue, 1.0, audited=True) * (1.0 + _ROUNDING)
+    strange = sum(not low <= (label.probability or 0.0) <= high for label in recent)
+    if 0 < strange < len(recent):
+        what = f"page.queue does not give the probability of {strange} of {plural(len(recent), 'label')} now"
+        yield f"Mixed draws: {what}, so the mean by people may be wrong until they are seven days old."
+
+
+_ROUNDING = 1e-9
 
 
 def _values(of: VerdictAgreement) -> Iterator[tuple[tuple[str, str], float]]:

@@ -28,8 +28,10 @@ OTHER = "other"
 
 
 @dataclass(frozen=True, slots=True)
-class FeedbackScales:
-    """The names of feedback that metrics show, each with its worst and best number. Other names are `other`."""
+class JoinSettings:
+    """`wait` (s) is how long feedback waits for its subject. `scales` are the names of feedback that metrics show, each
+    with its worst and best number; other names are `other`.
+    """
 
     wait: float = 7 * 86_400.0
     scales: Mapping[str, tuple[float, float]] = field(default_factory=dict[str, tuple[float, float]])
@@ -42,7 +44,7 @@ class _WaitingPiece:
     entry: FeedbackEntry
     offset: int
     time: float
-    fits_since: float | None = None
+    matched_since: float | None = None
 
 
 @dataclass(slots=True)
@@ -57,8 +59,8 @@ class _End:
 class FeedbackJoin:
     """The waiting feedback of one partition, and the subjects known there."""
 
-    def __init__(self, scales: FeedbackScales, *, most: int = MOST_WAITING, most_known: int = MOST_KNOWN) -> None:
-        self._scales = scales
+    def __init__(self, settings: JoinSettings, *, most: int = MOST_WAITING, most_known: int = MOST_KNOWN) -> None:
+        self._settings = settings
         self._most = most
         self._most_known = most_known
         self._waiting: dict[str, _WaitingPiece] = {}  # this and the next are in the order of their offsets
@@ -80,8 +82,8 @@ class FeedbackJoin:
         return min(oldest, default=None)
 
     @property
-    def new(self) -> list[FeedbackEntry]:
-        """The arrivals since the last `seek`."""
+    def arrivals(self) -> list[FeedbackEntry]:
+        """The feedback that arrived since the last `match`."""
         return [self._waiting[name].entry for name in self._arrived]
 
     def expect(self, feedback_id: str) -> None:
@@ -122,27 +124,27 @@ class FeedbackJoin:
         self._arrived = {}
         for name in names:
             waiting = self._waiting[name]
-            if waiting.fits_since is None and subjects.matches(waiting.entry).subjects:
-                waiting.fits_since = now
+            if waiting.matched_since is None and subjects.matches(waiting.entry).subjects:
+                waiting.matched_since = now
                 self._matched[name] = None
 
     def due(self, subjects: JudgedSubjects, now: float) -> Iterator[JoinedFeedback]:
         """The feedback decided at `now` (s): `close` each piece once its record is in the log."""
         for name in list(self._matched):
             waiting = self._waiting[name]
-            if waiting.fits_since is None:
+            if waiting.matched_since is None:
                 continue
             matches = subjects.matches(waiting.entry)
             if not matches.subjects:  # forgotten meanwhile
-                waiting.fits_since = None
+                waiting.matched_since = None
                 del self._matched[name]
-            elif now - waiting.fits_since >= (SETTLE if matches.exact else SETTLE_NEARER):
+            elif now - waiting.matched_since >= (SETTLE if matches.exact else SETTLE_NEARER):
                 yield self._joined(waiting, "joined", matches.subjects)
         crowd = len(self._waiting) - self._most
         for number, waiting in enumerate(list(self._waiting.values())):
-            if waiting.fits_since is not None:
+            if waiting.matched_since is not None:
                 continue
-            if waiting.time + self._scales.wait <= now:
+            if waiting.time + self._settings.wait <= now:
                 yield self._joined(waiting, "unmatched")
             elif number < crowd:
                 yield self._joined(waiting, "crowded_out")
@@ -170,7 +172,7 @@ class FeedbackJoin:
         excess = len(self._waiting) + len(self._ends) - self._most_known
         waiting_since = next((piece.offset for piece in self._waiting.values()), None)
         for number, (name, end) in enumerate(self._ends.items()):
-            if number >= excess and end.time + self._scales.wait > now:
+            if number >= excess and end.time + self._settings.wait > now:
                 return
             if waiting_since is not None and waiting_since < end.offset:
                 return  # a replay from the waiting piece reads this end again, so it would know more than this process
@@ -182,6 +184,6 @@ class FeedbackJoin:
         entry = waiting.entry
         return JoinedFeedback(
             entry=entry, outcome=outcome, received_at=datetime.fromtimestamp(waiting.time, UTC), subjects=subjects,
-            score=entry.score(self._scales.scales.get(entry.name)),
-            series=entry.name if entry.name in self._scales.scales else OTHER,
+            score=entry.score(self._settings.scales.get(entry.name)),
+            series=entry.name if entry.name in self._settings.scales else OTHER,
         )  # fmt: skip

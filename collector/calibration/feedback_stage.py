@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from dataclasses import KW_ONLY, InitVar, dataclass
 
 from collector.backoff import FailureLog
-from collector.calibration.feedback_join import FeedbackJoin, FeedbackScales
+from collector.calibration.feedback_join import FeedbackJoin, JoinSettings
 from collector.calibration.judged_subjects import JudgedSubjects, LogPlace
 from collector.errors import BadInput
 from collector.logs.log import Committed, Log, LogUnavailable, Record, RecordTooLarge, StoredRecord
@@ -53,7 +53,7 @@ class FeedbackStage:
     labels: Log
     evaluations: InitVar[Log]
     turns: Log
-    scales: FeedbackScales
+    settings: JoinSettings
     telemetry: Telemetry
     _: KW_ONLY
     wanted: frozenset[str] = frozenset()
@@ -63,7 +63,7 @@ class FeedbackStage:
 
     def __post_init__(self, evaluations: Log) -> None:
         self._subjects = JudgedSubjects()
-        self._evaluations = _JudgedReader(evaluations, self._subjects)
+        self._evaluations = _EvaluationsReader(evaluations, self._subjects)
         self._folds: dict[int, FeedbackFold] = {}
         self._failures = FailureLog("joining feedback")
         for outcome in _OUTCOMES:
@@ -75,8 +75,8 @@ class FeedbackStage:
     @asynccontextmanager
     async def open_fold(self, partition: int, committed: Committed | None) -> "AsyncGenerator[FeedbackFold]":
         """Open the fold of a partition. The results of its feedback are read ahead, to the end of the log."""
-        fold = FeedbackFold(FeedbackJoin(self.scales), partition, self._count)
-        # From where the replay begins: a step may come before it has reached the end of what it has read.
+        fold = FeedbackFold(FeedbackJoin(self.settings), partition, self._count)
+        # From where the replay begins: a step may come before the replay has reached the end.
         async for batch in self.labels.read(partition, 0 if committed is None else committed.low_watermark):
             fold.read_ahead(batch)
         self._folds[partition] = fold
@@ -96,22 +96,22 @@ class FeedbackStage:
         """Join what can be joined now, and give up what has waited long enough. Raises LogUnavailable."""
         now = self.clock()
         for partition, fold in list(self._folds.items()):
-            # Only where all of the log is read: what came again in time may be among the rest.
+            # Only once all is read: the rest of the log may hold feedback that was sent again.
             if fold.join.may_forget(now) and fold.next_offset >= await self.labels.end_offset(partition):
                 await self._repeat(partition, fold, now)
                 fold.join.forget(now)
         if not any(fold.join.waiting for fold in self._folds.values()):
             return
-        keys = await self._evaluations.read_new(now - self.scales.wait)
+        keys = await self._evaluations.read_new(now - self.settings.wait)
         for partition, fold in list(self._folds.items()):
-            await self._forward(fold.join.new)
+            await self._forward(fold.join.arrivals)
             fold.join.match(self._subjects, keys, now)
             due = list(fold.join.due(self._subjects, now))
             for first in range(0, len(due), _BATCH):
                 await self._append(partition, fold, due[first : first + _BATCH])
 
     async def _repeat(self, partition: int, fold: "FeedbackFold", now: float) -> None:
-        """Write once more that feedback has ended which came again since and is to be forgotten."""
+        """Write the end of feedback once more, if it came again and is to be forgotten."""
         names = fold.join.to_repeat(now)
         for first in range(0, len(names), _BATCH):
             batch = names[first : first + _BATCH]
@@ -150,7 +150,7 @@ class FeedbackStage:
         return [label for label in labels if label is not None]
 
     async def _forward(self, entries: Sequence[FeedbackEntry]) -> None:
-        """Give the evaluators that ask for it what they ask for; the same twice is one reference there."""
+        """Send feedback on to the evaluators that ask for it; sent twice, it is one reference there."""
         references = [reference for entry in entries if (reference := _reference(entry, self.wanted)) is not None]
         records = [record for each in references for record in reference_records(each, self.turns)]
         if records:
@@ -181,7 +181,7 @@ class FeedbackFold:
         return self.join.low_watermark
 
     def read_ahead(self, records: Sequence[StoredRecord]) -> None:
-        """Remember of what feedback the end is delivered later."""
+        """Remember which feedback has its end later in the log."""
         for record in records:
             if (name := ended_feedback(record)) is not None:
                 self.join.expect(name)
@@ -210,7 +210,7 @@ class FeedbackFold:
                 count("duplicate")
 
 
-class _JudgedReader:
+class _EvaluationsReader:
     """Reads the evaluations log into an index, each time the records since the last reading."""
 
     def __init__(self, log: Log, subjects: JudgedSubjects) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from collector.records.feedback import MOST_SUBJECTS, FeedbackEntry, FeedbackSubject
+from collector.records.references import comparable_id
 from collector.records.tenants import id_in_tenant
 from evaluators.results import Evaluation
 
@@ -25,7 +26,7 @@ class LogPlace(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Judged:
+class _JudgedSubject:
     """A subject of a monitor.
 
     `evaluations` counts those of it that are remembered, `by_evaluator` has the id of each evaluator's newest.
@@ -49,7 +50,7 @@ class JudgedSubjects:
     def __init__(self, *, most: int = MOST_EVALUATIONS) -> None:
         self._most = most
         self._evaluations: OrderedDict[str, _RememberedEvaluation] = OrderedDict()
-        self._subjects: dict[_SubjectKey, _Judged] = {}
+        self._subjects: dict[_SubjectKey, _JudgedSubject] = {}
         self._by_key: dict[str, dict[_SubjectKey, None]] = {}
 
     def __len__(self) -> int:
@@ -61,7 +62,7 @@ class JudgedSubjects:
             return ()
         subject = _subject_of(evaluation)
         key = (subject.monitor, subject.conversation_id, subject.turn_id)
-        judged = self._subjects.setdefault(key, _Judged(subject))
+        judged = self._subjects.setdefault(key, _JudgedSubject(subject))
         judged.subject = subject  # the newest revision of a conversation
         judged.evaluations += 1
         judged.by_evaluator[evaluation.evaluator] = evaluation.evaluation_id
@@ -158,7 +159,7 @@ def keys_of_entry(entry: FeedbackEntry) -> tuple[str, ...]:
 _WIDER, _IN_TRACE, _EXACT = 1, 2, 3
 
 
-def _rank(entry: FeedbackEntry, judged: _Judged) -> int:
+def _rank(entry: FeedbackEntry, judged: _JudgedSubject) -> int:
     """How near a subject is to what an entry names: exactly it, its trace, something wider or narrower, or not at all.
 
     Feedback on a conversation counts for its turns if only turns are judged, and the other way round.
@@ -180,7 +181,7 @@ def _rank(entry: FeedbackEntry, judged: _Judged) -> int:
         return _WIDER if in_trace or entry.conversation_id is not None else 0
     if not named:
         return _WIDER
-    if any(getattr(subject, name) != value for name, value in named.items()):
+    if any(comparable_id(name, getattr(subject, name) or "") != value for name, value in named.items()):
         return 0
     return _EXACT if not entry.spans or subject.span_id in entry.spans else _IN_TRACE
 
@@ -212,9 +213,9 @@ def _keys_of(evaluation: Evaluation) -> Iterator[str]:
     yield f"conversation_id:{subject.conversation_id}"
     if subject.turn_id is None:
         traces = {trace for trace, _ in subject.links[-_MOST_LINKS:]} | {subject.trace_id or ""}
-        yield from (f"trace_id:{trace}" for trace in traces if trace)
+        yield from (f"trace_id:{trace.lower()}" for trace in traces if trace)
         return
     for name in _OF_TURNS:
         value = getattr(subject, name)
         if value is not None:
-            yield f"{name}:{value}"
+            yield f"{name}:{comparable_id(name, value)}"

@@ -6,7 +6,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Annotated, Any, cast
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, ValidationError
+from pydantic import AliasChoices, AliasPath, BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, ValidationError
 
 from collector.errors import ConfigError
 from collector.records.numbered_lines import numbered_lines
@@ -21,6 +21,11 @@ _EXAMPLE = '{"human": 0.8, "score": 0.7}, with true or false for human, or an ev
 _BOOLEANS = {"agree": True, "good": True, "pass": True, "right": True, "bad": False, "fail": False, "wrong": False}
 
 
+def _of_subject(name: str) -> Any:
+    """The id of a line itself, or of the subject in a line of `score --output`."""
+    return Field(default=None, validation_alias=AliasChoices(name, AliasPath("subject", name)))
+
+
 def _as_boolean(value: object) -> object:
     return _BOOLEANS.get(value.lower(), value) if isinstance(value, str) else value
 
@@ -31,7 +36,8 @@ class LabelRow(BaseModel):
     Without `score` the judge's is looked up by `evaluation_id`, or by `turn_id` and evaluator. `label_probability` is
     the one with which the evaluation was drawn to be labelled; without it, a person picked the evaluation. `weight` is
     how many subjects of the traffic the evaluation stands for; the log has it, too. Labels with one `conversation_id`
-    may depend on each other; it is known where the evaluation is in the log. `given_by` is who labelled.
+    may depend on each other; it is known where the evaluation is in the log. `given_by` is who labelled. A label of the
+    page has `judge_tokens`, a line of `score --output` the `usage`.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -39,17 +45,25 @@ class LabelRow(BaseModel):
     human: Annotated[StrictBool | Annotated[float, Field(ge=0, le=1)], BeforeValidator(_as_boolean)]
     score: Annotated[float, Field(ge=0, le=1)] | None = None
     evaluation_id: str | None = None
-    turn_id: str | None = None
+    turn_id: str | None = _of_subject("turn_id")
     segment: str = "all"
     label_probability: Annotated[float, Field(gt=0, le=1)] | None = None
     weight: Annotated[float, Field(gt=0)] = 1.0
-    conversation_id: str | None = None
+    conversation_id: str | None = _of_subject("conversation_id")
     given_by: str | None = None
+    judge_tokens: float | None = None
+    input_tokens: float | None = Field(default=None, validation_alias=AliasPath("usage", "input_tokens"))
+    calls: float | None = Field(default=None, validation_alias=AliasPath("usage", "calls"))
 
     @property
     def names(self) -> tuple[str, ...]:
         """The ids by which the log may know the labelled case, the most exact one first."""
         return tuple(filter(None, (self.evaluation_id, self.turn_id or self.conversation_id)))
+
+    @property
+    def tokens(self) -> float | None:
+        """How many tokens the judge read in a call."""
+        return self.input_tokens / self.calls if self.input_tokens and self.calls else self.judge_tokens
 
     def human_score(self, *, lower_is_better: bool) -> float:
         """The person's score in the sense of the evaluator's: good is 0 where lower is better."""
@@ -82,6 +96,8 @@ class HumanLabel:
     """Whether a backfill made the score, which is in no mean of the present."""
     people: int = 1
     """How many people's scores `human` is the mean of."""
+    is_of_other: bool = False
+    """Whether it was given for another version's score of the answer."""
 
     def weighted(self) -> LabelledScore:
         """The two scores with what they stand for: 1 / the probability to be both judged and labelled."""
@@ -103,35 +119,41 @@ def weighted_pairs(labels: Sequence[HumanLabel]) -> list[LabelledScore]:
     return at_random if len(at_random) >= FEWEST else [label.weighted() for label in labels]
 
 
-def joined(people: Iterable[HumanLabel]) -> HumanLabel:
+def mean_label(by_people: Iterable[HumanLabel]) -> HumanLabel:
     """One label of the same thing by several people: their mean; picked labels are left out if some were drawn."""
-    labels = list(people)
+    labels = list(by_people)
     labels = [label for label in labels if label.probability is not None] or labels
-    return replace(labels[0], human=fmean(label.human for label in labels), people=len(labels))
+    people = [label.people for label in labels]
+    return replace(labels[0], human=fmean((label.human for label in labels), people), people=sum(people))
 
 
-def read_labels(path: Path, scores: Mapping[str, WeightedScore], *, lower_is_better: bool = False) -> list[HumanLabel]:
-    """The labels of a JSONL file whose judge's score is known. `scores` maps evaluation and turn ids to them.
+def read_labels(
+    path: Path, scores: Mapping[str, WeightedScore], evaluator: str, *, lower_is_better: bool = False
+) -> list[HumanLabel]:
+    """The labels of a JSONL file whose judge's score is known. `scores` maps evaluation and turn ids to them. Lines
+    that name another evaluator are about something else, whatever their turn is.
 
     Lines that name the same evaluation or turn are of several people; of one person (`given_by`) the last counts.
 
     Raises:
         ConfigError: the file cannot be read, a line is not a label, or no label has a judge's score.
     """
-    rows = [line.row for line in label_lines(path, _EXAMPLE)]
+    rows = [line.row for line in label_lines(path, _EXAMPLE) if line.evaluator in (None, evaluator)]
     people = dict[object, dict[object, HumanLabel]]()
     for number, row in enumerate(rows):
-        if (judged := _judged(row, scores)) is not None:
+        if (judged := _judge_score(row, scores)) is not None:
             name = next((name for name in row.names if name in scores), "")
             label = HumanLabel(
                 judged.score, row.human_score(lower_is_better=lower_is_better), row.segment, judged.weight,
                 row.label_probability, conversation=row.conversation_id or judged.conversation, name=name,
+                tokens=row.tokens, is_of_other=name not in ("", row.evaluation_id or name),
             )  # fmt: skip
             case = name or row.evaluation_id or row.turn_id or number
             people.setdefault((case, row.segment), {})[row.given_by or number] = label
-    labels = [joined(labels.values()) for labels in people.values()]
+    labels = [mean_label(labels.values()) for labels in people.values()]
     if not rows:
-        raise ConfigError(f"{path}: no label is filled in; write true, false or a number from 0 to 1 as human")
+        none = f"no label of {evaluator} is filled in"
+        raise ConfigError(f"{path}: {none}; write true, false or a number from 0 to 1 as human")
     if not labels:
         raise ConfigError(
             f"{path}: no judge's score is known for its {plural(len(rows), 'label')}; write score beside human, or "
@@ -140,7 +162,7 @@ def read_labels(path: Path, scores: Mapping[str, WeightedScore], *, lower_is_bet
     return labels
 
 
-def _judged(row: LabelRow, scores: Mapping[str, WeightedScore]) -> WeightedScore | None:
+def _judge_score(row: LabelRow, scores: Mapping[str, WeightedScore]) -> WeightedScore | None:
     """The judge's score. One that is known by its subject alone was sampled by another version, too: the draws of both
     are nested, so that the less probable one counts.
     """
@@ -169,10 +191,12 @@ class LabelLine:
 
 
 _MEANINGS = {
+    "line": "a line is one JSON object, without NaN",
     "human": "human is a number from 0 to 1, true or false, pass or fail",
     "score": "score is the judge's, a number from 0 to 1",
     "label_probability": "label_probability is above 0 and at most 1",
     "weight": "weight is a number above 0",
+    **dict.fromkeys(("usage", "judge_tokens"), "tokens and calls are numbers"),
     **{name: f"{name} is text" for name in ("evaluation_id", "turn_id", "segment", "conversation_id", "given_by")},
 }
 """The meaning of each key of a label, where a value is refused."""
@@ -193,7 +217,7 @@ def label_lines(path: Path, example: str, remedy: str = "; name another file") -
                 continue
             row = LabelRow.model_validate(fields)
         except ValueError as error:
-            key = error.errors()[0]["loc"][:1] if isinstance(error, ValidationError) else ()
-            why = _MEANINGS.get(str(key[0]) if key else "", _MEANINGS["human"])
+            key = error.errors()[0]["loc"][:1] if isinstance(error, ValidationError) else ("line",)
+            why = _MEANINGS.get(str(key[0]) if key else "line", _MEANINGS["human"])
             raise ConfigError(f"{path}: line {number}: not a label ({why}); write {example}") from None
         yield LabelLine(number, row, cast("Mapping[str, Any]", fields), data)

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
-from collector.calibration.labels import HumanLabel, joined
+from collector.calibration.labels import HumanLabel, mean_label
 from collector.errors import BadInput
 from collector.logs.log import StoredRecord
 from collector.records.audits import AuditScore, audit_in
@@ -23,18 +23,18 @@ Version = tuple[str, str]
 class _PersonLabel:
     """One person's newest label of an evaluation; `human` is None without a verdict or score.
 
-    `first` is the judge's score with the weight and the draw, `audit` is the auditor's score.
+    `against_judge` has the judge's score with the weight and the draw, `audit` is the auditor's score.
     """
 
     labelled_at: float
     human: float | None
-    first: HumanLabel
+    against_judge: HumanLabel
     audit: AuditScore | None
 
     @property
-    def is_random(self) -> bool:
+    def is_of_queue(self) -> bool:
         """Whether it was drawn to be labelled; else a person picked it."""
-        return self.first.probability is not None
+        return self.against_judge.probability is not None
 
 
 class LabelIndex:
@@ -66,20 +66,20 @@ class LabelIndex:
         version = (label.evaluator, label.evaluator_version)
         evaluations = self._labels.setdefault(version, {})
         people = evaluations.get(label.evaluation_id, {})
-        is_random = label.label_probability is not None
-        if is_random or not any(person.is_random for person in people.values()):
+        is_of_queue = label.label_probability is not None
+        if is_of_queue or not any(person.is_of_queue for person in people.values()):
             evaluations.pop(label.evaluation_id, None)  # the newest last
         evaluations[label.evaluation_id] = people
         known = people.get(label.given_by)
-        if known is None or (is_random, label.given_at.timestamp()) >= (known.is_random, known.labelled_at):
+        if known is None or (is_of_queue, label.given_at.timestamp()) >= (known.is_of_queue, known.labelled_at):
             human = human_of(label, lower_is_better=label.evaluator in self._lower)
             at = label.given_at.timestamp()
-            first = HumanLabel(
+            against_judge = HumanLabel(
                 label.judge_score, human or 0.0, label.monitor, Weight.of(label.sampling).full, label.label_probability,
                 at, label.monitor, label.subject.conversation_id, label.attributes, label.evaluation_id,
                 label.judge_tokens, label.happened_at is not None,
             )  # fmt: skip
-            people[label.given_by] = _PersonLabel(at, human, first, audit_in(label.audit))
+            people[label.given_by] = _PersonLabel(at, human, against_judge, audit_in(label.audit))
         if len(evaluations) > self._most:
             del evaluations[next(iter(evaluations))]
         return version
@@ -92,24 +92,24 @@ class LabelIndex:
         """
         name, number = version
         if (scored := scored_name(name)) == name:
-            return [label for label, _ in self._merged(version)]
+            return [label for label, _ in self._mean_labels(version)]
         return [
             _by_audit(label, audit)
             for each in self._labels
             if each[0] == scored
-            for label, audit in self._merged(each)
+            for label, audit in self._mean_labels(each)
             if audit is not None and audit.version == number
         ]
 
-    def _merged(self, version: Version) -> Iterator[tuple[HumanLabel, AuditScore | None]]:
+    def _mean_labels(self, version: Version) -> Iterator[tuple[HumanLabel, AuditScore | None]]:
         for people in self._labels.get(version, {}).values():
             usable = [person for person in people.values() if person.human is not None]
-            if usable := [label for label in usable if label.is_random] or usable:
-                yield joined(person.first for person in usable), usable[0].audit
+            if usable := [person for person in usable if person.is_of_queue] or usable:
+                yield mean_label(person.against_judge for person in usable), usable[0].audit
 
-    def others(self, version: Version) -> list[HumanLabel]:
-        """The labels of other versions of the evaluator."""
-        others = (label for label in self._labels if label[0] == version[0] and label != version)
+    def others(self, version: Version, in_use: Collection[Version] = ()) -> list[HumanLabel]:
+        """The labels of other versions of the evaluator, without those `in_use`."""
+        others = (each for each in self._labels if each[0] == version[0] and each not in (version, *in_use))
         return [label for other in others for label in self.labels(other)]
 
 

@@ -138,16 +138,16 @@ def _lines(compared: Sequence[Release], options: CompareOptions, rules: ReleaseR
         remedy = f"{remedy} earlier --from, or --baseline and --version"
         yield f"monitor {options.monitor}: no new version of {names} in this time; {remedy}"
         return
-    above, pairs = None, [attribute.name for attribute in rules.attributes[options.monitor] if attribute.values]
+    above = None
     for release in compared:
         of = f" of {release.place.within}" if release.place.within else ""
-        both = f"{release.version} {'beside' if release.place.attribute in pairs else 'after'} {release.baseline}"
+        both = f"{release.version} {'beside' if release.beside else 'after'} {release.baseline}"
         since = datetime.fromtimestamp(release.started, UTC)
         heading = f"{release.place.attribute}{of}: {both}, since {since:%Y-%m-%dT%H:%MZ}"
         if heading != above:
             yield heading
             above = heading
-        yield f"  {release.judged.evaluator}, version {release.judged.version}: {_levels(release)}"
+        yield f"  {release.key.evaluator}, version {release.key.version}: {_levels(release)}"
     yield (
         f"intervals of 95 % that may be looked at at any time; of {1 / rules.error_rate:.0f} releases that change "
         "nothing, at most one is ever said to be worse for sure"

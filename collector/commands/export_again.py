@@ -1,4 +1,4 @@
-"""`evalstream export`: evaluations of the log, sent to exporters again under the same ids."""
+"""`evalstream export again`: the log's evaluations, sent once more under the same ids."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence

@@ -1,11 +1,12 @@
 """`evalstream labels next`: evaluations for people to label in a file, drawn as the page's queue draws them."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from math import isclose
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -14,8 +15,9 @@ from collector.config.configured import Config
 from collector.errors import ConfigError
 from collector.evaluate.sampling.draw_key import draw_key
 from collector.logs.log import Log
-from collector.page.label_queue import Draw, LabelQueueSettings, draw, queue_position
-from collector.past.evaluations import evaluations_in
+from collector.page.label_queue import Draw, draw, queue_position
+from collector.page.settings import PageSettings
+from collector.past.evaluations import REPLAY_OF, evaluations_in
 from collector.past.turns import case_of, labels_in, turns_in_log
 from collector.records.numbered_lines import numbered_lines
 from collector.service.open_logs import Logs, open_logs
@@ -41,14 +43,18 @@ class LabelsNextOptions:
 
 @dataclass(frozen=True, slots=True)
 class LabelTasks:
-    """`lines` to label. `open` evaluations were drawn, of `scored` ones, and are not labelled yet; the oldest is of
-    `since`.
+    """`lines` to label. `open` evaluations, of `scored`, were drawn and wait for a label, the oldest since `since`.
+    Of them `second` have one person's, and `again` are labelled or listed, by a draw with other shares. With `fewer`, a
+    larger `page.queue.random` draws more.
     """
 
     lines: tuple[bytes, ...]
     open: int
     scored: int
     since: datetime | None
+    fewer: bool
+    second: int
+    again: int
 
 
 def next_labels(config: Config, options: LabelsNextOptions) -> LabelTasks:
@@ -59,46 +65,91 @@ def next_labels(config: Config, options: LabelsNextOptions) -> LabelTasks:
     """
     require_known("--evaluator", "evaluator", [options.evaluator], config.evaluators)
     require_known("--monitor", "monitor", [options.monitor], config.settings.monitors)
-    listed = {evaluation_id for path in options.without for evaluation_id in _ids_in(path)}
-    return asyncio.run(_next(config, options, listed))
+    return asyncio.run(_next(config, options, {path: dict(_listed_in(path)) for path in options.without}))
 
 
-async def _next(config: Config, options: LabelsNextOptions, listed: set[str]) -> LabelTasks:
+class _AnswerDraw(NamedTuple):
+    """A score by the present version; the ids of all scores of the answer, the newest first; how the oldest was drawn.
+
+    An answer is drawn once, as labels are about it, whichever version scores it.
+    """
+
+    evaluation: Evaluation
+    names: Sequence[str]
+    draw: Draw | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Earlier:
+    """Earlier draws: the labels in the log, and the probability of each line in each file.
+
+    A source is an evaluator, for the log's labels of its evaluations, or a file.
+    """
+
+    labels: Mapping[str, Mapping[str | None, Label]]
+    files: Mapping[Path, Mapping[str, float]]
+    person: str
+
+    def people(self, answer: _AnswerDraw) -> Mapping[str | None, Label]:
+        """The labels of an answer by person."""
+        return {who: label for name in reversed(answer.names) for who, label in self.labels.get(name, {}).items()}
+
+    def changed(self, answer: _AnswerDraw) -> Iterator[str | Path]:
+        """The sources that drew an answer with another probability than that of now."""
+        now = answer.draw.probability if answer.draw else 0.0
+        if any(not isclose(label.label_probability or 0.0, now) for label in self.people(answer).values()):
+            yield answer.evaluation.evaluator
+        for path, listed in self.files.items():
+            if any(not isclose(listed.get(name, now), now) for name in answer.names):
+                yield path
+
+    def having(self, answer: _AnswerDraw) -> Iterator[str | Path]:
+        """The sources that have an answer, so that it need not be labelled."""
+        people, most = self.people(answer), 2 if answer.draw and answer.draw.twice else 1
+        if (self.person or None) in people or len(people) >= most:
+            yield answer.evaluation.evaluator
+        yield from (path for path, listed in self.files.items() if not listed.keys().isdisjoint(answer.names))
+
+
+async def _next(config: Config, options: LabelsNextOptions, files: Mapping[Path, Mapping[str, float]]) -> LabelTasks:
     async with open_logs(config.settings.log, create=False) as logs:
-        labels = await _labels_by_person(logs.labels)
-        draws, scored = dict[str, tuple[Evaluation, Draw]](), 0
-        async for evaluation, label_draw in _draws(config, options, logs):
-            scored += evaluation.score is not None
-            if label_draw is None or evaluation.evaluation_id in listed:
-                continue
-            if _is_open(labels.get(evaluation.evaluation_id, {}), label_draw, options.by):
-                draws[evaluation.evaluation_id] = evaluation, label_draw
-        ordered = sorted(draws.values(), key=lambda each: queue_position(each[0].evaluation_id, options.by))
-        candidates = ordered[: options.number * _AHEAD]
+        earlier = _Earlier(await _labels_by_person(logs.labels), files, options.by)
+        answers = [answer async for answer in _draws(config, options, logs)]
+        changed = {source for answer in answers for source in earlier.changed(answer)}
+        draws = {answer.names[-1]: (answer, answer.draw) for answer in answers if answer.draw is not None}
+        # what a draw with other shares took first is no random part of this one: without it, no probability is true
+        wanted = [each for each in draws.values() if changed.issuperset(earlier.having(each[0]))]
+        ordered = sorted(wanted, key=lambda each: queue_position(each[0].evaluation.evaluation_id, options.by))
+        candidates = [(answer.evaluation, label_draw) for answer, label_draw in ordered[: options.number * _AHEAD]]
         turns = await turns_in_log(logs.turns, {evaluation.subject.conversation_id for evaluation, _ in candidates})
-    lines = [
-        _line(evaluation, label_draw, case)
-        for evaluation, label_draw in candidates
-        if (case := case_of(evaluation, turns)) is not None
-    ]
-    since = min((evaluation.time for evaluation, _ in ordered), default=None)
-    return LabelTasks(tuple(lines[: options.number]), len(ordered), scored, since)
+    cases = [(evaluation, label_draw, case_of(evaluation, turns)) for evaluation, label_draw in candidates]
+    lines = [_line(evaluation, label_draw, case) for evaluation, label_draw, case in cases if case is not None]
+    new = [answer for answer, _ in ordered if not any(earlier.having(answer))]
+    return LabelTasks(
+        tuple(lines[: options.number]), len(ordered), len(answers),
+        since=min((answer.evaluation.time for answer, _ in ordered), default=None),
+        fewer=len(ordered) < options.number and (config.settings.page or PageSettings()).queue.random < 1.0,
+        second=sum(bool(earlier.people(answer)) for answer in new),
+        again=len(ordered) - len(new),
+    )  # fmt: skip
 
 
-async def _draws(
-    config: Config, options: LabelsNextOptions, logs: Logs
-) -> AsyncIterator[tuple[Evaluation, Draw | None]]:
-    page = config.settings.page
-    settings = page.queue if page is not None else LabelQueueSettings()
+async def _draws(config: Config, options: LabelsNextOptions, logs: Logs) -> AsyncIterator[_AnswerDraw]:
+    settings, versions = (config.settings.page or PageSettings()).queue, evaluator_versions(config)
     key = await draw_key(await logs.generated_steps())
-    versions = evaluator_versions(config)
+    answers = dict[str, tuple[list[str], Draw | None]]()
     async for past in evaluations_in(logs.evaluations):
-        evaluation = past.evaluation
-        if evaluation.evaluator_version != versions.get((evaluation.monitor, evaluation.evaluator)):
-            continue  # by an earlier version of evaluator or judge, so a label on it says nothing about this one
-        if not _is_wanted(evaluation, options):
+        evaluation, replayed = past.evaluation, str(past.evaluation.attributes.get(REPLAY_OF, ""))
+        present = versions.get((evaluation.monitor, evaluation.evaluator))
+        if present is None or evaluation.score is None or not _is_wanted(evaluation, options):
             continue
-        yield evaluation, draw(evaluation, config.evaluators[evaluation.evaluator].evaluator.threshold, settings, key)
+        if (known := answers.get(replayed)) is None:
+            threshold = config.evaluators[evaluation.evaluator].evaluator.threshold
+            known = [replayed or evaluation.evaluation_id], draw(evaluation, threshold, settings, key)
+        answers[evaluation.evaluation_id] = known
+        known[0].insert(0, evaluation.evaluation_id)
+        if evaluation.evaluator_version == present:
+            yield _AnswerDraw(evaluation, *known)
 
 
 def _is_wanted(evaluation: Evaluation, options: LabelsNextOptions) -> bool:
@@ -115,10 +166,6 @@ async def _labels_by_person(labels: Log) -> dict[str, dict[str | None, Label]]:
         evaluation_id: {person: label for person, label in by_person.items() if label.state is None}
         for evaluation_id, by_person in labels_of.items()
     }
-
-
-def _is_open(labels: dict[str | None, Label], label_draw: Draw, person: str) -> bool:
-    return (person or None) not in labels and len(labels) < (2 if label_draw.twice else 1)
 
 
 def _line(evaluation: Evaluation, label_draw: Draw, case: Turn | Conversation) -> bytes:
@@ -142,19 +189,25 @@ def _texts(turn: Turn) -> dict[str, Any]:
     return texts
 
 
-def _ids_in(path: Path) -> Iterator[str]:
+def _listed_in(path: Path) -> Iterator[tuple[str, float]]:
     for number, line in numbered_lines(path):
         try:
-            yield str(orjson.loads(line)["evaluation_id"])
-        except (orjson.JSONDecodeError, KeyError, TypeError):
-            raise ConfigError(f"{path}: line {number}: has no evaluation_id; name files of labels next") from None
+            row = orjson.loads(line)
+            yield str(row["evaluation_id"]), float(row["label_probability"])
+        except (ValueError, KeyError, TypeError):
+            needed = "needs evaluation_id and label_probability; name files of labels next"
+            raise ConfigError(f"{path}: line {number}: {needed}") from None
 
 
 def summary(tasks: LabelTasks) -> str:
     """The summary for stderr."""
-    more = "; a larger page.queue.random draws more" if len(tasks.lines) == tasks.open else ""
+    more = "; a larger page.queue.random draws more" if tasks.fewer else ""
     if not tasks.scored:
         more = "; the log has no score by the present version; evalstream rejudge scores past answers with it"
-    since = f", of scores since {tasks.since:%Y-%m-%dT%H:%MZ}" if tasks.since else ""
-    what = f"{plural(len(tasks.lines), 'evaluation')} to label, of {tasks.open} that are drawn and not labelled"
-    return f"{what}{since}{more}"
+    among = f", {tasks.second} of them for a second person's" if tasks.second else ""
+    copy = "copy their human into this file, and calibrate it without the earlier ones"
+    why = "as page.queue, a threshold or the release has changed since"
+    again = f"; {tasks.again} labelled or listed before come again, {why}: {copy}"
+    since = f" (scores since {tasks.since:%Y-%m-%dT%H:%MZ})" if tasks.since else ""
+    what = f"{plural(len(tasks.lines), 'evaluation')} to label; drawn and waiting for a label: {tasks.open}{among}"
+    return f"{what}{since}{again if tasks.again else ''}{more}"

@@ -1,5 +1,6 @@
 """`evalstream turns`: the turns in files, as the service would assemble them."""
 
+import re
 import sys
 from codecs import BOM_UTF8, getincrementaldecoder
 from collections import Counter
@@ -28,7 +29,7 @@ from collector.records.ready_made import is_readymade, turns_in
 from collector.service.assembly_builder import build_assembler, link_turns
 from collector.telemetry.plain import plain, printable
 from evaluators.cases import Turn
-from evaluators.texts.exact_json import parse_exactly
+from evaluators.texts.exact_json import parse_exactly, place_in_json
 
 STDIN = Path("-")
 """The path that means standard input."""
@@ -151,7 +152,7 @@ def _find_files(paths: Sequence[Path]) -> Iterator[tuple[Path, bool]]:
             if not files:
                 raise ConfigError(f"{path}: no file with the suffix {', '.join(sorted(_SUFFIXES))}")
             yield from ((file, False) for file in files)
-        elif path == STDIN or path.is_file():
+        elif path == STDIN or path.exists():
             yield path, True
         else:
             raise ConfigError(f"{path}: no such file or directory")
@@ -171,20 +172,24 @@ def _read_file(
         raise ConfigError(f"{name}: {_TABLES[path.suffix]} is not read; save it as CSV or as JSON lines")
     if is_named and not data.strip():
         raise ConfigError(f"{name}: is empty; give OTLP, or turns with one JSON object per line")
+    is_json = data.lstrip()[:1] in {b"{", b"["}
+    if path.suffix not in {".pb", ".bin", ".csv"} and data.strip() and not is_json and _is_text(data):
+        raise ConfigError(f"{name}: {_what_it_is(data, path)}")  # else many a text is protobuf of unknown fields
     try:
         if path.suffix == ".csv":
             yield from _parse_csv(data, path, stored_media)
-        elif path.suffix in {".pb", ".bin"} or data.lstrip()[:1] not in {b"{", b"["}:
+        elif path.suffix in {".pb", ".bin"} or not is_json:
             yield from _parse_protobuf(data, _possible_signals(path), stored_media, unread)
         else:
             yield from _parse_json(data, path, stored_media, unread, is_named=is_named)
     except BadInput as error:
         reason = str(error)
-        if path.suffix != ".csv" and (not _is_text(data) or data.lstrip()[:1] not in {b"{", b"["}):
+        if path.suffix != ".csv" and (not is_json or not _is_text(data)):
             reason = _what_it_is(data, path)
         raise ConfigError(f"{name}: {reason}") from None
 
 
+_NO_NUMBER = re.compile(rb"[:\[,]\s*-?(?:NaN|Infinity)\b")
 _JSON = frozenset({".json", ".jsonl", ".ndjson"})
 _TABLES = {".xlsx": "an Excel workbook", ".xls": "an Excel workbook", ".parquet": "a Parquet file", ".tsv": "TSV"}
 
@@ -196,7 +201,7 @@ def _what_it_is(data: bytes, path: Path) -> str:
     if data.startswith(b"PK"):
         return "is an archive or an Office document; unpack it, or save it as CSV or as JSON lines"
     if path.suffix in _JSON and not _is_text(data):
-        return "is not UTF-8; save it as UTF-8"
+        return f"{_undecodable_line(data)}is not UTF-8; save it as UTF-8"
     if path.suffix in _JSON or _is_text(data[:1000]):
         return "not JSON; give OTLP, or turns with one JSON object per line"
     return f"not an OTLP protobuf request of {' or '.join(_possible_signals(path))}; a file holds one request"
@@ -208,6 +213,12 @@ def _is_text(data: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return all(character.isprintable() or character.isspace() for character in text)
+
+
+def _undecodable_line(data: bytes) -> str:
+    """The first line that is not UTF-8, as the beginning of a sentence; empty where all are."""
+    before, bad, _ = data.decode(errors="replace").partition("\ufffd")
+    return f"line {before.count(chr(10)) + 1} " if bad else ""
 
 
 def _possible_signals(path: Path) -> Sequence[Signal]:
@@ -264,7 +275,7 @@ def _parse_csv(data: bytes, path: Path, stored_media: int) -> Iterator[Turn]:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise BadInput("not UTF-8; save it as CSV UTF-8") from None
+        raise BadInput(f"{_undecodable_line(data)}is not UTF-8; save it as CSV UTF-8") from None
     for number, row in enumerate(csv_rows(text), 1):
         yield from _turns(row, f"{path.name}:{number}.0", f"row {number}", stored_media)
 
@@ -282,7 +293,9 @@ def _load_documents(data: bytes) -> list[tuple[int, bytes, object]]:
     """The documents with their texts and line numbers, counted from 1; a file that is one document has line 0."""
     try:
         return [(0, data, parse_exactly(data))]
-    except ValueError:
+    except ValueError as error:
+        if data.split(maxsplit=1)[0] in (b"[", b"{") or data.lstrip()[:1] == b"[":
+            raise _not_json(data, f"is not JSON{place_in_json(error)}", "correct it there") from None
         lines = [(number, line) for number, line in enumerate(data.splitlines(), 1) if line.strip()]
         return [(number, line, _load_line(line, number)) for number, line in lines]
 
@@ -291,12 +304,17 @@ def _load_line(line: bytes, number: int) -> object:
     try:
         return parse_exactly(line)
     except ValueError:
-        remedy = "write one JSON object a line, or remove it"
-        if line.rstrip().endswith(b","):
-            remedy = "remove the comma at its end"
-        elif line.lstrip().startswith(b"{'"):
-            remedy = "JSON has double quotes"
-        raise BadInput(f"line {number} is not JSON; {remedy}") from None
+        raise _not_json(line, f"line {number} is not JSON", "write one JSON object a line, or remove it") from None
+
+
+def _not_json(line: bytes, problem: str, remedy: str) -> BadInput:
+    if _NO_NUMBER.search(line):
+        remedy = "write null for NaN and Infinity"
+    elif line.rstrip().endswith(b","):
+        remedy = "remove the comma at its end"
+    elif line.lstrip().startswith(b"{'"):
+        remedy = "JSON has double quotes"
+    return BadInput(f"{problem}; {remedy}")
 
 
 def _find_signal(document: object) -> Literal["traces", "logs"] | None:

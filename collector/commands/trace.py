@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
+from math import isclose
 from typing import Any, cast
 
 import orjson
@@ -22,7 +23,9 @@ from collector.config.configured import Config
 from collector.errors import EvalstreamError
 from collector.evaluate.failures import remedy_of
 from collector.evaluate.plan import Assignment, Monitor, Plan
+from collector.evaluate.recovery.configurations import UNNUMBERED, Configurations, switches_of
 from collector.evaluate.references.subject import awaited_fields, referenced_fields
+from collector.evaluate.retry.past_jobs import control_records_in
 from collector.evaluate.sampling.draw import draw, keyed_salt
 from collector.evaluate.sampling.draw_key import PUBLIC, DrawKey, draw_key
 from collector.export.stage import group_of
@@ -36,8 +39,9 @@ from collector.records.noted_turns import THIN
 from collector.records.shared_records import divide_records
 from collector.records.turns import conversation_key, turn_key
 from collector.service.assembly_builder import build_assembler
+from collector.service.live.history import ConfigurationHistory
 from collector.service.open_logs import Logs, open_stored_logs
-from collector.service.plan_builder import build_unasked_plan, evaluator_version_in
+from collector.service.plan_builder import build_unasked_plan, evaluator_version_in, usd_again
 from collector.telemetry.plain import plain
 from collector.wording import listed, plural, usd
 from evaluators.cases import Turn
@@ -116,13 +120,20 @@ async def _find_subject(config: Config, logs: Logs, name: str) -> dict[str, Any]
         )
     made = [readable_evaluation(record) async for record in evaluation_records(logs.evaluations)]
     by_place = {(each.monitor, each.evaluator, _subject_id(each)): each for each in made if each}
-    secret, outcomes = await draw_key(await logs.generated_steps()), dict[str, Mapping[str, str]]()
+    definitions, outcomes = await logs.generated_steps(), dict[str, Mapping[str, str]]()
+    secret, history = await draw_key(definitions), ConfigurationHistory(definitions, config)
+    controls = {of: await control_records_in(logs.evaluations, of) for of in {record.partition for record, _ in turns}}
     problem = next((each for each in running_problems(config) if each.startswith("judges: ")), None)
     for record, turn in turns:
-        plan = build_unasked_plan(config, secret.at(record.timestamp))
+        now = build_unasked_plan(config, secret.at(record.timestamp))
+        in_force = Configurations(switches_of((0, UNNUMBERED), controls[record.partition]), now)
+        plan = await history.plan_of(in_force.number_at(record.offset)) or now
         last = max(record.timestamp, ended.get(turn_key(turn), 0.0))
-        why_none = partial(_why_none, plan, problem, (record.timestamp, last), turn)
-        outcomes[turn.turn_id] = dict(_outcomes(turn, plan, by_place, why_none))
+        why_none = partial(_why_none, now, problem, (record.timestamp, last), turn)
+        uses = [(monitor.name, use.evaluator.name) for monitor in now.monitors for use in monitor.assignments]
+        newer = [use for use in uses if plan.assignment_of(*use) is None]
+        later = dict.fromkeys(map("/".join, newer), "none: it was not configured when the turn came")
+        outcomes[turn.turn_id] = later | dict(_outcomes(turn, plan, by_place, why_none))
     assembler = build_assembler(config.settings.assemble, config.settings.dialects)
     remarks = examine([[_piece(record) for record in spans]], assembler).lines()
     return {"assembled": _explained(name, spans, assembler), "remarks": list(remarks), "turns": outcomes}
@@ -169,14 +180,16 @@ def _subject_id(judged: Evaluation) -> str:
 
 
 def _why_none(
-    plan: Plan, problem: str | None, at: tuple[float, float], turn: Turn, monitor: Monitor, use: Assignment
+    now_in_force: Plan, problem: str | None, at: tuple[float, float], turn: Turn, monitor: Monitor, use: Assignment
 ) -> str:
     """The event that a sampled evaluation waits for, as far as logs, configuration and a running service tell it.
 
-    `problem` is what the service says of its judges. `at` are the times at which the log received the turn, and the
-    last one of its conversation.
+    The newest plan makes what earlier ones left. `problem` is what the service says of its judges. `at` are the times
+    at which the log received the turn, and the last one of its conversation.
     """
     now, (since, last) = time.time(), at
+    if now_in_force.assignment_of(monitor.name, use.evaluator.name) is None:
+        return "the configuration does not have it any more"
     if use.evaluator.scope == "turn":
         missing = awaited_fields(use, turn)
     elif now < (since := last + monitor.window_settings.idle_gap):
@@ -189,7 +202,7 @@ def _why_none(
     if judge and problem:
         return f"the service says of {problem}"
     waits = f"the judge {judge} has not answered yet" if judge else "the service has not come to it"
-    return waits + (", or a budget lowered the rate" if monitor.budget.limited or plan.budget.limited else "")
+    return waits + (", or a budget lowered the rate" if monitor.budget.limited or now_in_force.budget.limited else "")
 
 
 def _result(evaluation: Evaluation) -> str:
@@ -212,20 +225,15 @@ async def _find(config: Config, logs: Logs, evaluation_id: str) -> EvaluationTra
     trace_id, definitions = evaluation.subject.trace_id or "", await logs.generated_steps()
     spans = await _spans(logs.spans, trace_id)
     return EvaluationTrace(
-        evaluation=evaluation,
-        record=copies[0],
-        copies=len(copies),
+        evaluation=evaluation, record=copies[0], copies=len(copies), turns=turns, spans=spans,
         superseded_by=sorted({each.evaluation_id for each in later}),
-        turns=turns,
-        spans=spans,
         explained=_explained(trace_id, spans, build_assembler(config.settings.assemble, config.settings.dialects)),
         places={
             each: (await logs.evaluations.committed(group_of(each))).get(copies[0].partition)
             for each in config.settings.export
         },
-        draw_key=await draw_key(definitions),
-        written=await definitions.steps_of(evaluation.details),
-    )
+        draw_key=await draw_key(definitions), written=await definitions.steps_of(evaluation.details),
+    )  # fmt: skip
 
 
 async def _select(log: Log, wanted: Callable[[StoredRecord], bool], partition: int | None = None) -> list[StoredRecord]:
@@ -283,11 +291,9 @@ def steps(traced: EvaluationTrace, config: Config) -> dict[str, Any]:
         "weight": 1.0 / evaluation.sampling.probability,
         "recorded": {
             "at": _time(traced.record.timestamp),
-            "partition": traced.record.partition,
-            "offset": traced.record.offset,
-            "copies": traced.copies,
+            **fields_of(traced.record, "partition", "offset"),
             "supersedes": evaluation.supersedes,
-            "superseded_by": traced.superseded_by,
+            **fields_of(traced, "copies", "superseded_by"),
         },
         "exports": {name: _export(place, traced.record) for name, place in traced.places.items()},
     }
@@ -297,22 +303,16 @@ def _received(traced: EvaluationTrace) -> dict[str, Any] | None:
     if not traced.spans:
         return None
     times = [record.timestamp for record in traced.spans]
-    return {
-        "pieces": len(traced.spans),
-        "bytes": sum(len(record.value) for record in traced.spans),
-        "first": _time(min(times)),
-        "last": _time(max(times)),
-    }
+    size = sum(len(record.value) for record in traced.spans)
+    return {"pieces": len(times), "bytes": size, "first": _time(min(times)), "last": _time(max(times))}
 
 
 def _turn(record: StoredRecord, turn: Turn) -> dict[str, Any]:
     return {
         **fields_of(turn, "turn_id", "dialect", "service", "model", "ended_at", "incomplete"),
-        "in_log_at": _time(record.timestamp),
-        "partition": record.partition,
-        "offset": record.offset,
+        "in_log_at": _time(record.timestamp), "partition": record.partition, "offset": record.offset,
         "failed": turn.error is not None,
-    }
+    }  # fmt: skip
 
 
 def _monitor(evaluation: Evaluation, config: Config) -> dict[str, Any]:
@@ -351,9 +351,8 @@ def own_probability(evaluation: Evaluation) -> float:
 
 def _wait(traced: EvaluationTrace) -> float | None:
     """Seconds from the log's taking the latest turn until the evaluation began."""
-    if not traced.turns:
-        return None
-    return max(0.0, traced.evaluation.started_at.timestamp() - traced.turns[-1][0].timestamp)
+    began = traced.evaluation.started_at.timestamp()
+    return max(0.0, began - traced.turns[-1][0].timestamp) if traced.turns else None
 
 
 _VERDICT = ("outcome", "score", "passed", "reason", "method", "started_at", "judge", "usage", "cost_usd")
@@ -364,6 +363,8 @@ def _judged(traced: EvaluationTrace, config: Config) -> dict[str, Any]:
     configured = config.evaluators.get(evaluation.evaluator)
     members = config.settings.members(configured.judge) if configured and configured.judge else ()
     judge = members[0] if len(members) == 1 else "<name>"
+    now = usd_again(config, evaluation.evaluator, evaluation) if configured else None
+    paid = members if now and isclose(now, evaluation.cost_usd or 0.0) else ()  # else these are other prices, or judges
     return {
         **fields_of(evaluation, *_VERDICT),
         "error": error.type if error else None,
@@ -374,7 +375,7 @@ def _judged(traced: EvaluationTrace, config: Config) -> dict[str, Any]:
         "fallback": evaluation.attributes.get("fallback_judge"),
         "usd_per_million_tokens": {
             name: [of.usd_per_million_input_tokens, of.usd_per_million_output_tokens]
-            for name in members
+            for name in paid
             if (of := config.settings.judges.get(name)) is not None
         },
     }
@@ -451,6 +452,8 @@ def _judge_lines(traced: EvaluationTrace, config: Config) -> Iterator[str]:
         verdict = {True: ", passed", False: ", failed its threshold", None: ""}[evaluation.passed]
         result = f"{evaluation.score:g} by {evaluation.method}{verdict}"
     yield f"judged     {result}; {judged['seconds']:.2f} s from {_time(evaluation.started_at.timestamp())}"
+    if evaluation.explanation:
+        yield "reason     not shown, as it may quote the judged text; the page and the exported record have it"
     if judged["remedy"]:
         yield f"remedy     {judged['remedy']}"
     if judge := evaluation.judge:

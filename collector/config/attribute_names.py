@@ -128,14 +128,14 @@ def _value_mistakes(config: Config) -> Iterator[str]:
         "incomplete": ("missing reason", get_args(Incomplete)),
     }
     for name, monitor in config.settings.monitors.items():
-        for where, field, values in _wanted(name, monitor):
+        for where, field, values in selectors(name, monitor):
             if field in known:
                 thing, names = known[field]
                 yield from (f"{where}: {unknown(thing, value, names)}" for value in values if value not in names)
 
 
-def _wanted(name: str, monitor: MonitorSettings) -> Iterator[tuple[str, str, list[str]]]:
-    """Yields the path in the file, the field and the values that each match names."""
+def selectors(name: str, monitor: MonitorSettings) -> Iterator[tuple[str, str, list[str]]]:
+    """The path in the file, the field and the values that each match and boost of a monitor names."""
     for field, values in monitor.match.items():
         yield f"monitors.{name}.match", field, [values] if isinstance(values, str) else values
     for settings in monitor.boost.matching:

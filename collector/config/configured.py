@@ -42,7 +42,7 @@ def audit_mistakes(
     cascades.
     """
     if (audit.judge is None) == (audit.evaluator is None):
-        yield f"{where}: name who does it: the judge of the audit, or another evaluator"
+        yield f"{where}: name either the judge of the audit or another evaluator"
     if audit.judge is not None and audit.judge not in known:
         yield f"{where}.judge: {unknown('judge', audit.judge, sorted(known))}"
     if audit.judge is not None and not evaluator.needs_judge:
@@ -50,7 +50,7 @@ def audit_mistakes(
     if audit.judge is not None and audit.judge == judge:
         yield f"{where}.judge: {judge} would audit itself; name another judge"
     if evaluator.label_names:
-        yield f"{where}: scores are audited, and {evaluator.name} chooses labels; remove the key"
+        yield f"{where}: labels are not audited: {evaluator.name} has labels; remove the key"
 
 
 def auditor_mistakes(
@@ -66,7 +66,7 @@ def auditor_mistakes(
     if judge is None:
         yield f"{where}.evaluator: {name} asks no judge, so it can score everything itself; name one that asks a judge"
     if auditor.direction != scored.direction:
-        yield f"{where}.evaluator: of {name} other scores are good (direction); name one with {scored.direction}"
+        yield f"{where}.evaluator: {name} has another direction; name one with {scored.direction}"
 
 
 @dataclass(frozen=True, slots=True)

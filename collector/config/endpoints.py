@@ -193,5 +193,4 @@ def _is_link_local(host: str) -> bool:
         address = ipaddress.ip_address(int(host, 0) if host.startswith("0x") or host.isdigit() else host)
     except ValueError:
         return False
-    mapped = getattr(address, "ipv4_mapped", None)
-    return (mapped or address).is_link_local
+    return (getattr(address, "ipv4_mapped", None) or address).is_link_local

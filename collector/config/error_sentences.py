@@ -25,26 +25,20 @@ _JOINED = re.compile(r"\w+:\S")
 _AMOUNT = re.compile(r"[$€]? ?(\d{1,9}(?:[.,]\d{1,9})?) ?(?:USD|EUR|[$€])?")
 _ADDRESS = re.compile(r"([\w.-]+):(\d{1,5})")
 _HABITS: Mapping[str, str] = {
-    "topic": "traces, logs or turns",
-    "topics": "traces, logs or turns",
-    "endpoint": "host and port",
-    "otlp": "otlp_http or otlp_grpc",
-    "http": "otlp_http",
-    "grpc": "otlp_grpc",
-    "brokers": "bootstrap_servers",
-    "api_base": "base_url",
-    "sampling_rate": "sample",
-    "metrics": "evaluators",
-    "prompt": "criteria",
-}
+    "topic": "traces, logs or turns", "topics": "traces, logs or turns", "endpoint": "host and port",
+    "otlp": "otlp_http or otlp_grpc", "http": "otlp_http", "grpc": "otlp_grpc", "brokers": "bootstrap_servers",
+    "api_base": "base_url", "sampling_rate": "sample", "metrics": "evaluators", "prompt": "criteria",
+}  # fmt: skip
 """Names that other programs have for a key."""
+Keys = Sequence[str | int]
+"""A path within the file, or keys of one place in it."""
 _PERCENT = re.compile(r"\s*(\d{1,3}(?:\.\d+)?)\s*%\s*")
 
 
-def error_sentences(error: ValidationError, model: type[BaseModel], prefix: Sequence[str | int] = ()) -> list[str]:
+def error_sentences(error: ValidationError, model: type[BaseModel], prefix: Keys = (), beside: Keys = ()) -> list[str]:
     """One sentence per mistake, unknown keys first: a key that is misspelt is often why another is missing.
 
-    `prefix` is the path of the validated part within the file.
+    `prefix` is the path of the validated part within the file; it may have the keys `beside` those of the model, too.
     """
     details = error.errors(include_url=False)
     details.sort(key=lambda detail: detail["type"] != "extra_forbidden")
@@ -56,7 +50,7 @@ def error_sentences(error: ValidationError, model: type[BaseModel], prefix: Sequ
             place.startswith((f"{where}.", f"{where}[")) for place in places
         ):
             continue  # the intended type has mistakes, too, and those are told
-        sentence = _sentence(detail, model, prefix)
+        sentence = _sentence(detail, model, prefix, beside)
         if detail["type"] == "missing" and any(
             f"did you mean {detail['loc'][-1]!r}" in sentence for sentence in sentences.values()
         ):
@@ -69,7 +63,7 @@ def error_sentences(error: ValidationError, model: type[BaseModel], prefix: Sequ
     return list(sentences.values())
 
 
-def path_text(path: Sequence[str | int]) -> str:
+def path_text(path: Keys) -> str:
     """`('receive', 'kafka', 0, 'topic')` as `receive.kafka[0].topic`."""
     text = ""
     for part in path:
@@ -88,12 +82,13 @@ _FORMS = {
 """Requirements, by the beginning of their pattern."""
 
 
-def _sentence(detail: ErrorDetails, model: type[BaseModel], prefix: Sequence[str | int]) -> str:
+def _sentence(detail: ErrorDetails, model: type[BaseModel], prefix: Keys, beside: Keys) -> str:
     path = [*prefix, *detail["loc"]]
     match detail["type"]:
         case "extra_forbidden":
-            key, known = str(detail["loc"][-1]), sorted(_fields_at(model, detail["loc"][:-1]))
-            return f"{path_text(path)}: {_unknown_key(key, known, ' or '.join(_inner_keys(model, detail['loc'])))}"
+            *above, key = detail["loc"]
+            known = sorted({*_fields_at(model, above), *map(str, () if above else beside)})
+            return f"{path_text(path)}: {_unknown_key(str(key), known, ' or '.join(_inner_keys(model, detail['loc'])))}"
         case "missing":
             return f"{path_text(path)}: is missing; {_example(model, detail['loc'])}"
         case "string_pattern_mismatch":
@@ -118,12 +113,12 @@ def _sentence(detail: ErrorDetails, model: type[BaseModel], prefix: Sequence[str
             return f"{where}: {lowered(message)}" if where else message
 
 
-def _example(model: type[BaseModel], loc: Sequence[str | int]) -> str:
+def _example(model: type[BaseModel], loc: Keys) -> str:
     field = _fields_at(model, loc[:-1]).get(str(loc[-1]))
     return f"needed: {lowered(field).rstrip('.')}" if field else f"write {loc[-1]}: …"
 
 
-def _inner_keys(model: type[BaseModel], loc: Sequence[str | int]) -> Iterator[str]:
+def _inner_keys(model: type[BaseModel], loc: Keys) -> Iterator[str]:
     """The keys beside an unknown one that hold a key of its name."""
     section, name = _model_in(_annotation_at(model, loc[:-1])), str(loc[-1])
     for key, field in section.model_fields.items() if section else ():
@@ -168,14 +163,14 @@ def _remedy(detail: ErrorDetails) -> str:
     return ""
 
 
-def _fields_at(model: type[BaseModel], loc: Sequence[str | int]) -> Mapping[str, str]:
+def _fields_at(model: type[BaseModel], loc: Keys) -> Mapping[str, str]:
     """The keys, with their descriptions, of the model at a path."""
     section = _model_in(_annotation_at(model, loc))
     fields = described_fields(section).items() if section else ()
     return {name: " ".join((field.description or "…").split()) for name, field in fields}
 
 
-def _annotation_at(model: type[BaseModel], loc: Sequence[str | int]) -> Any:
+def _annotation_at(model: type[BaseModel], loc: Keys) -> Any:
     current: Any = model
     for part in loc:
         section = _model_in(current)

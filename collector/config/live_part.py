@@ -11,6 +11,7 @@ import orjson
 
 from collector.config.configured import Config
 from collector.config.loading import check
+from collector.config.section_hashes import differing, section_hashes
 from collector.config.settings import Settings
 from collector.errors import ConfigError
 
@@ -21,8 +22,12 @@ LIVE = (
 """Sections that a running service takes."""
 LIVE_KEYS = ("receive.trust_tracestate",)
 """Keys of other sections that a running service takes, too."""
-NOT_LIVE = ("alerts.watcher",)
-"""Parts of these sections that only a start reads."""
+NOT_LIVE = ("alerts.watcher.",)
+"""Parts of these sections that only a start reads, with a dot behind."""
+AT_START = ("assemble", "dialects", "feedback", "redact", "store_text", "dead_letters", "plugins")
+"""Sections that only a start reads and all processes share; of the others each process may have its own."""
+STARTED = "start"
+"""Their hashes in a stored live part; those of earlier releases have none."""
 KEYED = "keyed"
 """Says that a stored live part was drawn with the deployment's key; those of earlier releases were not."""
 _OWN_ALERT_KEYS = ("webhook", "heartbeat", "watcher")
@@ -47,12 +52,24 @@ def live_values(config: Config) -> dict[str, Any]:
     if trust := values.get("receive", {}).get("trust_tracestate"):
         live["trust_tracestate"] = trust
     live[KEYED] = True
+    live[STARTED] = _start_hashes(config)
     return live
+
+
+def _start_hashes(config: Config) -> dict[str, str]:
+    return {name: value for name, value in section_hashes(config).items() if name.partition(".")[0] in AT_START}
 
 
 def digest_of(live: Mapping[str, Any]) -> str:
     """A digest of a live part: 12 hex digits. The order of monitors counts: it decides which one comes first."""
-    return hashlib.sha256(orjson.dumps(live)).hexdigest()[:12]
+    plain = {name: value for name, value in live.items() if name != STARTED or value}
+    return hashlib.sha256(orjson.dumps(plain)).hexdigest()[:12]
+
+
+def start_changes(live: Mapping[str, Any], own: Config) -> list[str]:
+    """The keys that differ between a stored configuration and a process's own, and that only a start reads."""
+    ours = _start_hashes(own)
+    return differing(ours, live.get(STARTED, ours))
 
 
 def with_live_values(own: Config, live: Mapping[str, Any], source: str, *, answering: bool = True) -> Config:
@@ -66,10 +83,8 @@ def with_live_values(own: Config, live: Mapping[str, Any], source: str, *, answe
     """
     values = own.settings.model_dump(exclude_unset=True)
     alerts = {key: value for key, value in values.get("alerts", {}).items() if key in _OWN_ALERT_KEYS}
-    for name in LIVE:
-        values.pop(name, None)
-        if name in live:
-            values[name] = live[name]
+    values = {name: value for name, value in values.items() if name not in LIVE}
+    values |= {name: live[name] for name in LIVE if name in live}
     if alerts:
         values["alerts"] = {**values.get("alerts", {}), **alerts}
     values["judges"] = {
@@ -102,20 +117,19 @@ def _with_secrets(name: str, judge: Mapping[str, Any], own: Settings | None, sou
 
 def restart_keys(old: Settings, new: Settings) -> list[str]:
     """The keys that differ and that only a start reads, sorted: `log.kafka.partitions`."""
-    before, after = old.model_dump(), new.model_dump()
-    return sorted(
-        path
-        for path in _differences(before, after)
-        if path in NOT_LIVE
-        or path.startswith(tuple(f"{section}." for section in NOT_LIVE))
-        or not (path.partition(".")[0] in LIVE or path in LIVE_KEYS)
-    )
+    return sorted(path for path in _differences(old.model_dump(), new.model_dump()) if not _is_live(path))
 
 
 def live_keys(old: Settings, new: Settings) -> list[str]:
     """The keys that differ and that a running service takes, sorted."""
-    out_of_reach = set(restart_keys(old, new))
-    return sorted(set(_differences(old.model_dump(), new.model_dump())) - out_of_reach)
+    return sorted(path for path in _differences(old.model_dump(), new.model_dump()) if _is_live(path))
+
+
+def _is_live(path: str) -> bool:
+    return (path.partition(".")[0] in LIVE or path in LIVE_KEYS) and not f"{path}.".startswith(NOT_LIVE)
+
+
+_ABSENT = object()
 
 
 def _differences(old: Any, new: Any, path: str = "") -> Iterator[str]:
@@ -126,8 +140,5 @@ def _differences(old: Any, new: Any, path: str = "") -> Iterator[str]:
         yield path
         return
     before, after = cast("dict[str, Any]", old), cast("dict[str, Any]", new)
-    for key in [*before, *(key for key in after if key not in before)]:
-        if key not in before or key not in after:
-            yield f"{path}.{key}".lstrip(".")
-        else:
-            yield from _differences(before[key], after[key], f"{path}.{key}".lstrip("."))
+    for key in dict.fromkeys((*before, *after)):
+        yield from _differences(before.get(key, _ABSENT), after.get(key, _ABSENT), f"{path}.{key}".lstrip("."))

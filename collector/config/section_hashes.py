@@ -1,17 +1,18 @@
 """A hash of each section of a configuration: shows which sections two configurations have in common."""
 
 import hashlib
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
 
 import orjson
 
 from collector.config.configured import Config
 from collector.plugins import open_folder
-from collector.wording import listed
 
-_NAMED = ("judges", "juries", "cascades", "evaluators", "monitors")
+_NAMED = ("judges", "juries", "cascades", "evaluators", "monitors", "dialects")
 """Sections whose entries have names: each has a hash of its own."""
+_BY_KEY = ("log", "receive", "assemble", "feedback", "redact", "dead_letters", "page")
+"""Sections that only a start reads: each key has a hash of its own, so that a refusal can name it."""
 _UNUSED_BY_THE_SERVICE = ("traffic",)
 _OF_A_PROCESS: Any = {
     "log": {"kafka": {"group_instance_id": True, "state_directory": True}},
@@ -20,34 +21,40 @@ _OF_A_PROCESS: Any = {
 
 
 def section_hashes(config: Config) -> dict[str, str]:
-    """12 hex digits by section (`receive`, `monitors.chatbot`); secrets are masked before hashing.
+    """12 hex digits by section (`evaluate`, `monitors.chatbot`) or key (`log.path`); secrets are masked before hashing.
 
-    Names and folders of processes are left out: each process of a service may have another.
+    Defaults are left out, and names and folders of processes: each process of a service may have another.
     """
-    values: dict[str, Any] = config.settings.model_dump(mode="json", exclude=_OF_A_PROCESS)
+    values: dict[str, Any] = config.settings.model_dump(mode="json", exclude=_OF_A_PROCESS, exclude_defaults=True)
     sections: dict[str, Any] = {
         f"export.{name}": settings.model_dump(mode="json") for name, settings in config.exporters.items()
     }
     for name, value in values.items():
         if name in _NAMED:
             sections |= {f"{name}.{key}": entry for key, entry in value.items()}
-        elif name == "plugins" and value is not None:
-            sections[name] = [value, open_folder(config.folder / value).digest]
+        elif name in _BY_KEY:
+            sections |= dict(_keys_of(name, value))
+        elif name == "plugins":
+            sections[name] = open_folder(config.folder / value).digest
         elif name != "export" and name not in _UNUSED_BY_THE_SERVICE:
             sections[name] = value
-    return {name: _hash(value) for name, value in sorted(sections.items())}
+    return {name: hash_of(value) for name, value in sorted(sections.items())}
 
 
-def differences(ours: Mapping[str, str], theirs: Mapping[str, str]) -> str:
-    """The sections that differ, in words; "" if none does."""
-    changed = sorted(name for name in ours.keys() & theirs.keys() if ours[name] != theirs[name])
-    parts = [
-        (changed, "not the same"),
-        (sorted(ours.keys() - theirs.keys()), "in this file alone"),
-        (sorted(theirs.keys() - ours.keys()), "in the running one alone"),
-    ]
-    return "; ".join(f"{listed(names)} {'is' if len(names) == 1 else 'are'} {what}" for names, what in parts if names)
+def _keys_of(path: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """The keys of a section (`log.kafka.prefix`) with their values."""
+    if not isinstance(value, dict) or not value:
+        yield path, value
+        return
+    for key, inner in cast("dict[str, Any]", value).items():
+        yield from _keys_of(f"{path}.{key}", inner)
 
 
-def _hash(value: Any) -> str:
+def differing(ours: Mapping[str, str], theirs: Mapping[str, str]) -> list[str]:
+    """The sections that differ, by their hashes, sorted."""
+    return sorted(name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name))
+
+
+def hash_of(value: Any) -> str:
+    """12 hex digits of a section or a part of one."""
     return hashlib.sha256(orjson.dumps(value, option=orjson.OPT_SORT_KEYS)).hexdigest()[:12]

@@ -113,7 +113,7 @@ class LogSettings(Section):
 
 
 class KafkaSourceSettings(Section):
-    """Topics that others write: OTLP, as the OpenTelemetry Collector does, or ready-made turns."""
+    """Topics that others write: OTLP (the OpenTelemetry Collector), ready-made turns, references, feedback."""
 
     bootstrap_servers: BrokerAddresses
     """Brokers, as host:port."""

@@ -44,7 +44,8 @@ def read(path: Path, environment: Mapping[str, str] | None = None) -> dict[str, 
         ConfigError: the file cannot be read or is not a YAML mapping, or an environment variable in it is not set.
     """
     try:
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)  # a device has no end
     except OSError as error:
         remedy = "name the file with -c"
         if not path.exists():
@@ -141,6 +142,7 @@ _PLAIN = {
     "unexpected end of stream": "a quote or a bracket is not closed; close it",
     "but got '?'": "a question mark within brackets; write the text in quotes",
     "but got ':'": "a bracket is not closed, a comma is missing, or a text with a colon is not in quotes",
+    "but got '{'": 'a comma is missing, or a text with { is not in quotes; write it like "${env:NAME}"',
     "expected ',' or": "a bracket is not closed, or a comma is missing",
     "cannot start any token": "a sign that begins no text; write the text in quotes",
     "unknown escape character": "in double quotes \\ begins an escape; write the text in single quotes",

@@ -8,9 +8,10 @@ import socket
 import tempfile
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from collector.config.loading import check
 from collector.demo.application import Helpdesk, tracing
 from collector.demo.judge import MODEL, serve_judge
 from collector.demo.screen import DemoState, Scene, render, summary
+from collector.errors import ConfigError
 from collector.logs.log import Committed, StoredRecord
 from collector.records.epochs import fenced
 from collector.records.json import evaluation_from_json, turn_from_json
@@ -45,14 +47,29 @@ class DemoSettings:
     page_port: int = 0
 
 
+_GROUNDED = "Is what the actual output says supported by the retrieval context?"
+_PORTS = {"receive.otlp_http.port": "--port", "export.prometheus.port": "--metrics-port", "page.port": "--page-port"}
+
+
 def run_demo(settings: DemoSettings) -> int:
-    """Run the demo until its end; returns the exit status."""
+    """Run the demo until its end; returns the exit status.
+
+    Raises:
+        ConfigError: a port is taken; it names the option, as the demo has no configuration file.
+    """
     import uvloop
 
     if not settings.metrics_port:
         settings = replace(settings, metrics_port=_free_port())
     with tempfile.TemporaryDirectory(prefix="evalstream-demo-") as folder:
-        uvloop.run(_demo(settings, Path(folder)))
+        try:
+            uvloop.run(_demo(settings, Path(folder)))
+        except ConfigError as error:
+            text = str(error)
+            for key, option in _PORTS.items():
+                if text != (text := text.replace(f"write another {key}", f"add another {option}")):
+                    text += f', as in: make demo ARGS="{option} 0"'
+            raise ConfigError(text) from None
     return 0
 
 
@@ -82,16 +99,11 @@ async def _demo(settings: DemoSettings, folder: Path) -> None:
             return time.monotonic() - started
 
         async with asyncio.TaskGroup() as tasks:
-            parts = [
-                tasks.create_task(_watch(service, board, elapsed)),
-                tasks.create_task(_converse(scene, elapsed)),
-                tasks.create_task(_show(board, scene, console, elapsed)),
-            ]
-            try:
+            work = _watch(service, board, elapsed), _converse(scene, elapsed), _show(board, scene, console, elapsed)
+            parts = [tasks.create_task(part) for part in work]
+            with suppress(TimeoutError):
                 async with asyncio.timeout(settings.duration):
                     await stop.wait()
-            except TimeoutError:
-                pass
             for part in parts:
                 part.cancel()
         seconds = elapsed()
@@ -113,6 +125,10 @@ async def _judge(environment: Mapping[str, str]) -> AsyncGenerator[dict[str, Any
         yield {"model": MODEL, "base_url": base_url}
 
 
+def _criterion(criteria: str, *params: str) -> dict[str, Any]:
+    return {"kind": "g_eval", "criteria": criteria, "evaluation_params": params, "threshold": 0.5}
+
+
 def _config(settings: DemoSettings, judge: Mapping[str, Any], folder: Path) -> Config:
     return check(
         {
@@ -121,18 +137,10 @@ def _config(settings: DemoSettings, judge: Mapping[str, Any], folder: Path) -> C
             "assemble": {"idle_timeout": "500ms", "allowed_lateness": "5s"},
             "judges": {"judge": dict(judge)},
             "evaluators": {
-                "answers_question": {
-                    "kind": "g_eval",
-                    "criteria": "Does the actual output answer the question that the input asks?",
-                    "evaluation_params": ["input", "actual_output"],
-                    "threshold": 0.5,
-                },
-                "grounded": {
-                    "kind": "g_eval",
-                    "criteria": "Is what the actual output says supported by the retrieval context?",
-                    "evaluation_params": ["actual_output", "retrieval_context"],
-                    "threshold": 0.5,
-                },
+                "answers_question": _criterion(
+                    "Does the actual output answer the question that the input asks?", "input", "actual_output"
+                ),
+                "grounded": _criterion(_GROUNDED, "actual_output", "retrieval_context"),
             },
             "monitors": {"everything": {"evaluators": ["answers_question", "grounded"]}},  # the user's own traces, too
             "export": {"prometheus": {"port": settings.metrics_port}},
@@ -146,15 +154,10 @@ async def _converse(scene: Scene, elapsed: Callable[[], float]) -> None:
     """Let users come, one conversation after the other, some at the same time."""
     chance = random.Random(7)
 
-    def quality() -> float:
-        return 0.95 if elapsed() < scene.worse_after else 0.25
-
     async with tracing(scene.otlp_url) as tracer:
-        helpdesk = Helpdesk(tracer, quality=quality, chance=chance)
+        helpdesk = Helpdesk(tracer, quality=lambda: 0.95 if elapsed() < scene.worse_after else 0.25, chance=chance)
         async with asyncio.TaskGroup() as users:
-            number = 0
-            while True:
-                number += 1
+            for number in count(1):
                 name = f"visit-{number:04d}"
                 users.create_task(helpdesk.converse(name, turns=chance.randint(2, 4), pause=chance.uniform(0.8, 1.6)))
                 await asyncio.sleep(CONVERSATION_EVERY)
@@ -209,7 +212,7 @@ async def _print_lines(board: DemoState, scene: Scene, console: Console, elapsed
     """Without a terminal to draw on: a line now and then."""
     say = partial(console.print, highlight=False, soft_wrap=True)
     say(f"judge: {scene.judge}; /metrics on {scene.metrics_url}; OTLP on {scene.otlp_url}")
-    say(f"page: {scene.page_url}; means are of the last {LINES_EVERY:g} s")
+    say(f"page: {scene.page_url}; means are of the last {LINES_EVERY:g} s; Ctrl-C ends it")
     while True:
         await asyncio.sleep(LINES_EVERY)
         now = elapsed()

@@ -59,8 +59,7 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
         return None
     input_value, input_key = find_value(attributes, *_INPUTS)
     output_value, output_key = find_value(attributes, *_OUTPUTS)
-    kind_name = find_text(attributes, _KIND)
-    kind = _find_kind(span, kind_name, input_key, output_key)
+    kind = _find_kind(span, find_text(attributes, _KIND), input_key, output_key)
     if kind is None:
         return None
     if kind == "tool":

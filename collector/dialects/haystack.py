@@ -51,10 +51,8 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
 
 
 def _find_kind(name: str) -> Kind:
-    for end, kind in _KIND_BY_SUFFIX:
-        if name.endswith(end):
-            return kind
-    return "chain"
+    kind: Kind | None = next((kind for end, kind in _KIND_BY_SUFFIX if name.endswith(end)), None)
+    return kind or "chain"
 
 
 def _as_nonempty_text(value: Json) -> str | None:

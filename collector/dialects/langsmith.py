@@ -26,8 +26,7 @@ _STEPS = frozenset({"chain"})
 
 def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
     """Read a run. A failed one may have status OK: then its exception event and the missing output identify it."""
-    attributes = span.attributes
-    name = find_text(attributes, _KIND)
+    name = find_text(span.attributes, _KIND)
     if name is None:
         return None
     return read_by_kind(name, _KINDS, _STEPS, span, lambda kind: _read_as(kind, span, name))

@@ -68,8 +68,7 @@ def find_attachment(part: JsonObject, kind: str = "") -> Attachment | None:
     """The attachment of a part of type `kind` ("" where it has none); None if the part is a text or something else."""
     if kind not in MEDIA_TYPES and not _is_media(part):
         return None
-    facts = _Facts(tuple(_layers(part)))
-    return _attachment(facts, kind)
+    return _attachment(_Facts(tuple(_layers(part))), kind)
 
 
 def as_attachment(text: str, kind: AttachmentKind) -> Attachment:
@@ -158,16 +157,14 @@ def _kind(kind: str, media_type: str | None, facts: _Facts) -> AttachmentKind:
             return each
     if media_type is not None and not media_type.startswith("application/octet-stream"):
         return "file"
-    for each in _KINDS:
-        if each in kind:
-            return each
-    return _outer_kind(facts) or "file"
+    named: AttachmentKind | None = next((known for known in _KINDS if known in kind), None)
+    return named or _outer_kind(facts) or "file"
 
 
 def find_beside(body: Mapping[str, Json]) -> list[Attachment]:
     """Attachments beside a message's content: Ollama's and OpenRouter's `images`."""
-    made = [_beside(image) for image in as_list(body.get("images"))[:_MOST_BESIDE]]
-    return [attachment for attachment in made if attachment is not None]
+    images = as_list(body.get("images"))[:_MOST_BESIDE]
+    return [attachment for image in images if (attachment := _beside(image)) is not None]
 
 
 def _beside(image: Json) -> Attachment | None:

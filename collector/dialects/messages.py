@@ -473,7 +473,11 @@ def _add_gemini_parts(item: JsonObject, role: str, messages: list[ChatMessage], 
 
 def _add_nested_message(item: JsonObject, role: str, messages: list[ChatMessage], depth: int) -> bool:
     """An answer of Ollama or LlamaIndex: the message is an object inside."""
-    return _add_messages(item["message"], "assistant" if isinstance(item["message"], dict) else role, messages, depth)
+    if not isinstance(item["message"], dict):
+        return _add_messages(item["message"], role, messages, depth)
+    before = len(messages)
+    _add_choice(item, messages, depth)
+    return len(messages) > before
 
 
 def _add_text(item: JsonObject, role: str, messages: list[ChatMessage], _depth: int) -> bool:
@@ -485,28 +489,13 @@ def _add_tool_calls(item: JsonObject, _role: str, messages: list[ChatMessage], _
 
 
 _SHAPES: dict[str, ShapeReader] = {
-    "role": _add_message,
-    "_role": _add_message,
-    "lc": _add_langchain_object,
-    "kind": _add_pydantic_ai,
-    "type": _add_typed,
-    "choices": _add_choices,
-    "candidates": _add_choices,
-    "generations": _add_choices,
-    "messages": _make_reader("messages", system=True),
-    "contents": _make_reader("contents", "user", system=True),
-    "output": _add_output,
-    "replies": _make_reader("replies", "assistant"),
-    "chat_history": _add_cohere,
-    "message": _add_nested_message,
-    "update": _make_reader("update"),
-    "input": _add_responses_request,
-    "prompt": _make_reader("prompt", "user", system=True),
-    "prompts": _make_reader("prompts", "user"),
-    "parts": _add_gemini_parts,
-    "content": _add_without_role,
-    "items": _make_reader("items"),
-    "tool_calls": _add_tool_calls,
-    "text": _add_text,
-}
+    "role": _add_message, "_role": _add_message, "lc": _add_langchain_object, "kind": _add_pydantic_ai,
+    "type": _add_typed, "choices": _add_choices, "candidates": _add_choices, "generations": _add_choices,
+    "messages": _make_reader("messages", system=True), "contents": _make_reader("contents", "user", system=True),
+    "output": _add_output, "replies": _make_reader("replies", "assistant"), "chat_history": _add_cohere,
+    "message": _add_nested_message, "update": _make_reader("update"), "input": _add_responses_request,
+    "prompt": _make_reader("prompt", "user", system=True), "prompts": _make_reader("prompts", "user"),
+    "parts": _add_gemini_parts, "content": _add_without_role, "items": _make_reader("items"),
+    "tool_calls": _add_tool_calls, "text": _add_text,
+}  # fmt: skip
 """Readers by the key that identifies their shape, in the order in which they are tried."""

@@ -27,8 +27,7 @@ _STEPS = frozenset({"CHAIN", "TASK", "UNKNOWN"})
 
 def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
     """Read a span by its MLflow type."""
-    attributes = span.attributes
-    name = decode_json(attributes.get(_TYPE))
+    name = decode_json(span.attributes.get(_TYPE))
     if not isinstance(name, str) or not name:
         return None
     return read_by_kind(name.upper(), _KINDS, _STEPS, span, lambda kind: _read_as(kind, span))

@@ -79,14 +79,10 @@ def glance(span: Span) -> Kind | None:
     """See `Glance`: a span by its kind; a model's with counts of tokens, and one message of text as its only output."""
     attributes = span.attributes
     name = find_text(attributes, _KIND)
-    if name is None or not _UNUSUAL.isdisjoint(attributes):
-        return None
-    if _may_have_feedback(attributes):
+    if name is None or not _UNUSUAL.isdisjoint(attributes) or _may_have_feedback(attributes):
         return None
     kind = _KINDS.get(name.upper(), "chain")
-    if name.upper() == "AUDIO":
-        return None
-    if kind == "chain" and name.upper() not in _STEPS:
+    if name.upper() == "AUDIO" or (kind == "chain" and name.upper() not in _STEPS):
         return None
     return kind if kind != "model" or _has_plain_answer(attributes) else None
 
@@ -144,10 +140,11 @@ def _parse_input(span: Span) -> Content:
         return Content(None)  # the originals of these messages, with one tool result each: another reader has them
     messages = _parse_indexed(span.attributes, _INPUT)
     raw = span.attributes.get("input.value")
+    if messages and _PRINTED.match(messages[0].text):
+        messages = _with_words_of(parse_messages(raw, "user").messages, messages)
     if messages and _lacks_tool_results(messages, span.attributes):
         messages = _parse_with_tool_results(raw) or messages
-    empty = [message for message in messages or () if not message.text]
-    if messages and any(map(_lacks_words, empty)):
+    if messages and any(map(_lacks_words, messages)):
         messages = _parse_with_words(raw, messages) or messages
     if span.attributes.get("llm.provider") == "google":
         messages = _parse_automatic_calling(span.attributes.get("output.value")) or messages
@@ -162,15 +159,23 @@ def _parse_input(span: Span) -> Content:
     return _parse_raw(raw, "user", messages)
 
 
+_PRINTED = re.compile(r"(?:System|User)Message \{ ")
+"""How Java prints LangChain4j's messages: what its listener wrote as their texts up to 0.1.5."""
+
+
+def _with_words_of(raw: Sequence[ChatMessage], printed: tuple[ChatMessage, ...]) -> tuple[ChatMessage, ...]:
+    """Return the printed messages with the texts that the raw request has in their places."""
+    pairs = zip(printed, raw, strict=False)
+    return tuple([one._replace(text=other.text) for one, other in pairs]) if len(raw) == len(printed) else printed
+
+
 def _lacks_tool_results(messages: Sequence[ChatMessage], attributes: Attributes) -> bool:
     """Whether tool results are empty, or fewer than the calls: early versions write only the last of several."""
     results = [message for message in messages if message.role == "tool"]
     if not results:
         return False
-    call_count = sum(len(message.tool_calls) for message in messages)
-    return (len(results) < call_count and attributes.get("input.mime_type") == _JSON) or not all(
-        message.text for message in results
-    )
+    are_few = len(results) < sum(len(message.tool_calls) for message in messages)
+    return (are_few and attributes.get("input.mime_type") == _JSON) or not all(message.text for message in results)
 
 
 def _parse_with_tool_results(raw: Json) -> tuple[ChatMessage, ...] | None:
@@ -197,9 +202,7 @@ def _parse_with_words(raw: Json, messages: Sequence[ChatMessage]) -> tuple[ChatM
     if sum(map(_lacks_words, transcript.messages)) >= sum(map(_lacks_words, messages)):
         return None
     texts = {message.text for message in transcript.messages}
-    missing = [
-        message for message in messages if message.text and message.text not in texts and not _lacks_words(message)
-    ]
+    missing = [message for message in messages if message.text and message.text not in texts]
     if any(message.role not in {"system", "tool"} for message in missing):
         return None  # another conversation
     return (*(message for message in missing if message.role == "system"), *transcript.messages)
@@ -245,8 +248,7 @@ def _parse_output(span: Span) -> Content:
         return Content(None)
     if isinstance(raw, str) and raw.startswith("assistant: "):
         raw = raw.removeprefix("assistant: ")
-    json_type = span.attributes.get("output.mime_type") == _JSON
-    return _parse_raw(raw, "assistant", None, json_type=json_type)
+    return _parse_raw(raw, "assistant", None, json_type=span.attributes.get("output.mime_type") == _JSON)
 
 
 def _parse_raw(raw: Json, role: str, fallback: tuple[ChatMessage, ...] | None, *, json_type: bool = True) -> Content:
@@ -308,10 +310,8 @@ def _to_openai_message(group: dict[str, Json]) -> dict[str, Any]:
             message["tool_calls"] = calls
         function = find_text(group, "message.function_call_name")
         if function:
-            message["function_call"] = {
-                "name": function,
-                "arguments": group.get("message.function_call_arguments_json"),
-            }
+            arguments = group.get("message.function_call_arguments_json")
+            message["function_call"] = {"name": function, "arguments": arguments}
     return message
 
 
@@ -334,9 +334,15 @@ def _to_tool_call(group: dict[str, Json]) -> dict[str, Any]:
     }
 
 
+_PLACEHOLDERS = ("Execution Started", "Execution Completed")
+"""LangChain4j's listeners write these around the calls of a service: nobody has said them."""
+
+
 def _read_enclosing(span: Span, kind: Kind) -> Call:
     attributes = span.attributes
-    question, answer = parse_question(attributes.get("input.value")), parse_answer(attributes.get("output.value"))
+    texts = (attributes.get(key) for key in ("input.value", "output.value"))
+    values = [None if text in _PLACEHOLDERS else text for text in texts]
+    question, answer = parse_question(values[0]), parse_answer(values[1])
     task = _find_crew_task(attributes) if kind == "agent" else None
     return _make_call(
         span,
@@ -411,11 +417,10 @@ def _parse_documents(attributes: Attributes, beginning: str) -> tuple[Passage, .
 
 def _read_tool(span: Span, kind: Kind) -> Call:
     attributes = span.attributes
-    tool_arguments = _parse_tool_arguments(attributes.get("input.value"))
     call = ToolCall(
         id=find_text(attributes, "tool_call.id", "tool.id"),
         name=find_text(attributes, "tool.name", "tool_call.function.name") or span.name.removesuffix(".__call__"),
-        arguments=tool_arguments,
+        arguments=_parse_tool_arguments(attributes.get("input.value")),
         result=_parse_tool_output(attributes.get("output.value")),
     )
     return _make_call(span, kind=kind, tool=call)
@@ -425,14 +430,8 @@ def _parse_tool_arguments(value: Json) -> Json:
     """Parse a tool's arguments out of a Python call: its keyword arguments, if there are no positional ones."""
     call_arguments = parse_arguments(value)
     fields = as_dict(call_arguments)
-    keyword_arguments = fields.get("kwargs")
-    if (
-        isinstance(keyword_arguments, dict)
-        and not fields.get("args")
-        and fields.keys() <= {"args", "kwargs", "sanitize_inputs_outputs"}
-    ):
-        return as_dict(keyword_arguments)
-    return call_arguments
+    is_call = not fields.get("args") and fields.keys() <= {"args", "kwargs", "sanitize_inputs_outputs"}
+    return as_dict(fields["kwargs"]) if is_call and isinstance(fields.get("kwargs"), dict) else call_arguments
 
 
 def _parse_tool_output(value: Json) -> Json:

@@ -235,8 +235,7 @@ def _parse_content(
         return (ChatMessage(role, plain),), find_redaction(plain)
     if value in ("", "[]", []) and role == "assistant":  # the model answered nothing
         return (ChatMessage("assistant"),), None
-    reference = find_text(attributes, *_REFERENCES[key])
-    return None, "external_reference" if reference else None
+    return None, "external_reference" if find_text(attributes, *_REFERENCES[key]) else None
 
 
 def _decode_again(value: Json) -> Json:

@@ -73,8 +73,7 @@ class TracePlace(NamedTuple):
         if self.number is None:
             return attributes.get(self.key)
         groups = group_indexed(attributes, self.key)
-        inside = -len(groups) <= self.number < len(groups)
-        return groups[self.number].get(self.rest) if inside else None
+        return groups[self.number].get(self.rest) if -len(groups) <= self.number < len(groups) else None
 
     def _inside(self, value: Json) -> Located:
         incomplete: Incomplete | None = None

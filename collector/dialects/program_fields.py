@@ -81,7 +81,7 @@ def _parse_field_names(system: str) -> tuple[tuple[str, ...], tuple[str, ...]] |
 
 
 def _parse_names(listing: str) -> tuple[str, ...]:
-    """Parse the names in lines like "1. `question` (str): ..."; the first line of another form ends the list."""
+    """Parse the names in lines like "1. `question` (str): ..."; a line "All interactions…" ends the list."""
     names: list[str] = []
     for line in listing.split("\n")[:_MAX_FIELDS]:
         number, _, rest = line.partition(". `")

@@ -87,11 +87,7 @@ _OUTPUT = "traceloop.entity.output"
 _QUERY_RESULT = "db.query.result"
 
 _KINDS: dict[str, Kind] = {"workflow": "workflow", "agent": "agent", "tool": "tool"}  # task: a step around others
-_REQUESTS: dict[str, Kind] = {
-    **dict.fromkeys(("chat", "completion"), "model"),
-    "embedding": "other",
-    "rerank": "auxiliary",
-}
+_REQUESTS: dict[str, Kind] = {"chat": "model", "completion": "model", "embedding": "other", "rerank": "auxiliary"}
 _OPERATIONS: dict[str, Kind] = {
     **dict.fromkeys(("chat", "text_completion", "generate_content"), "model"),
     "execute_tool": "tool",
@@ -101,6 +97,9 @@ _OPERATIONS: dict[str, Kind] = {
 
 _RAW_SCOPES = ("opentelemetry.instrumentation.sagemaker",)
 """Instrumentations of clients that know nothing of the model: bodies as they were, and nothing of a failed call."""
+
+_GO = ("llm.prompts.", "llm.completions.")
+"""Messages of the SDK for Go, which writes names that those for other languages have left."""
 
 _MESSAGE = re.compile(r"gen_ai\.(?:prompt|completion)\.\d")
 """The beginning of a message's attribute. The conventions have `gen_ai.prompt.name`, which is none."""
@@ -131,11 +130,13 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
 def _read_model(span: Span, kind: Kind) -> Call:
     attributes = span.attributes
     encoded = span.scope.startswith("opentelemetry.instrumentation.bedrock")
-    system, input_messages = split_system_prompt(parse_indexed_messages(attributes, PROMPT, "user", encoded=encoded))
-    output_messages = as_messages(parse_indexed_messages(attributes, COMPLETION, "assistant", encoded=encoded))
+    prompt, completion = _GO if any(key.startswith(_GO) for key in attributes) else (PROMPT, COMPLETION)
+    system, input_messages = split_system_prompt(parse_indexed_messages(attributes, prompt, "user", encoded=encoded))
+    output_messages = as_messages(parse_indexed_messages(attributes, completion, "assistant", encoded=encoded))
     if output_messages and span.scope.startswith("opentelemetry.instrumentation.google_generativeai"):
         output_messages = tuple(_strip_none_chunks(output_messages)) or None
     finish = output_messages[0].finish_reason if output_messages else None
+    places = ("input", prompt, input_messages), ("output", completion, output_messages)
     return Call(
         dialect="traceloop",
         kind=kind,
@@ -144,17 +145,10 @@ def _read_model(span: Span, kind: Kind) -> Call:
         output=output_messages,
         finish_reason=finish or parse_finish_reason(decode_json(attributes.get("llm.response.finish_reason"))),
         error=find_error(span, answered=output_messages is not None or "gen_ai.output.messages" in attributes),
-        model=find_text(attributes, "gen_ai.response.model", "llm.response.model", "gen_ai.request.model"),
-        provider=find_text(attributes, "gen_ai.system"),
+        model=find_text(attributes, *_MODELS),
+        provider=find_text(attributes, "gen_ai.system", "llm.vendor"),
         usage=find_usage(attributes, _TOKENS_IN, _TOKENS_OUT) if kind == "model" else None,
-        sources={
-            field: f"{beginning}*"
-            for field, beginning, messages in (
-                ("input", PROMPT, input_messages),
-                ("output", COMPLETION, output_messages),
-            )
-            if messages
-        },
+        sources={field: f"{beginning}*" for field, beginning, messages in places if messages},
     )
 
 
@@ -169,6 +163,7 @@ def _strip_none_chunks(messages: Sequence[ChatMessage]) -> Iterable[ChatMessage]
             yield message._replace(text=text)
 
 
+_MODELS = ("gen_ai.response.model", "llm.response.model", "gen_ai.request.model", "llm.request.model")
 _TOKENS_IN = ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", "llm.usage.prompt_tokens")
 _TOKENS_OUT = ("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens", "llm.usage.completion_tokens")
 
@@ -200,9 +195,8 @@ def _read_entity(span: Span, kind: Kind) -> Call:
     input_value, output_value = attributes.get(_INPUT), decode_json(attributes.get(_OUTPUT))
     if kind == "chain" and isinstance(input_value, str) and '"run_type": "prompt"' in input_value:
         return _read_template(input_value)
-    if kind == "chain" and isinstance(input_value, str) and input_value.startswith(_LLAMAINDEX_REQUEST):
-        return _read_llamaindex_task(span, input_value, output_value)
-    if kind == "chain" and as_dict(output_value).keys() >= _LLAMAINDEX_COMPLETION:
+    is_request = isinstance(input_value, str) and input_value.startswith(_LLAMAINDEX_REQUEST)
+    if kind == "chain" and (is_request or as_dict(output_value).keys() >= _LLAMAINDEX_COMPLETION):
         return _read_llamaindex_task(span, input_value, output_value)
     documents = _parse_documents(output_value) if kind == "chain" else ()
     if documents:
@@ -321,16 +315,12 @@ def _parse_tool(span: Span, input_value: Json, output_value: Json) -> ToolCall:
     if "input_str" in input_fields:  # LangChain: the arguments' repr
         tool_arguments = parse_arguments(input_fields["input_str"])
     output_fields = as_dict(output_value)
-    name = (
-        find_text(output_fields, "tool_name")
-        or find_text(span.attributes, "gen_ai.tool.name", "traceloop.entity.name")
-        or span.name
-    )
+    name = find_text(output_fields, "tool_name")
     output = output_fields.get("raw_output", output_fields.get("output", _parse_agno_result(output_value)))
     messages = parse_messages(output, "tool").messages if {"lc", "kwargs"} & as_dict(output).keys() else ()
     return ToolCall(
         id=find_text(span.attributes, "gen_ai.tool.call.id"),
-        name=name,
+        name=name or find_text(span.attributes, "gen_ai.tool.name", "traceloop.entity.name") or span.name,
         arguments=tool_arguments,
         result=decode(messages[-1].text if messages else output),
     )

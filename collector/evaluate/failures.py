@@ -6,6 +6,8 @@ A judge that cannot be reached causes no such report: evaluations wait for it, a
 import logging
 from collections.abc import Mapping
 
+from collector.records.grouping import group_by
+from collector.wording import listed
 from evaluators.asking.prompt_isolation import ANSWER_KEY
 from evaluators.results import Failure, Outcome, Score
 
@@ -23,6 +25,11 @@ _REMEDIES = {
     "judge_rejected": "name a model that takes questions of this size (judges.{judge}.model)",
     "internal_error": "mend the evaluator's code, restart, and run `evalstream rejudge --what failed`",
 }
+FAILURE_TYPES = frozenset({
+    *_REMEDIES, "judge_denied", "judge_no_completion", "judge_rate_limited", "judge_shed", "judge_unavailable",
+    "method_unavailable", "process_ended", "redaction_failed", "too_expensive",
+})  # fmt: skip
+"""The types of failures; a plug-in may have more."""
 _OTHER = "deploy/docs/troubleshooting.md, section 'Evaluations fail'"
 _OTHER_OF_JUDGES = "see that judges.{judge} answers, and run `evalstream rejudge --what failed`"
 
@@ -53,9 +60,11 @@ class FailingEvaluators:
             self._in_a_row[evaluator] = self._in_a_row.get(evaluator, 0) + 1
             if self._in_a_row[evaluator] >= REPORT_AT and evaluator not in self._problems:
                 remedy = remedy_of(outcome.type, outcome.message, self._judges.get(evaluator, "<name>"))
-                self._problems[evaluator] = f"fails in every evaluation ({outcome.type}: {outcome.message}); {remedy}"
-                logger.error("evaluator %s %s", evaluator, self._problems[evaluator])
+                self._problems[evaluator] = f"in every evaluation ({outcome.type}: {outcome.message}); {remedy}"
+                logger.error("evaluator %s fails %s", evaluator, self._problems[evaluator])
 
     def problem(self) -> str | None:
-        """See `telemetry.health.Check`."""
-        return "; ".join(f"{name} {problem}" for name, problem in sorted(self._problems.items())) or None
+        """See `telemetry.health.Check`. Evaluators that fail alike, as by one judge, are named together."""
+        alike = group_by(sorted(self._problems), lambda name: self._problems[name])
+        problems = (f"{listed(names)} fail{'s' * (len(names) == 1)} {why}" for why, names in alike.items())
+        return "; ".join(problems) or None

@@ -20,9 +20,10 @@ _FIRST_REVISION = "1"
 
 
 class Trigger(NamedTuple):
-    """The record at `offset` that makes evaluations due. The log took it `at` this time (s since the epoch).
+    """The record at `offset` that makes evaluations due. `at` is when the log received it (s since the epoch).
 
-    A replay from `replay_point` makes them due again. `size` is about how many bytes their case takes while it waits.
+    A replay from `replay_point` makes the same evaluations due again. `size` is roughly the bytes of memory that their
+    case takes while it waits.
     """
 
     replay_point: ReplayPoint
@@ -36,7 +37,7 @@ NO_TRIGGER = Trigger(ReplayPoint(0), 0, 0.0, 0)
 
 
 class StratifiedTurn(NamedTuple):
-    """A turn as one monitor sees it. `key` is its conversation's key; `boost` multiplies the rate of its stratum."""
+    """A turn as one monitor sees it. `key` is its conversation's key; `boost` is its stratum's factor on the rate."""
 
     turn: RecordedTurn
     key: str
@@ -46,7 +47,7 @@ class StratifiedTurn(NamedTuple):
 
 
 class ClosedConversation(NamedTuple):
-    """A closed window, and what the jobs of its evaluators have in common."""
+    """A closed window, with the case, the attributes and the trigger that the jobs of all its evaluators share."""
 
     result: WindowResult
     case: Callable[[], Conversation]
@@ -63,17 +64,14 @@ def turn_job(
     upstream: float | None,
     fallback: bool,
 ) -> Job:
-    """The job of a turn that was drawn with probability `chance` here, and `upstream` by earlier samplers."""
+    """The job of a turn. The turn was drawn with probability `chance` here, and with probability `upstream` by earlier
+    samplers; `upstream` is None if it is unknown.
+    """
     turn = stratified.turn
     return _job(
-        monitor,
-        assignment,
-        (turn.turn_id, _FIRST_REVISION),
-        lambda: turn.turn,
-        stratified.trigger,
-        _sampling(chance, stratified.stratum, upstream, has_id=turn.conversation_id is not None),
-        fallback=fallback,
-    )
+        monitor, assignment, (turn.turn_id, _FIRST_REVISION), lambda: turn.turn, stratified.trigger,
+        _sampling(chance, stratified.stratum, upstream, has_id=turn.conversation_id is not None), fallback=fallback,
+    )  # fmt: skip
 
 
 def closed_conversation(monitor: Monitor, result: WindowResult, offset: int, triggered_at: float) -> ClosedConversation:
@@ -96,23 +94,17 @@ def conversation_job(
     """The job of a closed window that was drawn with `chance`."""
     result = closed.result
     return _job(
-        monitor,
-        assignment,
-        (result.conversation_id, result.closed_revision.digest),
-        closed.case,
-        closed.trigger,
-        _sampling(chance, result.stratum, result.upstream, has_id=True),
-        fallback=result.closed_revision.fallback,
-        supersedes=supersedes,
-        attributes=closed.attributes,
+        monitor, assignment, (result.conversation_id, result.closed_revision.digest), closed.case, closed.trigger,
+        _sampling(chance, result.stratum, result.upstream, has_id=True), fallback=result.closed_revision.fallback,
+        supersedes=supersedes, attributes=closed.attributes,
         earlier=tuple((revision.digest, revision.fallback) for revision in result.supersedes),
-    )
+    )  # fmt: skip
 
 
 def requested_job(
     monitor: Monitor, assignment: Assignment, request: PastRequest, trigger: Trigger, *, fallback: bool
 ) -> Job:
-    """The job of a request for an evaluation of a past subject. A job of the past has no fallback judge."""
+    """The job of a request for a retry or a backfill. A fallback judge never makes a backfill."""
     case = request.case
     past = request if isinstance(request, BackfillRequest) else request.failed
     return _job(
@@ -122,8 +114,8 @@ def requested_job(
         lambda: case,
         trigger,
         past.sampling,
-        # The id of a backfill follows from the definition that the service has, not from the command's: so it is made
-        # once even if their configurations differ.
+        # The id of a backfill follows from the service's definition, not from the command's, so that the evaluation is
+        # made only once even if the configurations of the two differ.
         evaluation_id=None if isinstance(request, BackfillRequest) else request.evaluation_id,
         fallback=fallback and request.happened_at is None,
         supersedes=request.supersedes,
@@ -144,34 +136,19 @@ def command_job(
 ) -> Job:
     """The job of a command. The command has the case itself, so no record of a log makes the job due."""
     return _job(
-        monitor,
-        assignment,
-        subject_id_of(case),
-        lambda: case,
-        NO_TRIGGER,
-        sampling or Sampling(),
-        fallback=False,
-        evaluation_id=evaluation_id,
-        attributes=attributes,
-    )
+        monitor, assignment, subject_id_of(case), lambda: case, NO_TRIGGER, sampling or Sampling(), fallback=False,
+        evaluation_id=evaluation_id, attributes=attributes,
+    )  # fmt: skip
 
 
 def transferred_job(monitor: Monitor, assignment: Assignment, due: TransferredJob, replay_point: ReplayPoint) -> Job:
-    """A job that was due in another log, and continues at the record at `replay_point`."""
+    """A job that was due in another log; in this log the record at `replay_point` makes it due."""
     return _job(
-        monitor,
-        assignment,
-        subject_id_of(due.case),
-        lambda: due.case,
-        Trigger(replay_point, replay_point.offset, due.triggered_at, due.size),
-        due.sampling,
-        evaluation_id=None if due.retry is None else due.evaluation_id,
-        fallback=due.fallback,
-        supersedes=due.supersedes,
-        retry=due.retry,
-        happened_at=due.happened_at,
-        attributes=due.attributes,
-    )
+        monitor, assignment, subject_id_of(due.case), lambda: due.case,
+        Trigger(replay_point, replay_point.offset, due.triggered_at, due.size), due.sampling,
+        evaluation_id=None if due.retry is None else due.evaluation_id, fallback=due.fallback,
+        supersedes=due.supersedes, retry=due.retry, happened_at=due.happened_at, attributes=due.attributes,
+    )  # fmt: skip
 
 
 def _job(
@@ -190,34 +167,22 @@ def _job(
     attributes: Mapping[str, Json] = _NO_ATTRIBUTES,
     earlier: tuple[tuple[str, bool], ...] = (),
 ) -> Job:
-    """A job. Its id follows from its subject unless one is given. Without a fallback judge `fallback` has no effect."""
+    """A job. Without `evaluation_id` the id follows from the subject. With no fallback judge, `fallback` is ignored."""
     fallback = fallback and assignment.fallback is not None
     if evaluation_id is None:
         evaluation_id = assignment.evaluation_id(subject[0], subject[1], fallback=fallback)
     return Job(
-        evaluation_id=evaluation_id,
-        monitor=monitor,
-        assignment=assignment,
-        case=case,
-        replay_point=trigger.replay_point,
-        trigger_offset=trigger.offset,
-        triggered_at=trigger.at,
-        size=trigger.size,
-        sampling=sampling,
-        fallback=fallback,
-        supersedes=supersedes,
-        retry=retry,
-        happened_at=happened_at,
-        attributes=attributes,
-        subject=subject,
-        earlier=earlier,
-    )
+        evaluation_id=evaluation_id, monitor=monitor, assignment=assignment, case=case,
+        replay_point=trigger.replay_point, trigger_offset=trigger.offset, triggered_at=trigger.at, size=trigger.size,
+        sampling=sampling, fallback=fallback, supersedes=supersedes, retry=retry, happened_at=happened_at,
+        attributes=attributes, subject=subject, earlier=earlier,
+    )  # fmt: skip
 
 
 def superseded_ids(
     plan: Plan, past: Iterable[Plan], monitor: Monitor, assignment: Assignment, result: WindowResult
 ) -> Sequence[str]:
-    """The ids of the evaluations of a window's earlier revisions, by this plan and by `past` ones."""
+    """The ids of the evaluations of a window's earlier revisions, under this plan and under `past` plans."""
     key = result.conversation_id
     ids = [
         _revision_id(assignment, key, revision)
@@ -230,7 +195,7 @@ def superseded_ids(
 def _ids_by_past_definitions(
     past: Iterable[Plan], monitor: Monitor, assignment: Assignment, result: WindowResult
 ) -> Iterable[str]:
-    """The ids of earlier revisions under earlier plans that judge by another definition."""
+    """The ids of evaluations of earlier revisions, under those `past` plans that define the evaluator otherwise."""
     names: dict[str, None] = {}
     for plan in past:
         use = plan.assignment_of(monitor.name, assignment.evaluator.name)
@@ -260,19 +225,16 @@ def _unpacker(
 ) -> Callable[[], Conversation]:
     """A function that unpacks the conversation.
 
-    Called when the job has a slot: an unpacked conversation takes several times the memory of a waiting one.
+    It is called only when the job has a slot: an unpacked conversation takes several times the memory of a packed one.
     """
 
     def unpack() -> Conversation:
         turns = tuple(packed.unpack(turn_id, result.conversation_id) for turn_id, packed in result.turns)
         return Conversation(
-            **conversation_fields(turns),
-            conversation_id=result.conversation_id,
-            turns=turns,
-            closed_by=result.closed_by,
-            revision=result.revision,
+            **conversation_fields(turns), conversation_id=result.conversation_id, turns=turns,
+            closed_by=result.closed_by, revision=result.revision,
             attributes={**_declared_attributes(turns, declared), **attributes},
-        )
+        )  # fmt: skip
 
     return unpack
 

@@ -1,6 +1,8 @@
-"""The state of a partition: a pure fold from records to evaluations that become due. No clock, no log, no judge.
+"""The state of a partition, a pure function of its records: it says which evaluations become due.
 
-Evaluators without a judge run here where a boost needs their score: they only compute, so every replay gives the same.
+An evaluation is *due* as soon as it must be made. A *job* is one due evaluation: one evaluator judges one subject. This
+module has no clock, no log and no judge. Evaluators without a judge run here if the sampling rate of a turn depends
+on their score: they only compute, so every replay gives the same score.
 """
 
 from collections import deque
@@ -47,10 +49,10 @@ from evaluators.results import Evaluation, Score
 
 
 class PlanInForce:
-    """The plan and the rates in force.
+    """The plan and the rates in force. A plan has the monitors of one configuration.
 
-    `former` are the plans that were in force for earlier records, each up to an offset. `past` are the plans that were
-    in force before the first record. `rates` are the sampling rates after budgets and `sample: auto` reduced them.
+    `former` are the earlier plans since the replay point, each up to an offset. `past` begins with the plans
+    before the replay point. `rates` are the sampling rates after budgets and `sample: auto` reduced them.
     """
 
     def __init__(self, newest: Plan, former: Iterable[tuple[int, Plan]], past: Iterable[Plan], rates: Rates) -> None:
@@ -58,8 +60,8 @@ class PlanInForce:
         self.past = list(past)
         """The plans that were in force before the present one."""
         self.turn_demands: Sequence[tuple[Monitor, Assignment, float]] = ()
-        """The demand that a turn adds if its key alone samples it out: each evaluator of turns, with its probability
-        before any reduction."""
+        """Budgets add up the sampling probabilities (before any reduction) of all turns, sampled or not. For a turn
+        in no sample these are added, one for each evaluator of turns."""
         self._newest = newest
         self._former = deque(former)
         self.rates = rates
@@ -68,7 +70,7 @@ class PlanInForce:
         self._chances: Sequence[tuple[str, float]] | None = None
 
     def advance(self, offset: int) -> bool:
-        """Put the plan of an offset in force; whether that changed the plan."""
+        """Put the plan of an offset in force. Returns whether the plan has changed."""
         while self._former and self._former[0][0] <= offset:
             self._former.popleft()
         plan = self._former[0][1] if self._former else self._newest
@@ -94,7 +96,7 @@ class PlanInForce:
         self._chances = self._chances_by_salt()
 
     def reduction(self, monitor: str) -> RateReduction:
-        """The reduction of a monitor's rates; none if neither a budget nor `sample: auto` sets them any more."""
+        """The reduction of a monitor's rates; `UNREDUCED` if neither a budget nor `sample: auto` applies to it now."""
         if monitor in self._auto_rated and monitor not in self.rates.by_monitor:
             return UNPLANNED
         return self.rates.of(monitor) if monitor in self._reducible else UNREDUCED
@@ -104,7 +106,7 @@ class PlanInForce:
         return self.reduction(monitor).fallback
 
     def _chances_by_salt(self) -> Sequence[tuple[str, float]] | None:
-        """The highest chance of each salt's draws. None if the chance depends on what turns contain."""
+        """The highest sampling probability of each salt, a seed of draws. None if it depends on the turns' content."""
         if any(monitor.reads_content for monitor in self.plan.monitors):
             return None
         chances: dict[str, float] = {}
@@ -117,7 +119,7 @@ class PlanInForce:
 
     def sampled_out(self, record_key: bytes | None) -> str | None:
         """The conversation's key if the key alone shows that no evaluator of any monitor selects it; else None."""
-        # Asked before the record is parsed: at low rates most records end here, at the price of one hash.
+        # This runs before the record is parsed. At low rates most records cost no more than this one hash.
         if self._chances is None or record_key is None:
             return None
         key = record_key.decode(errors="replace")
@@ -127,8 +129,8 @@ class PlanInForce:
         return key
 
 
-_PASSED_OVER = 0.2
-"""The cost of reading a record, or a turn that is sampled out by its key. Reading a turn that is judged costs 1."""
+_RECORD_WORK = 0.2
+"""The work of a record, and of each unread turn in a shared record. A turn that is read adds 1."""
 _NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -136,10 +138,10 @@ _NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 class StateLimits:
     """Limits of the state of a partition, for each monitor.
 
-    At most `conversations` windows are in memory, in about `bytes`; beyond that the oldest are evicted. A conversation
-    is written as a snapshot if a restart would read more than `snapshot_records` records, `snapshot_seconds` seconds or
-    `snapshot_turns` turns for it. The partition waits for a pending job whose record lies more than `pending_records`
-    records back.
+    At most `conversations` windows are in memory, in about `bytes`; beyond that the oldest are evicted: closed early. A
+    conversation is written as a snapshot if a restart would read more than `snapshot_records` records,
+    `snapshot_turns` turns or `snapshot_seconds` of the log for it. If the record of a pending job lies more than
+    `pending_records` records back, the partition waits for the job.
     """
 
     conversations: int = 100_000
@@ -153,10 +155,10 @@ class StateLimits:
 class PartitionState:
     """The state of one partition, from the replay point `start` on.
 
-    Earlier owners of the partition wrote `control_records`; each is applied again at its offset. `former` are the plans
-    that were in force for earlier records, each up to an offset. `past` are the plans from before `start`: later
-    revisions supersede their evaluations. `is_over(job)` says that a job had ended before the restart, so that only the
-    replay makes it again. Replace `outcomes` to count from then on.
+    A control record has a decision that does not follow from the turns, such as new rates or an eviction. Earlier
+    owners wrote `control_records`; each is applied again at its offset. `former` and `past` are those of `PlanInForce`:
+    a reopened window supersedes evaluations of `past` plans. `is_over(job)` says whether a job of the replay had ended
+    before the restart. `PartitionProcessor` sets `outcomes` after the replay, so that only new ones count.
     """
 
     def __init__(
@@ -179,10 +181,10 @@ class PartitionState:
         self.time = start.time
         self.next_offset = start.offset
         self.work = 0.0
-        """The cost of applying the records so far; a turn that is judged costs 1, a snapshot nothing."""
+        """The cost of applying the records so far: reading the content of a turn costs 1, a snapshot nothing."""
         self._in_force = PlanInForce(plan, former, past, start.rates)
         self.windows = PartitionConversations(self._in_force.uses_fallback)
-        self.conversations = self.windows.by_monitor
+        self.sessions_by_monitor = self.windows.by_monitor
         self._timestamp = start.time
         self._control_records = deque(sorted(control_records, key=lambda control: control.offset))
         self._choose_plan(start.offset)
@@ -206,24 +208,24 @@ class PartitionState:
             self.windows.decide_validity(control.snapshot_validity)
         jobs: list[Job] = []
         for name, conversation_ids in (control.evictions or {}).items():
-            if name in self.conversations:
+            if name in self.sessions_by_monitor:
                 monitor = next(monitor for monitor in self._in_force.plan.monitors if monitor.name == name)
                 newest = max(0, self.next_offset - 1)
                 for conversation_id in conversation_ids:
-                    for result in self.conversations[name].evict(conversation_id):
+                    for result in self.sessions_by_monitor[name].evict(conversation_id):
                         jobs += self._conversation_jobs(monitor, result, newest)
         return jobs
 
     async def apply(self, record: StoredRecord) -> list[Job]:
         """Apply the next record; returns the jobs that it makes due."""
-        if record.timestamp < self.time:  # time never goes back, also if a replay begins behind what set it
+        if record.timestamp < self.time:  # time never goes back, even if a replay begins after the record that set it
             record = replace(record, timestamp=self.time)
         self._choose_plan(record.offset)
         jobs = self._apply_controls_up_to(record.offset)
         self.next_offset = record.offset + 1
         self._timestamp = record.timestamp
         if record.headers != SNAPSHOT_HEADERS:
-            self.work += _PASSED_OVER
+            self.work += _RECORD_WORK
         if self.references.is_used:
             jobs += self._due_now(self.references.advance(record.timestamp, record.offset))
         if not record.headers:
@@ -240,7 +242,7 @@ class PartitionState:
             jobs += self._take_over(record)
         elif is_reference(record):
             jobs += self._apply_reference(record)
-        elif record.headers != CONTROL_HEADERS:  # a turn that was dead-lettered and redriven has headers
+        elif record.headers != CONTROL_HEADERS:  # a turn that came back from the dead letters has headers
             jobs += await self._apply_turn(record)
         return jobs + self._apply_controls_up_to(self.next_offset)
 
@@ -257,19 +259,19 @@ class PartitionState:
         return jobs
 
     def _trigger(self, record: StoredRecord) -> Trigger:
-        """The cause that a record's evaluations refer to. Call this before the record moves the time."""
+        """The trigger of the evaluations that a record makes due. Call this before the record moves the time."""
         point = ReplayPoint(record.offset, self.time, self._in_force.rates)
         return Trigger(point, record.offset, self._timestamp, len(record.value))
 
     async def _apply_shared(self, record: StoredRecord) -> list[Job]:
-        """Apply a record that holds several turns."""
-        # Its turns are applied as one record: controls, snapshots and commits have offsets, and so lie between records.
+        """Apply a record that contains several turns."""
+        # Nothing may come between these turns: controls, snapshots and commits have offsets, which lie between records.
         jobs: list[Job] = []
         trigger, sampled_out = self._trigger(record), 0
 
         def is_needed(key: bytes) -> bool:
             nonlocal sampled_out
-            if self._is_sampled_out(key):
+            if self._sample_out_by_key(key):
                 sampled_out += 1
                 return False
             return True
@@ -277,11 +279,11 @@ class PartitionState:
         for piece in needed_pieces(record, is_needed):
             jobs += await self._apply_content(piece, trigger._replace(size=len(piece.value)))
         self._count_sampled_out(sampled_out)
-        self.work += _PASSED_OVER * sampled_out
+        self.work += _RECORD_WORK * sampled_out
         return jobs
 
     async def _apply_turn(self, record: StoredRecord) -> list[Job]:
-        if self._is_sampled_out(record.key):
+        if self._sample_out_by_key(record.key):
             self._count_sampled_out(1)
             return []
         return await self._apply_content(record, self._trigger(record))
@@ -308,8 +310,8 @@ class PartitionState:
             self.outcomes.count_turn("", "unmatched")
         return jobs
 
-    def _is_sampled_out(self, record_key: bytes | None) -> bool:
-        """Whether the key alone samples the conversation out for every monitor. The caller counts it."""
+    def _sample_out_by_key(self, record_key: bytes | None) -> bool:
+        """Whether the key alone samples the conversation out for every monitor. The caller counts the turn."""
         key = self._in_force.sampled_out(record_key)
         if key is None:
             return False
@@ -335,12 +337,12 @@ class PartitionState:
     def _advance(self, time: float, offset: int) -> list[Job]:
         time = self.time = max(self.time, time)
         jobs: list[Job] = []
-        if not self.conversations:
+        if not self.sessions_by_monitor:
             return jobs
         for name, idle in self.windows.take_idle(time):
             self.outcomes.count_idle(name, idle)
         for monitor in self._in_force.plan.monitors:
-            sessions = self.conversations.get(monitor.name)
+            sessions = self.sessions_by_monitor.get(monitor.name)
             if sessions is not None and (due_at := sessions.due_at) is not None and due_at <= time:
                 for result in sessions.advance(time, offset):
                     jobs += self._conversation_jobs(monitor, result, offset)
@@ -361,13 +363,13 @@ class PartitionState:
         yield from self._due_now(completed)
 
     def _due_now(self, jobs: Iterable[Job]) -> Iterator[Job]:
-        """Count jobs as due."""
+        """Yield jobs, and count them as due."""
         for job in jobs:
             self._count_due(job.monitor, job.assignment)
             yield job
 
     def _due(self, job: Job) -> Iterator[Job]:
-        """The job, if it is due at once. If it waits for a reference, the jobs that it crowds out of the wait."""
+        """Yield the job. If it lacks a reference, give it to `references`, and yield the jobs that this makes due."""
         if job.monitor.reference_wait is not None and self.references.awaits(job, case := job.case()):
             return self._due_now(self.references.admit(job, case))
         return self._due_now((job,))
@@ -377,7 +379,7 @@ class PartitionState:
     ) -> list[Job]:
         """The jobs that a turn makes due for a monitor that matches it."""
         key = conversation_key(turn)
-        if monitor.name in self.conversations:
+        if monitor.name in self.sessions_by_monitor:
             self.windows.observe(monitor.name, key, self.time)
         if self._in_force.plan.trust.ignores(turn):
             self.outcomes.count_ignored_upstream(monitor.name)
@@ -413,7 +415,7 @@ class PartitionState:
         return turn_job(monitor, assignment, stratified, chance=chance, upstream=upstream, fallback=reduction.fallback)
 
     def _requested_jobs(self, record: StoredRecord) -> Iterator[Job]:
-        """The job that a request makes: the evaluation of a past subject."""
+        """The job that a request for a retry or a backfill makes due."""
         try:
             request = parse_request(record.value)
             past = request if isinstance(request, BackfillRequest) else request.failed
@@ -430,15 +432,15 @@ class PartitionState:
                 self.outcomes.count_evaluation(*names, "duplicate")
                 return
             self.windows.retries.add(past.evaluation_id, request.evaluation_id)
-            if monitor.name in self.conversations:
-                self.conversations[monitor.name].add_retry(
+            if monitor.name in self.sessions_by_monitor:
+                self.sessions_by_monitor[monitor.name].add_retry(
                     request.failed.subject.conversation_id, past.evaluation_id, request.evaluation_id, record.offset
                 )
         fallback = self._in_force.uses_fallback(monitor.name)
         yield requested_job(monitor, assignment, request, self._trigger(record), fallback=fallback)
 
     def _take_over(self, record: StoredRecord) -> Iterator[Job]:
-        """Continue a state that was copied from another log; returns the jobs that were due there."""
+        """Apply a record of a state that was copied from another log. Yields the jobs that were due there."""
         replay_point = self._trigger(record).replay_point
         try:
             if record.headers == transfer_records.START_HEADERS:
@@ -454,7 +456,7 @@ class PartitionState:
             self.on_bad_record(record, error)
 
     def _transferred_jobs(self, due: transfer_records.TransferredJob, replay_point: ReplayPoint) -> Iterator[Job]:
-        """The job; nothing if it has to wait for a reference: the wait begins now."""
+        """Yield the job that was due in the other log. If it has to wait for a reference, see `_due`."""
         monitor, assignment = _assignment_of(self._in_force.plan, due)
         job = transferred_job(monitor, assignment, due, replay_point)
         if due.retry is None and due.happened_at is None and self.references.awaits(job, due.case):
@@ -466,15 +468,15 @@ class PartitionState:
     def _add_to_window(
         self, monitor: Monitor, stratified: StratifiedTurn, happened_at: float
     ) -> tuple[AddOutcome | Literal["sampled_out"], Sequence[WindowResult]]:
-        """Add a turn to a conversation in the sample; returns what became of it, and the windows that it closed."""
-        sessions = self.conversations.get(monitor.name)
+        """Add a turn to its conversation if that is in the sample. Returns the outcome, and the windows that closed."""
+        sessions = self.sessions_by_monitor.get(monitor.name)
         if sessions is None:
             return "sampled_out", ()
         plan, factor = self._in_force.plan, self._in_force.reduction(monitor.name).factor
         if not _selects_conversation(plan, monitor, stratified.key, factor):
             return "sampled_out", ()
         incoming = _incoming(plan, monitor, stratified, happened_at, factor)
-        # By the log's time, not the turn's own: in a backlog the conversation's next turns are right behind this one.
+        # In a backlog a turn's own time is old. If it counted, the window could close before its next turns are read.
         came_at = max(self.time, self._timestamp)
         return sessions.add(stratified.key, incoming, stratified.trigger.replay_point, came_at)
 
@@ -490,7 +492,7 @@ class PartitionState:
             ids = superseded_ids(plan, self._in_force.past, monitor, assignment, result)
             supersedes = (*ids, *self.windows.retries.made_from(ids))
             chance = monitor.probability(assignment, revision.rate, revision.boost)
-            # Only conversations in the sample have windows, so each one stands for 1 / chance of them.
+            # Only conversations in the sample have windows, so each window stands for 1 / chance conversations.
             if self.report_demand is not None:
                 self.report_demand(monitor, assignment, monitor.probability(assignment, 1.0, revision.boost) / chance)
             yield from self._due(conversation_job(monitor, assignment, closed, chance=chance, supersedes=supersedes))
@@ -533,7 +535,7 @@ def _selects_conversation(plan: Plan, monitor: Monitor, key: str, factor: float)
 def _incoming(
     plan: Plan, monitor: Monitor, stratified: StratifiedTurn, happened_at: float, factor: float
 ) -> IncomingTurn:
-    """A turn in the form that its conversation's window takes."""
+    """A turn in the form in which it is added to its conversation's window."""
     turn = stratified.turn
     return IncomingTurn(
         turn.turn_id,
@@ -548,6 +550,7 @@ def _incoming(
 
 
 async def _stratum(monitor: Monitor, recorded: RecordedTurn) -> tuple[float, str]:
+    """The boost and the name of a turn's stratum. Strata may use the scores of evaluators without a judge."""
     turn = recorded.turn
     scores: dict[str, float] = {}
     for evaluator in monitor.strata.code_evaluators:

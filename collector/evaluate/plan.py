@@ -327,9 +327,7 @@ class Job:
     @property
     def verdict_ids(self) -> tuple[str, ...]:
         """The ids of all evaluations with the same verdict, in the monitors' order; () if it is the only one."""
-        if self.skip is not None:
-            return ()
-        return tuple(map(self._id_for, self.assignment.sharers))
+        return () if self.skip is not None else tuple(map(self._id_for, self.assignment.sharers))
 
     @property
     def first_id(self) -> str:

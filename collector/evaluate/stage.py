@@ -1,6 +1,7 @@
 """The evaluate stage: it opens a processor for each partition of the turns log.
 
-A processor holds the partition's state and jobs, and commits the progress of the jobs.
+A processor has the partition's state, which says what is due, and its jobs, the due evaluations. It tells the log which
+positions to commit. The *ledger* is the evaluations log, as the record of what was evaluated.
 """
 
 import asyncio
@@ -43,14 +44,15 @@ from collector.logs.log import Committed, Log, StoredRecord
 from collector.records.shared_records import is_shared
 
 EVICTION_SHARE, MAX_EVICTIONS = 0.01, 500
-"""The share of open conversations that are evicted together, to save control records, and the most that are."""
+"""How many open conversations are evicted (closed early) together, to save control records: this share of them, and at
+most this number."""
 
 _OFFSET = attrgetter("offset")
 
 
 @dataclass(frozen=True, slots=True)
-class Drawing:
-    """The rates in force `now`, and the rates with which earlier records were drawn, each up to an offset."""
+class RateHistory:
+    """The sample rates `now`, and the `former` ones, with which earlier records were drawn, each up to an offset."""
 
     now: SampleRates
     former: tuple[tuple[int, SampleRates], ...] = ()
@@ -60,19 +62,19 @@ class Drawing:
 class PartitionStart:
     """The point from which a partition is continued.
 
-    `resumed` is the state that was committed when records below `delivered` had been delivered; a replay skips the jobs
+    `committed` is the state committed when the records below `delivered` had been delivered. A replay skips the jobs
     that were done by then.
     """
 
     partition: int
-    resumed: CommitMetadata
+    committed: CommitMetadata
     delivered: int = 0
-    drawing: Drawing | None = None
+    rate_history: RateHistory | None = None
     configurations: Configurations | None = None
 
     def was_over(self, job: Job) -> bool:
-        """Whether a job was neither pending nor waiting at the commit."""
-        return job.trigger_offset < self.resumed.done_below_of(job.assignment.evaluator.name, self.delivered)
+        """Whether a job had ended before the commit: it was neither pending nor waiting for a reference."""
+        return job.trigger_offset < self.committed.done_below_of(job.assignment.evaluator.name, self.delivered)
 
 
 class _Position(NamedTuple):
@@ -88,7 +90,8 @@ class _Position(NamedTuple):
 
 @dataclass(eq=False, repr=False)
 class PartitionProcessor:
-    """Delivers records to the state, and the evaluations that become due to the jobs. Neither knows the other.
+    """Gives records to the `state`, and due evaluations to the `jobs`. State and jobs do not know each other.
+
     Snapshots are written only if there is a `snapshots` writer.
     """
 
@@ -120,21 +123,21 @@ class PartitionProcessor:
         """When the next session window closes or is removed, or a wait for a reference ends."""
         references = self.state.references
         due_at = references.due_at if references.is_used else None
-        for sessions in self.state.conversations.values():
+        for sessions in self.state.sessions_by_monitor.values():
             at = sessions.due_at
             if at is not None and (due_at is None or at < due_at):
                 due_at = at
         return due_at
 
     def _position(self) -> _Position:
-        """The end of the finished records, and the oldest record that is still needed: by a window, a retained offset,
-        a wait or a pending job.
+        """The end of the finished records, and the oldest record that a restart has to read.
+
+        Open windows and pending jobs are only in memory. A restart makes them again from the records of their turns.
         """
-        # Not the delivered offset: open windows and pending jobs are only in memory, and a restart rebuilds them from
-        # their records. An evaluation that waits for a reference is in flight like a job; otherwise a replay from its
-        # record on would take parts of conversations for whole ones.
+        # An evaluation that waits for a reference is treated as a pending job. The restart then reads its turn, and
+        # all turns of the conversations that were open at that time.
         state, references = self.state, self.state.references
-        points = [sessions.low_watermark for sessions in state.conversations.values()]
+        points = [sessions.low_watermark for sessions in state.sessions_by_monitor.values()]
         pending, low_of_jobs = dict(self.jobs.oldest_triggers), self.jobs.low_watermark
         low_of_references = None
         if references.is_used:
@@ -156,32 +159,32 @@ class PartitionProcessor:
     def metadata(self) -> str:
         """The state that a restart needs in addition to the two offsets."""
         done, low, pending = self._position()
-        drawing, configurations = self.start.drawing if pending else None, self._configurations
-        former = tuple(rates for rates in drawing.former if rates[0] > low.offset) if drawing else ()
+        rate_history, configurations = self.start.rate_history if pending else None, self._configurations
+        former = tuple(rates for rates in rate_history.former if rates[0] > low.offset) if rate_history else ()
         return CommitMetadata(
             ledger_offset=self._ledger.start_offset,
             done_below=done,
             replay_point=low,
             pending=pending or None,
-            sampled=drawing.now if drawing else None,
+            sampled=rate_history.now if rate_history else None,
             former=former,
             configuration=configurations.number_at(low.offset) if configurations else 0,
-            past=configurations.past_at(low.offset, self.start.resumed.past) if configurations else (),
+            past=configurations.past_at(low.offset, self.start.committed.past) if configurations else (),
         ).to_json()
 
     async def replay(self, records: Sequence[StoredRecord]) -> None:
-        """Rebuild the state; jobs that were pending at the stop are made again, unless a newer one supersedes them."""
-        jobs: dict[str, Job] = {}  # by the id under which each became due
+        """Rebuild the state. Jobs that were pending at the stop are made again, unless a newer job supersedes them."""
+        jobs: dict[str, Job] = {}  # by evaluation id
         for record in records:
             for job in await self.state.apply(record):
-                # Another definition of its evaluator may have done it.
+                # A job may be done although an earlier job of its evaluator was still pending at the commit.
                 if not self.start.was_over(job) and not self.jobs.is_known(job):
                     for replaced in [jobs.pop(name) for name in job.supersedes if name in jobs]:
                         self._count(replaced, "resumed")
                         self._count(replaced, "superseded")
                     jobs[job.evaluation_id] = job
             self._retain(record.offset)
-            if is_shared(record):  # very many turns may do so
+            if is_shared(record):  # it may contain very many turns
                 await asyncio.sleep(0)
         if self.snapshots is not None:
             self.snapshots.note_work()
@@ -193,7 +196,7 @@ class PartitionProcessor:
         self.outcomes.count_evaluation(job.monitor.name, job.assignment.evaluator.name, outcome)
 
     async def deliver(self, records: Sequence[StoredRecord]) -> None:
-        """Process new records; waits while a judge's bulkhead is full."""
+        """Process new records. Waits while a judge's bulkhead, its limit on evaluations, is full."""
         if self._is_replay:
             self._end_replay()
         for are_snapshots, group in groupby(records, lambda record: record.headers == SNAPSHOT_HEADERS):
@@ -205,15 +208,15 @@ class PartitionProcessor:
                 if is_shared(record):
                     await asyncio.sleep(0)
         position = self._position()
-        if self.snapshots is not None and self.state.conversations:
+        if self.snapshots is not None and self.state.sessions_by_monitor:
             for monitor, conversation_id in await self.snapshots.write(position.done_below):
                 await self._close_early({monitor: [conversation_id]})
                 position = self._position()
-        if records:  # by the log's time, since the times of turns in a backlog pass much faster
+        if records:  # the log's time: by the turns' own times, a backlog would make too many checkpoints
             await self._ledger.checkpoint(self.state.next_offset, position.low.offset, records[-1].timestamp)
 
     def _end_replay(self) -> None:
-        """From now on count what the state applies, and report it as demand."""
+        """From now on count the state's outcomes, and report its demand to the budget."""
         self._is_replay = False
         self.state.outcomes = self.outcomes
         if self.budget is not None:
@@ -226,11 +229,11 @@ class PartitionProcessor:
         if jobs := await self.state.apply(record):
             await self._submit(jobs)
         self._retain(record.offset)
-        while self.state.conversations and (candidates := self._eviction_candidates()):
+        while self.state.sessions_by_monitor and (candidates := self._eviction_candidates()):
             await self._close_early(candidates)
 
     async def _validate_snapshots(self, records: Sequence[StoredRecord]) -> None:
-        """Decide which of the next records, which are all snapshots, are still valid."""
+        """Decide which snapshots are still valid. `records` are the next records, and all of them are snapshots."""
         # The whole batch is decided before its first record is applied, and the decision is written to the log: a
         # replay that begins after the last change of a conversation could not tell that its snapshot is outdated.
         validity = self.state.windows.validate_snapshots(records)
@@ -239,13 +242,13 @@ class PartitionProcessor:
 
     async def _apply_control(self, control: ControlRecord) -> None:
         """Write a control record, then apply it."""
-        # In this order: an effect without its record could not be repeated by a replay. A record without its effect,
-        # after a crash between the two, is applied by the replay.
+        # In this order, because a replay cannot repeat an effect that has no record. After a crash between the two
+        # steps the replay applies the record.
         await self._ledger.append(control.to_record(self._partition))
         await self._submit(self.state.apply_control(control))
 
     async def _set_rates(self, budget: BudgetController, now: float, offset: int) -> None:
-        """Decide the rates from an offset on, from earlier traffic alone."""
+        """Decide the rates that apply from an offset on. The decision depends only on earlier traffic."""
         rates, saved = budget.decide_rates(self._partition, now)
         await self._ledger.retain_from_end()  # before the append, since the append moves the end
         await self._apply_control(ControlRecord(offset=offset, rates=rates, budget=saved))
@@ -256,36 +259,40 @@ class PartitionProcessor:
             self._retained.retain(released, offset)
 
     async def _submit(self, jobs: Collection[Job], *, resumed: bool = False) -> None:
-        """Start jobs, in the form that the newest plan gives them; waits while a judge's bulkhead is full."""
+        """Start jobs, each in the form that the newest plan gives it. Waits while a judge's bulkhead is full."""
         waiting = self._waiting = deque()
         for job in jobs:
             waiting.append((job, job if self._configurations is None else self._configurations.by_newest(job)))
         try:
             while waiting:
-                pack = [made for job, made in _next_pack(waiting) if not self._is_over(job, made) and made is not None]
+                pairs = _next_pack(waiting)
+                pack = [
+                    newest for job, newest in pairs if not self._count_if_needless(job, newest) and newest is not None
+                ]
                 if pack:
                     await self.jobs.submit(*pack, resumed=resumed)
         finally:
-            while waiting:  # the partition is revoked
+            while waiting:  # the partition was revoked before these jobs could start
                 self._count(waiting.popleft()[0], "reassigned")
 
-    def _is_over(self, job: Job, made: Job | None) -> bool:
-        """Whether a job has ended: it was made by any plan, or the newest plan no longer has its evaluator. Counts the
-        end.
+    def _count_if_needless(self, job: Job, newest: Job | None) -> bool:
+        """Whether a job need not start: its evaluation is known under any plan, or the newest plan no longer has its
+        evaluator. If so, the job is counted as a duplicate or as removed.
 
-        `made` is the job in the form that the newest plan gives it.
+        `newest` is the job in the form that the newest plan gives it; None if that plan does not have its evaluator.
         """
         others: Sequence[Job] = ()
         if self._configurations is not None:
-            others = (*self._configurations.by_others(job), made or job)
+            others = (*self._configurations.by_others(job), newest or job)
         if self.jobs.is_known(job, *others):
             self._count(job, "duplicate")
             return True
-        if made is None:
+        if newest is None:
             self._count(job, "removed")
-        return made is None
+        return newest is None
 
     async def _close_early(self, candidates: Mapping[str, Sequence[str]]) -> None:
+        """Evict conversations, given by monitor: close them before their time."""
         await self._apply_control(ControlRecord(offset=self.state.next_offset, evictions=candidates))
         self._retain(self.state.next_offset - 1)
 
@@ -293,16 +300,18 @@ class PartitionProcessor:
         """The oldest conversations of monitors with more of them than the limits allow."""
         return {
             name: sessions.oldest(min(MAX_EVICTIONS, max(1, int(len(sessions) * EVICTION_SHARE))))
-            for name, sessions in self.state.conversations.items()
+            for name, sessions in self.state.sessions_by_monitor.items()
             if len(sessions) > self.limits.conversations or sessions.size > self.limits.bytes
         }
 
 
 def _next_pack(waiting: deque[tuple[Job, Job | None]]) -> Sequence[tuple[Job, Job | None]]:
-    """Take the first job and the others of its pack. Each comes as it became due, and in the newest plan's form."""
+    """Take the first job, and the waiting jobs of its pack: they ask the judge together. Each job comes in two forms,
+    as it became due and as the newest plan makes it.
+    """
     first = waiting.popleft()
-    made = first[1]
-    if made is None or not made.assignment.pack or (pack := made.pack) is None:
+    newest = first[1]
+    if newest is None or not newest.assignment.pack or (pack := newest.pack) is None:
         return [first]
     others = [pair for pair in waiting if pair[1] is not None and pair[1].pack == pack]
     for pair in others:
@@ -336,8 +345,8 @@ class StageReports:
 class StageDefinitions:
     """The configurations that the service has had.
 
-    With a `history`, each partition knows which configuration applies from which offset on; without it, the present one
-    applies everywhere. `notes` keep sample rates for later audits.
+    With a `history`, each partition knows which configuration applies from which offset on. Without a history, the
+    present configuration applies everywhere. `notes` store all sample rates; commits have only some.
     """
 
     history: PlanHistory | None = None
@@ -347,9 +356,8 @@ class StageDefinitions:
 class EvaluateStage:
     """Opens the processors of the turns log's partitions.
 
-    If a partition is revoked, its next owner makes the waiting and running jobs again. `grace` gives the seconds that
-    running jobs get to finish when a processor closes. `turns` is the log that the stage consumes; snapshots of long
-    conversations are written to it. The `dispatcher` has the budgets.
+    If a partition is revoked, its next owner makes the waiting and running jobs again. `turns` is the log that the
+    stage consumes; snapshots of long conversations are also written to it. The `dispatcher` has the budgets.
     """
 
     def __init__(
@@ -381,10 +389,12 @@ class EvaluateStage:
         self._processors: dict[int, PartitionProcessor] = {}
         self.number = UNNUMBERED
         """The number of the plan; set before the first partition opens."""
-        # Set once, and not read from the process: while the process takes another plan, a partition may still open with
-        # this one. A switch with the other number would let every replay make evaluations that were never due.
+        # The number is set once, and not asked of the process: while the process takes another plan, a partition may
+        # still open with this plan. If it then wrote the other plan's number into the log, each replay would make
+        # evaluations that were never due.
         self.handing_over = False
-        """Whether the processors close for another configuration. As at a stop, jobs in flight may finish first."""
+        """Whether the processors close because the configuration changes. Running jobs and jobs that wait for a slot
+        may then finish within the grace; at a stop only running jobs may."""
 
     @property
     def open_conversations(self) -> int:
@@ -392,7 +402,7 @@ class EvaluateStage:
         return sum(
             sessions.open
             for processor in self._processors.values()
-            for sessions in processor.state.conversations.values()
+            for sessions in processor.state.sessions_by_monitor.values()
         )
 
     @property
@@ -412,7 +422,7 @@ class EvaluateStage:
 
     @asynccontextmanager
     async def open_fold(self, partition: int, committed: Committed | None) -> AsyncGenerator[PartitionProcessor]:
-        """Read the ledger back and open the partition's processor; its jobs end with it."""
+        """Read the ledger back and open the partition's processor. When the processor closes, its jobs end."""
         initial = FULL_RATES if self._budget is None else self._budget.initial_rates()
         metadata = CommitMetadata(replay_point=ReplayPoint(0, rates=initial))
         if committed:
@@ -438,8 +448,8 @@ class EvaluateStage:
         rates = self._plan.sample_rates
         if self._notes is not None:
             await self._notes.note(partition, delivered, rates)
-        drawing = Drawing(rates, metadata.draws_until(delivered, rates))
-        former = [(until, self._plan.drawing_with(sampled)) for until, sampled in drawing.former]
+        rate_history = RateHistory(rates, metadata.draws_until(delivered, rates))
+        former = [(until, self._plan.drawing_with(sampled)) for until, sampled in rate_history.former]
         configurations, reached = None, 0
         past: Sequence[Plan] = ()
         if self._history is not None:
@@ -450,7 +460,7 @@ class EvaluateStage:
             former = configurations.former
             past = await past_plans(metadata.past, self._history)
         self._report_removed(metadata)
-        start = PartitionStart(partition, metadata, delivered, drawing, configurations)
+        start = PartitionStart(partition, metadata, delivered, rate_history, configurations)
         state = PartitionState(self._plan, metadata.replay_point, ledger.control_records, former, past, start.was_over)
         state.on_bad_record = self._on_bad_record
         async with self._opened_deferred(partition, journal, ledger) as deferred, asyncio.TaskGroup() as tasks:
@@ -485,7 +495,7 @@ class EvaluateStage:
     async def _opened_deferred(
         self, partition: int, journal: LoggedJournal | None, ledger: Ledger
     ) -> AsyncGenerator[DeferredEvaluations | None]:
-        """Open the maker of evaluations that wait for batches, with the batches that former owners left."""
+        """Open the part that makes evaluations in batches, with the batches that former owners left unfinished."""
         if journal is None or self._deferral is None:
             yield None
             return
@@ -506,10 +516,10 @@ class EvaluateStage:
         partition: int,
         unnumbered: Sequence[tuple[int, Plan]],
     ) -> Configurations:
-        """The configurations of a partition. The last switch is to ours, and is written if it is new.
+        """The configurations of a partition. If the last one is not that of this process, a switch to it is written.
 
-        Ours applies from the offset that no earlier owner has reached. It may be an older configuration: a process that
-        has not taken the newest one, or cannot, continues with its own.
+        The switch applies from the first offset that no earlier owner has reached. It may lead to an older
+        configuration: a process that has not taken the newest one, or cannot take it, continues with its own.
         """
         start = metadata.replay_point.offset, metadata.configuration
         controls = ledger.control_records

@@ -48,7 +48,7 @@ class ExportUnavailable(EvalstreamError):
         self.retry_after = retry_after
 
 
-def believed(claimed: int, sent: int, exporter: str) -> int:
+def bounded_refusals(claimed: int, sent: int, exporter: str) -> int:
     """How many of the `sent` records a destination refused: its count, between 0 and the number of records."""
     number = min(max(0, claimed), sent)
     if number != claimed:
@@ -79,8 +79,8 @@ class MonitoredEvaluator:
     """An evaluator that a monitor uses: whose evaluations will come.
 
     `labels` are those that they may have, where these are not pass and fail. `watched_labels` are those whose share is
-    watched, each with whether a smaller share is better. `cascade_share` is there where a cascade judges: the share of
-    the cases in which its first judge is sure that the second one judges, too. `audit_version` is the version of its
+    watched, each with whether a smaller share is better. `cascade_share` is set where a cascade judges: of the
+    cases of which its first judge is sure, the share that the second judges, too. `audit_version` is the version of its
     auditor, if there is one.
     """
 
@@ -96,6 +96,8 @@ class MonitoredEvaluator:
     audit_version: str | None = None
     priced: bool = False
     """Whether its judges have prices, so that its cost is known."""
+    judged: bool = False
+    """Whether it asks a judge."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +107,7 @@ class ExportContext:
     Spans and log records that `own` has signed are recognised when they come back as traffic. `confirm` waits until
     this process certainly is the one that exports. An exporter that tries again by itself calls it before each attempt:
     while the process was frozen, another process may have taken over. `judged_spans` is the log that joins spans and
-    evaluations, if one is configured; `confirm_spans` is the same for its consumer. `page` is the address under which
+    evaluations, if one is configured; `confirm_spans` is `confirm` of its consumer. `page` is the address under which
     people reach evalstream's page, if it is known. `metrics_socket` is the socket file on which a worker serves its
     metrics to the process that joins them.
     """

@@ -37,8 +37,8 @@ class OtlpExportSettings(OtlpEndpointSettings):
     batch_size: int = Field(default=200, ge=1, le=10_000)
     """Most evaluations in one request."""
     events: bool = True
-    """Send the event gen_ai.evaluation.result to /v1/logs. If only traces have a place, spans go alone; this is
-    logged once."""
+    """Send the event gen_ai.evaluation.result to /v1/logs. If the endpoint has no logs, spans go alone; this
+    is logged once."""
     spans: bool = True
     """Send the span `evaluate {name}` to /v1/traces."""
     openinference: bool = False
@@ -120,7 +120,7 @@ class OtlpExporter:
         return max(events_refused, spans_refused)
 
     def _count_without_span(self, batch: Sequence[Evaluation]) -> None:
-        """Ready-made turns are in no trace: they consist of their events alone."""
+        """Ready-made turns are in no trace: their scores go as events alone."""
         lost = sum(evaluation.subject.trace_id is None for evaluation in batch)
         if lost:
             self._telemetry.drop("export_otlp", DropReason.NO_LOGS_ENDPOINT, lost)
@@ -142,7 +142,7 @@ def _requests(batch: Sequence[Evaluation], most: int) -> Iterator[Sequence[Evalu
 
 
 def _text_bytes(evaluation: Evaluation) -> int:
-    """About how long what others have written into an evaluation is; its own names and numbers do not count."""
+    """Roughly the length of what others wrote into an evaluation; its own names and numbers do not count."""
     error = evaluation.error.message if evaluation.error else ""
     subject = evaluation.subject
     texts = (evaluation.explanation, evaluation.reason, error, subject.conversation_id, subject.response_id)

@@ -26,14 +26,14 @@ from collector.backoff import Backoff
 from collector.durations import Seconds
 from collector.errors import ConfigError
 from collector.export.acceptance import no_otlp
-from collector.export.exporter import ExportContext, ExporterSettings, ExportUnavailable, believed
+from collector.export.exporter import ExportContext, ExporterSettings, ExportUnavailable, bounded_refusals
 from collector.logs.log import Confirm, certain
 from collector.section import checked_base
 from collector.telemetry.drop_reasons import DropReason
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import EXPORT_FAILURES
 from evaluators.judges.connection import connection_problem
-from evaluators.private_files import SecretFiles
+from evaluators.secret_files import SecretFiles
 from evaluators.wire.http_client import HttpClient, HttpResponse
 
 OtlpReply = TypeVar("OtlpReply", ExportLogsServiceResponse, ExportTraceServiceResponse)
@@ -164,7 +164,7 @@ class OtlpClient:
 
     def _count_rejected(self, claimed: int, count: int) -> int:
         """Count what the endpoint says that it has rejected of `count` records: none to all of them."""
-        refused = believed(claimed, count, self.exporter)
+        refused = bounded_refusals(claimed, count, self.exporter)
         if refused:
             self.telemetry.drop(f"export_{self.exporter}", DropReason.PARTIAL_SUCCESS, refused)
         return refused

@@ -1,17 +1,19 @@
 """Scores as Prometheus metrics: the distribution, the estimator's sums, verdicts, outcomes, tokens and cost.
 
-Evaluations of a cascade have corrected values z (`evaluators.results.Escalation.corrected`); their mean estimates the
-second judge's. They lie in [-c, 1 + c] with c = 1 / share - 1, for a drawn one is x + (y - x) / share. Counters must
-not fall, so the sums are of z + c:
+A cascade asks its second judge if the first judge is in doubt, and also about a random share of the sure cases. Each
+evaluation of a cascade has a corrected value z (`evaluators.results.Escalation.corrected`). The mean of z estimates the
+mean that the second judge alone would give. A case of the random share has z = p + (q - p) / share, where p is the
+first judge's score and q the second's; so z is in [-c, 1 + c] with c = 1 / share - 1. Counters must not fall, so the
+sums are of z + c:
 
     mean = WZ / W - c,    error = sqrt(W2Z2 - 2 m W2Z + m² W2) / W    with m = WZ / W
 
-where W and W2 are the sums of `collector.statistics.bounded_sums`; the error is the error of z, as adding c shifts all
-values. Weights are bounded like the scores', by sums over the same conversations.
+where W and W2 are sums of `collector.statistics.bounded_sums`, and WZ, W2Z, W2Z2 are its WY, W2Y, W2Y2 with y = z + c.
+The error does not depend on c. Each corrected value has the same bounded weight as its score.
 
-The share of a label is a mean of scores like any other: 1 where an evaluation has the label, else 0. So means, standard
-errors and the drop detector serve for shares as they are, with the same bound on false alarms: it holds for any scores
-in [0, 1]. The share of a label is a series of its own, named after evaluator and label.
+The share of a label is the mean of a score that is 1 if an evaluation has the label, else 0. So means, standard errors
+and the drop detector apply to shares without a change. The bound on false alarms is the same, since it holds for any
+scores in [0, 1]. The share of a label is a series of its own, named after evaluator and label.
 """
 
 from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
@@ -34,32 +36,33 @@ from collector.statistics.conversations import PAUSE
 from collector.telemetry import series as metrics
 from collector.telemetry.registry import OTHER, Telemetry
 from collector.telemetry.series import CORRECTED_SHIFT, CORRECTED_SUMS, ESCALATIONS
+from evaluators.evaluation import Result
 from evaluators.results import Escalation, EscalationReason, Evaluation, JudgeStamp, Status
 
 
 def share_name(evaluator: str, label: str) -> str:
-    """The name of a label's share, where evaluators are named: `outcome=escalated`."""
+    """The name of a label's share, used in place of an evaluator's name: `outcome=escalated`."""
     return f"{evaluator}={label}"
 
 
 def label_scores(evaluation: Evaluation, labels: Iterable[str]) -> Iterator[tuple[str, float | None]]:
-    """The name of each label's share, and the score that an evaluation adds to it; None if it has no score."""
+    """The name of each label's share, and the score that the evaluation adds there; None if it has no score."""
     for label in labels:
         share = None if evaluation.score is None else float(evaluation.label == label)
         yield share_name(evaluation.evaluator, label), share
 
 
 class CorrectedSums:
-    """Feeds the corrected sums of evaluators that a cascade judges with a share of its own."""
+    """Feeds the corrected sums of evaluators whose cascade asks its second judge about a share of the sure cases."""
 
     def __init__(self, telemetry: Telemetry, sums: BoundedSums) -> None:
         self._telemetry = telemetry
         self._sums = sums
         self.shifts: dict[tuple[str, str, str], float] = {}
-        """The shifts of corrected values, by evaluator, version and monitor."""
+        """The shift c of corrected values, by evaluator, version and monitor."""
 
     def create(self, watched: MonitoredEvaluator, segment: str) -> None:
-        """Make the series of an evaluator, at 0, if a cascade judges it."""
+        """Create the series of an evaluator, at 0, if its judge is a cascade."""
         if watched.cascade_share is None:
             return
         for reason in get_args(EscalationReason):
@@ -73,7 +76,7 @@ class CorrectedSums:
             self._telemetry.counter(series, *labels, segment)
 
     def count(self, evaluation: Evaluation, score: float, labels: Sequence[str]) -> None:
-        """Count a score; `labels` are those of its series, with the segment."""
+        """Count a score. `labels` are evaluator, version, monitor and segment."""
         escalation = evaluation.escalation
         if escalation is not None:
             self._telemetry.counter(ESCALATIONS, labels[0], labels[2], escalation.reason).inc()
@@ -93,14 +96,19 @@ class CorrectedSums:
 
 
 def _corrected(escalation: Escalation | None, score: float) -> float:
-    """The corrected value; the score itself where no judge was asked."""
+    """The corrected value of an evaluation; the score itself if the evaluation has none."""
     corrected = None if escalation is None else escalation.corrected(score)
     return score if corrected is None else corrected
 
 
+_JUDGE_FAILURES = (
+    "judge_unavailable", "judge_timeout", "judge_rate_limited", "judge_denied", "judge_rejected", "judge_reply_invalid",
+)  # fmt: skip
+"""The usual reasons of failures. Their series begin at 0; series of other reasons begin with their first value."""
 _GOOD = 0.5
+"""Feedback with at least this score is good."""
 _MODELS = 1000
-"""How many names and fingerprints of one judge are remembered."""
+"""The most models, by name and fingerprint, that are remembered for one evaluator of a monitor."""
 
 
 class PrometheusSettings(ExporterSettings):
@@ -111,14 +119,14 @@ class PrometheusSettings(ExporterSettings):
     port: int = Field(default=9464, ge=0, le=65535)
     """Port to listen on; 0 takes any free one."""
     segment_by: str | list[str] | dict[str, Annotated[int, Field(ge=1, le=100)] | list[str]] | None = None
-    """Attributes whose values become the `segment` label: one name; a list of names; or, by name, a list of values or
-    the number of the most frequent ones (default 10). Other values become `other`; without this key: `all`."""
+    """Attributes whose values become the `segment` label: one name; a list; or a map from name to values or to the
+    number of the most frequent ones (default 10). Other values become `other`; without this key: `all`."""
     segments: tuple[str, ...] = Field(default=(), max_length=100)
     """The values of the one attribute of `segment_by`, if it is a name."""
     max_conversations: int = Field(default=100_000, ge=1)
     """Conversations remembered for the error of the mean, about 900 bytes each."""
     conversation_window: Seconds = PAUSE
-    """Scores of a conversation count as dependent until it pauses for this long, seven days at most."""
+    """A conversation's scores count as dependent until it pauses for this long or lasts seven days."""
 
     @property
     def dimensions(self) -> tuple[Dimension, ...]:
@@ -137,13 +145,13 @@ class PrometheusSettings(ExporterSettings):
 
 
 class PrometheusExporter:
-    """Feeds the metrics of scores and serves them with all others of this process."""
+    """Feeds the metrics of scores, and serves them together with all other metrics of this process."""
 
     Settings: ClassVar[type[PrometheusSettings]] = PrometheusSettings
 
     def __init__(self, settings: PrometheusSettings, context: ExportContext, *, port: int | None = None) -> None:
         self.port = port
-        """The address at which /metrics is served; None if it is not."""
+        """The port on which /metrics is served; None if it is not served."""
         self._settings = settings
         self._telemetry = context.telemetry
         self._audited: dict[tuple[str, str], MonitoredEvaluator] = {}
@@ -173,8 +181,8 @@ class PrometheusExporter:
             yield cls(settings, context, port=port)
 
     def take_evaluators(self, evaluators: tuple[MonitoredEvaluator, ...]) -> None:
-        """See `ExporterOfEvaluators`: their series begin at 0. The series of earlier versions stay, marked as not in
-        use.
+        """See `ExporterOfEvaluators`. The series of these evaluators begin at 0. The series of earlier versions stay,
+        and are marked as not in use.
         """
         self._evaluators = evaluators
         before, self._described = self._described, set[tuple[str, ...]]()
@@ -198,7 +206,7 @@ class PrometheusExporter:
         for evaluation in batch:
             if evaluation.happened_at is None:
                 self._count(evaluation)
-            else:  # a counter has no past: last week's events would count as the present's
+            else:  # a counter has no past: last week's scores would count as today's
                 self._count_backfill(evaluation)
 
     async def export_feedback(self, batch: Sequence[JoinedFeedback]) -> None:
@@ -213,7 +221,7 @@ class PrometheusExporter:
         self._telemetry.counter(metrics.FEEDBACK_VERDICTS, *labels, verdict).inc()
         if score is not None:
             weight, time = Weight.of(subject.sampling), joined.received_at.timestamp()
-            key = ("feedback", *labels)  # beside the evaluators' sums, which have four labels, too
+            key = ("feedback", *labels)  # not the key of an evaluator's sums, which are in `_sums`, too
             grown = self._sums.add(key, subject.conversation_id, weight=weight, score=score, time=time)
             self._count_sums(metrics.FEEDBACK_SUMS, labels, grown.mean)
 
@@ -228,10 +236,10 @@ class PrometheusExporter:
         self._telemetry.counter(metrics.EVALUATIONS, *labels, evaluation.outcome, evaluation.reason_code).inc()
         if evaluation.retry is None:
             self._telemetry.counter(metrics.EVALUATION_WEIGHT, *labels).inc(Weight.of(evaluation.sampling).own)
-        else:  # the failed one has brought its weight along
+        else:  # the failed evaluation has already added the weight
             self._telemetry.counter(metrics.EVALUATIONS_RETRIED, *labels, evaluation.retry.reason).inc()
-        of = evaluation.monitor, evaluation.evaluator, evaluation.sampling.stratum
-        self._telemetry.gauge(metrics.SAMPLING_PROBABILITY, *of).set(evaluation.sampling.probability)
+        sampled = evaluation.monitor, evaluation.evaluator, evaluation.sampling.stratum
+        self._telemetry.gauge(metrics.SAMPLING_PROBABILITY, *sampled).set(evaluation.sampling.probability)
         self._count_work(evaluation)
         if evaluation.judge is not None:
             self._count_model_changes(evaluation.evaluator, evaluation.monitor, evaluation.judge)
@@ -274,8 +282,8 @@ class PrometheusExporter:
     def _count_label(
         self, evaluation: Evaluation, known: MonitoredEvaluator, labels: tuple[str, ...], grown: BoundedIncrements
     ) -> None:
-        """Count the chosen label, and add its weight to the watched shares."""
-        label = evaluation.label if evaluation.label in known.labels else OTHER  # of an earlier definition
+        """Count the label of an evaluation, and add to the shares of the watched labels."""
+        label = evaluation.label if evaluation.label in known.labels else OTHER  # OTHER: of an earlier definition
         self._telemetry.counter(metrics.LABELS, *labels, label).inc(1, _exemplar(evaluation))
         self._telemetry.counter(metrics.LABEL_WEIGHT, *labels, label).inc(grown.mean.w)
         for name, score in label_scores(evaluation, known.watched_labels):
@@ -287,13 +295,13 @@ class PrometheusExporter:
     def _count_audit(
         self, evaluation: Evaluation, score: float, version: str, labels: tuple[str, ...], grown: BoundedIncrements
     ) -> None:
-        """Add a cheap score to the sums by which its audits correct the mean, with its audit if it has one."""
+        """Add a score, with its audit (an expensive judge's score of the case) if it has one, to the audited sums."""
         audit = audit_of(evaluation)
         if (outcome := audit_outcome(evaluation)) is not None:
             self._telemetry.counter(metrics.AUDITS, evaluation.evaluator, evaluation.monitor, outcome).inc()
         conversation, time = evaluation.subject.conversation_id, evaluation.ended_at.timestamp()
         if audit is not None and audit.version != version:
-            audit = None  # of an auditor before: two judges' scores have no common mean
+            audit = None  # an earlier auditor made it, and scores of two judges have no common mean
         series = (audit_name(evaluation.evaluator), version, *labels[2:])
         sums = self._audits.add((*series, conversation), weight=grown.mean.w, score=score, audit=audit, time=time)
         for name, amount in zip(SUM_NAMES, sums.values, strict=True):
@@ -305,27 +313,18 @@ class PrometheusExporter:
             evidence = self._sums.add(series, conversation, weight=weight, score=audit.score, time=time)
             self._count_sums(metrics.EVIDENCE_SUMS, series, evidence.evidence)
 
-    def _count_sums(self, of: Sequence[metrics.Series], labels: Sequence[str], grown: Sums) -> None:
-        for series, amount in zip(of, grown.values, strict=True):
+    def _count_sums(self, counters: Sequence[metrics.Series], labels: Sequence[str], grown: Sums) -> None:
+        for series, amount in zip(counters, grown.values, strict=True):
             self._telemetry.counter(series, *labels).inc(amount)
 
     def _count_work(self, evaluation: Evaluation) -> None:
         labels = (evaluation.evaluator, evaluation.monitor)
         duration = (evaluation.ended_at - evaluation.started_at).total_seconds()
         self._telemetry.histogram(metrics.EVALUATION_DURATION, *labels).observe(max(0.0, duration))
-        if usage := evaluation.usage:
-            self._telemetry.counter(metrics.JUDGE_CALLS, *labels).inc(usage.calls)
-            self._telemetry.counter(metrics.JUDGE_ESTIMATED_CALLS, *labels).inc(usage.estimated_calls or 0)
-            self._telemetry.counter(metrics.JUDGE_TOKENS, *labels, "input").inc(usage.input_tokens)
-            self._telemetry.counter(metrics.JUDGE_TOKENS, *labels, "output").inc(usage.output_tokens)
-            for cache, tokens in (("read", usage.cached_input_tokens), ("write", usage.cache_write_tokens)):
-                if tokens:
-                    self._telemetry.counter(metrics.JUDGE_CACHED_TOKENS, *labels, cache).inc(tokens)
-        if evaluation.cost_usd:
-            self._telemetry.counter(metrics.JUDGE_COST, *labels).inc(evaluation.cost_usd)
+        count_judge_use(self._telemetry, labels, evaluation)
 
     def _count_model_changes(self, evaluator: str, monitor: str, judge: JudgeStamp) -> None:
-        """Count what a judge calls itself, but for the first name it gave."""
+        """Count each model or fingerprint of a judge that is new after the first one."""
         model = (judge.model, judge.fingerprint)
         known = self._models.setdefault((evaluator, monitor), set())
         if model not in known and len(known) < _MODELS:
@@ -341,7 +340,34 @@ class PrometheusExporter:
             self._corrected.create(evaluator, segment)
 
 
+def count_judge_use(telemetry: Telemetry, work: tuple[str, str], made: Evaluation | Result) -> None:
+    """Count what judges were asked, and what it cost; `work` is evaluator and monitor."""
+    if usage := made.usage:
+        telemetry.counter(metrics.JUDGE_CALLS, *work).inc(usage.calls)
+        telemetry.counter(metrics.JUDGE_ESTIMATED_CALLS, *work).inc(usage.estimated_calls or 0)
+        telemetry.counter(metrics.JUDGE_UNPRICED_CALLS, *work).inc(usage.calls if made.cost_usd is None else 0)
+        telemetry.counter(metrics.JUDGE_TOKENS, *work, "input").inc(usage.input_tokens)
+        telemetry.counter(metrics.JUDGE_TOKENS, *work, "output").inc(usage.output_tokens)
+        for cache, tokens in (("read", usage.cached_input_tokens), ("write", usage.cache_write_tokens)):
+            if tokens:
+                telemetry.counter(metrics.JUDGE_CACHED_TOKENS, *work, cache).inc(tokens)
+    if made.cost_usd:
+        telemetry.counter(metrics.JUDGE_COST, *work).inc(made.cost_usd)
+
+
+def create_judge_use(telemetry: Telemetry, work: tuple[str, str], *, priced: bool) -> None:
+    """Create the series of `count_judge_use` at 0."""
+    for direction in ("input", "output"):
+        telemetry.counter(metrics.JUDGE_TOKENS, *work, direction)
+    for cache in ("read", "write"):
+        telemetry.counter(metrics.JUDGE_CACHED_TOKENS, *work, cache)
+    calls = metrics.JUDGE_CALLS, metrics.JUDGE_ESTIMATED_CALLS, metrics.JUDGE_UNPRICED_CALLS
+    for counter in (*calls, *((metrics.JUDGE_COST,) if priced else ())):
+        telemetry.counter(counter, *work)
+
+
 def _exemplar(evaluation: Evaluation) -> dict[str, str] | None:
+    """The trace of an evaluation, as a Prometheus exemplar; None if it has no valid trace id."""
     trace = evaluation.subject.trace_id
     return {"trace_id": trace} if trace and len(trace) == 32 else None
 
@@ -359,7 +385,7 @@ def _reserve_labels(telemetry: Telemetry, watched: MonitoredEvaluator) -> None:
 
 
 def _descriptions(watched: MonitoredEvaluator) -> Iterator[tuple[str, ...]]:
-    """The labels that tell the subject of a series of scores and whether lower or higher is better."""
+    """The labels that say, for each series of scores, what is judged, and whether lower or higher is better."""
 
     def described(name: str, *, lower: bool, version: str = watched.evaluator_version) -> tuple[str, ...]:
         return name, version, watched.monitor, watched.scope, "lower" if lower else "higher"
@@ -373,39 +399,35 @@ def _descriptions(watched: MonitoredEvaluator) -> Iterator[tuple[str, ...]]:
 
 
 def _create_series(telemetry: Telemetry, watched: MonitoredEvaluator, segment: str) -> None:
-    """Make the series of an evaluator at 0: an increase from nothing to 1 is one that Prometheus does not see."""
+    """Create the series of an evaluator at 0: Prometheus sees no increase in a series that begins at 1."""
     labels = (watched.evaluator, watched.evaluator_version, watched.monitor, segment)
     telemetry.counter(metrics.UNSHOWN, *labels)
     shares = (share_name(watched.evaluator, label) for label in watched.watched_labels)
     for name in (watched.evaluator, *shares):
         telemetry.histogram(metrics.SCORE, name, *labels[1:])
-        for of in (*metrics.ESTIMATOR_SUMS, *metrics.EVIDENCE_SUMS, metrics.ESTIMATOR_CLIPPED):
-            telemetry.counter(of, name, *labels[1:])
+        for counter in (*metrics.ESTIMATOR_SUMS, *metrics.EVIDENCE_SUMS, metrics.ESTIMATOR_CLIPPED):
+            telemetry.counter(counter, name, *labels[1:])
     if watched.audit_version:
         series = (audit_name(watched.evaluator), watched.audit_version, *labels[2:])
         telemetry.histogram(metrics.SCORE, *series)
-        for of in (*metrics.EVIDENCE_SUMS, metrics.ESTIMATOR_CLIPPED):
-            telemetry.counter(of, *series)
+        for counter in (*metrics.EVIDENCE_SUMS, metrics.ESTIMATOR_CLIPPED):
+            telemetry.counter(counter, *series)
         for name in SUM_NAMES:
             telemetry.counter(metrics.AUDITED_SUMS, *series, name)
         telemetry.counter(metrics.AUDITS, watched.evaluator, watched.monitor, "scored")
     for label in watched.labels:
-        for of in (metrics.LABELS, metrics.LABEL_WEIGHT):
-            telemetry.counter(of, *labels, label)
+        for counter in (metrics.LABELS, metrics.LABEL_WEIGHT):
+            telemetry.counter(counter, *labels, label)
     telemetry.counter(metrics.EVALUATIONS, *labels, "scored", "")
+    for reason in ("internal_error", *(_JUDGE_FAILURES if watched.judged else ())):
+        telemetry.counter(metrics.EVALUATIONS, *labels, "failed", reason)
     telemetry.counter(metrics.EVALUATION_WEIGHT, *labels)
     for outcome in get_args(Status):
         telemetry.counter(metrics.EVALUATIONS_BACKFILLED, *labels[:3], outcome)
     work = (watched.evaluator, watched.monitor)
     telemetry.histogram(metrics.EVALUATION_DURATION, *work)
-    for direction in ("input", "output"):
-        telemetry.counter(metrics.JUDGE_TOKENS, *work, direction)
-    for cache in ("read", "write"):
-        telemetry.counter(metrics.JUDGE_CACHED_TOKENS, *work, cache)
-    for of in (metrics.JUDGE_CALLS, *((metrics.JUDGE_COST,) if watched.priced else ())):
-        telemetry.counter(of, *work)
-    telemetry.counter(metrics.JUDGE_ESTIMATED_CALLS, *work)
     telemetry.counter(metrics.JUDGE_MODEL_CHANGES, *work)
+    create_judge_use(telemetry, work, priced=watched.priced)
     if watched.threshold is not None:
         telemetry.gauge(metrics.TARGET_SCORE, *labels[:3]).set(watched.threshold)
     if watched.threshold is not None or watched.labels:  # labels may pass or fail without a threshold

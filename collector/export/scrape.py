@@ -18,7 +18,7 @@ MOST_CONNECTIONS = 64
 
 
 def metrics_application(registry: CollectorRegistry, health: Health | None = None) -> web.Application:
-    """An application with these routes. A client that asks for OpenMetrics gets it, with exemplars."""
+    """The server's application. A client that asks for OpenMetrics gets it, with exemplars."""
     application = web.Application()
     state = health or Health()
 

@@ -1,4 +1,4 @@
-"""The `segment` label: parts of the traffic by attributes, closed, whatever strangers send.
+"""The `segment` label: a closed set of parts, by attributes, whatever strangers send.
 
 The values of an attribute are the configured ones, or the most frequent ones; everything else is `other`. With several
 attributes a segment is a combination, so that sums over segments stay sums over the traffic.
@@ -18,7 +18,7 @@ from evaluators.cases import Json
 
 ALL = "all"
 MOST_FREQUENT = 10
-"""How many values an attribute has for which the configuration names neither values nor a number."""
+"""How many values an attribute has if the configuration names neither values nor a number."""
 MOST_SEGMENTS = 500
 """Combinations of values, at most: each is a series of every metric of scores, for each evaluator."""
 SETTLING = 60.0
@@ -185,8 +185,7 @@ class _FrequentValues:
     def _count(self, value: str) -> None:
         self._total += 1
         if value not in self._counts and len(self._counts) >= self._TRACKED * self._most:
-            rarest = min(self._counts, key=self._counts.__getitem__)
-            self._counts[value] = self._counts.pop(rarest)
+            self._counts[value] = self._counts.pop(min(self._counts, key=self._counts.__getitem__))
         self._counts[value] += 1
         if self._total >= self._MEMORY * self._most:
             self._total //= 2

@@ -1,8 +1,8 @@
 """The export stage: folds that feed one exporter, from the evaluations log and, for feedback, from the labels log.
 
-Each exporter follows a log in a group of its own, so that one whose destination is down waits alone. After a crash what
-came since the last commit (a second, usually) goes out again: destinations see the same ids. An exporter that has
-`export_feedback` is given feedback that has joined its subject.
+Each exporter follows a log in a group of its own, so an exporter whose destination is down delays no other exporter.
+After a crash the records since the last commit, usually of one second, are exported again, with the same ids. An
+exporter with the method `export_feedback` also gets feedback, as soon as the turns that it is about are known.
 """
 
 import time
@@ -30,7 +30,7 @@ from evaluators.cases import Json
 from evaluators.results import Evaluation
 
 REMEMBERED = 10_000
-"""Evaluation ids a fold knows again. Duplicates in the log lie close together: an append that was made twice."""
+"""The number of ids that a fold remembers. Duplicates come from retried appends, so they are close together."""
 
 OnBadRecord = Callable[[StoredRecord, BadInput], None]
 
@@ -42,9 +42,9 @@ def group_of(name: str) -> str:
 
 @dataclass(eq=False, repr=False)
 class ExportStage:
-    """Opens the folds that feed one exporter. `name` is the exporter's in the configuration.
+    """Opens the folds that feed one exporter. `name` is the exporter's name in the configuration.
 
-    Before each attempt `confirm` waits until this process certainly is the one that exports.
+    Before each attempt `confirm` waits until this process certainly owns its partitions.
     """
 
     name: str
@@ -63,16 +63,16 @@ class ExportStage:
 
     @property
     def problem(self) -> str | None:
-        """Why the exporter cannot export now; None if it can, as far as is known.
+        """Why the exporter cannot export now; None if no problem is known.
 
-        An exporter that tries again by itself says so in a `problem` of its own.
+        An exporter that retries by itself has its own attribute `problem`, which is included.
         """
         own: str | None = getattr(self.exporter, "problem", None)
         return self._problem or (f"{self.name}: {own}" if own else None)
 
     @property
     def second_log(self) -> tuple[Log, str, OpenFold] | None:
-        """A log of its own that the exporter follows as well: the log, its group and its folds; None for most."""
+        """A second log that the exporter follows: the log, its group and its folds; None for most exporters."""
         return getattr(self.exporter, "second_log", None)
 
     @property
@@ -82,7 +82,7 @@ class ExportStage:
 
     @asynccontextmanager
     async def open_fold(self, partition: int, committed: Committed | None) -> "AsyncGenerator[ExportFold]":
-        """Open the fold of a partition; it needs nothing of what was committed."""
+        """Open the fold of a partition. It has no state, so it ignores the commit."""
         del committed
         self._open.add(partition)
         try:
@@ -91,13 +91,13 @@ class ExportStage:
             self._open.discard(partition)
 
     def owns(self, partition: int) -> bool:
-        """Whether this process exports a partition now: a task for one process alone is done by the owner of the first
-        partition.
+        """Whether this process exports a partition now. The owner of the first partition does tasks that only one
+        process may do.
         """
         return partition in self._open
 
     async def deliver(self, batch: Sequence[Evaluation]) -> None:
-        """Export a batch, with retries until the exporter has accepted it; count what was exported and what not."""
+        """Export a batch, with retries until the exporter has accepted it. Count exported and rejected evaluations."""
 
         async def attempt() -> int | None:
             await self.confirm()
@@ -107,7 +107,7 @@ class ExportStage:
             attempt, ExportUnavailable, action=f"exporting to {self.name}", on_failure=self._failed
         )
         self._problem = None
-        rejected = min(max(0, rejected or 0), len(batch))  # an exporter may count records of which one has several
+        rejected = min(max(0, rejected or 0), len(batch))  # an exporter may count several records per evaluation
         self.count("exported", len(batch) - rejected)
         if rejected:
             self.count("rejected", rejected)
@@ -117,7 +117,7 @@ class ExportStage:
         self.telemetry.counter(EXPORT_EVALUATIONS, self.name, result).inc(number)
 
     def report_unreadable(self, record: StoredRecord, error: BadInput) -> None:
-        """Report a record that holds no evaluation."""
+        """Report a record in which no evaluation can be read."""
         self.count("unreadable")
         self.telemetry.drop("export", DropReason.UNREADABLE)
         self.on_bad_record(record, error)
@@ -132,13 +132,13 @@ class ExportStage:
 
 
 class RecentIds:
-    """The newest ids, REMEMBERED at most: an append that was made twice repeats one soon."""
+    """The newest ids, at most `REMEMBERED`. An append that was made twice repeats its ids soon."""
 
     def __init__(self) -> None:
         self._ids: OrderedDict[str, None] = OrderedDict()
 
     def repeats(self, identifier: str) -> bool:
-        """Whether an id has come before; from now on it has."""
+        """Whether an id has come before. The id is remembered for later calls."""
         if identifier in self._ids:
             return True
         self._ids[identifier] = None
@@ -155,18 +155,18 @@ class _StatelessFold:
     metadata = ""
 
     async def replay(self, records: Sequence[StoredRecord]) -> None:
-        """Nothing: delivered records cannot be taken back."""
+        """Do nothing: delivered records were exported already."""
 
 
 class ExportFold(_StatelessFold):
-    """One partition's way to one exporter."""
+    """Feeds one exporter with the evaluations of one partition."""
 
     def __init__(self, stage: ExportStage) -> None:
         self._stage = stage
         self._seen = RecentIds()
 
     async def deliver(self, records: Sequence[StoredRecord]) -> None:
-        """Export new evaluations; returns when they are out, however long the destination takes."""
+        """Export new evaluations. Returns when the exporter has accepted them, however long that takes."""
         batch = [evaluation for evaluation in map(self._read, records) if evaluation is not None]
         if batch:
             await self._stage.deliver(batch)
@@ -174,7 +174,7 @@ class ExportFold(_StatelessFold):
             self._stage.record_lag(records[-1].timestamp)
 
     def _read(self, record: StoredRecord) -> Evaluation | None:
-        if record.headers:  # a decision of the evaluate stage, or a label
+        if record.headers:  # a decision of the evaluate stage, or a tick
             return None
         try:
             evaluation = evaluation_from_json(record.value)
@@ -195,10 +195,11 @@ class FeedbackExporter(Protocol):
     """An exporter that also takes feedback."""
 
     async def export_feedback(self, batch: Sequence[JoinedFeedback]) -> int | None:
-        """Take a batch out; returns how many of it the destination refused for good. It may come again after a crash.
+        """Export a batch. Returns how many of its items the destination refused for good. After a crash the same batch
+        may come again.
 
         Raises:
-            ExportUnavailable: not now; the caller gives the same batch again.
+            ExportUnavailable: the batch cannot be exported now; the caller tries again with the same batch.
         """
         ...
 
@@ -229,7 +230,7 @@ class FeedbackExport:
 
     @asynccontextmanager
     async def open_fold(self, partition: int, committed: Committed | None) -> "AsyncGenerator[FeedbackExportFold]":
-        """Open the fold of a partition; it needs nothing of what was committed."""
+        """Open the fold of a partition. It has no state, so it ignores the commit."""
         del partition, committed
         yield FeedbackExportFold(self)
 
@@ -247,14 +248,14 @@ class FeedbackExport:
 
 
 class FeedbackExportFold(_StatelessFold):
-    """One partition's way of feedback to one exporter."""
+    """Feeds one exporter with the feedback in one partition of the labels log."""
 
     def __init__(self, export: FeedbackExport) -> None:
         self._export = export
         self._seen = RecentIds()
 
     async def deliver(self, records: Sequence[StoredRecord]) -> None:
-        """Export what has joined; returns when it is out, however long the destination takes."""
+        """Export joined feedback. Returns when the exporter has accepted it, however long that takes."""
         batch = list(self._read(records))
         if batch:
             await self._export.deliver(batch)
@@ -264,13 +265,13 @@ class FeedbackExportFold(_StatelessFold):
             try:
                 joined = parse_joined_feedback(record.value)
             except BadInput:
-                continue  # of a later version
+                continue  # a later version wrote it
             if joined.subjects and not self._seen.repeats(joined.entry.feedback_id):
                 yield joined
 
 
 def by_monitor(joined: JoinedFeedback) -> dict[str, FeedbackSubject]:
-    """The first subject of every monitor: one piece of feedback counts once there, however many turns it is about."""
+    """The first subject of each monitor: feedback counts once for a monitor, however many turns it is about."""
     subjects: dict[str, FeedbackSubject] = {}
     for subject in joined.subjects:
         subjects.setdefault(subject.monitor, subject)
@@ -280,7 +281,7 @@ def by_monitor(joined: JoinedFeedback) -> dict[str, FeedbackSubject]:
 def feedback_events(
     batch: Sequence[JoinedFeedback], *, service: str, comment: bool = True, own: OwnItems | None = None
 ) -> ExportLogsServiceRequest:
-    """One `evalstream.feedback` event for each piece and monitor, with the trace and span id of its subject."""
+    """One `evalstream.feedback` event for each feedback and monitor, with the trace id and span id of the subject."""
     records = [
         _event(feedback, subject, comment=comment) for feedback in batch for subject in by_monitor(feedback).values()
     ]

@@ -2,7 +2,8 @@
 
 A run begins on a schedule, and at once when an evaluator's version or its judge's model is new, when the judge reports
 another name or fingerprint in live evaluations than in the newest run, when scores seem to fall, or when single cases,
-a share of the judge's live calls, deviate (`Drip`). A few cases are asked at a time; an alert may wait for the answer.
+a share of the judge's live calls, deviate (`SingleCaseTest`). A few cases are asked at a time; an alert may wait for
+the answer.
 
 Scores are stored beside the evaluation steps in the definitions log, so that a restart evaluates nothing again: a run
 under evaluator, version, configured model and the number of its period, runs after a reported change under their number
@@ -34,10 +35,10 @@ from collector.records.numbered_lines import numbered_lines
 from collector.statistics.intervals import Z
 from collector.statistics.judge_change import (
     MIN_PAIRS,
-    Drip,
     GoldenRun,
     JudgeVerdict,
     ScoreShift,
+    SingleCaseTest,
     Suspicion,
     judge_since,
     score_shift,
@@ -162,6 +163,8 @@ class GoldenTarget:
         return self.assignment.evaluator.name, self.assignment.version
 
 
+Charge = Callable[[GoldenTarget, Result], None]
+"""Counts the cost of an answer of a target's judge."""
 R = TypeVar("R", bound=Result | None)
 
 
@@ -300,7 +303,7 @@ class _Checked:
     falling: Suspicion | None = None
     suspected_at: float = 0.0
     """When it was last said to be (s)."""
-    drip: Drip = field(default_factory=Drip)
+    drip: SingleCaseTest = field(default_factory=SingleCaseTest)
     calls: int = 0
     """The judge's live calls that single cases were asked for."""
     dripped: int = 0
@@ -337,6 +340,7 @@ class GoldenRuns:
         telemetry: Telemetry,
         reported: ReportedJudges,
         rules: GoldenRules,
+        charge: Charge,
         *,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -347,6 +351,7 @@ class GoldenRuns:
         self._reported = reported
         self._reading = FailureLog("reading what judges report of themselves")
         self._rules = rules
+        self._charge = charge
         self._clock = clock
         self._scoring = {
             name: FailureLog(f"scoring the golden set with {name}")
@@ -430,7 +435,7 @@ class GoldenRuns:
         known.calls = calls
         chosen = [cases[(known.dripped + number) % len(cases)] for number in range(due)]
         known.dripped += due
-        for case, result in (await results_of(chosen, partial(self._evaluate, target.assignment))).items():
+        for case, result in (await results_of(chosen, partial(self._evaluate, target))).items():
             if (score := score_of(result)) is not None:
                 known.drip.add(case, score, known.runs)
 
@@ -479,7 +484,7 @@ class GoldenRuns:
         judges = frozenset((str(model), fingerprint) for model, fingerprint in run.get("judges", ()))
         known.published, known.attempts = _Published(period, number, judges), _Attempts()
         if known.drip.has_tripped:
-            known.drip = Drip(began=run["at"])
+            known.drip = SingleCaseTest(began=run["at"])
         return stored is not None
 
     async def _remember(self, target: GoldenTarget, period: int, run: Mapping[str, Any]) -> None:
@@ -499,7 +504,7 @@ class GoldenRuns:
         A skipped case would be skipped again: it has no score, and is no reason to ask again for the others.
         """
         evaluator = target.assignment.evaluator
-        results = await results_of(self._own_cases(target), partial(self._evaluate, target.assignment))
+        results = await results_of(self._own_cases(target), partial(self._evaluate, target))
         outcomes = [result.outcome for result in results.values()]
         self._warn_of_skipped(evaluator.name, [outcome for outcome in outcomes if isinstance(outcome, Skipped)])
         failures = [outcome for outcome in outcomes if isinstance(outcome, Failure)]
@@ -512,10 +517,14 @@ class GoldenRuns:
         self._scoring[evaluator.name].succeeded()
         return results
 
-    async def _evaluate(self, assignment: Assignment, case: GoldenCase) -> Result:
-        if assignment.pack:  # asked as in its pack, though alone: a case of the set may be no other's
-            return (await evaluate_pack([assignment.evaluator], case.case, assignment.judge, now=self._now))[0]
-        return await evaluate(assignment.evaluator, case.case, assignment.judge, now=self._now)
+    async def _evaluate(self, target: GoldenTarget, case: GoldenCase) -> Result:
+        evaluator, judge = target.assignment.evaluator, target.assignment.judge
+        if target.assignment.pack:  # asked as in its pack, though alone: a case of the set may be no other's
+            result = (await evaluate_pack([evaluator], case.case, judge, now=self._now))[0]
+        else:
+            result = await evaluate(evaluator, case.case, judge, now=self._now)
+        self._charge(target, result)
+        return result
 
     def _warn_of_skipped(self, evaluator: str, skipped: Sequence[Skipped]) -> None:
         """Say once which cases can never have a score, and why."""

@@ -53,7 +53,7 @@ class EnduringBatches:
 
 @dataclass(eq=False, repr=False)
 class Batches:
-    """A journal, and the endpoints that use it: of a command, unless a service says `enduring`."""
+    """A journal and the endpoints that use it: a command's, or with `enduring` a service's."""
 
     journal: BatchJournal
     pace: BatchPace

@@ -1,6 +1,6 @@
-"""The layers around a judge, as data: the list's order is the order in which a question passes them.
+"""The layers around a judge, as a list: a question passes the layers in the order of the list.
 
-`open_judges` folds the list around the judge that sends the requests.
+`open_judges` wraps the judge that sends the requests in these layers.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,10 +24,10 @@ from evaluators.judges.wrapper import JudgeWrapper, with_members
 
 
 class ConfirmedJudge(JudgeWrapper):
-    """A judge that is asked after `confirm`.
+    """A judge that waits for `confirm` before each question.
 
-    It is close to the request, after every layer in which a question may wait: if the process was frozen in such a
-    wait, another process may have asked the same question.
+    This layer is close to the request, after every layer in which a question may wait: if the process was frozen during
+    such a wait, another process may have asked the same question.
     """
 
     def __init__(self, judge: Judge, confirm: Confirm) -> None:
@@ -35,18 +35,19 @@ class ConfirmedJudge(JudgeWrapper):
         self._confirm = confirm
 
     async def ask(self, prompt: Prompt, reply: type[R], *, logprobs: bool = False, samples: int = 1) -> Verdict[R]:
-        """Wait, and ask."""
+        """Wait for the confirmation, then ask."""
         await self._confirm()
         return await self.inner.ask(prompt, reply, logprobs=logprobs, samples=samples)
 
 
 UNLIMITED_ATTEMPTS = 1_000_000
-"""The attempts at a question are limited by its deadline alone."""
+"""Practically no limit: only the deadline of a question limits its attempts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerContext:
-    """The shared parts of one judge's layers. `limiter` and `breaker` are shared by judges of the same endpoint.
+    """The parts that one judge's layers use. Judges of one endpoint share `limiter`; with the same key and
+    headers they share `breaker`, too.
 
     `unavailable` maps the judges that are unavailable now to their problems. `confirm` waits until this process
     certainly owns its partitions.
@@ -68,11 +69,11 @@ Layer = Callable[[Judge, LayerContext], Judge]
 
 
 def layers_of(settings: JudgeSettings) -> Sequence[Layer]:
-    """The layers of a judge, from the question to the request."""
+    """The layers of a judge, from the outermost, which gets the question, to the innermost, next to the request."""
     return [
         *([_cache_answers] if settings.cache_size else []),
         _cache_definitions,
-        *([_ask_one_first] if settings.subject_first else []),
+        *([_fill_prefix_cache] if settings.subject_first else []),
         _queue_while_open,
         # The rate limit is inside the retries: a question that waits for its next attempt holds no slot.
         _retry,
@@ -94,16 +95,15 @@ def wrapped(judge: Judge, context: LayerContext) -> Judge:
 
 
 def wrapped_for_batches(judge: Judge, context: LayerContext) -> Judge:
-    """The judge with the layers for questions that go into a batch, innermost first; no limit or breaker is among
-    them.
-    """
+    """The judge with the layers for questions that go into a batch: without those that act on single requests."""
+    # Innermost first.
     for layer in (_instrument, _cache_definitions, *([_cache_answers] if context.settings.cache_size else [])):
         judge = layer(judge, context)
     return judge
 
 
 def without_answer_cache(judge: Judge) -> Judge:
-    """The judge without its answer cache, so that every question is asked; so are the members of a jury or cascade."""
+    """The judge without its answer cache, so that every question is asked; in a jury or cascade, no member has one."""
     return with_members(judge, _behind_cache)
 
 
@@ -126,12 +126,12 @@ def _cache_definitions(judge: Judge, context: LayerContext) -> Judge:
     return DefinitionCache(judge, store=context.definitions)
 
 
-def _ask_one_first(judge: Judge, context: LayerContext) -> Judge:
+def _fill_prefix_cache(judge: Judge, context: LayerContext) -> Judge:
     return SharedPrefix(judge, longest=context.settings.timeout)
 
 
 def _queue_while_open(judge: Judge, context: LayerContext) -> Judge:
-    """If a person waits for the end, requests fail instead of waiting for an endpoint that is unavailable."""
+    """Let questions wait while the endpoint is unavailable. If a person waits for results, questions fail instead."""
     breaker = context.settings.breaker
     queues = not context.policy.awaited and breaker.when_open == "pause"
     return QueueWhileOpen(

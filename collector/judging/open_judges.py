@@ -7,7 +7,7 @@ import logging
 import math
 import re
 import ssl
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from importlib import import_module
@@ -47,8 +47,8 @@ from evaluators.judges.jury import Jury
 from evaluators.judges.local_embeddings import LocalEmbeddingJudge
 from evaluators.judges.openai import OpenAIJudge
 from evaluators.judges.rate_limited import EndpointLimiter
-from evaluators.private_files import SecretFiles
-from evaluators.wire.http_client import trusting
+from evaluators.secret_files import SecretFiles
+from evaluators.wire.http_client import with_environment_authorities
 from evaluators.wire.pem_files import try_pem_files
 
 if TYPE_CHECKING:
@@ -67,12 +67,12 @@ Token = Callable[[], Awaitable[str]]
 def client_of(
     name: str, settings: JudgeSettings, ssl_context: ssl.SSLContext | None
 ) -> Callable[[], AsyncOpenAI] | None:
-    """The maker of a judge's client; None for a judge that is asked directly. Raises the errors of `client_made`."""
-    return client_made(name, settings, ssl_context) if settings.through_client else None
+    """The maker of a judge's client; None for a judge that is asked directly. Raises the errors of `client_factory`."""
+    return client_factory(name, settings, ssl_context) if settings.through_client else None
 
 
-def client_made(name: str, settings: JudgeSettings, ssl_context: ssl.SSLContext | None) -> Callable[[], AsyncOpenAI]:
-    """The maker of a judge's client, which is the same each time.
+def client_factory(name: str, settings: JudgeSettings, ssl_context: ssl.SSLContext | None) -> Callable[[], AsyncOpenAI]:
+    """A function that always returns a judge's one client.
 
     Raises:
         ConfigError: the client lacks a library, a region or another argument.
@@ -99,7 +99,7 @@ def _client(settings: JudgeSettings, ssl_context: ssl.SSLContext | None) -> Asyn
 
     url, options = settings.base_url, dict(settings.client_options)
     proxy = settings.proxy.get_secret_value() if settings.proxy else None
-    context = trusting(ssl_context) or True
+    context = with_environment_authorities(ssl_context) or True
     options["http_client"] = fast_http(verify=context, proxy=proxy_for(url, proxy), follow_redirects=False)
     key = settings.api_key.get_secret_value() if settings.has_key else None
     if "workload_identity" in options:
@@ -107,16 +107,12 @@ def _client(settings: JudgeSettings, ssl_context: ssl.SSLContext | None) -> Asyn
     if is_classic_azure(url):
         credentials: dict[str, Any] = {"api_key": key} if key else {"azure_ad_token_provider": _entra_token()}
         return AsyncAzureOpenAI(**{**_classic(url), **credentials, **options})
-    match None if settings.has_key else cloud_of(url):
-        case "aws":
-            region: dict[str, Any] = {"aws_region": match[1]} if (match := _AWS_REGION.search(url)) else {}
-            return AsyncBedrockOpenAI(base_url=url, **{**region, **options})
-        case "azure":
-            return AsyncOpenAI(base_url=url, api_key=_entra_token(), **options)
-        case "google":
-            return AsyncOpenAI(base_url=url, api_key=_google_token(), **options)
-        case None:
-            return AsyncOpenAI(base_url=url, api_key=key or "none", **options)
+    cloud = None if settings.has_key else cloud_of(url)
+    if cloud == "aws":
+        region: dict[str, Any] = {"aws_region": match[1]} if (match := _AWS_REGION.search(url)) else {}
+        return AsyncBedrockOpenAI(base_url=url, **{**region, **options})
+    token = {"azure": _entra_token, "google": _google_token}.get(cloud or "")
+    return AsyncOpenAI(base_url=url, api_key=token() if token else key or "none", **options)
 
 
 def _classic(url: str) -> dict[str, Any]:
@@ -168,11 +164,15 @@ class EndpointBreakers:
         self._telemetry = telemetry
         self._policy = policy
         self._by_endpoint: dict[tuple[object, ...], CircuitBreaker] = {}
+        self._names: dict[tuple[object, ...], list[str]] = {}
 
     def breaker(self, name: str, settings: JudgeSettings) -> CircuitBreaker:
         """The breaker of a judge's endpoint. The settings of the first judge at an endpoint apply."""
         headers = tuple(sorted((header, value.get_secret_value()) for header, value in settings.headers.items()))
-        endpoint = (*endpoint_of(settings), settings.api_key.get_secret_value(), headers)
+        files = settings.api_key_file, tuple(sorted(settings.header_files.items()))
+        endpoint = (*endpoint_of(settings), settings.api_key.get_secret_value(), headers, files)
+        names = self._names.setdefault(endpoint, [])
+        names.append(name)
         breaker = self._by_endpoint.get(endpoint)
         if breaker is None:
             breaker = self._by_endpoint[endpoint] = CircuitBreaker(
@@ -180,18 +180,21 @@ class EndpointBreakers:
                 first_wait=settings.breaker.first_wait,
                 longest_wait=settings.breaker.longest_wait,
                 patience=math.inf if self._policy.awaited else FIRST_ANSWER_WITHIN,
-                on_open=lambda: self._opened(name, settings),
+                on_open=partial(self._opened, names, settings),
             )
         self._telemetry.counter(BREAKER_OPENED, name)
         for state in get_args(State):
             self._telemetry.gauge(BREAKER_STATE, name, state).set_function(partial(_is_in, breaker, state))
         return breaker
 
-    def _opened(self, name: str, settings: JudgeSettings) -> None:
-        self._telemetry.counter(BREAKER_OPENED, name).inc()
+    def _opened(self, names: Sequence[str], settings: JudgeSettings) -> None:
+        for name in names:
+            self._telemetry.counter(BREAKER_OPENED, name).inc()
         queues = not self._policy.awaited and settings.breaker.when_open == "pause"
         then = "requests wait" if queues else "requests fail"
-        self._policy.report(f"the circuit breaker of judge {name} is open: {then} until a test request succeeds")
+        self._policy.report(
+            f"the circuit breaker of judge {', '.join(names)} is open: {then} until a test request succeeds"
+        )
 
 
 def _is_in(breaker: CircuitBreaker, state: State) -> float:
@@ -222,7 +225,7 @@ async def open_judges(
 ) -> AsyncGenerator[Mapping[str, Judge]]:
     """The judges that evaluators name, and their fallbacks, ready to be asked; their connections close on leaving.
 
-    Without `telemetry` a command asks, and a person waits for its end: questions to an unavailable endpoint fail
+    Without `telemetry` a command is the caller, and a person waits: questions to an unavailable endpoint fail
     instead of waiting, and outages are reported on stderr instead of in the log. `health` gets a check. Before each
     request, `confirm` waits until this process certainly owns its partitions. With `batches`, requests go out in
     batches if the judge's provider takes them. `spans` makes spans of requests that go out at once.
@@ -239,7 +242,7 @@ async def open_judges(
         for name in names:
             settings = configured[name]
             tracing = as_it_is if spans is None else spans(name, settings)
-            judge = judges[name] = _made(name, settings, limiters[endpoint_of(settings)], batches, tracing)
+            judge = judges[name] = _make_judge(name, settings, limiters[endpoint_of(settings)], batches, tracing)
             if (close := getattr(judge, "aclose", None)) is not None:
                 stack.push_async_callback(close)
         unpriced = [name for name in names if not configured[name].priced and configured[name].kind == "openai"]
@@ -268,17 +271,18 @@ async def open_judges(
         if batches is not None:
             await batches.start()
         if health is not None and names:
-            health.add(
-                "judges",
-                lambda: "; ".join(f"{name} {unavailable[name]}" for name in sorted(unavailable)) or None,
-                vital=False,
-            )
+            health.add("judges", partial(_in_words, unavailable), vital=False)
+        stack.callback(unavailable.clear)  # the check stays if no judge is configured next
         panels = judges | _juries(config, judges)
         yield (
             panels
             | _cascades(config, panels, (await draw_key(definitions)).secret if config.settings.cascades else "")
             | _pairs(config, judges)
         )
+
+
+def _in_words(unavailable: Mapping[str, str]) -> str | None:
+    return "; ".join(f"{name} {unavailable[name]}" for name in sorted(unavailable)) or None
 
 
 def judges_in_use(config: Config) -> list[str]:
@@ -317,7 +321,7 @@ def _pairs(config: Config, judges: Mapping[str, Judge]) -> dict[str, Judge]:
     return {name: DividedJudge(judges[pair.extract], judges[pair.decide]) for name, pair in pairs.items() if pair}
 
 
-def _made(
+def _make_judge(
     name: str, settings: JudgeSettings, limiter: EndpointLimiter, batches: Batches | None, tracing: Tracing
 ) -> Judge:
     if settings.kind == "embeddings":
@@ -328,7 +332,7 @@ def _made(
         except ImportError as error:
             raise ConfigError(f"judges.{name}.kind: {error}") from error
     if settings.kind != "openai":
-        return _own(name, settings)
+        return _make_plugin_judge(name, settings)
     deciding = _DECIDING.get(settings.api)
     if deciding is None:
         api = _WRITING[settings.api]
@@ -378,7 +382,7 @@ def _writing(
     if batches is not None and settings.takes_batches:
         client = options.get("client")
         if client is None and settings.api != "anthropic":
-            client = client_made(name, settings, options.get("ssl_context"))
+            client = client_factory(name, settings, options.get("ssl_context"))
         posting = batches.gathering(name, settings, api, {**options, "client": client})
         options["timeout"] = math.inf  # a batch takes up to a day
         secret = batches.journal.secret
@@ -425,7 +429,7 @@ def _fresh_headers(
     return headers
 
 
-def _own(name: str, settings: JudgeSettings) -> Judge:
+def _make_plugin_judge(name: str, settings: JudgeSettings) -> Judge:
     """A judge of a class that the configuration names."""
     try:
         judge = plugins.judge_class(settings.kind)(settings.model, **settings.options)

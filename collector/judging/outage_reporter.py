@@ -99,9 +99,8 @@ class InstrumentedJudge(JudgeWrapper):
 
     async def ask(self, prompt: Prompt, reply: type[R], *, logprobs: bool = False, samples: int = 1) -> Verdict[R]:
         """Ask, and count the result: `ok` or the error's type."""
-        started = time.monotonic()
+        started, result = time.monotonic(), ""
         self._in_flight.inc()
-        result = ""
         try:
             verdict = await self.inner.ask(prompt, reply, logprobs=logprobs, samples=samples)
             result = "ok"
@@ -155,12 +154,14 @@ class UnusableAnswers:
                 f"so their evaluations fail; {remedy_of(error.type, str(error), self.name)}"
             )
 
-    def end(self) -> None:
-        """Note a usable answer."""
+    def end(self, *, steps: bool) -> None:
+        """Note a usable answer. Evaluation `steps` are no score: only the next report no longer has to wait."""
+        if steps:
+            self._reported_at = None if self._reported_at is None else -math.inf
+            return
         if self._reported_at is not None:
             self.report(f"judge {self.name} gives usable answers again, after {self.in_a_row:,} that were of no use")
-            self._reported_at = None
-        self.in_a_row = 0
+        self._reported_at, self.in_a_row = None, 0
 
 
 REPORT_AFTER = 1.0
@@ -215,32 +216,26 @@ class OutageReporter(JudgeWrapper):
             JudgeError: the judge is unreachable, has never answered, and a person waits: retrying is of no use.
         """
         started = self._clock()
-        timer = None
-        if not self._answered:
-            timer = asyncio.get_running_loop().call_later(FIRST_ANSWER_WITHIN, self._report_silence)
+        loop = asyncio.get_running_loop()
+        timer = None if self._answered else loop.call_later(FIRST_ANSWER_WITHIN, self._report_silence)
         try:
             verdict = await self.inner.ask(prompt, reply, logprobs=logprobs, samples=samples)
-        except JudgeUnreachable as error:
-            if self._policy.awaited and not self._answered:
+        except ENDPOINT_ERRORS as error:
+            if isinstance(error, JudgeUnreachable) and self._policy.awaited and not self._answered:
                 raise self._final(error) from None
             self._record_failure(error, started)
             raise
-        except ENDPOINT_ERRORS as error:
-            self._record_failure(error, started)
-            raise
-        except JudgeReplyInvalid as error:
-            self._record_success()
-            self._unusable.add(error, steps=prompt.constant)
-            raise
-        except JudgeError:
+        except JudgeError as error:
             self._record_success()  # it answers, so this is no outage
+            if isinstance(error, JudgeReplyInvalid):
+                self._unusable.add(error, steps=prompt.constant)
             raise
         finally:
             if timer is not None:
                 timer.cancel()
         self._record_success()
         if self._unusable.in_a_row:
-            self._unusable.end()
+            self._unusable.end(steps=prompt.constant)
         return verdict
 
     def _record_success(self) -> None:
@@ -256,11 +251,11 @@ class OutageReporter(JudgeWrapper):
         wait = error.retry_after if isinstance(error, JudgeUnavailable) else None
         if isinstance(error, JudgeDenied) and not (self._answered and self._soon()):
             self._report_denied(error)
-            return
-        if self._soon(wait or 0.0):
-            return
-        how_long = f" for up to {self._settings.deadline:g} s" if self._policy.awaited else ""
-        self._report(f"is unavailable ({error}); requests are retried{how_long}", cause=_cause(error))
+        elif not self._soon(wait or 0.0):
+            how_long = f" for up to {self._settings.deadline:g} s" if self._policy.awaited else ""
+            is_page = not self._answered and "not JSON" in str(error)
+            doubt = f"; if that lasts, correct judges.{self._name}.base_url" if is_page else ""
+            self._report(f"is unavailable ({error}); requests are retried{how_long}{doubt}", cause=_cause(error))
 
     def _soon(self, wait: float = 0.0) -> bool:
         """Whether the outage is still too short to be reported."""
@@ -268,12 +263,17 @@ class OutageReporter(JudgeWrapper):
         return max(self._clock() - since, wait) < REPORT_AFTER
 
     def _report_denied(self, error: JudgeDenied) -> None:
+        kind, cause = _cause(error), f"{_cause(error)} {error.sent}"
+        also = ", also with the new key" if any(kind in other and other != cause for other in self._reported) else ""
         then = "its evaluations fail" if self._policy.awaited else "its evaluations wait until that is mended"
-        self._report(f"refuses every request ({error}); {then}: {_remedy(error, self._name)}", _cause(error))
+        remedy = _remedy(error, self._name, self._settings)
+        self._report(f"refuses every request{also} ({error}); {then}: {remedy}", cause)
 
     def _final(self, error: JudgeUnreachable) -> JudgeError:
         """The error as one that is not retried."""
         remedy = f"start it, or correct judges.{self._name}.base_url"
+        if "CERTIFICATE" in str(error):
+            remedy = f"name its authority's certificate as judges.{self._name}.tls.ca, or correct base_url"
         self._report(f"has never answered ({error}), so its evaluations fail at once; {remedy}")
         final = JudgeError(str(error))
         final.type = error.type
@@ -308,13 +308,12 @@ def _where(settings: JudgeSettings) -> str:
     return f"({settings.kind})" if settings.kind != "openai" else f"at {address_without_secrets(settings)}"
 
 
-def _remedy(error: JudgeDenied, name: str) -> str:
-    match error.remedy:
-        case "key":
-            return f"give a key that is valid there (judges.{name}.api_key)"
-        case "credit":
-            return f"its account has no credit or quota left; add some, or use another key (judges.{name}.api_key)"
-        case "model or address":
-            return f"correct judges.{name}.model or judges.{name}.base_url"
-        case "address":
-            return f"correct judges.{name}.base_url"
+def _remedy(error: JudgeDenied, name: str, settings: JudgeSettings) -> str:
+    keys = (key for key in ("api_key", "api_key_file", "header_files", "headers") if key in settings.model_fields_set)
+    key = f"judges.{name}.{next(keys, 'api_key')}"
+    return {
+        "key": f"give a key that is valid there ({key})",
+        "credit": f"its account has no credit or quota left; add some, or use another key ({key})",
+        "model or address": f"correct judges.{name}.model or judges.{name}.base_url",
+        "address": f"correct judges.{name}.base_url",
+    }[error.remedy]

@@ -7,11 +7,12 @@ import logging
 import math
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
-from collector.logs.log import Committed, Fold, FoldWrapper, Log, LogUnavailable, OpenFold, Receive, StoredRecord
+from collector.logs.log import Committed, Fold, FoldWrapper, Log, LogRefused, LogUnavailable, OpenFold, StoredRecord
 from collector.telemetry import series
 from collector.telemetry.drop_reasons import LossReason
 from collector.telemetry.logging import SparseLog
@@ -21,15 +22,30 @@ logger = logging.getLogger(__name__)
 
 SAMPLE_EVERY = 5.0
 """Seconds between two samples."""
+GAP_AFTER = 60.0
+"""Seconds without an answer after which the last figures of a log are removed: a broker restarts in less."""
 RETENTION_EVERY = 600.0
 """Seconds between two looks at a log's retention, which may be changed from outside."""
 _STEP = 5.0
 """Seconds of log time between two remembered offsets: the precision of the age of the oldest needed record."""
 
-OPENING_AFTER = 30.0
-"""A partition whose fold takes longer than this (s) to open is reported, as none of its records are read meanwhile."""
+PROBLEM_AFTER, WARN_AFTER = 5.0, 30.0
+"""A partition whose fold takes longer than this (s) to open is a problem of the process, and is logged, as none of its
+records are read meanwhile."""
 STALLED_AFTER = 60.0
 """Seconds without progress after which a consumer that lags is stalled."""
+_GAUGES = series.CONSUMER_LAG_RECORDS, series.CONSUMER_LAG_SECONDS, series.OLDEST_NEEDED
+
+
+@dataclass(frozen=True, slots=True)
+class TopicOfSource:
+    """One topic of a source, in which its reader's lag is measured as in a log. Partitions have the numbers that
+    records have.
+    """
+
+    name: str
+    end_offsets: Callable[[Collection[int]], Coroutine[Any, Any, dict[int, int]]]
+    retention: Callable[[], Coroutine[Any, Any, float | None]]
 
 
 @dataclass(slots=True)
@@ -59,7 +75,8 @@ class ConsumerLag:
     def __init__(self, telemetry: Telemetry, clock: Callable[[], float] = time.time) -> None:
         self._telemetry = telemetry
         self._clock = clock
-        self._consumers: dict[tuple[str, str], tuple[Log, dict[int, _MeasuredFold]]] = {}
+        self._consumers: dict[tuple[str, str], tuple[Log | TopicOfSource, dict[int, _MeasuredFold]]] = {}
+        self._measured_at: dict[tuple[str, str], float] = {}
         self._retention_at: dict[str, float] = {}
         self._failures = SparseLog(logger, clock)
         self._openings = SparseLog(logger, clock)
@@ -76,22 +93,19 @@ class ConsumerLag:
         }
         stalled = [f"{name} for {age:.0f} s" for name, age in oldest.items() if age > STALLED_AFTER]
         waits = [f"no progress of {', '.join(stalled)}"] if stalled else []
-        return "; ".join([*waits, *self._long_openings(now)]) or None
+        return "; ".join([*waits, *self._long_openings(now, PROBLEM_AFTER)]) or None
 
-    def _long_openings(self, now: float) -> list[str]:
+    def _long_openings(self, now: float, after: float) -> list[str]:
         return [
-            f"{consumer} does not read {log}[{partition}] yet: to prepare for it has taken {now - since:.0f} s so far"
+            f"{consumer} does not read {log}[{partition}] yet: it restores what it needs, {now - since:.0f} s so far"
             for (consumer, log, partition), since in self._opening.items()
-            if now - since > OPENING_AFTER
+            if now - since > after
         ]
 
-    def measured(self, consumer: str, log: Log, open_fold: OpenFold) -> OpenFold:
+    def measured(self, consumer: str, log: Log | TopicOfSource, open_fold: OpenFold) -> OpenFold:
         """The same folds, with their progress recorded. `consumer` is their name in the metrics."""
         partitions: dict[int, _MeasuredFold] = {}
         self._consumers[consumer, log.name] = (log, partitions)
-        self._telemetry.gauge(series.CONSUMER_LAG_RECORDS, consumer, log.name).set(0)
-        self._telemetry.gauge(series.CONSUMER_LAG_SECONDS, consumer, log.name).set(0)
-        self._telemetry.gauge(series.OLDEST_NEEDED, consumer, log.name).set(0)
         for reason in (LossReason.RETENTION, LossReason.RETENTION_REPLAY):
             self._telemetry.counter(series.RECORDS_LOST, consumer, log.name, reason)
 
@@ -122,38 +136,52 @@ class ConsumerLag:
             await asyncio.sleep(SAMPLE_EVERY)
 
     async def sample(self) -> None:
-        """Measure once. A log that is unavailable keeps its last figures."""
-        for wait in self._long_openings(self._clock()):
+        """Measure once. A consumer that owns nothing, is refused, or has long had no answer has no figures."""
+        for wait in self._long_openings(self._clock(), WARN_AFTER):
             self._openings.warn(wait)
-        for (consumer, name), (log, folds) in list(self._consumers.items()):  # consumers may be added meanwhile
-            records, age, oldest = 0, 0.0, 0.0
+        for where, (log, folds) in list(self._consumers.items()):  # consumers may be added meanwhile
             try:
                 await self._sample_retention(log)
-                for partition, fold in list(folds.items()):
-                    if (progress := fold.progress) is None:
-                        continue
-                    end = await log.end_offset(partition)
-                    behind = max(0, end - progress.offset)
-                    records += behind
-                    self._note_progress((consumer, name), partition, progress.offset if behind else None)
-                    age = max(age, self._clock() - progress.timestamp if behind else 0.0)
-                    needed = progress.oldest_needed(fold.needed_from, end)
-                    oldest = max(oldest, 0.0 if needed is None else self._clock() - needed)
-            except LogUnavailable:
-                continue
+                figures = await self._measure(where, log, folds) if folds else None
             except Exception as error:  # noqa: BLE001 - the gauges of other logs have to go on
-                self._failures.warn(f"the lag of {consumer} in {name} cannot be measured: {error!r}")
-                continue
-            self._telemetry.gauge(series.CONSUMER_LAG_RECORDS, consumer, name).set(records)
-            self._telemetry.gauge(series.CONSUMER_LAG_SECONDS, consumer, name).set(max(0.0, age))
-            self._telemetry.gauge(series.OLDEST_NEEDED, consumer, name).set(max(0.0, oldest))
+                if not isinstance(error, LogUnavailable):
+                    self._failures.warn(f"the lag of {where[0]} in {where[1]} cannot be measured: {error!r}")
+                if not isinstance(error, LogRefused) and self._clock() - self._measured_at.get(where, 0.0) < GAP_AFTER:
+                    continue
+                figures = None
+            for number, gauge in enumerate(_GAUGES):
+                if figures is None:
+                    self._telemetry.remove(gauge, *where)
+                else:
+                    self._telemetry.gauge(gauge, *where).set(max(0.0, figures[number]))
 
-    async def _sample_retention(self, log: Log) -> None:
+    async def _measure(
+        self, where: tuple[str, str], log: Log | TopicOfSource, folds: Mapping[int, "_MeasuredFold"]
+    ) -> tuple[float, float, float]:
+        """The figures of `_GAUGES`."""
+        records, age, oldest, now = 0, 0.0, 0.0, self._clock()
+        begun = {number: (fold, at) for number, fold in folds.items() if (at := fold.reached(now)) is not None}
+        ends = await log.end_offsets(begun)
+        now = self._measured_at[where] = self._clock()
+        for partition, (fold, progress) in begun.items():
+            behind = max(0, ends[partition] - progress.offset)
+            records += behind
+            self._note_progress(where, partition, progress.offset if behind and partition in folds else None)
+            age = max(age, now - progress.timestamp if behind else 0.0)
+            needed = progress.oldest_needed(fold.needed_from, ends[partition])
+            oldest = max(oldest, 0.0 if needed is None else now - needed)
+        return records, age, oldest
+
+    async def _sample_retention(self, log: Log | TopicOfSource) -> None:
         now = self._clock()
-        if now - self._retention_at.get(log.name, -math.inf) >= RETENTION_EVERY:
+        if now - self._retention_at.get(log.name, -math.inf) < RETENTION_EVERY:
+            return
+        try:
             seconds = await log.retention()
             self._telemetry.gauge(series.LOG_RETENTION, log.name).set(math.inf if seconds is None else seconds)
-            self._retention_at[log.name] = now
+        except LogRefused:  # a source's need not be known: its lag is measured all the same
+            self._telemetry.remove(series.LOG_RETENTION, log.name)
+        self._retention_at[log.name] = now
 
     def _note_progress(self, consumer: tuple[str, str], partition: int, lags_at: int | None) -> None:
         waiting = self._waiting.setdefault(consumer, {})
@@ -170,17 +198,25 @@ class _MeasuredFold(FoldWrapper):
         super().__init__(fold)
         self.progress: _Progress | None = None
 
+    def reached(self, now: float) -> _Progress | None:
+        """The progress, also past offsets that are no records; None before anything is known."""
+        if self.read_to is not None:
+            self.progress = self.progress or _Progress(self.read_to, now)
+            self.progress.offset = max(self.progress.offset, self.read_to)
+        return self.progress
+
     async def replay(self, records: Sequence[StoredRecord]) -> None:
-        await self._pass(self._fold.replay, records)
+        await self._fold.replay(records)
+        self._note(records)
 
     async def deliver(self, records: Sequence[StoredRecord]) -> None:
         first = records[0]
         # set before the delivery, which may take long
         self.progress = self.progress or _Progress(first.offset, first.timestamp)
-        await self._pass(self._fold.deliver, records)
+        await self._fold.deliver(records)
+        self._note(records)
 
-    async def _pass(self, receive: Receive, records: Sequence[StoredRecord]) -> None:
-        await receive(records)
+    def _note(self, records: Sequence[StoredRecord]) -> None:
         first, last = records[0], records[-1]
         progress = self.progress = self.progress or _Progress(first.offset, first.timestamp)
         if not progress.needed or first.timestamp - progress.needed[-1][1] >= _STEP:

@@ -1,9 +1,12 @@
 """The consumer loop of one process and group: replay, delivery, ticks and commits, the same for every log.
 
-Its clock is the time of day without jumps: if the machine's clock is set, not everything may become due at once, and
-not nothing for an hour. Between two looks at the log it waits a little, to take more records at once: a look, a
-delivery and the fold's append together cost as much as tens of small records. A tenth of a second does no harm, since
-traces stay open for seconds and judges take seconds.
+A fold is *due* when time alone changes its state: a conversation becomes idle. A *tick* is an empty record that then
+brings the time to the fold. The clock of the loop is the time of day without jumps: if the machine's clock jumps
+an hour ahead, work must not all become due at once; if it jumps back, ticks must not stop for an hour.
+
+The loop waits up to a tenth of a second between two reads of the log, to get more records at once: the fixed
+cost of read, delivery and append is that of tens of small records. The wait is harmless, since traces stay open for
+seconds and judges take seconds.
 """
 
 import asyncio
@@ -35,16 +38,16 @@ from collector.logs.log import (
 )
 
 STEP = 1.0
-"""Seconds: a larger difference to the machine's clock is a jump."""
+"""If the machine's clock differs from the loop's by more than this number of seconds, it has jumped."""
 
 CATCH_UP = 0.1
-"""How much faster or slower time passes until a jump is made up for: an hour takes ten."""
+"""The share by which time passes faster or slower after a jump: ten hours make up for a jump of one hour."""
 
 
 since_boot: Callable[[], float] = (
     partial(time.clock_gettime, time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic
 )
-"""Seconds that have passed on this machine, asleep or not."""
+"""Seconds since the machine started, including its sleep if the platform counts that."""
 
 
 class SlewedClock:
@@ -74,20 +77,20 @@ class SlewedClock:
 
 
 TICK_PATIENCE = 10.0
-"""Seconds after which a tick that was appended and has not been delivered counts as lost."""
+"""Seconds after which an appended tick that was not delivered counts as lost."""
 
 OPENING = Backoff(cap=1.0)
-"""How the opening of a fold is repeated: without end, as long as the partition is this process's."""
+"""How a failed opening of a fold is retried: without end, while this process owns the partition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerTiming:
     """The intervals and batch sizes of a consumer.
 
-    `clock` gives seconds since the epoch, without jumps. `tick_interval` is the time between two checks whether a fold
-    is due, and the lag of the last record's time at which a tick brings it up to date; `commit_interval` is the time
-    between two commits; both in seconds. A batch holds at most `batch_records` records and about `batch_bytes` bytes.
-    `patience` is how long (s) a log may be unavailable before `follow` gives up.
+    `clock` gives seconds since the epoch, without jumps. `tick_interval` is the time (s) between two checks whether a
+    fold is due, and the least time from a record to a tick after it. `commit_interval` is the time (s) between two
+    commits. A batch has at most `batch_records` records and about `batch_bytes` bytes. `patience` is how long (s) a log
+    may be unavailable before `follow` gives up.
     """
 
     clock: Callable[[], float] = field(default_factory=SlewedClock)
@@ -102,7 +105,7 @@ class ConsumerTiming:
 class Batch:
     """Consecutive records of one partition, and the offset after them.
 
-    `end_offset` may lie beyond the last record: the offsets between have no readable records.
+    `end_offset` is more than 1 above the last record's offset if the offsets between hold no readable record.
     """
 
     records: Sequence[StoredRecord]
@@ -128,14 +131,14 @@ class Stream(Protocol):
 
 @dataclass(eq=False, repr=False)
 class PartitionFeed:
-    """Feeds the fold of one partition and knows what may be committed for it.
+    """Feeds the fold of one partition, and knows which position may be committed for it.
 
-    The committable position is read from the fold only between two deliveries: in the middle of a batch its state
-    covers only some of the records. While one is in progress the state before it stays valid: it says that the records
-    in progress will be delivered again.
+    The position is read from the fold only between two deliveries: in the middle of a batch the fold's state covers
+    only some of the records. During a delivery the earlier position stays valid: after a crash the next owner
+    starts there and gets the whole batch again.
 
-    `start` is the offset of the oldest record, for a group that has committed nothing. Before each delivery `confirm`
-    waits until this process certainly owns the partition; None where no other can.
+    `start` is the offset of the oldest record, where a group without a commit begins. Before each delivery `confirm`
+    waits until this process certainly owns the partition; None if no other process can own it.
     """
 
     partition: int
@@ -147,25 +150,25 @@ class PartitionFeed:
 
     def __post_init__(self, start: int) -> None:
         committed, timing = self.committed, self.timing
-        self._offset = committed.offset if committed else start
+        self.offset = committed.offset if committed else start
+        """All records before it were delivered."""
         self._replayed = committed is None or committed.low_watermark >= committed.offset
         self._fold: Fold | None = None
         self._stateful: Fold | None = None
-        """The stage's own fold, inside its wrappers. It is asked directly whether it is due, because that is asked
-        often."""
+        """The stage's own fold, inside its wrappers. Its state is read often, so it is read without the wrappers."""
         self._delivering = False
         self._state: Committed | None = None
-        self.tick_until = 0.0
-        """No tick is appended before this time: the last one has not been delivered yet."""
-        self._delivered_time = -math.inf
-        """The time that the last record has brought (s since the epoch)."""
+        self.no_tick_before = 0.0
+        """The time before which no tick is appended; 0 for no such time. Each tick and each failed append sets it."""
+        self.time = -math.inf
+        """The timestamp (s since the epoch) of the last delivered record; during a delivery, of its first record."""
         self._backoff = Backoff(cap=min(1.0, timing.patience / 10), deadline=timing.patience, clock=timing.clock)
 
     async def run(self, open_fold: OpenFold) -> None:
         """Feed until cancelled. The fold is closed on return, whatever the reason.
 
-        A fold reads logs when it opens. While they are unavailable, opening is repeated: the records can wait, and a
-        process that ended instead would stop all its other partitions.
+        A fold reads logs while it opens. If a log is unavailable, the opening is retried: the partition's records can
+        wait, but if the process ended instead, its other partitions would stop, too.
         """
         async with AsyncExitStack() as stack:
             fold = await OPENING.repeat(
@@ -197,17 +200,16 @@ class PartitionFeed:
 
     @property
     def last_uncommitted(self) -> Committed | None:
-        """The last result of `uncommitted` that is not committed yet. Only reads: another thread may call it."""
+        """The last result of `uncommitted`; None once it is committed. Another thread may read this."""
         return None if self._state == self.committed else self._state
 
     def is_due(self, now: float) -> bool:
-        """Whether the fold is due and only a tick can move its time, since every record was delivered.
+        """Whether the fold is due and needs a tick, because every record was delivered.
 
-        A record moves the time as a tick does, so no tick follows a record within a tick's interval.
+        A record moves the fold's time like a tick, so no tick follows a record within `tick_interval`.
         """
-        if self._stateful is None or not self._replayed or not self.stream.waiting or now < self.tick_until:
-            return False
-        if now - self._delivered_time < self.timing.tick_interval:
+        next_tick = max(self.no_tick_before, self.time + self.timing.tick_interval)
+        if self._stateful is None or not self._replayed or not self.stream.waiting or now < next_tick:
             return False
         due_at = self._stateful.due_at
         return due_at is not None and due_at <= now
@@ -218,48 +220,51 @@ class PartitionFeed:
         if UnreadableRecords in map(type, records) and not getattr(fold, "takes_unreadable", False):
             records = [record for record in records if type(record) is not UnreadableRecords]
         if not self._replayed:
-            old = bisect_left(records, self._offset, key=attrgetter("offset"))
+            old = bisect_left(records, self.offset, key=attrgetter("offset"))
             if old:
                 await fold.replay(records[:old])
             records = records[old:]
-            self._replayed = batch.end_offset >= self._offset
+            self._replayed = batch.end_offset >= self.offset
         if records:
             if self.confirm is not None:
                 await self.confirm()
+            self.time = records[0].timestamp
             await fold.deliver(records)
-            self._delivered_time = records[-1].timestamp
-            if self.tick_until:
+            self.time = records[-1].timestamp
+            if self.no_tick_before:
                 self._adjust_ticks(records)
-        self._offset = max(self._offset, batch.end_offset)
+        self.offset = max(self.offset, batch.end_offset)
         self._delivering = False
         self._update_state()
 
     def _adjust_ticks(self, records: Sequence[StoredRecord]) -> None:
-        """Allow the next tick once this one was delivered; if the log's clock is behind ours, when it has caught up.
+        """Once a tick was delivered, allow the next one when the log's clock has reached the time of due work.
 
-        Otherwise every tick would come too early, and a new one would be appended at each check. Work that is due later
-        even by our clock does not delay ticks, because earlier work may come.
+        The log's clock may be behind this process's. Then the timestamp of each tick is too early for the due work, and
+        without this delay each check would append another tick. If no work is due even by this process's clock, the
+        next tick is not delayed: a record may bring earlier work.
         """
         ticks = [record for record in records if record.headers == TICK]
         if ticks and self._stateful is not None:
             now, due_at = self.timing.clock(), self._stateful.due_at
             behind = due_at - ticks[-1].timestamp if due_at is not None and due_at <= now else 0.0
-            self.tick_until = now + min(behind, TICK_PATIENCE) if behind > 0.0 else 0.0
+            self.no_tick_before = now + min(behind, TICK_PATIENCE) if behind > 0.0 else 0.0
 
     def _update_state(self) -> None:
         if self._stateful is None or self._delivering or not self._replayed:
             return
         low = self._stateful.low_watermark
         if isinstance(self._fold, FoldWrapper):
-            self._fold.needed_from = low
-        low = self._offset if low is None else min(low, self._offset)
-        self._state = Committed(low, self._offset, self._stateful.metadata)
+            self._fold.needed_from, self._fold.read_to = low, self.offset
+        low = self.offset if low is None else min(low, self.offset)
+        self._state = Committed(low, self.offset, self._stateful.metadata)
 
 
 Commit = Callable[[Mapping[int, Committed]], Awaitable[None]]
-"""Makes the commits of a group durable; raises LogUnavailable if that cannot be done now."""
+"""Makes the commits of a group durable; raises LogUnavailable if they cannot be made now."""
 
 Append = Callable[[Sequence[Record]], Awaitable[None]]
+"""Appends ticks to the log."""
 
 
 class ConsumerRunner:
@@ -280,11 +285,11 @@ class ConsumerRunner:
         self._ticking = FailureLog("writing ticks")
 
     async def run(self, body: Callable[[], Awaitable[None]]) -> None:
-        """Run `body`, which assigns and revokes and never returns. On cancellation close the folds, then commit.
-
+        """Run `body`, which assigns and revokes partitions and never returns. On cancellation close the folds, then
+        commit.
 
         Raises:
-            Exception: the first one of a fold, a feed or the body, as it was raised.
+            Exception: the first exception of a fold, a feed or `body`, as it was raised.
         """
         try:
             async with asyncio.TaskGroup() as self._tasks:
@@ -313,8 +318,8 @@ class ConsumerRunner:
 
     def uncommitted(self) -> dict[int, Committed]:
         """The positions to commit, by partition."""
-        states = {partition: feed.uncommitted() for partition, feed in self._feeds.items()}
-        return {partition: state for partition, state in states.items() if state is not None}
+        feeds = self._feeds.items()
+        return {partition: state for partition, feed in feeds if (state := feed.uncommitted()) is not None}
 
     async def commit(self) -> None:
         """Commit the changed positions. Positions that cannot be committed now are part of the next commit."""
@@ -326,7 +331,7 @@ class ConsumerRunner:
             self.mark_committed(changes)
 
     def mark_committed(self, states: Mapping[int, Committed]) -> None:
-        """The log has accepted these commits."""
+        """Note that the log has accepted these commits."""
         for partition, state in states.items():
             if partition in self._feeds:
                 self._feeds[partition].committed = state
@@ -344,51 +349,51 @@ class ConsumerRunner:
             if not due:
                 continue
             for feed in due:
-                feed.tick_until = now + TICK_PATIENCE
+                feed.no_tick_before = now + TICK_PATIENCE
             try:
                 await append([Record(None, b"", TICK, feed.partition) for feed in due])
             except LogUnavailable as error:
                 self._ticking.failed(error)
                 for feed in due:
-                    feed.tick_until = now + 1.0
+                    feed.no_tick_before = now + 1.0
             else:
                 self._ticking.succeeded()
 
 
-async def consume_all(following: ConsumerRunner, feeds: Sequence[PartitionFeed]) -> None:
+async def consume_all(runner: ConsumerRunner, feeds: Sequence[PartitionFeed]) -> None:
     """Feed a fixed set of partitions until cancelled."""
 
     async def body() -> None:
         for feed in feeds:
-            following.assign(feed)
+            runner.assign(feed)
         await asyncio.Event().wait()
 
-    await following.run(body)
+    await runner.run(body)
 
 
 INTERVAL = 0.1
-"""Seconds from one look to the next while records come without a pause."""
+"""Seconds from one read of the log to the next while records come without a pause."""
 
 AT_ONCE = 3
-"""The looks that may follow one another at once after a pause, so that sparse records never wait."""
+"""After a pause this number of reads may follow one another without a wait. So sparse records never wait."""
 
 MANY, MUCH = 500, 1 << 20
-"""After so many records, or bytes, the next look follows at once, because there are more."""
+"""After a read with at least this number of records, or of bytes, the next read follows at once: there are more."""
 
 
 class DeliveryPace:
-    """When the log may be looked at next. Times are in seconds, by one clock without jumps."""
+    """Says how long to wait before the next read of a log. Times are in seconds, by one clock without jumps."""
 
     def __init__(self) -> None:
-        self._free_at = 0.0
-        """When the next look is due, one in each `INTERVAL`. After a pause, up to `AT_ONCE` - 1 intervals are made up
-        for."""
+        self._next_at = 0.0
+        """The time from which the next read is allowed. A small read adds `INTERVAL`; after a pause it is added to
+        `now` - (`AT_ONCE` - 1) intervals."""
 
     def add(self, records: int, size: int, now: float) -> None:
-        """Note a look that brought `records` records of `size` bytes."""
+        """Note a read that returned `records` records with `size` bytes in all."""
         if 0 < records < MANY and size < MUCH:
-            self._free_at = max(self._free_at, now - (AT_ONCE - 1) * INTERVAL) + INTERVAL
+            self._next_at = max(self._next_at, now - (AT_ONCE - 1) * INTERVAL) + INTERVAL
 
     def wait(self, now: float) -> float:
-        """For how long the next look has to wait: from 0 to `INTERVAL`, if each has waited."""
-        return max(0.0, self._free_at - now)
+        """The seconds that the next read has to wait; at most `INTERVAL`, provided that earlier reads have waited."""
+        return max(0.0, self._next_at - now)

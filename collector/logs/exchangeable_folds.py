@@ -115,7 +115,7 @@ class _ExchangeableFold:
             self._state = Committed(delivered if low is None else min(low, delivered), delivered, stateful.metadata)
 
     async def open_first(self) -> None:
-        """Open the inner fold. An exchange meanwhile waits: otherwise this one would continue with the old fold."""
+        """Open the inner fold. An exchange meanwhile waits: else this partition would keep the old fold."""
         async with self._lock:
             await self._open()
 

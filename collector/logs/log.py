@@ -1,16 +1,15 @@
-"""The port of a log, an ordered, durable, partitioned sequence of records; and the port of a fold, which a stage makes
-over it.
+"""Two ports: `Log`, an ordered, durable, partitioned sequence of records, and `Fold`, a stage's work on one partition.
 
-A stage is a fold over its input log. Its state is a pure function of the records delivered to it, and records carry the
-only time it knows: when nothing arrives although time alone would change the state (a conversation becomes idle), the
-log itself appends a *tick*, an empty record, so that a replay sees the same time pass.
+The state of a fold is a pure function of the records delivered to it, and their timestamps are the only time that it
+knows. Sometimes no record arrives although time alone would change the state: a conversation becomes idle. The consumer
+then appends a *tick*, an empty record, to the log, so that a replay sees the same time pass.
 
-Per group and partition two numbers are committed: `offset`, up to which records were delivered, and the low watermark,
-the oldest record that the fold's state still needs. After a restart the records between them are replayed to rebuild
-the state, then delivery continues at `offset`. There is no state store. Open state is small compared with the log, so a
-replay is cheap, and only the log has to be durable instead of two stores that must agree.
+A group is the name under which a stage commits its positions. For each group and partition two offsets are committed:
+`offset`, before which every record was delivered, and `low_watermark`, the oldest record that the state still needs. A
+restart replays the records between the two to rebuild the state; delivery then continues at `offset`. The state itself
+is not stored: it is small compared with the log, so a replay is cheap, and no second store has to agree with the log.
 
-The choice of a partition, the limit on sizes, and the waiting for an unavailable log are here, the same for all logs.
+This module also chooses partitions, limits the sizes of records, and retries appends, in the same way for all logs.
 """
 
 import asyncio
@@ -38,7 +37,7 @@ class Record:
     """A record to append. `partition` overrides the choice by `key`; a record with neither goes to any partition.
 
     `timestamp` is only for copies of a log: when the record was first appended, in seconds since the epoch. If the
-    partition's last record is later, its time is taken.
+    partition's last record has a later time, the copy gets that later time.
     """
 
     key: bytes | None
@@ -50,14 +49,15 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class StoredRecord:
-    """A record as the log holds it.
+    """A record as the log stores it.
 
-    `offset` grows by one or more from record to record of a partition. `timestamp` is when the log appended it, in
-    seconds since the epoch, and never decreases within a partition. A log returns `piece` 0. If a record is divided
-    into several, they share the offset, and `piece` numbers them from 0.
+    Within a partition each `offset` is higher than the one before, not always by one. `timestamp` is when the log
+    appended the record, in seconds since the epoch, and never decreases within a partition. A log returns records with
+    `piece` 0. A stage may divide a record into pieces; they share its offset, and `piece` numbers them from 0.
     """
 
     MOST_PIECES: ClassVar[int] = 1 << 15
+    """The number of pieces of a record is below this, so that `number` fits into 63 bits."""
 
     partition: int
     offset: int
@@ -69,7 +69,7 @@ class StoredRecord:
 
     @property
     def number(self) -> int:
-        """A number that is unique within the partition: the offset, with the piece in the higher bits."""
+        """A number that is unique within the partition: the offset in the low 48 bits, the piece in the bits above."""
         return self.offset | self.piece << _OFFSET_BITS if self.piece else self.offset
 
     @property
@@ -85,10 +85,9 @@ def place_of_number(number: int) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class UnreadableRecords(StoredRecord):
-    """Stands for the records from `offset` up to `end_offset`, which cannot be read. `reason` contains none of their
-    content.
+    """Stands for records that cannot be read, from `offset` on and before `end_offset`.
 
-    Delivered only to a fold with a true `takes_unreadable`.
+    `reason` has no content of the records. Only folds whose attribute `takes_unreadable` is true get such a record.
     """
 
     end_offset: int = 0
@@ -100,7 +99,7 @@ class Committed:
     """A group's committed position for a partition.
 
     The group no longer needs records below `low_watermark`; the records from there up to `offset` were delivered.
-    `metadata` is the fold's own, at most 2,000 characters of ASCII.
+    `metadata` is further state of the fold, at most 2,000 ASCII characters.
     """
 
     low_watermark: int
@@ -109,11 +108,11 @@ class Committed:
 
 
 Receive = Callable[[Sequence[StoredRecord]], Awaitable[None]]
-"""Replays records to a fold, or delivers them."""
+"""The method `replay` or `deliver` of a fold."""
 
 
 class Fold(Protocol):
-    """The work of a stage on one partition, for as long as it owns it."""
+    """A stage's work on one partition, while the process owns the partition."""
 
     @property
     def due_at(self) -> float | None:
@@ -122,32 +121,32 @@ class Fold(Protocol):
 
     @property
     def low_watermark(self) -> int | None:
-        """The offset of the oldest record that is still needed; None if nothing delivered so far is.
+        """The offset of the oldest record that the state still needs; None if it needs no delivered record.
 
-        Like `metadata` it is read between deliveries only, and never after the fold was closed.
+        This and `metadata` are read only between deliveries, and never after the fold was closed.
         """
         ...
 
     @property
     def metadata(self) -> str:
-        """The state to commit in addition to the two numbers; the next assignment gets it back."""
+        """The state to commit in addition to the two offsets; the next assignment gets it back."""
         ...
 
     async def replay(self, records: Sequence[StoredRecord]) -> None:
-        """Rebuild the state from records that were delivered before. Their effects are durable already, so there are
-        none here.
+        """Rebuild the state from records that were delivered before. Durable effects are not repeated; unfinished work
+        begins again.
         """
 
     async def deliver(self, records: Sequence[StoredRecord]) -> None:
         """Take new records, in order. The partition is not read until this returns (back-pressure).
 
-        On return the effects of the records are durable, or the low watermark still covers the records. An exception
-        stops the group's `follow`.
+        On return the effects of each record are durable, or the low watermark makes a restart replay the record. An
+        exception ends the group's `Log.follow`.
         """
 
 
 OpenFold = Callable[[int, Committed | None], AbstractAsyncContextManager[Fold]]
-"""Opens the fold of a partition on assignment, given what the group has committed for it; closed on revocation."""
+"""Opens the fold of an assigned partition, given the group's commit for it. On revocation the context is left."""
 
 
 Confirm = Callable[[], Awaitable[None]]
@@ -159,7 +158,7 @@ async def certain() -> None:
 
 
 def confirm_of(log: "Log", group: str) -> Confirm:
-    """The log's confirmation for a group; none is needed where no other process can own the log."""
+    """The log's `confirm` for a group; for a log that processes cannot share, `certain`."""
     return partial(log.confirm, group) if log.shared else certain
 
 
@@ -190,6 +189,10 @@ class Log(Protocol):
         """The end of the partition: the next record gets this offset or a higher one."""
         ...
 
+    async def end_offsets(self, partitions: Collection[int]) -> dict[int, int]:
+        """The ends of several partitions, by partition. A remote log is asked for all of them together."""
+        ...
+
     async def start_offset(self, partition: int) -> int:
         """The offset of the oldest record, or of the next one if there is none."""
         ...
@@ -202,52 +205,52 @@ class Log(Protocol):
         """Check that records can be appended now. Appends nothing.
 
         Raises:
-            LogUnavailable: they cannot.
+            LogUnavailable: records cannot be appended now.
         """
 
     async def claim(self, group: str) -> None:
-        """Reserve the group for this process before it follows, where partitions cannot be shared.
+        """Reserve the group for this process before it calls `follow`, if processes cannot share the partitions.
 
         Raises:
-            GroupInUse: another process has it.
+            GroupInUse: another process has reserved the group.
         """
 
     @property
     def shared(self) -> bool:
-        """Whether processes share the partitions. Then another process may take over while an owner is frozen."""
+        """Whether processes can share the partitions, so that another one may take over while an owner is frozen."""
         ...
 
     async def confirm(self, group: str, *, newly: bool = False) -> None:
         """Wait until this process certainly still owns the partitions of its open folds in the group.
 
-        Returns at once, unless the process was frozen. It does not return if another process owns the partition by
-        then: the fold is closed first. With `newly` the broker is asked in any case. Returns at once without open
-        folds.
+        Returns at once if this process does not follow the group, or, without `newly`, if a broker has confirmed the
+        ownership lately. Otherwise, as after a long freeze, a broker is asked. If another process owns a partition by
+        then, this does not return before the partition's fold is closed.
         """
 
     async def follow(self, group: str, open_fold: OpenFold) -> None:
         """Deliver records to the folds of the partitions this process owns, and commit, until cancelled.
 
-        Among processes with the same group each partition has one owner. A group without a commit starts
-        at the oldest record. On cancellation the folds are closed, and the state they had before is committed.
+        Among processes with the same group each partition has one owner. A group without a commit starts at the oldest
+        record. On cancellation the folds are closed, and their last positions are committed.
 
         Raises:
-            GroupInUse: another process consumes with this group, where partitions cannot be shared.
+            GroupInUse: another process consumes with this group, and the two cannot share the partitions.
             LogUnavailable: the log could not be read for longer than its configured patience.
         """
 
     async def committed(self, group: str) -> Mapping[int, Committed]:
-        """A group's committed positions, by partition; without those for which it has committed nothing.
+        """A group's committed positions, by partition. Partitions without a commit are missing.
 
         Raises:
-            LogUnavailable: it cannot be asked now.
+            LogUnavailable: the log cannot be asked now.
         """
         ...
 
     async def truncate(self, before: float, readers: Collection[str] = ()) -> int:
         """Delete records older than `before` (seconds since the epoch) that no group needs; returns how many.
 
-        A group needs the records from its low watermark on; one of `readers` that has committed nothing yet needs all.
+        A group needs the records from its low watermark on. A group in `readers` without a commit needs all records.
         A log with an external retention may delete less.
         """
         ...
@@ -256,7 +259,7 @@ class Log(Protocol):
         """Age (s) at which records are deleted whether a group needs them or not; None if that never happens.
 
         Raises:
-            LogUnavailable: it cannot be asked now.
+            LogUnavailable: the log cannot be asked now.
         """
         ...
 
@@ -269,7 +272,7 @@ class SharedGroups(Protocol):
     """A log whose groups a process has to join, which may take time."""
 
     def long_wait(self, group: str) -> float | None:
-        """The seconds for which this process could not join the group and so reads nothing; None while that is
+        """For how long (s) this process has failed to join the group, so that it reads nothing; None while that time is
         short.
         """
         ...
@@ -279,10 +282,10 @@ class CopyableLog(Log, Protocol):
     """A log into which another log can be copied, with the positions of its groups."""
 
     async def set_committed(self, group: str, states: Mapping[int, Committed]) -> None:
-        """Commit for a group, by partition, although it does not follow. No process may consume with it.
+        """Commit positions for a group, by partition, while no process consumes with the group.
 
         Raises:
-            LogUnavailable: it cannot be done now.
+            LogUnavailable: the positions cannot be committed now.
         """
 
 
@@ -301,7 +304,7 @@ class LogRefused(LogUnavailable):
 
 
 class NotPermitted(LogRefused):
-    """A permission is missing. Others may be, too: who checks asks on."""
+    """A permission is missing. A check continues, because more permissions may be missing."""
 
 
 class GroupInUse(LogError, ConfigError):
@@ -318,9 +321,9 @@ def partition_of(key: bytes, partitions: int) -> int:
 
 
 class Broadcast:
-    """An event that resets itself: `notify` wakes all who wait now.
+    """An event that resets itself: `notify` wakes all tasks that wait now.
 
-    Check the condition, then `wait` without an await between: then no notification is missed.
+    To miss no notification, a task calls `wait` right after it has checked its condition, without an await in between.
     """
 
     def __init__(self) -> None:
@@ -331,15 +334,16 @@ class Broadcast:
         return self._event.wait()
 
     def notify(self) -> None:
-        """Wake all who wait now."""
+        """Wake all tasks that wait now."""
         self._event.set()
         self._event = asyncio.Event()
 
 
 class FoldWrapper:
-    """Passes records to the inner fold. A subclass overrides the methods that it adds to.
+    """Passes records to the fold that it wraps. A subclass overrides the methods to which it adds something.
 
-    The state is read directly from the stage's fold, because it is read often, for each partition.
+    Wrappers may be nested. `stateful` is the innermost fold, the stage's own. Callers read the
+    state from there directly, because they read it often.
     """
 
     def __init__(self, fold: Fold) -> None:
@@ -347,7 +351,10 @@ class FoldWrapper:
         self.stateful: Fold = fold.stateful if isinstance(fold, FoldWrapper) else fold
         self.takes_unreadable: bool = getattr(fold, "takes_unreadable", False)
         self.needed_from: int | None = None
-        """On the outermost wrapper: the low watermark as last read, which is valid only between deliveries."""
+        """On the outermost wrapper, for measuring lag: the low watermark after the last finished delivery."""
+        self.read_to: int | None = None
+        """On the outermost wrapper: the offset before which all records were delivered, noted together with the low
+        watermark."""
 
     @property
     def due_at(self) -> float | None:
@@ -378,7 +385,7 @@ OVERHEAD = 64
 
 
 def size_of(record: Record) -> int:
-    """The approximate bytes of a record, which limits are compared with."""
+    """The approximate size of a record in bytes, which is compared with limits."""
     size = OVERHEAD + len(record.value) + (len(record.key) if record.key else 0)
     for name, value in record.headers:
         size += len(name) + len(value)
@@ -386,8 +393,9 @@ def size_of(record: Record) -> int:
 
 
 class Partitioner:
-    """Splits records by partition: the partition that they name, or their key's, or else a different one at each
-    append.
+    """Splits records by partition. A record goes to the partition that it names, else to the partition of its key.
+
+    Records without partition and key go together to one partition; with each append this is the next partition.
     """
 
     def __init__(self, log: str, partitions: int, max_record_bytes: int) -> None:
@@ -400,8 +408,8 @@ class Partitioner:
         """The records by partition, each partition's in order, and their size in bytes.
 
         Raises:
-            RecordTooLarge: one of them is.
-            LogError: one names a partition that does not exist.
+            RecordTooLarge: a record is larger than the log accepts.
+            LogError: a record names a partition that does not exist.
         """
         by_partition: dict[int, list[Record]] = {}
         total = 0
@@ -419,14 +427,14 @@ class Partitioner:
             elif not 0 <= partition < self._partitions:
                 raise LogError(
                     f"the log {self._log!r} has no partition {partition}: if partitions were added to its topic, add "
-                    "as many to all topics of the prefix and start again; the start says which keys to set"
+                    "as many to all topics of log.kafka.prefix and restart: a message then names the keys to set"
                 )
             by_partition.setdefault(partition, []).append(record)
         return by_partition, total
 
 
 RETRY = Backoff(cap=1.0)
-"""The appends of a stage are retried without end, since it cannot continue without them."""
+"""How a stage retries an append: without end, since the stage cannot continue without it."""
 
 
 async def append_until_durable(
@@ -435,12 +443,12 @@ async def append_until_durable(
     backoff: Backoff = RETRY,
     append: Callable[[Sequence[Record]], Awaitable[None]] | None = None,
 ) -> None:
-    """Append records; retries while the log cannot be written, so that its caller waits: the back-pressure.
+    """Append records, and retry while the log is unavailable. The caller waits meanwhile: this is the back-pressure.
 
     `append` replaces the log's own append.
 
-    An append may have succeeded although it was not acknowledged; then the records are in the log twice. Turns that
-    arrive twice are recognized by the stage that consumes them.
+    An append that was not acknowledged may have succeeded; its retry then puts the records into the log twice. The
+    stage that reads turns recognizes a turn that arrives twice.
 
     Raises:
         RecordTooLarge: a record can never be appended; nothing was.

@@ -103,6 +103,10 @@ class MemoryLog:
         """The offset that the next record of the partition will get."""
         return self._partitions[partition].end
 
+    async def end_offsets(self, partitions: Collection[int]) -> dict[int, int]:
+        """The same of several partitions."""
+        return {partition: await self.end_offset(partition) for partition in partitions}
+
     async def start_offset(self, partition: int) -> int:
         """The offset of the oldest record."""
         return self._partitions[partition].start

@@ -27,7 +27,7 @@ MAX_RECORD_BYTES = 64 << 20
 TRUNCATE_ROWS = 2000
 """Rows of a partition deleted in one transaction."""
 WORTH_A_GAP = 4
-"""A statement for a gap between known records costs as much as to read so many: with fewer for each, all are read."""
+"""A statement for one gap costs as much as reading this many records: with fewer known ones per gap, all are read."""
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
@@ -101,6 +101,10 @@ class SqliteLog:
             return connection.execute(wanted, [self._number, partition]).fetchone()[0]
 
         return await self._file.read(query)
+
+    async def end_offsets(self, partitions: Collection[int]) -> dict[int, int]:
+        """The same of several partitions."""
+        return {partition: await self.end_offset(partition) for partition in partitions}
 
     async def start_offset(self, partition: int) -> int:
         """The offset of the oldest record."""
@@ -216,7 +220,7 @@ class SqliteLog:
     def _start(self, connection: sqlite3.Connection, partition: int, committed: Committed | None) -> int:
         if committed is not None:
             return committed.low_watermark
-        # The end before the oldest record: one that is appended in between is then found, not skipped.
+        # First the end, then the oldest record: one that is appended in between is found, not skipped.
         wanted = "SELECT next FROM ends WHERE log = ? AND partition = ?"
         end: int = connection.execute(wanted, [self._number, partition]).fetchone()[0]
         oldest = connection.execute(

@@ -41,6 +41,7 @@ _ASK = "; {}: until then senders get 503, and nothing that was accepted is lost"
 _REMEDIES = {
     sqlite3.SQLITE_FULL: _ASK.format("free some room"),
     sqlite3.SQLITE_READONLY: _ASK.format("make it writable"),
+    sqlite3.SQLITE_NOTADB: "; name another file (log.path)",
 }
 
 _WRONG_PATH = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM)
@@ -441,4 +442,4 @@ def _translated(path: Path | None = None) -> Generator[None]:
         remedy = _REMEDIES.get(getattr(error, "sqlite_errorcode", 0) & 0xFF, "")
         raise LogUnavailable(f"{where}{error}{remedy}") from error
     except sqlite3.DatabaseError as error:
-        raise LogError(str(error)) from error
+        raise LogError(f"{error}{_REMEDIES.get(getattr(error, 'sqlite_errorcode', 0) & 0xFF, '')}") from error

@@ -37,18 +37,18 @@ class FreshRecords:
         """The records between two offsets that one batch may hold, and the offset up to which it may reach; older ones
         go.
 
-        That is `end` if there are none, or it is behind the last of them if they fill a batch.
+        That is `end` if there are none, and just after the last if they fill a batch.
         """
         while self._records and self._records[0].offset < start:
             self._pop()
         batch: list[StoredRecord] = []
-        size, behind = 0, min(end, start + self._batch_records)
-        while self._records and size < self._batch_bytes and self._records[0].offset < behind:
+        size, stop = 0, min(end, start + self._batch_records)
+        while self._records and size < self._batch_bytes and self._records[0].offset < stop:
             batch.append(self._pop())
             size += len(batch[-1].value)
         if size >= self._batch_bytes:
-            behind = batch[-1].offset + 1
-        return batch, behind if batch else end
+            stop = batch[-1].offset + 1
+        return batch, stop if batch else end
 
     def _pop(self) -> StoredRecord:
         record = self._records.popleft()
@@ -57,7 +57,7 @@ class FreshRecords:
 
 
 def gaps_of(records: Sequence[StoredRecord], start: int, end: int) -> list[tuple[int, int]]:
-    """The offsets from `start` to `end` that records of a partition leave out: ranges, each up to a bound."""
+    """The offsets from `start` to `end` that records of a partition leave out, as half-open ranges."""
     gaps: list[tuple[int, int]] = []
     for record in records:
         if record.offset > start:

@@ -37,7 +37,7 @@ async def start_offsets(log: Log) -> list[int]:
 
 async def end_offsets(log: Log) -> list[int]:
     """The offset behind the newest record of each partition. Raises LogUnavailable."""
-    return [await log.end_offset(partition) for partition in range(log.partitions)]
+    return [end for _, end in sorted((await log.end_offsets(range(log.partitions))).items())]
 
 
 async def first_offsets(log: Log, since: float) -> list[int]:

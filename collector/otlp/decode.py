@@ -93,9 +93,7 @@ def _other(value: AnyValue, kind: str | None, depth: int) -> Json:
         return [any_value(each, depth - 1) for each in value.array_value.values]
     if kind == "kvlist_value":
         return {pair.key: any_value(pair.value, depth - 1) for pair in value.kvlist_value.values}
-    if kind == "bytes_value":
-        return value.bytes_value.hex()
-    return None
+    return value.bytes_value.hex() if kind == "bytes_value" else None
 
 
 Signal = Literal["traces", "logs"]
@@ -130,7 +128,8 @@ def request_from_protobuf(data: bytes, signal: Signal, max_items: int | None = N
     try:
         return _TYPES[signal].FromString(data)
     except DecodeError:
-        raise BadInput(f"not an OTLP protobuf request of {signal}") from None
+        remedy = "; this is JSON, whose content type is application/json" if data.lstrip()[:1] == b"{" else ""
+        raise BadInput(f"not an OTLP protobuf request of {signal}{remedy}") from None
 
 
 _TYPES: dict[Signal, type[Request]] = {"traces": ExportTraceServiceRequest, "logs": ExportLogsServiceRequest}

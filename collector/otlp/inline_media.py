@@ -143,8 +143,7 @@ def _content_of(run: bytes, context: bytes) -> bytes | None:
 
 
 def _begins_like_media(run: bytes) -> bool:
-    head = _decoded(_BREAKS.sub(b"", run[:128])[:64]) or b""
-    return find_media_type(head) is not None
+    return find_media_type(_decoded(_BREAKS.sub(b"", run[:128])[:64]) or b"") is not None
 
 
 def _decoded(text: bytes) -> bytes | None:

@@ -192,9 +192,7 @@ def _enum(numbers: dict[str, int]) -> Convert:
     other = _ranged(_RANGES[FieldDescriptor.CPPTYPE_INT32])
 
     def convert(value: Any, depth: int) -> int:
-        if isinstance(value, str) and value in numbers:
-            return numbers[value]
-        return other(value, depth)
+        return numbers[value] if isinstance(value, str) and value in numbers else other(value, depth)
 
     return convert
 

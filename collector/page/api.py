@@ -13,7 +13,7 @@ from collector.page.score_series import RANGES, WEEK, Bin, ScoreSeries, total
 from collector.page.settings import PageSettings
 from collector.page.sources import PeopleView, Sources
 from collector.page.view import EvaluatorView, ListedEvaluation, View
-from collector.past.evaluations import is_owed
+from collector.past.evaluations import needs_retry
 from collector.records.feedback import JoinedFeedback
 from collector.records.json import evaluation_to_json, fields_of, label_to_json, turn_to_json
 from collector.statistics.audited_sums import AuditedSums, CorrectedMean, corrected_by_people, sums_of_scores
@@ -25,7 +25,7 @@ from evaluators.results import Evaluation, Label
 Json = dict[str, Any]
 DAY = 86400.0
 _WIDE = 0.3
-"""Width of an interval from which its scores are too few to say anything."""
+"""Width of an interval from which on its scores count as too few."""
 _EXCERPT = 240
 _JUDGE_TEXTS = frozenset({"explanation", "details"})
 """Fields of an evaluation in which a judge may quote the evaluated text."""
@@ -45,21 +45,14 @@ class PageApi:
         tracks = [self._track(key, filters.range, now, people.get(key)) for key in self.view.score_series]
         deferred = self.sources.deferred() if self.sources.deferred else None
         return {
-            "version": self.view.version,
-            "now": now,
-            "started": self.view.started,
-            "text": self.settings.show_text,
-            "listed": len(self.view),
-            "turns": self.view.turns,
-            "tracks": tracks,
-            "funnel": self._funnel(),
-            "alerts": _all(self.sources.alerts),
+            "version": self.view.version, "now": now, "started": self.view.started,
+            "text": self.settings.show_text, "listed": len(self.view), "turns": self.view.turns,
+            "tracks": tracks, "funnel": self._funnel(), "alerts": _all(self.sources.alerts),
             "configuration": asdict(self.sources.configuration()) if self.sources.configuration else None,
-            "releases": _all(self.sources.releases),
-            "budgets": _all(self.sources.budgets),
+            "releases": _all(self.sources.releases), "budgets": _all(self.sources.budgets),
             "dead_letters": _all(self.sources.dead_letters),
             "deferred": asdict(deferred) if deferred is not None else None,
-        }
+        }  # fmt: skip
 
     def evaluations(self, filters: Filters, now: float) -> Json:
         """The evaluations that match, as rows."""
@@ -79,16 +72,12 @@ class PageApi:
             record["attributes"] = dict(visible_attributes(judged, text=False))
         watched = self.view.evaluators.get((judged.monitor, judged.evaluator))
         return {
-            "evaluation": record,
-            "threshold": watched.threshold if watched else None,
-            "lower_is_better": bool(watched and watched.lower_is_better),
-            "trace_url": self._trace_url(judged),
-            "text": text,
-            "conversation": self._conversation(judged) if text else [],
+            "evaluation": record, "threshold": watched.threshold if watched else None,
+            "lower_is_better": bool(watched and watched.lower_is_better), "trace_url": self._trace_url(judged),
+            "text": text, "conversation": self._conversation(judged) if text else [],
             "label": _label(listed.label),
             "feedback": [_feedback(feedback, text=text) for feedback in self.view.feedback_of(judged)],
-            "retry": _retry_state(listed),
-            "superseded_by": listed.superseded_by,
+            "retry": _retry_state(listed), "superseded_by": listed.superseded_by,
             "others": [
                 self._row(evaluation)
                 for evaluation in self.view
@@ -96,7 +85,7 @@ class PageApi:
                 and evaluation.superseded_by is None
                 and evaluation.evaluation.subject.conversation_id == judged.subject.conversation_id
             ][-40:],
-        }
+        }  # fmt: skip
 
     def queue_next(self, queue: LabelQueue, person: str, evaluator: str, monitor: str) -> Json:
         """The next conversation for a person to label, without the judge's result."""
@@ -108,17 +97,13 @@ class PageApi:
         }
         if queued is not None:
             judged = queued.listed.evaluation
+            watched = self.view.evaluators.get((judged.monitor, judged.evaluator))
             answer["item"] = {
-                "id": judged.evaluation_id,
-                "evaluator": judged.evaluator,
-                "monitor": judged.monitor,
-                "scope": judged.scope,
-                "asks": watched.asks
-                if (watched := self.view.evaluators.get((judged.monitor, judged.evaluator)))
-                else "",
+                "id": judged.evaluation_id, "evaluator": judged.evaluator, "monitor": judged.monitor,
+                "scope": judged.scope, "asks": watched.asks if watched else "",
                 "subject": {"turn_id": judged.subject.turn_id, "conversation_id": judged.subject.conversation_id},
                 "conversation": self._conversation(judged),
-            }
+            }  # fmt: skip
         return answer
 
     def queue_verdict(self, listed: ListedEvaluation, label: Label) -> Json:
@@ -130,7 +115,7 @@ class PageApi:
         return {"label": _label(label), "judge": verdict}
 
     def _conversation(self, judged: Evaluation) -> list[Json]:
-        """The cached turns; earlier evaluations are in its history."""
+        """The cached turns; the first's history has those before."""
         turns = self.view.turn_cache.turns(judged.subject.conversation_id)
         return [_turn(turn, judged, first=turn is turns[0]) for turn in turns]
 
@@ -148,44 +133,37 @@ class PageApi:
             **fields_of(judged, "monitor", "evaluator", "scope", "outcome", "score", "passed"),
             "version": judged.evaluator_version,
             "earlier": bool(watched and watched.versions and judged.evaluator_version not in watched.versions),
-            "chosen": None if judged.label in _VERDICTS else judged.label,
-            "why": _why(judged, text=text),
+            "chosen": None if judged.label in _VERDICTS else judged.label, "why": _why(judged, text=text),
             "excerpt": excerpt(self.view, listed)[:_EXCERPT] if text else "",
-            "conversation_id": judged.subject.conversation_id,
-            "turn_id": judged.subject.turn_id,
-            "ended_at": judged.time.timestamp(),
-            "label": _label(listed.label),
-        }
+            "conversation_id": judged.subject.conversation_id, "turn_id": judged.subject.turn_id,
+            "ended_at": judged.time.timestamp(), "label": _label(listed.label),
+        }  # fmt: skip
 
     def _track(self, key: tuple[str, str], name: str, now: float, people: PeopleView | None) -> Json:
         track, earlier = self.view.score_series[key], self.view.earlier_series(key)
         watched = self.view.evaluators.get(key)
         columns = track.columns(name, now)
+        curve, changes = _with_earlier(columns, earlier, name, now)
         recent, whole = total(columns[-RANGES[name].recent :]), track.whole(name, now)
-        threshold = watched.threshold if watched else None
+        threshold, target = (watched.threshold, watched.target) if watched else (None, None)
         lower = bool(watched and watched.lower_is_better)
         return {
-            "monitor": key[0],
-            "evaluator": key[1],
-            "scope": watched.scope if watched else "turn",
-            "threshold": threshold,
-            "target": watched.target if watched else None,
-            "lower_is_better": lower,
-            "width": RANGES[name].width,
-            "points": [_point(*column) for column in _with_earlier(columns, earlier, name, now)],
-            "changes": [series.newest for series in earlier if (series.newest or 0.0) >= columns[0][0]],
-            "recent": _summary(recent),
+            "monitor": key[0], "evaluator": key[1], "scope": watched.scope if watched else "turn",
+            "threshold": threshold, "target": target, "lower_is_better": lower, "width": RANGES[name].width,
+            "points": [_point(*column) for column in curve], "changes": changes, "recent": _summary(recent),
             "recent_seconds": RANGES[name].recent * RANGES[name].width,
             "whole": _summary(whole) | _work([track, *earlier], name, now, free=bool(watched and watched.free)),
-            "yesterday": _earlier(track.earlier(name, now, DAY)),
-            "last_week": _earlier(track.earlier(name, now, 7 * DAY)),
-            "state": _state(_judged_by(recent, whole), threshold, lower_is_better=lower),
+            "yesterday": _past_mean(track.earlier(name, now, DAY)),
+            "last_week": _past_mean(track.earlier(name, now, 7 * DAY)),
+            "state": _state(
+                _decisive_interval(recent, whole), threshold if target is None else target, lower_is_better=lower
+            ),
             "newest": track.newest,
             "people": None if people is None else _people(people, track.whole(WEEK, now)),
-            "classified": self._classified(watched) if watched and watched.labels else None,
-        }
+            "classified": self._confusion_matrix(watched) if watched and watched.labels else None,
+        }  # fmt: skip
 
-    def _classified(self, watched: EvaluatorView) -> Mapping[str, object] | None:
+    def _confusion_matrix(self, watched: EvaluatorView) -> Mapping[str, object] | None:
         """The listed evaluations of turns whose reference is one of the labels; None without any."""
         evaluations = [
             judged
@@ -221,12 +199,17 @@ class PageApi:
 
 def _with_earlier(
     columns: list[tuple[float, Bin | None]], earlier: Sequence[ScoreSeries], name: str, now: float
-) -> list[tuple[float, Bin | None]]:
-    """The columns; one without scores is taken from the newest earlier version that has scores there."""
+) -> tuple[list[tuple[float, Bin | None]], list[float]]:
+    """The columns; one without scores is taken from the newest earlier version that has scores there. With them, when
+    each version from which one is taken scored last: of what `rejudge` replaced, none is.
+    """
+    changes: list[float] = []
     for series in earlier:
-        before = series.columns(name, now)
-        columns = [column if column[1] is not None else other for column, other in zip(columns, before, strict=True)]
-    return columns
+        pairs = zip(columns, series.columns(name, now), strict=True)
+        filled = [other if column[1] is None else column for column, other in pairs]
+        changes += [series.newest or 0.0] if filled != columns else []
+        columns = filled
+    return columns, changes
 
 
 def _point(start: float, column: Bin | None) -> list[float | int | None]:
@@ -244,12 +227,13 @@ def _summary(whole: Bin) -> Json:
         "passed": whole.passed / whole.verdicts if whole.verdicts else None,
         "corrected": _corrected(whole),
         "clipped": whole.clipped_share,
-        **fields_of(whole, "skipped", "failed", "bounds"),
+        "live": None if whole.live is None else whole.live.mean,
+        **fields_of(whole, "skipped", "failed", "bounds", "rejudged"),
     }
 
 
 def _work(versions: Sequence[ScoreSeries], name: str, now: float, *, free: bool = False) -> Json:
-    """Calls, tokens and cost of all versions. If calls of a column cost nothing, they had no price, or are `free`."""
+    """Calls, tokens and cost of all versions. Calls of a column that cost nothing had no price, or are `free`."""
     columns = [column for series in versions for _, column in series.columns(name, now) if column and column.calls]
     usd = sum(column.cost_usd for column in columns)
     return {
@@ -283,8 +267,7 @@ def _by_people(labels: AuditedSums, scores: Bin) -> CorrectedMean | None:
     if any(scores.audited.values):
         audited = scores.audited.corrected()
         return None if audited is None else corrected_by_people(labels, audited)
-    sums = scores.across_columns.sums
-    return None if not sums.w else (labels + sums_of_scores(sums)).corrected()
+    return None if scores.live is None else (labels + sums_of_scores(scores.live)).corrected()
 
 
 def _agreement(segment: str, of: VerdictAgreement) -> Json:
@@ -294,15 +277,13 @@ def _agreement(segment: str, of: VerdictAgreement) -> Json:
     return {"segment": segment, "labels": of.number, **measures, "verdicts": verdicts}
 
 
-def _earlier(whole: Bin | None) -> Json | None:
+def _past_mean(whole: Bin | None) -> Json | None:
     """The mean of the same stretch of time, earlier; None without scores."""
-    if whole is None or whole.across_columns.mean is None:
-        return None
-    sums = whole.across_columns
-    return {"mean": sums.mean, "interval": sums.interval, "scores": sums.scores}
+    sums = None if whole is None else whole.across_columns
+    return None if sums is None or sums.mean is None else fields_of(sums, "mean", "interval", "scores")
 
 
-def _judged_by(recent: Bin, whole: Bin) -> MeanInterval | None:
+def _decisive_interval(recent: Bin, whole: Bin) -> MeanInterval | None:
     """The interval of the mean that makes it good or bad: the newest one, or the one by audits.
 
     Too few audits are anything from 0 to 1. None without scores.
@@ -314,19 +295,20 @@ def _judged_by(recent: Bin, whole: Bin) -> MeanInterval | None:
     return (0.0, 1.0) if mean is None else mean.interval
 
 
-def _state(interval: MeanInterval | None, threshold: float | None, *, lower_is_better: bool) -> str:
-    """The side of the threshold on which the mean surely is: `unsure` where its 95 % interval holds the threshold.
+def _state(interval: MeanInterval | None, aim: float | None, *, lower_is_better: bool) -> str:
+    """The side of the target, or else the threshold, on which the mean surely is: `unsure` if its 95 % interval holds
+    it. Alerts ask the same: a mean between threshold and target is not good.
 
     Scores whose interval is wider than `_WIDE` are `few`.
     """
     if interval is None:
         return "silent"
-    if threshold is None:
+    if aim is None:
         return "plain"
     low, high = interval
-    if low <= threshold <= high:
+    if low <= aim <= high:
         return "few" if high - low > _WIDE else "unsure"
-    return "bad" if (low > threshold) is lower_is_better else "good"
+    return "bad" if (low > aim) is lower_is_better else "good"
 
 
 def _turn(turn: Turn, judged: Evaluation, *, first: bool) -> Json:
@@ -350,7 +332,7 @@ def _why(judged: Evaluation, *, text: bool) -> str:
 
 def _retry_state(listed: ListedEvaluation) -> str | None:
     """Whether the evaluation can be made again (`owed`), is `requested`, or neither."""
-    if listed.superseded_by is not None or not is_owed(listed.evaluation):
+    if listed.superseded_by is not None or not needs_retry(listed.evaluation):
         return None
     return "requested" if listed.requested else "owed"
 
@@ -363,20 +345,17 @@ def _feedback(joined: JoinedFeedback, *, text: bool) -> Json:
     """A piece of feedback; where texts are hidden, without the words and the name of who gave it."""
     entry = joined.entry
     piece: Json = {
-        "id": entry.feedback_id,
-        "name": entry.name if text else joined.series,
-        "source": entry.source,
-        "score": joined.score,
-        "value": entry.value if text or not isinstance(entry.value, str) else None,
+        "id": entry.feedback_id, "name": entry.name if text else joined.series, "source": entry.source,
+        "score": joined.score, "value": entry.value if text or not isinstance(entry.value, str) else None,
         "at": (entry.at or joined.received_at).timestamp(),
-    }
+    }  # fmt: skip
     if text:
         piece |= {"label": entry.label, "comment": entry.comment, "author": entry.author}
     return piece
 
 
 def _label(label: Label | None) -> Json | None:
-    """A label, without what is shown of its evaluation elsewhere, and with the judge's own words hidden there."""
+    """A label, without its evaluation's attributes and audit: the evaluation shows them, or hides them."""
     return None if label is None else orjson.loads(label_to_json(replace(label, attributes={}, audit=None)))
 
 

@@ -5,9 +5,10 @@ Evaluations are drawn with known probabilities, without clock, state or log, eac
     p = random + (1 - random) * max(doubtful * doubt, audited if it has an audit),
 
 by a hash of its id: a random share of all, and more of what is doubtful or audited. Nothing but the evaluation and the
-settings decides, so the page, the command and a restart draw the same, before anybody has seen anything. A label
-carries p, and 1/p makes a mean over labels one over all evaluations (Horvitz and Thompson 1952; p by doubt after Zrnic
-and Candès, 2024). As p is at least `random`, no label weighs more than 1 / `random`.
+settings decides, so the page, the command and a restart draw the same, before anybody has seen anything. In the
+command, an answer that `rejudge` scores again keeps its first draw; the page leaves it out. A label carries p, and 1/p
+makes a mean over labels one over all evaluations (Horvitz and Thompson 1952; p by doubt after Zrnic and Candès, 2024).
+As p is at least `random`, no label weighs more than 1 / `random`.
 """
 
 import uuid
@@ -66,13 +67,18 @@ def draw(
     """The draw of an evaluation; None if it was not drawn, or has no score."""
     if evaluation.score is None:
         return None
-    share = settings.random
-    audited = settings.audited if audit_of(evaluation) is not None else 0.0
-    probability = share + (1.0 - share) * max(settings.doubtful * label_doubt(evaluation, threshold), audited)
+    probability = draw_probability(
+        settings, label_doubt(evaluation, threshold), audited=audit_of(evaluation) is not None
+    )
     secret = key.at(evaluation.started_at.timestamp())
     if uniform(evaluation.evaluation_id, "label", secret) >= probability:
         return None
     return Draw(probability, uniform(evaluation.evaluation_id, "twice", secret) < settings.twice)
+
+
+def draw_probability(settings: LabelQueueSettings, doubt: float, *, audited: bool) -> float:
+    """The probability with which the queue draws a score of this doubt."""
+    return settings.random + (1.0 - settings.random) * max(settings.doubtful * doubt, settings.audited * audited)
 
 
 def label_doubt(evaluation: Evaluation, threshold: float | None) -> float:
@@ -179,19 +185,15 @@ class LabelQueue:
 
     def _queued(self) -> Iterator[QueuedEvaluation]:
         for listed in islice(reversed(self._view), MOST_READ):
-            if listed.superseded_by is None and self._has_text(listed) and (how := self._draw(listed)) is not None:
+            if listed.superseded_by is None and (how := self._draw(listed)) is not None:
                 yield QueuedEvaluation(listed, how, self._view.queue_labels(listed.evaluation.evaluation_id))
-
-    def _has_text(self, listed: ListedEvaluation) -> bool:
-        """Whether the page has its text. The turns of a backfill have been read only if they are recent."""
-        judged = listed.evaluation
-        return judged.happened_at is None or bool(self._view.turn_cache.turns(judged.subject.conversation_id))
 
     def _draw(self, listed: ListedEvaluation) -> Draw | None:
         judged = listed.evaluation
         watched = self._view.evaluators.get((judged.monitor, judged.evaluator))
-        if watched and watched.versions and judged.evaluator_version != watched.versions[0]:
-            return None  # a label of an answer that another criterion or judge scored says nothing about this one
+        is_of_other = watched and watched.versions and judged.evaluator_version != watched.versions[0]
+        if is_of_other or judged.happened_at is not None:
+            return None  # labels of these are not in the mean by people; `labels next` draws what `rejudge` scored
         return draw(judged, watched.threshold if watched else None, self._settings, self._key)
 
     def label_of(self, queued: QueuedEvaluation, verdict: QueueVerdict, now: datetime) -> Label:

@@ -13,7 +13,7 @@ from collector.evaluate.retry.request import RetryRequest
 from collector.logs.log import Log, Record
 from collector.page.score_series import RANGES
 from collector.page.view import ListedEvaluation, View
-from collector.past.evaluations import is_owed
+from collector.past.evaluations import needs_retry
 from collector.past.turns import case_of
 from collector.receive.rejection import Rejected
 from collector.records.attributes import STANDARD
@@ -193,7 +193,7 @@ def build_retry(view: View, listed: ListedEvaluation) -> RetryRequest:
     Raises:
         Rejected: it is not one that is owed, or its turns are not here any more.
     """
-    if not is_owed(listed.evaluation):
+    if not needs_retry(listed.evaluation):
         raise Rejected(409, "only a failed evaluation can be made again")
     if listed.superseded_by is not None:
         raise Rejected(409, "it was made again already")

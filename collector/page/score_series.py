@@ -112,7 +112,7 @@ class Bin:
     correct the mean; all are 0 without audits. `week` is what the sums of `across_columns` are larger by over seven
     days, as `collector.statistics.conversations` has it. `unscored` is the weight of cases that should have a score and
     have none, `unaudited` the weight of cases that should have an audit's score, and `unshown` the weight of the parts
-    of cases that judges were not shown.
+    of cases that judges were not shown. `past` is what rejudged scores add to the sums of seven days.
     """
 
     within_column: ScoreSums
@@ -130,6 +130,7 @@ class Bin:
     unscored: float = 0.0
     unaudited: float = 0.0
     unshown: float = 0.0
+    past: Sums = field(default_factory=Sums)
 
     @property
     def bounds(self) -> MeanInterval | None:
@@ -148,6 +149,17 @@ class Bin:
     def _unscored_share(self) -> float:
         scored = self.across_columns.sums.w + self.clipped
         return min(1.0, (self.unscored + self.unshown) / max(self.unscored + scored, 1e-9))
+
+    @property
+    def live(self) -> Sums | None:
+        """The sums without rejudged scores: those of metrics, alerts and people's labels. None without live scores."""
+        is_live = self.across_columns.scores and self.rejudged < 1.0 - 1e-9
+        return self.across_columns.sums - self.past if is_live else None
+
+    @property
+    def rejudged(self) -> float:
+        """The share of the weight that rejudged scores have."""
+        return self.past.w / self.across_columns.sums.w if self.past.w else 0.0
 
     @property
     def clipped_share(self) -> float:
@@ -184,21 +196,21 @@ class Bin:
         return [
             *across, *others, self.calls, self.tokens,
             *(each - more for each, more in zip(within, across, strict=True)), *self.audited.values,
-            *self.week.values, self.unscored, self.unaudited, self.unshown,
+            *self.week.values, self.unscored, self.unaudited, self.unshown, *self.past.values,
         ]  # fmt: skip
 
     @classmethod
     def from_numbers(cls, numbers: Sequence[float]) -> "Bin":
         """A column out of its numbers; those that are left out at the end are 0."""
         parts = (slice(7), slice(7, 15), slice(15, 22), slice(22, _NUMBERS - 5), slice(_NUMBERS - 5, _NUMBERS))
-        filled = [*numbers, *[0.0] * (_NUMBERS + 3)]
+        filled = [*numbers, *[0.0] * (_NUMBERS + 8)]
         across, others, less, audited, week = (filled[part] for part in parts)
         passed, verdicts, clipped, skipped, failed, cost, calls, tokens = others
         within = [each + more for each, more in zip(across, less, strict=True)]
         return cls(
             ScoreSums.from_numbers(within), ScoreSums.from_numbers(across), passed, verdicts, clipped,
             int(skipped), int(failed), cost, int(calls), int(tokens), AuditedSums(tuple(audited)), Sums(*week),
-            *filled[_NUMBERS : _NUMBERS + 3],
+            *filled[_NUMBERS : _NUMBERS + 3], past=Sums(*filled[_NUMBERS + 3 : _NUMBERS + 8]),
         )  # fmt: skip
 
     def add(self, other: "Bin") -> None:
@@ -236,19 +248,18 @@ class ScoreSeries:
         self._rings: dict[str, dict[int, Bin]] = {name: {} for name in _RINGS}
         self._unsaved: dict[int, dict[int, Bin]] = {}
 
-    def add(self, evaluation: Evaluation, partition: int = 0) -> None:
-        """An evaluation is in the ledger, in a partition of it."""
+    def add(self, evaluation: Evaluation, partition: int = 0, *, is_stored: bool = False) -> None:
+        """An evaluation is in the ledger, in a partition of it. `is_stored`: the history has counted it, and a
+        conversation that continues after a restart is no new one.
+        """
         time = evaluation.time.timestamp()
         self.newest = max(time, self.newest or 0.0)
         conversation, score = evaluation.subject.conversation_id, evaluation.score
         along = self._add(evaluation, score, time) if score is not None else None
         audited, unaudited = self._audit(evaluation, along, time), self._unaudited(evaluation)
-        columns = [
-            (name, int(time // range_.width), self._bin(name, int(time // range_.width)))
-            for name, range_ in _RINGS.items()
-        ]
-        columns.append(("", int(time // MINUTE), self._unsaved_minute(partition, int(time // MINUTE))))
-        for name, index, column in columns:
+        for name, width in [*((name, range_.width) for name, range_ in _RINGS.items()), ("", MINUTE)]:
+            index = int(time // width)
+            column = Bin(ScoreSums(), ScoreSums()) if is_stored else self._bin(name, index, partition)
             if column is None:
                 continue
             column.count(evaluation, along)
@@ -260,9 +271,7 @@ class ScoreSeries:
                 column.within_column.add_score(alone)
                 column.across_columns.add_score(along.mean)
                 column.week += along.week - along.mean
-
-    def _unsaved_minute(self, partition: int, minute: int) -> Bin:
-        return self._unsaved.setdefault(partition, {}).setdefault(minute, Bin(ScoreSums(), ScoreSums()))
+                column.past += along.week if evaluation.happened_at is not None else Sums()
 
     def take_unsaved(self, partition: int) -> dict[int, Bin]:
         """The sums that a partition has added to each minute since the last call."""
@@ -303,11 +312,10 @@ class ScoreSeries:
     def discount(self, evaluation: Evaluation, partition: int = 0) -> None:
         """Another evaluation, of a partition, stands in for this one, which has no score."""
         time = evaluation.time.timestamp()
-        for name, range_ in _RINGS.items():
-            column = self._rings[name].get(int(time // range_.width))
+        columns = [self._rings[name].get(int(time // range_.width)) for name, range_ in _RINGS.items()]
+        for column in [*columns, self._bin("", int(time // MINUTE), partition)]:
             if column is not None:
                 column.discount(evaluation)
-        self._unsaved_minute(partition, int(time // MINUTE)).discount(evaluation)
 
     def columns(self, name: str, now: float) -> list[tuple[float, Bin | None]]:
         """The start (s) of each column of a range that ends at `now`, oldest first, and what is in it."""
@@ -332,8 +340,10 @@ class ScoreSeries:
         indices = range(round(first / width), round((now - ago) / width))
         return total([(index * width, ring.get(index)) for index in indices])
 
-    def _bin(self, name: str, index: int) -> Bin | None:
-        """The column of an index; None if it is too old for the ring."""
+    def _bin(self, name: str, index: int, partition: int = 0) -> Bin | None:
+        """The column of an index, "" for the unsaved minutes of a partition; None if it is too old for the ring."""
+        if not name:
+            return self._unsaved.setdefault(partition, {}).setdefault(index, Bin(ScoreSums(), ScoreSums()))
         ring = self._rings[name]
         if index not in ring:
             newest = max(ring, default=index)

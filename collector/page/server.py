@@ -197,13 +197,9 @@ class Login:
         response = web.Response(status=303, headers={"Location": "./"})
         ends = str(int(self._clock()) + SESSION)
         response.set_cookie(
-            COOKIE,
-            f"{ends}.{self._tokens.sign(token, _signed_text(ends))}",
-            max_age=SESSION,
-            httponly=True,
-            samesite="Strict",
-            secure=self._secure,
-        )
+            COOKIE, f"{ends}.{self._tokens.sign(token, _signed_text(ends))}", max_age=SESSION, httponly=True,
+            samesite="Strict", secure=self._secure,
+        )  # fmt: skip
         return response
 
     def _is_valid(self, cookie: str) -> bool:
@@ -284,12 +280,9 @@ class Page:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.view = View(
-            evaluators_in_use,
-            evaluations=settings.max_evaluations,
-            text_bytes=settings.max_text_bytes,
-            keep=settings.max_age,
-            started=clock(),
-        )
+            evaluators_in_use, evaluations=settings.max_evaluations, text_bytes=settings.max_text_bytes,
+            keep=settings.max_age, started=clock(),
+        )  # fmt: skip
         self._settings = settings
         self._logs = logs
         self._login_guard = login
@@ -369,14 +362,10 @@ class Page:
             ConfigError: the address cannot be bound.
         """
         return serving(
-            self.routes(),
-            address=Address("page", self._settings.host, self._settings.port),
-            max_connections=MOST_CONNECTIONS,
-            idle_timeout=30.0,
-            stop_grace=2.0,
-            ssl_context=self._ssl_context,
+            self.routes(), address=Address("page", self._settings.host, self._settings.port),
+            max_connections=MOST_CONNECTIONS, idle_timeout=30.0, stop_grace=2.0, ssl_context=self._ssl_context,
             on_refused=self._on_refused,
-        )
+        )  # fmt: skip
 
     async def _stop(self, _application: web.Application) -> None:
         self._changes.close()
@@ -401,10 +390,10 @@ class Page:
         return _json(self._answers.evaluations(parse_filters(request.query), self._clock()))
 
     async def _detail(self, request: web.Request) -> web.Response:
-        return _json(self._answers.evaluation(self._listed(request)))
+        return _json(self._answers.evaluation(self._find_evaluation(request)))
 
     async def _questions(self, request: web.Request) -> web.Response:
-        find, evaluation = self._answers.sources.questions, self._listed(request).evaluation
+        find, evaluation = self._answers.sources.questions, self._find_evaluation(request).evaluation
         if find is None or not self._settings.show_text:
             raise Rejected(409, "texts are not stored or hidden (store_text, page.show_text), so no question is shown")
         case = case_of(evaluation, by_conversation(self.view.turn_cache.turns(evaluation.subject.conversation_id)))
@@ -415,7 +404,7 @@ class Page:
 
     async def _label(self, request: web.Request) -> web.Response:
         require_same_origin(request, "application/json")
-        listed = self._listed(request)
+        listed = self._find_evaluation(request)
         label = build_label(listed, parse_label(await request.read()), datetime.fromtimestamp(self._clock(), UTC))
         await self._take(label)
         return web.Response(status=201, body=label_to_json(label), content_type="application/json")
@@ -443,7 +432,7 @@ class Page:
 
     async def _queue_label(self, request: web.Request) -> web.Response:
         require_same_origin(request, "application/json")
-        queued = self._queue.get(self._listed(request))
+        queued = self._queue.get(self._find_evaluation(request))
         label = self._queue.label_of(
             queued, parse_verdict(await request.read()), datetime.fromtimestamp(self._clock(), UTC)
         )
@@ -454,7 +443,7 @@ class Page:
         require_same_origin(request, "application/json")
         if self._login_guard is None and not self._settings.only_operators:
             raise Rejected(403, "making an evaluation again costs money, so it needs a token; write page.auth")
-        listed = self._listed(request)
+        listed = self._find_evaluation(request)
         if await append_requests(self._logs.turns, [(build_retry(self.view, listed), listed.partition)]):
             raise Rejected(413, "with its turns it is larger than a record of the log may be")
         listed.requested = True
@@ -485,7 +474,7 @@ class Page:
             pass  # the browser has gone
         return response
 
-    def _listed(self, request: web.Request) -> ListedEvaluation:
+    def _find_evaluation(self, request: web.Request) -> ListedEvaluation:
         listed = self.view.get(request.match_info["id"])
         if listed is None:
             if self.stage.reads_back:

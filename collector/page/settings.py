@@ -63,8 +63,8 @@ class PageSettings(Section):
     port: int = Field(default=8321, ge=0, le=65535)
     """Port to listen on; 0 takes any free one."""
     url: str | None = Field(default=None, pattern=r"^https?://[^\s?#]+$")
-    """The address at which people reach the page, like https://evalstream.example.com: scores that go to other
-    platforms link to it."""
+    """The address at which people reach the page, like https://evalstream.example.com: alerts, and scores on other
+    platforms, link to it."""
     allowed_hosts: list[str] = Field(default_factory=list)
     """Host names of the page, in addition to localhost; others are rejected."""
     show_text: bool = True

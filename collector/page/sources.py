@@ -114,6 +114,8 @@ class ReleaseView:
     method: str | None
     state: str
     lost: tuple[float, float] = (0.0, 0.0)
+    beside: bool = False
+    """Whether neither came after the other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +127,7 @@ class PeopleView:
     agreements: Mapping[str, VerdictAgreement]
     """By segment; "" is all of them."""
     biases: Sequence[str] = ()
-    """The biases of the judge, in sentences."""
+    """The judge's biases, and the labels that the mean leaves out or that were drawn otherwise, in sentences."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,7 +42,7 @@ class PageStage:
         """Whether evaluations that were read before the start are still missing."""
         return not self._begun or bool(self._read_back_to)
 
-    def _see(self, record: StoredRecord) -> None:
+    def _note_position(self, record: StoredRecord) -> None:
         if self._read_back_to and record.offset + 1 >= self._read_back_to.get(record.partition, math.inf):
             del self._read_back_to[record.partition]
 
@@ -50,7 +50,7 @@ class PageStage:
     async def open_turns(self, partition: int, _committed: Committed | None) -> "AsyncGenerator[_Fold]":
         """Open the fold of a partition of the turns log."""
         self._view.turn_cache.forget(partition)
-        yield _Fold(self._take_turn, lambda: self._view.turn_cache.lowest(partition), self._changed)
+        yield _Fold(self._add_turn, lambda: self._view.turn_cache.lowest(partition), self._changed)
 
     @asynccontextmanager
     async def open_evaluations(self, partition: int, committed: Committed | None) -> "AsyncGenerator[_Fold]":
@@ -62,8 +62,8 @@ class PageStage:
             self._read_back_to[partition] = committed.offset
         try:
             yield _Fold(
-                self._take_evaluation, lambda: self._view.needed(partition), self._changed,
-                partial(self._save, partition), self._see,
+                self._add_evaluation, lambda: self._view.needed(partition), self._changed,
+                partial(self._save, partition), self._note_position,
             )  # fmt: skip
         finally:
             self.partitions.discard(partition)
@@ -71,28 +71,28 @@ class PageStage:
 
     async def _save(self, partition: int, now: float) -> None:
         """Store what a partition has added to the series, once a minute. Until then it is read again at a start."""
-        stretch = self._view.take_stretch(partition, now, after=MINUTE)
+        stretch = self._view.take_unsaved(partition, now, after=MINUTE)
         if stretch is not None and self._history is not None:
             await self._history.append(stretch)
 
     @asynccontextmanager
     async def open_labels(self, _partition: int, _committed: Committed | None) -> "AsyncGenerator[_Fold]":
         """Open the fold of a partition of the labels."""
-        yield _Fold(self._take_label, lambda: 0, self._changed)
+        yield _Fold(self._add_label, lambda: 0, self._changed)
 
-    def _take_label(self, record: StoredRecord) -> None:
+    def _add_label(self, record: StoredRecord) -> None:
         if is_joined_feedback(record):
             self._view.add_feedback(parse_joined_feedback(record.value))
         elif not record.headers:
             self._view.add_label(label_from_json(record.value))
 
-    def _take_turn(self, record: StoredRecord) -> None:
+    def _add_turn(self, record: StoredRecord) -> None:
         if record.headers:
             return  # what the evaluate stage carries forward there
         turn = turn_from_json(record.value)
         self._view.add_turn(turn, len(record.value), record.partition, record.offset)
 
-    def _take_evaluation(self, record: StoredRecord) -> None:
+    def _add_evaluation(self, record: StoredRecord) -> None:
         if record.headers:
             return  # a decision of the evaluate stage
         evaluation = evaluation_from_json(record.value)
@@ -103,11 +103,11 @@ class PageStage:
 class _Fold:
     """One partition's way into the view."""
 
-    take: Callable[[StoredRecord], None]
+    add: Callable[[StoredRecord], None]
     lowest: Callable[[], int | None]
     changed: Callable[[], None]
     save: Callable[[float], Awaitable[None]] | None = None
-    see: Callable[[StoredRecord], None] = lambda _record: None
+    note_position: Callable[[StoredRecord], None] = lambda _record: None
 
     due_at = None
     metadata = ""
@@ -119,19 +119,19 @@ class _Fold:
 
     async def replay(self, records: Sequence[StoredRecord]) -> None:
         """The same as new ones, but nothing is stored."""
-        self._take_all(records)
+        self._add_all(records)
 
     async def deliver(self, records: Sequence[StoredRecord]) -> None:
         """Take records into the view; other stages report those that cannot be read."""
-        self._take_all(records)
+        self._add_all(records)
         if self.save is not None:
             await self.save(records[-1].timestamp)
 
-    def _take_all(self, records: Sequence[StoredRecord]) -> None:
+    def _add_all(self, records: Sequence[StoredRecord]) -> None:
         for record in records:
             if not record.is_tick:
                 with suppress(BadInput):
-                    self.take(record)
+                    self.add(record)
         if records:
-            self.see(records[-1])
+            self.note_position(records[-1])
         self.changed()

@@ -221,6 +221,8 @@ class View:
         self._positions: dict[int, deque[int]] = {}
         self._next_offsets: dict[int, int] = {}
         """By partition, the first offset that is not in the series of scores yet."""
+        self._known_offsets: dict[int, int] = {}
+        """By partition, the first offset whose conversation this process has not seen yet."""
         self._unsaved: dict[int, tuple[int, float]] = {}
         """By partition, the first offset that the history does not have, and when the log took it."""
         self.take_evaluators(evaluators_in_use)
@@ -289,8 +291,10 @@ class View:
         if is_new:
             self._next_offsets[partition] = position + 1
             self._unsaved.setdefault(partition, (position, timestamp))
-        if is_new and not self._repeats(key, evaluation):
-            self._series_of(key, evaluation.evaluator_version).add(evaluation, partition)
+        if position >= self._known_offsets.get(partition, 0):
+            self._known_offsets[partition] = position + 1
+            if not self._repeats(key, evaluation):
+                self._series_of(key, evaluation.evaluator_version).add(evaluation, partition, is_stored=not is_new)
         if evaluation.happened_at is None and evaluation.ended_at.timestamp() >= self.started:  # as turns are counted
             _count(self.outcomes.setdefault(key, OutcomeCounts()), evaluation)
         if evaluation.retry is not None:
@@ -418,6 +422,7 @@ class View:
         """A partition of the log ends at an offset: if it ended later before, it is a new log."""
         if self._next_offsets.get(partition, 0) > end:
             del self._next_offsets[partition]
+            self._known_offsets.pop(partition, None)
 
     def restore(self, stretch: HistoryStretch) -> None:
         """Count what the history has; rows that are counted already, or overlap with such rows, are left out."""
@@ -428,7 +433,7 @@ class View:
         for minute, (*key, version), what in stretch.minutes:
             self._series_of((key[0], key[1]), version).restore(minute, what)
 
-    def take_stretch(self, partition: int, now: float, *, after: float) -> HistoryStretch | None:
+    def take_unsaved(self, partition: int, now: float, *, after: float) -> HistoryStretch | None:
         """The unsaved sums of a partition, if they began `after` seconds or more before `now` (s); else None."""
         first = self._unsaved.get(partition)
         if first is None or now - first[1] < after:

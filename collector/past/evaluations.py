@@ -11,7 +11,7 @@ from collector.logs.log import Log, StoredRecord
 from collector.records.epochs import valid_evaluations
 from collector.records.json import evaluation_from_json
 from evaluators.cases import Json, Scope
-from evaluators.results import UNMADE, Evaluation, Subject
+from evaluators.results import NEVER_TRIED, Evaluation, Subject
 
 Converted = TypeVar("Converted")
 
@@ -65,7 +65,7 @@ class SelectedEvaluations:
 
     scored: tuple[PastEvaluation, ...]
     unscored: tuple[PastEvaluation, ...]
-    known: int
+    read: int
     """The number of all evaluations, within the period or not."""
 
 
@@ -88,10 +88,10 @@ def parse_moment(text: str, now: datetime) -> datetime:
 def select(past: Iterable[PastEvaluation], selection: EvaluationFilter) -> SelectedEvaluations:
     """The evaluations of a period, one of each evaluator and subject, without superseded ones."""
     newest: dict[tuple[Hashable, ...], PastEvaluation] = {}
-    known = 0
+    read = 0
     superseded: set[str] = set()
     for candidate in past:
-        known += 1
+        read += 1
         evaluation = candidate.evaluation
         superseded.update(evaluation.supersedes)
         if selection.matches(evaluation):
@@ -102,7 +102,7 @@ def select(past: Iterable[PastEvaluation], selection: EvaluationFilter) -> Selec
     current = [candidate for candidate in newest.values() if candidate.evaluation.evaluation_id not in superseded]
     scored = tuple(candidate for candidate in current if candidate.evaluation.score is not None)
     unscored = tuple(candidate for candidate in current if candidate.evaluation.score is None)
-    return SelectedEvaluations(scored, unscored, known)
+    return SelectedEvaluations(scored, unscored, read)
 
 
 def _rank(evaluation: Evaluation, rival: Evaluation) -> tuple[float, datetime]:
@@ -144,22 +144,20 @@ async def selected_in(log: Log, selection: EvaluationFilter) -> AsyncIterator[Ev
             yield past.evaluation
 
 
-async def of_newest_versions(
-    log: Log, selection: EvaluationFilter, convert: Callable[[Evaluation], Converted | None]
-) -> Mapping[tuple[str, str], list[Converted]]:
-    """The selected evaluations by monitor and evaluator, of the version that scored last.
+async def of_versions(
+    log: Log, selection: EvaluationFilter, versions: Mapping[tuple[str, str], str],
+    convert: Callable[[Evaluation], Converted | None],
+) -> Mapping[tuple[str, str], list[Converted]]:  # fmt: skip
+    """The selected evaluations by monitor and evaluator, of the version that `versions` has of it, or else of all.
 
     `convert` is applied to each; results of None are left out.
     """
-    by_version: dict[tuple[str, str], dict[str, list[Converted]]] = {}
-    newest: dict[tuple[str, str], tuple[float, str]] = {}
+    past: dict[tuple[str, str], list[Converted]] = {}
     async for evaluation in selected_in(log, selection):
-        if (made := convert(evaluation)) is not None:
-            key, version = (evaluation.monitor, evaluation.evaluator), evaluation.evaluator_version
-            by_version.setdefault(key, {}).setdefault(version, []).append(made)
-            if evaluation.score is not None:
-                newest[key] = max(newest.get(key, (0.0, "")), (evaluation.ended_at.timestamp(), version))
-    return {key: by_version[key][version] for key, (_, version) in newest.items()}
+        key, version = (evaluation.monitor, evaluation.evaluator), evaluation.evaluator_version
+        if versions.get(key, version) == version and (made := convert(evaluation)) is not None:
+            past.setdefault(key, []).append(made)
+    return past
 
 
 def readable_evaluation(record: StoredRecord) -> Evaluation | None:
@@ -170,13 +168,11 @@ def readable_evaluation(record: StoredRecord) -> Evaluation | None:
         return None
 
 
-def is_unmade(evaluation: Evaluation) -> bool:
+def was_never_tried(evaluation: Evaluation) -> bool:
     """Whether it was skipped without being tried."""
-    return evaluation.reason_code in UNMADE
+    return evaluation.reason_code in NEVER_TRIED
 
 
-def is_owed(evaluation: Evaluation) -> bool:
+def needs_retry(evaluation: Evaluation) -> bool:
     """Whether it failed, or is a retry that was not even tried."""
-    if evaluation.outcome == "failed":
-        return True
-    return evaluation.retry is not None and is_unmade(evaluation)
+    return evaluation.outcome == "failed" or (evaluation.retry is not None and was_never_tried(evaluation))

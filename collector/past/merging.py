@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-async def merged(sources: Sequence[AsyncIterator[T]], key: Callable[[T], Any]) -> AsyncIterator[T]:
+async def merge(sources: Sequence[AsyncIterator[T]], key: Callable[[T], Any]) -> AsyncIterator[T]:
     """The items of all sources, sorted by their keys; items of one source keep their order."""
     waiting: list[tuple[Any, int, T]] = []
 

@@ -11,6 +11,7 @@ import sys
 import traceback
 from collections.abc import Iterable, Iterator
 from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from importlib.metadata import Distribution, DistributionFinder, entry_points
 from pathlib import Path
 from types import ModuleType
@@ -36,12 +37,16 @@ class PluginFolder(MetaPathFinder):
         """Names of the modules in which no plug-in was found."""
         self._entry_points = ""
 
-    def add(self, points: Iterable[tuple[str, str, str]]) -> None:
+    def set_plugins(self, points: Iterable[tuple[str, str, str]]) -> None:
         """Set the plug-ins, in place of any before: group, name, `module:Name`."""
         self._entry_points = "\n".join(f"[{group}]\n{name} = {reference}" for group, name, reference in points)
 
-    def find_spec(self, *_: Any, **__: Any) -> None:
-        """Nothing: modules are found as those of the package."""
+    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        """A file of the folder, read as it is now; None for a module of others."""
+        spec = PathFinder.find_spec(fullname, path, target) if fullname.startswith(f"{self.package}.") else None
+        if spec and isinstance(spec.loader, SourceFileLoader):
+            spec.loader = _Uncached(fullname, spec.loader.path)
+        return spec
 
     def find_distributions(self, context: DistributionFinder.Context) -> Iterator[Distribution]:
         """The distribution with the folder's entry points."""
@@ -53,6 +58,13 @@ class PluginFolder(MetaPathFinder):
         top = name.partition(".")[0]
         exists = (self.path / f"{top}.py").is_file() or (self.path / top).is_dir()
         return f"{self.package}.{name}" if exists else None
+
+
+class _Uncached(SourceFileLoader):
+    """Reads the source alone: bytecode of before passes for a file of the same size that changed within a second."""
+
+    def path_stats(self, path: Any) -> Any:  # noqa: ARG002
+        raise OSError
 
 
 class _FolderDistribution(Distribution):
@@ -68,7 +80,7 @@ class _FolderDistribution(Distribution):
 
 def folders() -> list[PluginFolder]:
     """The folders that were opened in this process."""
-    return [protocol for protocol in sys.meta_path if isinstance(protocol, PluginFolder)]
+    return [finder for finder in sys.meta_path if isinstance(finder, PluginFolder)]
 
 
 def open_folder(path: Path) -> PluginFolder:
@@ -91,13 +103,14 @@ def open_folder(path: Path) -> PluginFolder:
     module.__path__ = [str(resolved)]
     sys.modules[package] = module
     folder = PluginFolder(resolved, package)
+    sys.meta_path.insert(0, folder)
     try:
-        folder.add(_points(folder))
+        folder.set_plugins(_points(folder))
     except BaseException:
+        sys.meta_path.remove(folder)
         for name in [each for each in sys.modules if each == package or each.startswith(f"{package}.")]:
             del sys.modules[name]
         raise
-    sys.meta_path.append(folder)
     return folder
 
 
@@ -142,8 +155,8 @@ def _imported(folder: PluginFolder, name: str) -> ModuleType:
         frames = traceback.extract_tb(error.__traceback__)
         own = [frame for frame in frames if Path(frame.filename).is_relative_to(folder.path)]
         line = f", line {own[-1].lineno}" if own else ""
-        where = f"plugins: {folder.path.name}/{name}.py"
-        raise ConfigError(f"{where}: cannot be loaded{line} ({type(error).__name__}: {error})") from error
+        reason = f"cannot be loaded{line} ({type(error).__name__}: {error})"
+        raise ConfigError(f"plugins: {folder.path.name}/{name}.py: {reason}") from error
 
 
 def _plugins_of(module: ModuleType, name: str) -> Iterator[tuple[str, str, str]]:

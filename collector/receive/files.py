@@ -74,9 +74,7 @@ def files_in(paths: Sequence[Path]) -> list[Path]:
         elif not path.exists():
             raise ConfigError(f"{path} does not exist")
         elif path.suffix not in _SUFFIXES:
-            raise ConfigError(
-                f"{path} holds neither OTLP nor turns by its name; it should end in {', '.join(_SUFFIXES)}"
-            )
+            raise ConfigError(f"{path} holds neither OTLP nor turns by its name; it must end in {', '.join(_SUFFIXES)}")
         else:
             files.append(path)
     return files
@@ -225,8 +223,7 @@ class _Reader:
             return
         parsed.count(self.telemetry, "files", len(request.body))
         self.items += parsed.accepted
-        batch = self._batch_of(parsed)
-        batch.add(request.place, parsed.records)
+        self._batch_of(parsed).add(request.place, parsed.records)
         if isinstance(parsed, ParsedTurns):
             if self.labels is not None:
                 self.labels.add(request.place, parsed.feedback)

@@ -38,7 +38,7 @@ _MAGIC, _PREFIX_BYTES = b"\x00", 5
 _DATA = (b'"payload"', b'"specversion"')
 
 
-def unwrapped(message: bytes) -> bytes:
+def unwrap(message: bytes) -> bytes:
     """The request in a message; a value without an envelope is returned unchanged, and so is an unreadable one."""
     if message[:1] == _MAGIC and len(message) > _PREFIX_BYTES:
         body = message[_PREFIX_BYTES:]
@@ -108,7 +108,8 @@ class SourceTopic:
     """The settings of a source topic, or of several topics with the same form. `name` is what messages call it.
 
     `max_items` bounds the items of one message: more are dead-lettered, like what cannot be read. `locate` returns the
-    topic and its partition for a record's partition; without it they are `name` and the same number.
+    topic and its partition for a record's partition; without it they are `name` and the same number. `await_older`
+    waits until what is older than a time (s since the epoch) was read of the topics that belong to these.
     """
 
     name: str
@@ -116,6 +117,7 @@ class SourceTopic:
     encoding: Encoding = "auto"
     max_items: int = 200_000
     locate: Callable[[int], tuple[str, int]] | None = None
+    await_older: Callable[[float], Awaitable[None]] | None = None
 
     def place(self, partition: int) -> tuple[str, int]:
         """The topic and its partition for a record's partition."""
@@ -150,9 +152,8 @@ class KafkaReceiver:
         self.telemetry.counter(RECEIVE_ITEMS, "kafka", self.topic.signal, "accepted")
 
     @asynccontextmanager
-    async def open_fold(self, partition: int, committed: Committed | None) -> "AsyncGenerator[SourceFold]":
+    async def open_fold(self, _partition: int, _committed: Committed | None) -> "AsyncGenerator[SourceFold]":
         """Open the fold of a partition; it needs nothing of what was committed."""
-        del partition, committed
         if self.topic.signal == "turns":
             yield TurnsFold(self, ArrivalTimes(self.clock))
         elif self.topic.signal in ("references", "feedback"):
@@ -196,7 +197,7 @@ class KafkaReceiver:
     ) -> ParsedTurns:
         """Read a message of ready-made turns, without the known ones. Raises BadInput."""
         return parse_turns(
-            unwrapped(message.value),
+            unwrap(message.value),
             message_location(*self.topic.place(message.partition), message.offset),
             at=partial(arrival_times.next, message.timestamp),
             known=known,
@@ -207,14 +208,14 @@ class KafkaReceiver:
         )
 
     def _read_documents(self, message: StoredRecord) -> ParsedDocuments:
-        body, most, redactor = unwrapped(message.value), self.topic.max_items, self._rules.redactor_of(message.value)
+        body, most, redactor = unwrap(message.value), self.topic.max_items, self._rules.redactor_of(message.value)
         if self.topic.signal == "references":
             return parse_references(body, self.log, tenant=None, max_items=most, redactor=redactor)
         return parse_feedback(body, self._rules.feedback, tenant=None, max_items=most, redactor=redactor)
 
     def _read_otlp(self, signal: Signal, message: StoredRecord) -> ParsedRequest:
         return parse(
-            unwrapped(message.value),
+            unwrap(message.value),
             signal,
             _FORMS[self.topic.encoding],
             max_items=self.topic.max_items,
@@ -252,7 +253,9 @@ class SourceFold:
         """Nothing: delivered records are in the log."""
 
     async def deliver(self, records: Sequence[StoredRecord]) -> None:
-        """Ingest messages, all of a delivery in one append."""
+        """Ingest messages, all of a delivery together."""
+        if records and (await_older := self._receiver.topic.await_older):  # none if nothing of a delivery can be read
+            await await_older(records[0].timestamp)
         await self._receiver.ingest(records, self)
 
     def reader(self) -> Read:
@@ -288,9 +291,9 @@ class TurnsFold(SourceFold):
         return self._receiver.read_turns(message, lambda _turn_id: True, self._arrival_times)
 
     async def deliver(self, records: Sequence[StoredRecord]) -> None:
-        """Ingest messages, all of a delivery in one append."""
+        """Ingest messages, all of a delivery together."""
         await super().deliver(records)
-        if records:  # empty if nothing of the delivery can be read
+        if records:
             self._recent_turns.forget(records[-1].offset)
 
     def reader(self) -> Read:

@@ -191,7 +191,7 @@ class OtlpGrpcReceiver:
     async def _message(self, messages: Messages, holding: Holding) -> bytes:
         """The one request of a call.
 
-        The library collects a message unseen, so the bytes of the largest are taken before it may begin to.
+        The library collects a message unseen, so room for the largest is reserved before it begins.
         """
         deadline = self._settings.body_deadline
         try:

@@ -186,7 +186,8 @@ def _in_otlp_form() -> Middleware:
             failure = Rejected(error.status, _PATHS)
         except web.HTTPException as error:
             allowed = {name: value for name, value in error.headers.items() if name == "Allow"}
-            failure = Rejected(error.status, error.reason, headers=allowed)
+            problem = f"{error.reason}{''.join(f'; use {method}' for method in allowed.values())}"
+            failure = Rejected(error.status, problem, headers=allowed)
         except Exception as error:  # noqa: BLE001 - the last place before the sender: a bug is answered and logged
             failure = internal_error(error)
         return rejected(FORMS.get(request.content_type), failure)

@@ -1,6 +1,6 @@
-"""The way of an OTLP request into the spans log, by any protocol.
+"""Appends OTLP requests of any protocol to the spans log.
 
-The receivers of a process share the limits on their senders: bytes in memory, and rates.
+All receivers of a process share the limits on senders: bytes in memory, CPU time and rates.
 """
 
 import asyncio
@@ -33,8 +33,8 @@ from collector.telemetry.registry import Telemetry
 class IngestRules:
     """How received content becomes records.
 
-    `own` finds what evalstream has sent itself. Media of up to `stored_media` bytes are stored. `notes` notes turns of
-    conversations that are not wanted.
+    `own` removes spans and log records that evalstream itself has exported. Media of up to `stored_media` bytes are
+    stored. `notes` finds turns that no monitor can select; their pieces get a note and need not be assembled.
     """
 
     redactors: Redactors = field(default_factory=Redactors)
@@ -44,20 +44,23 @@ class IngestRules:
     notes: TurnNoting | None = None
 
     def redactor_of(self, body: bytes) -> Redactor | None:
-        """The redactor for a topic or a file. Its work is bounded by the compressed size of the body."""
+        """The redactor for a body from a topic or a file. It removes texts with absurdly many secrets."""
         redactor = self.redactors.everybody
         return redactor.remembering(body=body) if redactor is not None else None
 
 
-_BURST = 10.0  # seconds of a rate that may come at once
-_LARGE, _LONG = 256 * 1024, 0.25
-"""Bytes of a body that is not read on the event loop, and seconds of CPU after which a sender waits."""
+_BURST = 10.0
+"""A tenant may send at once as many items as its rate allows in this time (s)."""
+_LARGE_BODY_BYTES = 256 * 1024
+"""A body of at least this size is read in a thread, not on the event loop."""
+_LONG_CPU_SECONDS = 0.25
+"""A sender has to wait after a body whose reading took longer than this."""
 _Parsed = TypeVar("_Parsed")
 _VALUE: Callable[[Record], bytes] = attrgetter("value")
 
 
 class SenderLimits:
-    """One account of all requests that are held in memory, by any protocol, until they are durable."""
+    """The limits that all receivers share: rates, CPU time, and the bytes of requests that are not yet durable."""
 
     def __init__(
         self, receivers: Sequence[OtlpSettings], telemetry: Telemetry, *, clock: Callable[[], float] = time.monotonic
@@ -68,9 +71,8 @@ class SenderLimits:
         self.pending = FairLimit(
             max(settings.max_pending_bytes for settings in receivers),
             "pending bytes",
-            floor=max(
-                2 * settings.max_body_bytes for settings in receivers
-            ),  # compressed and not: one request always fits
+            # a request may be in memory compressed and uncompressed; a single request always fits
+            floor=max(2 * settings.max_body_bytes for settings in receivers),
             guaranteed=self.guaranteed,
             on_change=telemetry.gauge(series.RECEIVE_PENDING_BYTES).inc,
         )
@@ -90,8 +92,9 @@ class SenderLimits:
             )
 
     def count_items(self, sender: Sender, items: int) -> None:
-        """Charge the items of a request, whose number is known once it is read. The tenant's next request waits for
-        that.
+        """Charge a request's items, whose number is known only after reading, to the tenant's rate.
+
+        If they exceed the rate, the request still passes, and the tenant's next one is rejected.
         """
         bucket = self.rates.get(sender.key)
         if bucket is not None:
@@ -99,7 +102,7 @@ class SenderLimits:
 
 
 class _Bucket:
-    """A rate that allows `_BURST` seconds of it at once. A request is accepted while the level is above 0."""
+    """A token bucket for the items of one tenant. A request is accepted while the level is above 0."""
 
     def __init__(self, rate: float, clock: Callable[[], float]) -> None:
         self._rate = rate
@@ -108,7 +111,7 @@ class _Bucket:
         self._refilled_at = clock()
 
     def wait(self) -> float:
-        """Seconds until a request may come; 0 for at once."""
+        """Seconds until a request is accepted; 0 if it is accepted now."""
         now = self._clock()
         self._level = min(self._rate * _BURST, self._level + (now - self._refilled_at) * self._rate)
         self._refilled_at = now
@@ -119,45 +122,45 @@ class _Bucket:
 
 
 class _CpuShares:
-    """Shares of the CPU. A body that may take long is read beside the event loop, one at a time.
+    """Shares the CPU among senders. Large bodies are read in a thread beside the event loop, one at a time.
 
-    A sender whose body took long waits as long again before its next one, so at least half of the time is left for
-    others.
+    If reading a body took long, the next body of the same sender waits for as long, so at least half of the time is
+    left for other senders.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._rests: dict[str, float] = {}
+        self._waits_until: dict[str, float] = {}
         self._large = asyncio.Lock()
 
     async def take(self, sender: str, size: int, read: Callable[[], _Parsed]) -> _Parsed:
-        """The result of reading a body of `size` bytes, once it is the sender's turn."""
+        """Wait until the sender may be served, read a body of `size` bytes with `read`, and return its result."""
         while True:
-            if (rest := self._rests.get(sender, 0.0) - self._clock()) > 0:
-                await asyncio.sleep(rest)
-                continue  # another of its bodies may have been read meanwhile
-            self._rests.pop(sender, None)
-            if size < _LARGE:
-                return self._timed(sender, read)
+            if (wait := self._waits_until.get(sender, 0.0) - self._clock()) > 0:
+                await asyncio.sleep(wait)
+                continue  # another body of this sender may have been read meanwhile
+            self._waits_until.pop(sender, None)
+            if size < _LARGE_BODY_BYTES:
+                return self._read_timed(sender, read)
             async with self._large:
-                if sender not in self._rests:
-                    return await asyncio.to_thread(self._timed, sender, read)
+                if sender not in self._waits_until:
+                    return await asyncio.to_thread(self._read_timed, sender, read)
 
-    def _timed(self, sender: str, read: Callable[[], _Parsed]) -> _Parsed:
+    def _read_timed(self, sender: str, read: Callable[[], _Parsed]) -> _Parsed:
         started = time.thread_time()
         try:
             return read()
         finally:
             took = time.thread_time() - started
-            if took > _LONG:
+            if took > _LONG_CPU_SECONDS:
                 now = self._clock()
-                waiting = {other: until for other, until in self._rests.items() if until > now}
-                self._rests = {**waiting, sender: now + took}
+                waiting = {other: until for other, until in self._waits_until.items() if until > now}
+                self._waits_until = {**waiting, sender: now + took}
 
 
 @dataclass(frozen=True, slots=True)
 class IngestLogs:
-    """The logs that a receiver fills; without `turns` it accepts no references, without `labels` no feedback."""
+    """The logs of a receiver. Without `turns` it accepts no reference answers, without `labels` no feedback."""
 
     spans: Log
     turns: Log | None = None
@@ -168,8 +171,8 @@ class IngestLogs:
 class OtlpIngest:
     """Appends requests to the spans log within a receiver's limits, and counts them.
 
-    `source` is the receiver's name in counters, `accepted_status` the status of an accepted request. All
-    receivers of the process share `limits`. A sender is admitted before its body is read, until the request is durable.
+    `source` is the receiver's name in counters, `accepted_status` the status of an accepted request. All receivers of
+    the process share `limits`. A request is admitted before its body is read, and counts until it is durable.
     """
 
     source: str
@@ -183,8 +186,8 @@ class OtlpIngest:
     def __post_init__(self, accepted_status: str, limits: SenderLimits | None) -> None:
         self.stopping = False
         self._limits = limits or SenderLimits([self.settings], self.telemetry)
-        self._places = FairLimit(self.settings.max_requests, "requests", guaranteed=self._limits.guaranteed)
-        for signal in ("traces", "logs"):  # at 0 from the start: Prometheus sees no rise to 1 of a new series
+        self._requests = FairLimit(self.settings.max_requests, "requests", guaranteed=self._limits.guaranteed)
+        for signal in ("traces", "logs"):  # Prometheus sees no increase in a series that begins at 1
             self.telemetry.counter(series.RECEIVE_REQUESTS, self.source, signal, accepted_status)
             self.telemetry.counter(series.RECEIVE_ITEMS, self.source, signal, "accepted")
             self.telemetry.counter(series.RECEIVE_BYTES, self.source, signal)
@@ -202,28 +205,28 @@ class OtlpIngest:
         raise Rejected(503, "the receiver is stopping", retry_after=self.settings.retry_after, reason="stopping")
 
     def admit(self, sender: Sender) -> Holding:
-        """Reserve a place for a sender. Leaving the returned `Holding` gives back the place and its bytes.
+        """Count one more concurrent request of a sender. The request and its bytes count until the `Holding` is left.
 
         Raises:
-            Rejected: 429, it sends more than its rate.
-            LimitReached: it has used its share of the places.
+            Rejected: 429, the sender exceeds its rate.
+            LimitReached: the sender has used its share of the concurrent requests.
         """
         if self._limits.rates:
             self._limits.require_rate(sender)
-        return Holding(sender.key, self._places, self._limits.pending)
+        return Holding(sender.key, self._requests, self._limits.pending)
 
     @property
     def most_pending_bytes(self) -> int:
-        """The bytes that may be held for all senders."""
+        """The most bytes that the requests of all senders may occupy in memory."""
         return self._limits.pending.limit
 
     async def ingest(self, body: bytes, signal: Signal, form: Form, sender: Sender, holding: Holding) -> ParsedRequest:
         """Append a whole request to the spans log; it is durable on return.
 
         Raises:
-            BadInput: it cannot be read, or holds too much.
-            LogError: the spans log did not accept it.
-            TimeoutError: it did not answer in time.
+            BadInput: the request cannot be read, or has too many items.
+            LogError: the spans log did not accept the request.
+            TimeoutError: the spans log did not answer in time.
         """
         tenant = sender.tenant.name if sender.tenant else ""
         redactor = self.rules.redactors.by_tenant.get(tenant, self.rules.redactors.everybody)
@@ -256,10 +259,10 @@ class OtlpIngest:
         """Append references to the turns log, or feedback to the labels log; they are durable on return.
 
         Raises:
-            Rejected: 404, this receiver has no such log; 403, the feedback claims an expert, and the sender may not.
-            BadInput: one cannot be read, or there are too many; then none is taken.
-            LogError: the log did not accept them.
-            TimeoutError: it did not answer in time.
+            Rejected: 404, this receiver has no such log; 403, this sender may not send feedback as an expert.
+            BadInput: a document cannot be read, or there are too many; none of them is appended.
+            LogError: the log did not accept the documents.
+            TimeoutError: the log did not answer in time.
         """
         log = self.logs.turns if kind == "references" else self.logs.labels
         if log is None:
@@ -284,7 +287,7 @@ class OtlpIngest:
         return parsed
 
     def count_rejection(self, rejection: Rejected, sender: Sender | None) -> None:
-        """Count why a request was not accepted, and whose; None where it is not known."""
+        """Count a request that was not accepted, by reason and sender; None if the sender is not known."""
         label = sender.label if sender else UNNAMED
         self.telemetry.counter(series.RECEIVE_REJECTED, self.source, rejection.reason, label).inc()
 

@@ -33,8 +33,8 @@ CONTROL_HEADERS: Headers = (("decision", b"1"),)
 """The headers of a control record of the evaluate stage: not an evaluation, and not exported."""
 
 LOOK_BACK = (1_000, 20_000)
-"""The records before a reader's start that are searched for an epoch. Late records of a former owner are few, so some
-record of the present owner is among them.
+"""The records before a reader's start that are searched for an epoch. Late records of a former owner are few, so one
+of the present owner is found.
 
 The second number is for stretches without epochs.
 """
@@ -55,8 +55,7 @@ def unstamped(value: bytes) -> bytes:
     match = _STAMP.match(value)
     if match is None:
         return value
-    rest = value[match.end() :]
-    return b"{" + rest if value[match.end() - 1 : match.end()] == b"," else b"{}"
+    return b"{" + value[match.end() :] if value[match.end() - 1 : match.end()] == b"," else b"{}"
 
 
 def epoch_of(value: bytes) -> int | None:

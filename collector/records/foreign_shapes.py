@@ -56,7 +56,7 @@ class _ObjectNames:
 
     def own_name(self, name: str) -> str | None:
         """Our name for a field, "" for one that is left out; None if no library uses it."""
-        snake = _CAMEL.sub("_", name).lower()
+        snake = _CAMEL.sub("_", name.strip().replace(" ", "_")).lower()
         return snake if snake in self.ours else "" if snake in self.silent else self.names.get(snake)
 
     def _unwrapped(self, item: Fields) -> Fields:
@@ -258,33 +258,34 @@ def csv_rows(text: str) -> list[Fields]:
     Lists are JSON, or one text. A column that is like no field is an attribute of the application's own.
 
     Raises:
-        BadInput: a column is nearly the name of a field, or a row has more cells than the first.
+        BadInput: a column is nearly the name of a field, two say the same, or a row has more cells than the first.
     """
-    rows = csv.DictReader(text.splitlines(keepends=True), strict=True)
-    names = rows.fieldnames or ()
-    if len(names) == 1 and (other := next((sign for sign in ";\t|" if sign in names[0]), None)):
-        raise BadInput(f"the first line: columns are separated by {other!r}; separate them by commas")
-    if not any(_TURN.own_name(name.strip()) or is_like(name, {*_TURN.ours, *_TURN.names}) for name in names):
-        raise BadInput(f"the first line: {why_no_case(dict.fromkeys(map(str.strip, names)))}")
+    rows = csv.reader(text.splitlines(keepends=True), strict=True)
     try:
-        return [_csv_row(row, rows.line_num) for row in rows]
+        names = list(map(str.strip, next(rows, [""])))
+        if len(names) == 1 and (other := next((sign for sign in ";\t|" if sign in names[0]), None)):
+            raise BadInput(f"the first line: columns are separated by {other!r}; separate them by commas")
+        if not any(_TURN.own_name(name) or is_like(name, {*_TURN.ours, *_TURN.names}) for name in names):
+            raise BadInput(f"the first line: {why_no_case(dict.fromkeys(names))}")
+        return [_csv_row(names, row, rows.line_num) for row in rows if row]
     except csv.Error as error:
-        raise BadInput(f"line {rows.line_num}: not CSV: {error}") from None
+        remedy = "end each quoted text with a quote, and write a quote within it twice"
+        raise BadInput(f"line {rows.line_num}: not CSV ({error}); {remedy}") from None
 
 
-def _csv_row(row: Mapping[Any, Any], line: int) -> Fields:
-    if None in row:
+def _csv_row(names: Sequence[str], row: Sequence[str], line: int) -> Fields:
+    if len(row) > len(names):
         raise BadInput(f"line {line} has more cells than the first line has names")
     turn: dict[str, Any] = {}
     own: dict[str, Any] = {}
-    for name, cell in row.items():
-        field = _TURN.own_name(name.strip())
+    for name, cell in zip(names, row, strict=False):
+        field = _TURN.own_name(name)
         if field is None and is_like(name, known := {*_TURN.ours, *_TURN.names}):
             raise BadInput(f"the first line: {name}: unknown key in a turn; {suggestion(name, known)}")
-        if cell and field is None:
-            own[name.strip()] = cell
-        elif cell and field:
-            turn[field] = _cell(cell) if field not in _TEXTS else cell
+        target, key = (own, name) if field is None else (turn, field)
+        value = cell if field is None or field in _TEXTS else _cell(cell)
+        if cell and field != "" and target.setdefault(key, value) != value:
+            raise BadInput(f"line {line}: two columns give {key!r}, and differ; keep one of them")
     for name in ("context", "retrieval_context"):
         if isinstance(turn.get(name), str):
             turn[name] = [turn[name]]
@@ -331,8 +332,7 @@ def why_no_case(document: object) -> str:
         return f"{have}; if {rows[:_LONGEST_NAME]} has the cases, write that list alone"
     there = {_TURN.own_name(name) for name in row}
     needed = {"input": "the question input", "actual_output": "the answer actual_output"}
-    lacks = [what for own, what in needed.items() if own not in there]
-    return f"{have}; name {' and '.join(lacks)}"
+    return f"{have}; name {' and '.join(what for own, what in needed.items() if own not in there)}"
 
 
 _LONGEST_NAME, _MOST_NAMED = 40, 6

@@ -10,24 +10,13 @@ from evaluators.results import Evaluation, Label
 def label_of(evaluation: Evaluation, label_id: str, given_at: datetime, **fields: Any) -> Label:
     """A label of an evaluation; `fields` are those that its giver decides on."""
     return Label(
-        label_id=label_id,
-        evaluation_id=evaluation.evaluation_id,
-        evaluator=evaluation.evaluator,
-        evaluator_version=evaluation.evaluator_version,
-        scope=evaluation.scope,
-        monitor=evaluation.monitor,
-        subject=evaluation.subject,
-        judge_score=evaluation.score,
-        judge_passed=evaluation.passed,
-        judge=evaluation.judge,
-        sampling=evaluation.sampling,
-        judge_tokens=tokens_read(evaluation),
-        audit=noted_audit(evaluation),
-        happened_at=evaluation.happened_at,
-        attributes=evaluation.attributes,
-        given_at=given_at,
-        **fields,
-    )
+        label_id=label_id, evaluation_id=evaluation.evaluation_id, evaluator=evaluation.evaluator,
+        evaluator_version=evaluation.evaluator_version, scope=evaluation.scope, monitor=evaluation.monitor,
+        subject=evaluation.subject, judge_score=evaluation.score, judge_passed=evaluation.passed,
+        judge=evaluation.judge, sampling=evaluation.sampling, judge_tokens=tokens_read(evaluation),
+        audit=noted_audit(evaluation), happened_at=evaluation.happened_at, attributes=evaluation.attributes,
+        given_at=given_at, **fields,
+    )  # fmt: skip
 
 
 def tokens_read(evaluation: Evaluation) -> float | None:

@@ -30,9 +30,12 @@ from evaluators.texts.exact_json import parse_exactly, place_in_json
 Incoming: TypeAlias = Signal | Literal["turns", "references", "feedback"]
 """The kind of input: a signal of OTLP, ready-made turns, references, or feedback."""
 
-LABEL_KEYS = ("human", "evaluator", "evaluation_id", "monitor", "label_probability", "weight", "segment")
-"""The keys beside a case that hold people's verdicts, and the evaluation they are about, as `labels next` writes
-them."""
+LABEL_KEYS = (
+    "human", "evaluator", "evaluation_id", "monitor", "label_probability", "weight", "segment", "score", "given_by",
+    "judge_tokens", "note", "comment",
+)  # fmt: skip
+"""The keys beside a case that hold people's verdicts, and the evaluation they are about, as `labels next` and people
+write them and `calibrate` reads them."""
 LONGEST_ID = 1000
 """Characters: ids are kept for as long as a conversation is open."""
 
@@ -93,7 +96,7 @@ def turns_in(document: object, place: str = "") -> Iterator[Turn]:
         BadInput: it has not the shape, or keys that nobody knows; names the path.
     """
     fields = cast("dict[str, Any]", document if isinstance(document, dict) else {})
-    if {"evaluation_id", "human"} <= fields.keys():  # a line of `labels next`
+    if "human" in fields:  # a labelled case, as of `labels next`
         fields = {name: value for name, value in fields.items() if name not in LABEL_KEYS}
     if not (is_readymade(fields) or "input" in fields):
         raise NotReadymade("neither a turn (input, actual_output), a conversation (turns) nor a chat (messages)")

@@ -28,6 +28,8 @@ T = TypeVar("T")
 
 LONGEST_NAME = 100
 """Characters of a name that a sender gives."""
+_NOTHING = {"trace_id": "0" * 32, "span_id": "0" * 16}
+"""Ids that no span has. Any other text may be the trace of a ready-made turn."""
 
 
 def sent_fields(document: object, what: str, example: str, known: Collection[str]) -> dict[str, Any]:
@@ -51,6 +53,11 @@ def sent_ids(fields: Mapping[str, Any], names: Sequence[str], tenant: str | None
     return {name: _sent_id(name, fields[name], tenant) for name in names if name in fields}
 
 
+def comparable_id(name: str, value: str) -> str:
+    """An id as it is compared: W3C ids have no case, so a ready-made turn's `T-1` is the trace `t-1`."""
+    return value.lower() if name in ("trace_id", "span_id") else value
+
+
 def digest_of(tenant: str | None, content: Mapping[str, Any]) -> str:
     """The id of what was sent: the same content of the same sender is the same."""
     return hashlib.sha256(orjson.dumps([tenant, content], option=orjson.OPT_SORT_KEYS)).hexdigest()[:32]
@@ -59,8 +66,9 @@ def digest_of(tenant: str | None, content: Mapping[str, Any]) -> str:
 def _sent_id(name: str, value: object, tenant: str | None) -> str:
     if not isinstance(value, str) or not 0 < len(value) <= LONGEST_ID:
         raise BadInput(f"{name}: a text of 1 to {LONGEST_ID} characters is needed")
-    if name in ("trace_id", "span_id"):
-        return value.lower()
+    value = comparable_id(name, value)
+    if value == _NOTHING.get(name):
+        raise BadInput(f"{name}: all zeros, OpenTelemetry's id outside of a span, name nothing; send another id")
     return id_in_tenant(value, tenant) if tenant is not None and name in ("turn_id", "conversation_id") else value
 
 
@@ -76,7 +84,7 @@ def all_of(documents: Sequence[object], noun: str, read: Callable[[object], T]) 
     """The documents as `read` makes them: all of them, or none.
 
     Raises:
-        BadInput: one is none; says which.
+        BadInput: one is bad; says which.
     """
     entries: list[T] = []
     for number, document in enumerate(documents, 1):
@@ -91,7 +99,7 @@ def all_of(documents: Sequence[object], noun: str, read: Callable[[object], T]) 
 
 REFERENCE_HEADERS: Headers = (("reference", b"1"),)
 COPY_HEADERS: Headers = (("reference", b"copy"),)
-"""Those of a reference in the turns log, and of its copies in the other partitions: not a turn."""
+"""The headers of a reference in the turns log, and of its copies in the other partitions."""
 
 IDS = ("turn_id", "span_id", "response_id", "trace_id", "conversation_id")
 """The fields by which a reference names its subject, the most exact first."""
@@ -156,8 +164,7 @@ def reference_of(document: object, *, tenant: str | None) -> Reference:
         named_fields["expected_tools"] = [
             tool_call_fields(call, f"expected_tools.{number}") for number, call in enumerate(calls)
         ]
-    outcomes = named_fields.setdefault("outcomes", {})
-    _check_outcomes(outcomes)
+    _check_outcomes(named_fields.setdefault("outcomes", {}))
     named_fields |= sent_ids(named_fields, IDS, tenant)
     refuse_depth(named_fields)
     digest = digest_of(tenant, named_fields)
@@ -178,7 +185,7 @@ def _check_outcomes(outcomes: object) -> None:
 
 
 def reference_records(reference: Reference, log: Log) -> Iterator[Record]:
-    """The record to append to the turns log."""
+    """The records for the turns log."""
     value = _to_json(reference)
     if reference.conversation_id is not None:
         yield Record(reference.conversation_id.encode("utf-8", "replace"), value, REFERENCE_HEADERS)
@@ -211,6 +218,6 @@ def references_in(documents: Sequence[object], *, tenant: str | None) -> list[Re
     """The references of documents: all of them, or none.
 
     Raises:
-        BadInput: one is none; says which.
+        BadInput: one is bad; says which.
     """
     return all_of(documents, "reference", partial(reference_of, tenant=tenant))

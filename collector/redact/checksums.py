@@ -35,5 +35,4 @@ def iban_length(country: str) -> int | None:
 
 def iban(text: str) -> bool:
     """Whether the check digits of an IBAN, without spaces, fit (ISO 7064, mod 97-10)."""
-    turned = text[4:] + text[:4]
-    return int("".join(str(int(char, 36)) for char in turned)) % 97 == 1
+    return int("".join(str(int(char, 36)) for char in text[4:] + text[:4])) % 97 == 1

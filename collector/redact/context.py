@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from collector.redact.context_words import ACCOUNTS, CODES, COPULAS, NATIONAL_IDS, PASSWORDS, PHONES, SEEDS, words_of
-from collector.redact.finding import Finding, in_vain
+from collector.redact.finding import Finding, looked_at
 from collector.redact.matcher import ByteMatcher
 
 _NAME_END = r"(?:\\?[\"'])?"
@@ -13,14 +13,14 @@ _STRONG = re.compile(
     rf"{_NAME_END}[ \u00a0]{{0,3}}(?:[:=\uff1a]|=>)[ ]{{0,3}}(?:\\?[\"'])?"
     r"([!#-&(-+\--:=-\[\]-z|~]{4,512}|[^\s\"'\\,;<>{}\u3001\u3002\uff0c\uff1b]{4,512})"
 )
-"""A colon or the like, and a value: ASCII if it begins so, as Chinese is written without spaces."""
+"""A colon or the like, and a value: one in ASCII ends before Chinese, which has no spaces."""
 _COPULA = "|".join(map(re.escape, sorted(COPULAS.split("|"), key=len, reverse=True)))
 _BEFORE_WEAK = rf"{_NAME_END}[ ]{{0,2}}(?:(?:{_COPULA})[ ]{{0,2}})?(?<![a-z0-9])"
 _WEAK = re.compile(
     rf"{_BEFORE_WEAK}([!#-&(-+\--:=-\[\]-z|~]{{6,64}}|[^\s\"'\\,;<>{{}}\u3001\u3002\uff0c\uff1b]{{6,64}})"
 )
 _WEAK_IN_ASCII = re.compile(rf"{_BEFORE_WEAK}([!#-&(-+\--:=-\[\]-z|~]{{6,64}})")
-"""The same behind a word of a script without spaces, where what follows may be the sentence."""
+"""The same in ASCII only, behind a word of a script without spaces: its sentence may go on."""
 _AFTER_WORDS = re.compile(
     rf"[^\n0-9:=\uff1a\"'{{}}]{{0,24}}(?:[:=\uff1a][ ]{{0,2}}|[ ]|(?:{_COPULA}))([!#-&(-+\--:=-\[\]-z|~]{{8,64}})"
 )
@@ -30,7 +30,7 @@ _NUMBER = re.compile(r"[^\n0-9+(]{0,24}([+(]?[0-9][0-9 .()/\-\u00a0\u2007\u2009-
 _AMOUNT = re.compile(
     r"[0-9]{1,2}(?:[ .\u00a0\u202f][0-9]{3})+|[0-9]{3}(?:\.[0-9]{3})+|[0-9]{1,7}|[0-9]{4}-[0-9]{2}-[0-9]{2}.*"
 )
-"""Thousands in groups, a number too short to call, and a date."""
+"""Thousands in groups, a number too short to dial, and a date."""
 _ID = re.compile(
     r"[^\n0-9]{0,24}?(?<![A-Za-z0-9])([A-Z]{0,6}[0-9][0-9A-Z]{0,24}(?:[ ]?[ ./\-]"
     r"(?:[0-9][0-9A-Z]{0,11}|[A-Z](?![A-Za-z])|[A-Z]{1,3}[0-9][0-9A-Z]{0,11})){0,6})(?![0-9A-Za-z])"
@@ -81,7 +81,7 @@ def _after(
         start = where.find(word)
         while start >= 0:
             end = start + len(word)
-            yield in_vain(start)
+            yield looked_at(start)
             if _is_whole(where, start, end, word, has_ending=has_ending):
                 if has_ending and not _CJK.match(word):
                     end = _end_of_word(where, end)
@@ -130,9 +130,7 @@ def _has_both(value: str) -> bool:
 def _secret(text: str, start: int, end: int, least: int) -> Finding | None:
     while end > start and text[end - 1] in ".!?)":
         end -= 1
-    if end - start < least or is_prose(text, start, end):
-        return None
-    return Finding(start, end, "SECRET")
+    return None if end - start < least or is_prose(text, start, end) else Finding(start, end, "SECRET")
 
 
 _CODE = re.compile(
@@ -163,18 +161,18 @@ def precedes_number(name: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _NumberForm:
-    """A number behind a word: its form and kind, the form of what is none, and how many digits it may have."""
+class _ValueForm:
+    """A number behind a word: its form and kind, the excluded form, and how many digits it may have."""
 
     form: re.Pattern[str]
     kind: str
-    other: re.Pattern[str] | None = None
+    excluded: re.Pattern[str] | None = None
     fewest: int = 0
     most: int = 512
 
     def find(self, text: str, end: int, _word: str) -> Finding | None:
         match = self.form.match(text, end)
-        if not match or (self.other is not None and self.other.fullmatch(match[1])):
+        if not match or (self.excluded is not None and self.excluded.fullmatch(match[1])):
             return None
         digits = sum(map(str.isdigit, match[1]))
         return Finding(match.start(1), match.end(1), self.kind) if self.fewest <= digits <= self.most else None
@@ -189,11 +187,11 @@ def _gate(words: _Words) -> ByteMatcher:
 
 _CONTEXTS: tuple[tuple[ByteMatcher, _Words, Callable[[str, int, str], Finding | None]], ...] = (
     (_gate(_PASSWORDS), _PASSWORDS, _password),
-    (_gate(_PHONES), _PHONES, _NumberForm(_NUMBER, "PHONE", _AMOUNT, 7, 15).find),
-    (_gate(_IDS), _IDS, _NumberForm(_ID, "NATIONAL_ID", _DATE, 5, 18).find),
-    (_gate(_ACCOUNTS), _ACCOUNTS, _NumberForm(_ACCOUNT, "ACCOUNT", _DATE, 6, 30).find),
-    (_gate(_CODES), _CODES, _NumberForm(_SHORT_CODE, "SECRET").find),
-    (_gate(_SEEDS), _SEEDS, _NumberForm(_SEED, "SECRET").find),
+    (_gate(_PHONES), _PHONES, _ValueForm(_NUMBER, "PHONE", _AMOUNT, 7, 15).find),
+    (_gate(_IDS), _IDS, _ValueForm(_ID, "NATIONAL_ID", _DATE, 5, 18).find),
+    (_gate(_ACCOUNTS), _ACCOUNTS, _ValueForm(_ACCOUNT, "ACCOUNT", _DATE, 6, 30).find),
+    (_gate(_CODES), _CODES, _ValueForm(_SHORT_CODE, "SECRET").find),
+    (_gate(_SEEDS), _SEEDS, _ValueForm(_SEED, "SECRET").find),
 )
 _ANY_WORD = _gate((*_PASSWORDS, *_PHONES, *_IDS, *_ACCOUNTS, *_CODES, *_SEEDS))
 """The gates of all contexts as one."""

@@ -9,8 +9,7 @@ _LISTS = load_words("collector.redact", "context_words.txt")
 
 def _by_language(name: str) -> dict[str, str]:
     """The words of a list by their language, separated by `|`."""
-    lines = (line.partition(": ") for line in _LISTS[name])
-    return {language: words for language, _, words in lines}
+    return {language: words for language, _, words in (line.partition(": ") for line in _LISTS[name])}
 
 
 PASSWORDS, PHONES, ACCOUNTS = _by_language("PASSWORDS"), _by_language("PHONES"), _by_language("ACCOUNTS")

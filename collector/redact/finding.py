@@ -20,7 +20,7 @@ class Finding(NamedTuple):
     kind: str
 
 
-def in_vain(place: int) -> Finding:
+def looked_at(place: int) -> Finding:
     """A place that was looked at without finding anything."""
     return Finding(place, place, "")
 

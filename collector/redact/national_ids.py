@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 
 from collector.redact.checksums import luhn
-from collector.redact.finding import Finding, in_vain
+from collector.redact.finding import Finding, looked_at
 from collector.redact.matcher import ByteMatcher
 from evaluators.texts.word_lists import load_words
 
@@ -58,7 +58,7 @@ def _valid(pattern: re.Pattern[str], text: str, start: int, end: int) -> Iterato
     for match in pattern.finditer(text, start, end):
         check = _CHECKS.get(match.lastgroup or "")
         is_valid = check is None or check(_SEPARATORS.sub("", match[0]).upper())
-        yield Finding(match.start(), match.end(), "NATIONAL_ID") if is_valid else in_vain(match.start())
+        yield Finding(match.start(), match.end(), "NATIONAL_ID") if is_valid else looked_at(match.start())
 
 
 def _weighted(digits: str, weights: tuple[int, ...]) -> int:
@@ -147,23 +147,10 @@ def _italy(code: str) -> bool:
 
 
 _CHECKS: Mapping[str, Callable[[str], bool]] = {
-    "us": _social_security,
-    "br": _cpf,
-    "se": lambda number: luhn(number[-10:]),
-    "fi": _finland,
-    "cn": _china,
-    "fr": _france,
-    "ru": _snils,
-    "cl": _chile,
-    "cz": lambda number: int(number) % 11 == 0,
-    "be": _belgium,
-    "ch": _ean,
-    "in": _verhoeff,
-    "ae": luhn,
-    "es": _spain,
-    "sg": _singapore,
-    "it": _italy,
-}
+    "us": _social_security, "br": _cpf, "se": lambda number: luhn(number[-10:]), "fi": _finland, "cn": _china,
+    "fr": _france, "ru": _snils, "cl": _chile, "cz": lambda number: int(number) % 11 == 0, "be": _belgium, "ch": _ean,
+    "in": _verhoeff, "ae": luhn, "es": _spain, "sg": _singapore, "it": _italy,
+}  # fmt: skip
 
 
 _HEX = frozenset("0123456789abcdefABCDEF")

@@ -17,7 +17,7 @@ from typing import Any
 from collector.errors import ConfigError
 from collector.redact.checksums import iban, iban_length, luhn
 from collector.redact.context import PASSWORD_NAMES, find_by_context, is_prose
-from collector.redact.finding import Detector, Finding, in_vain
+from collector.redact.finding import Detector, Finding, looked_at
 from collector.redact.folding import fold
 from collector.redact.national_ids import LETTERED, find_lettered, find_numbered, is_inside_machine_id, may_be_numbered
 from collector.redact.prefilter import (
@@ -164,7 +164,7 @@ def _find(text: str) -> Iterator[Finding]:
         yield from _groups(_CREDENTIALS, text, "SECRET")
     number, may_be_id = None, None
     for number in _DIGITS.finditer(text):
-        yield in_vain(number.start())
+        yield looked_at(number.start())
         if may_be_id is None:
             may_be_id = may_be_numbered(text)
         if may_be_id:
@@ -292,13 +292,13 @@ def _whole(
     end: int = sys.maxsize,
 ) -> Iterator[Finding]:
     for match in pattern.finditer(text, start, end):
-        yield Finding(match.start(), match.end(), kind) if wanted(match[0]) else in_vain(match.start())
+        yield Finding(match.start(), match.end(), kind) if wanted(match[0]) else looked_at(match.start())
 
 
 def _emails(text: str, sign: str) -> Iterator[Finding]:
     at = text.find(sign)
     while at >= 0:
-        yield in_vain(at)
+        yield looked_at(at)
         domain = _DOMAIN.match(text, at + len(sign))
         name = _LOCAL_PART_BACKWARDS.match(text[max(0, at - 128) : at][::-1]) if domain else None
         if (
@@ -319,7 +319,7 @@ def _numbers(text: str, start: int, end: int) -> Iterator[Finding]:
     yield from _apart(_cards(text, start, end), text)
     for match in _PHONE.finditer(text, start, end):
         is_phone = _phone(match[0]) and not _BEFORE_ARTICLE.search(text, max(0, match.start() - 16), match.start())
-        yield Finding(match.start(), match.end(), "PHONE") if is_phone else in_vain(match.start())
+        yield Finding(match.start(), match.end(), "PHONE") if is_phone else looked_at(match.start())
     for match in _IPV4.finditer(text, start, end):
         if (
             match[0] not in _LOCAL
@@ -338,7 +338,7 @@ def _secrets(text: str, lowered: str) -> Iterator[Finding]:
     for word, before in _SECRET_WORDS.items():
         start = lowered.find(word)
         while start >= 0:
-            yield in_vain(start)
+            yield looked_at(start)
             end = start + len(word)
             match = _SECRET.match(text, end)
             is_named = match and (
@@ -360,7 +360,7 @@ def _cards(text: str, start: int, end: int) -> Iterator[Finding]:
     for match in _CARD.finditer(text, start, end):
         digits = _NO_DIGIT.sub("", match[0])
         is_card = 13 <= len(digits) <= 19 and luhn(digits) and not _AMOUNT.fullmatch(match[0])
-        yield Finding(match.start(), match.end(), "CARD") if is_card else in_vain(match.start())
+        yield Finding(match.start(), match.end(), "CARD") if is_card else looked_at(match.start())
 
 
 def _phone(text: str) -> bool:
@@ -372,7 +372,7 @@ def _ibans(text: str) -> Iterator[Finding]:
         length = iban_length(match[1])
         end = _end_of(match[0], length) if length else None
         is_iban = end is not None and iban(_GAPS.sub("", match[0][:end]))
-        yield Finding(match.start(), match.start() + (end or 0), "IBAN") if is_iban else in_vain(match.start())
+        yield Finding(match.start(), match.start() + (end or 0), "IBAN") if is_iban else looked_at(match.start())
 
 
 def _end_of(text: str, length: int) -> int | None:

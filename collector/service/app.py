@@ -15,7 +15,7 @@ import shutil
 import signal
 import time
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -34,7 +34,6 @@ from collector.logs.journal.guard import FatalUnits, Guard
 from collector.logs.journal.journal_file import JournalFile, private_folder
 from collector.logs.journal.stall_watchdog import StallWatchdog, exit_stalled
 from collector.logs.log import Log, LogError, LogUnavailable
-from collector.logs.sqlite_shares import PartitionShare
 from collector.page.score_series import RETENTION
 from collector.service.assembly_builder import follow_wanted, start_assemble, start_link
 from collector.service.evaluate import EvaluateTask
@@ -339,15 +338,6 @@ def _ignore_reload() -> None:
     logger.info("SIGHUP: the service is still starting, with the file as it was read")
 
 
-def _opening_logs(
-    config: Config, telemetry: Telemetry, share: PartitionShare | None
-) -> AbstractAsyncContextManager[Logs]:
-    settings = config.settings
-    linking, page = settings.assemble.link is not None, settings.page is not None
-    spans = "spans" in config.exporters
-    return open_logs(settings.log, linking=linking, page=page, judged_spans=spans, telemetry=telemetry, share=share)
-
-
 async def _open_steps(logs: Logs, config: Config) -> GeneratedStepsStore:
     """Open the definitions log, and see that a service may go on with these logs."""
     steps = await logs.generated_steps()
@@ -463,11 +453,12 @@ async def running(
     async with AsyncExitStack() as stack:
         if worker is None:
             await require_free(addresses_of(config, stages))  # before there is a file that a failed start would leave
-        logs = await stack.enter_async_context(_opening_logs(config, telemetry, worker and worker.share))
+        opening = partial(open_logs, config.settings.log, page=config.settings.page is not None, telemetry=telemetry)
+        logs = await stack.enter_async_context(opening(share=worker.share if worker else None, **config.optional_logs))
         steps = await _open_steps(logs, config)
         own = await own_items(steps)
         history, status = ConfigurationHistory(steps, config, warn=logger.warning), ConfigurationStatus(telemetry)
-        resources.health.add("configuration", status.check, vital=False)
+        resources.health.add("configuration", lambda: status.problem, vital=False)
         judges = OpenedJudges(steps, telemetry, resources, logs.turns, own)
         stack.push_async_callback(judges.close)
         plan, exporters, metrics = await judges.open_first(config), Exporters(), worker and worker.metrics
@@ -499,11 +490,9 @@ async def running(
         wanted = follow_wanted(process, stages)
         if "assemble" in stages:
             start_link(process)
-            start_assemble(process, wanted)
+            await start_assemble(process, wanted)
         await tasks.claim_groups()
-        otlp_port = grpc_port = None
-        if "receive" in stages:
-            otlp_port, grpc_port = await start_receive(process, wanted)
+        otlp_port, grpc_port = await start_receive(process, wanted) if "receive" in stages else (None, None)
         reload = start_reload(process, judges, history, path=path, evaluates=evaluating is not None)
         resources.health.start()
         try:

@@ -3,10 +3,11 @@
 Unwanted conversations are those that no monitor can want, whatever comes: their draw lies above every rate that can be.
 Budgets and plans lower rates and never raise them above the configured ones, so a conversation that the configured
 rates leave out is never selected. A monitor that looks into turns to know what it watches, or how often, may want any
-conversation; so may one whose rate is planned, since that may come to 1. After a change of the configuration a
-conversation is unwanted only by this one and the last.
+conversation; so may one whose rate is planned, since that may come to 1. After a change of the configuration,
+unwanted is only what neither it nor the last can want.
 """
 
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
@@ -28,6 +29,7 @@ from collector.evaluate.plan import Monitor, Plan
 from collector.link.conversation_linker import ConversationLinker, LinkStage
 from collector.link.turn_router import TurnRouter, has_no_conversation
 from collector.logs.log import Log
+from collector.service.assembly_history import note_assembly
 from collector.service.gauges import show_assemble
 from collector.service.process import FoldNeeds, Process, layered, without_preparation
 from evaluators.cases import Turn
@@ -102,7 +104,7 @@ class WantedConversations:
 
 
 def follow_wanted(process: Process, stages: Collection[str]) -> WantedConversations | None:
-    """The conversations whose content the process stores, while its configurations change; None if those are all."""
+    """The conversations whose content the process stores, under each new configuration; None if all."""
     if process.config.settings.assemble.keep == "all" or not {"receive", "assemble"} & set(stages):
         return None
     wanted = WantedConversations(process.plan)
@@ -171,8 +173,8 @@ def _end(turn: Turn) -> float:
     return moment.timestamp() if moment else 0.0
 
 
-def start_assemble(process: Process, wanted: WantedConversations | None) -> None:
-    """Consume the spans log and make turns of it; those that nobody can want without their content."""
+async def start_assemble(process: Process, wanted: WantedConversations | None) -> None:
+    """Consume the spans log and make turns of it, without their content if nobody can want them."""
     settings, logs, telemetry = process.config.settings.assemble, process.logs, process.telemetry
     dead_letters = process.resources.dead_letters("assemble", logs.spans.name, logs)
     stage = AssembleStage(
@@ -187,6 +189,8 @@ def start_assemble(process: Process, wanted: WantedConversations | None) -> None
         ),
     )
     show_assemble(telemetry, stage)
+    if process.steps is not None:
+        await note_assembly(process.steps, process.config.settings, time.time())
     needs = FoldNeeds(place="assemble", log=logs.spans.name, letters=dead_letters, guard=process.guard, shared=True)
     process.tasks.follow("assemble", logs.spans, "assemble", layered(stage.open_fold, needs))
 

@@ -83,6 +83,8 @@ class EvaluateTask:
         before.stage.handing_over = True
         await self._folds.exchange(self._current.open_fold)
         gauges.hide_budgets(process.telemetry, before.process.plan)
+        removed = set(judges_in_use(before.process.config)).difference(judges_in_use(process.config))
+        gauges.hide_breakers(process.telemetry, removed)
         gauges.hide_open_batches(process.telemetry, () if before.deferred is None else before.deferred.homes)
         self._show(self._current)
         await before.guardrails.close()

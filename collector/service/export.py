@@ -54,7 +54,7 @@ from evaluators.results import Subject
 
 _PARTITION = 0
 MOST_SUBJECTS = 20_000
-"""How many subjects a platform is asked about that lists corrections by ids alone: the newest."""
+"""Of so many subjects, the newest, a platform that needs their ids is asked for corrections."""
 
 
 @runtime_checkable
@@ -63,7 +63,7 @@ class CorrectedExporter(Protocol):
 
     @property
     def corrections(self) -> CorrectionReading | None:
-        """How; None if its settings do not ask for it."""
+        """How to read that; None if not configured."""
         ...
 
 
@@ -142,14 +142,10 @@ def start_correction_readers(process: Process, stages: Sequence[ExportStage]) ->
         reading = stage.exporter.corrections if isinstance(stage.exporter, CorrectedExporter) else None
         if reading is not None:
             reader = CorrectionReader(
-                stage.name,
-                reading,
-                (logs.evaluations, logs.labels),
-                rules,
-                process.telemetry,
+                stage.name, reading, (logs.evaluations, logs.labels), rules, process.telemetry,
                 redactor=process.resources.redactors.everybody,
                 ownership=Ownership(partial(stage.owns, _PARTITION), confirm_of(logs.evaluations, stage.group)),
-            )
+            )  # fmt: skip
             process.tasks.start("corrections", reader.run, f"corrections of {stage.name}")
 
 
@@ -203,19 +199,19 @@ class Exporters:
 
     async def take_over(self, process: Process) -> None:
         """See `Apply`."""
-        for evaluators in self.informed:
-            evaluators.take_evaluators(tuple(_watched(process.config, process.plan)))
+        for exporter in self.informed:
+            exporter.take_evaluators(tuple(_watched(process.config, process.plan)))
 
 
 def start_exporters(process: Process, exporters: Exporters) -> None:
     """Consume the evaluations log for each exporter, and a log of its own for one that has it."""
     evaluations = process.logs.evaluations
     process.changes.append(without_preparation(exporters.take_over))
-    for exporter in exporters.stages:
-        void = partial(exporter.count, "void")
-        process.follow("export", evaluations, exporter.group, exporter.open_fold, on_void=void)
-        if exporter.second_log is not None:
-            log, group, folds = exporter.second_log
+    for stage in exporters.stages:
+        void = partial(stage.count, "void")
+        process.follow("export", evaluations, stage.group, stage.open_fold, on_void=void)
+        if stage.second_log is not None:
+            log, group, folds = stage.second_log
             process.follow("export", log, group, folds)
 
 
@@ -235,15 +231,11 @@ async def open_exporters(
         ConfigError: an exporter cannot work here.
     """
     context = ExportContext(
-        telemetry=telemetry,
-        evaluators=tuple(_watched(config, plan)),
-        health=health,
-        own=own,
+        telemetry=telemetry, evaluators=tuple(_watched(config, plan)), health=health, own=own,
         judged_spans=logs.judged_spans,
         confirm_spans=confirm_of(logs.judged_spans, GROUP) if logs.judged_spans is not None else certain,
-        page=config.settings.page.url if config.settings.page is not None else None,
-        metrics_socket=metrics_socket,
-    )
+        page=config.settings.page.url if config.settings.page is not None else None, metrics_socket=metrics_socket,
+    )  # fmt: skip
     async with AsyncExitStack() as stack:
         opened: list[ExportStage] = []
         informed: list[ExporterOfEvaluators] = []
@@ -275,7 +267,7 @@ def start_feedback_exports(process: Process, stages: Sequence[ExportStage]) -> N
 async def serving_metrics(
     config: Config, telemetry: Telemetry, health: Health, socket: Path | None = None
 ) -> AsyncGenerator[None]:
-    """Serve the metrics of a process that does not export where the Prometheus exporter would serve them."""
+    """For a process that does not export, serve its metrics where the Prometheus exporter would."""
     settings = config.exporters.get("prometheus")
     async with AsyncExitStack() as stack:
         if isinstance(settings, PrometheusSettings):
@@ -296,15 +288,11 @@ def _watched(config: Config, plan: Plan) -> Iterator[MonitoredEvaluator]:
             watched = {label: share.at_most is not None for label, share in shares.get(evaluator.name, {}).items()}
             for version in filter(None, (assignment.version, assignment.fallback_version)):
                 yield MonitoredEvaluator(
-                    evaluator=evaluator.name,
-                    evaluator_version=version,
-                    monitor=monitor.name,
-                    scope=evaluator.scope,
-                    threshold=evaluator.threshold,
-                    lower_is_better=evaluator.direction == "lower_is_better",
+                    evaluator=evaluator.name, evaluator_version=version, monitor=monitor.name, scope=evaluator.scope,
+                    threshold=evaluator.threshold, lower_is_better=evaluator.direction == "lower_is_better",
                     labels=evaluator.label_names,
                     cascade_share=cascades[assignment.judge_name].share if assignment.judge_name in cascades else None,
                     audit_version=judge.audit_version(evaluator) if isinstance(judge, Audited) else None,
-                    watched_labels=watched,
+                    watched_labels=watched, judged=assignment.asks_judge,
                     priced=assignment.asks_judge and known_usd(config, evaluator.name) is not None,
-                )
+                )  # fmt: skip

@@ -18,6 +18,7 @@ from collector.evaluate.scheduling.dispatch import Bulkheads
 from collector.evaluate.stage import EvaluateStage
 from collector.telemetry import series
 from collector.telemetry.registry import Telemetry
+from evaluators.judges.circuit_breaker import State
 
 
 def show_build(telemetry: Telemetry, config: Config, stages: Collection[str]) -> None:
@@ -71,10 +72,16 @@ def show_bulkheads(telemetry: Telemetry, plan: Plan, bulkheads: Bulkheads) -> No
     """The evaluations that wait for each judge, and the partitions that are paused for it."""
     for name in plan.judge_names:
         bulkhead = bulkheads[name]
-        telemetry.gauge(series.EVALUATIONS_WAITING, name or "none").set_function(partial(getattr, bulkhead, "waiting"))
-        telemetry.gauge(series.PAUSED_PARTITIONS, name or "none").set_function(
-            partial(getattr, bulkhead, "paused_partitions")
-        )
+        waiting, paused = (partial(getattr, bulkhead, figure) for figure in ("waiting", "paused_partitions"))
+        telemetry.gauge(series.EVALUATIONS_WAITING, name or "none").set_function(waiting)
+        telemetry.gauge(series.PAUSED_PARTITIONS, name or "none").set_function(paused)
+
+
+def hide_breakers(telemetry: Telemetry, judges: Collection[str]) -> None:
+    """Remove the circuit breakers of judges that are not configured any more: an open one would stay open."""
+    for judge in judges:
+        for state in get_args(State):
+            telemetry.remove(series.BREAKER_STATE, judge, state)
 
 
 def show_open_batches(

@@ -66,7 +66,8 @@ async def start_page(process: Process, watching: Watching, evaluating: EvaluateT
     comparing = watching.releases or start_releases(process, "page.releases")
 
     def current_alerts() -> Sequence[AlertView]:
-        refused = providers.configuration_alerts(REFUSED, process.status.problem, process.status.refused_since)
+        since = None if (refusal := process.status.refused) is None else refusal.since
+        refused = providers.configuration_alerts(REFUSED, process.status.problem, since)
         judges = providers.judge_alerts(process.telemetry, JUDGE_UNAVAILABLE)
         firing = (*refused, *judges, *watched(), *release_alerts(comparing.current))
         return [with_links(view, current.config.settings.alerts) for view in firing]
@@ -75,15 +76,11 @@ async def start_page(process: Process, watching: Watching, evaluating: EvaluateT
         return await questions_of(current, evaluation, case)
 
     sources = replace(
-        providers.page_sources(process.telemetry),
-        alerts=current_alerts,
-        budgets=current_budgets,
-        people=agreement.views,
-        draw_key=await draw_key(process.steps) if process.steps else PUBLIC,
+        providers.page_sources(process.telemetry), alerts=current_alerts, budgets=current_budgets,
+        people=agreement.views, draw_key=await draw_key(process.steps) if process.steps else PUBLIC,
         configuration=lambda: process.status.view,
-        releases=lambda: [release_view(release) for release in comparing.current],
-        gate=comparing.gate,
-    )
+        releases=lambda: [release_view(release) for release in comparing.current], gate=comparing.gate,
+    )  # fmt: skip
     if process.config.settings.store_text:
         sources = replace(sources, questions=questions)
     login = _login(process.config.settings, settings, process.telemetry.counter(WRONG_TOKENS, "page"))

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import Any, Literal
 
 from collector.config.configured import AuditSettings, Config, EvaluatorEntry, Evaluators, judges_of
@@ -30,8 +31,10 @@ from evaluators.judge import Judge, NoJudge, WholeJudge
 from evaluators.judges.audited import Audited
 from evaluators.judges.cascade import cascade_model
 from evaluators.judges.divided import divided_model
+from evaluators.judges.endpoint import Prices
 from evaluators.judges.jury import jury_model
 from evaluators.packs.evaluate_pack import packed_version
+from evaluators.results import Evaluation, Usage
 
 GUESSED_TOKENS = (1500, 200)
 """Input and output tokens of an evaluation, assumed until the first one is paid."""
@@ -45,13 +48,9 @@ def build_plan(config: Config, judges: Mapping[str, Judge], key: str = "") -> Pl
     evaluate = config.settings.evaluate
     trust = _trust(config.settings.receive.trust_tracestate)
     return Plan(
-        monitors,
-        salt=evaluate.sampling_salt,
-        key=key,
-        budget=_limits(evaluate.budget),
-        trust=trust,
+        monitors, salt=evaluate.sampling_salt, key=key, budget=_limits(evaluate.budget), trust=trust,
         attributes=config.settings.assemble.declared_attributes,
-    )
+    )  # fmt: skip
 
 
 class _UnaskedJudge(WholeJudge):
@@ -125,17 +124,12 @@ def build_assignment(
     names = judges_of(use.name, config.evaluators)
     fallback = fallback if configured.audit is None else None  # whose scores no audit would be about
     alone = Assignment(
-        evaluator=configured.evaluator,
-        judge=judge,
-        version=judged_version(configured.evaluator, judge.model),
+        evaluator=configured.evaluator, judge=judge, version=judged_version(configured.evaluator, judge.model),
         fallback=judges[fallback] if fallback else None,
         fallback_version=judged_version(configured.evaluator, judges[fallback].model) if fallback else None,
-        rate=use.sample,
-        salt=use.salt,
-        expected_usd=expected_usd(config, use.name),
-        judge_name=names[0] if names else "",
-        fallback_name=fallback or "",
-    )
+        rate=use.sample, salt=use.salt, expected_usd=expected_usd(config, use.name),
+        judge_name=names[0] if names else "", fallback_name=fallback or "",
+    )  # fmt: skip
     return with_pack(alone, pack, config)
 
 
@@ -185,8 +179,36 @@ def expected_usd(config: Config, name: str) -> float:
 
 def known_usd(config: Config, name: str) -> float | None:
     """The same, but None if a judge that it asks has no price."""
-    members = {member for judge in judges_of(name, config.evaluators) for member in config.settings.members(judge)}
-    return expected_usd(config, name) if all(config.settings.judges[each].priced for each in members) else None
+    return expected_usd(config, name) if all(judge.priced for judge in judges_behind(config, name).values()) else None
+
+
+def judges_behind(config: Config, name: str) -> dict[str, JudgeSettings]:
+    """The settings of all judges that a configured evaluator asks, by their names."""
+    members = [config.settings.members(judge) for judge in judges_of(name, config.evaluators)]
+    return {member: config.settings.judges[member] for member in chain.from_iterable(members)}
+
+
+def tokens_usd(config: Config, name: str, usage: Usage | None) -> float | None:
+    """The cost of tokens of a configured evaluator by its prices; None if unknown, as of several judges: nobody knows
+    whose tokens they are.
+    """
+    judges = list(judges_behind(config, name).values())
+    if usage is None or len(judges) != 1 or judges[0].prices is None:
+        return None
+    cached, written = judges[0].usd_per_million_cached_input_tokens, judges[0].cache_write_price
+    return Prices(*judges[0].prices, cached, written).cost(usage)
+
+
+def usd_again(config: Config, name: str, past: Evaluation) -> float | None:
+    """The cost of a past evaluation if a configured evaluator makes it again; None if unknown.
+
+    By its tokens and today's prices if one judge is asked; else it is what this version paid.
+    """
+    if (usd := tokens_usd(config, name, past.usage)) is not None:
+        return usd
+    monitor = past.monitor if past.monitor in config.settings.monitors else ""
+    same = past.cost_usd is not None and past.evaluator_version == evaluator_version_in(config, name, monitor)
+    return past.cost_usd if same else None
 
 
 def reading_usd(config: Config, name: str) -> float | None:
@@ -210,11 +232,7 @@ def evaluator_version_in(config: Config, name: str, monitor: str = "") -> str:
     It is that of a monitor, where the evaluator may be in a pack: of the first one that uses it unless named.
     """
     configured, monitors = config.evaluators[name], config.settings.monitors
-    users = [
-        monitor_settings
-        for monitor_settings in monitors.values()
-        if name in [use.name for use in monitor_settings.uses]
-    ]
+    users = [each for each in monitors.values() if name in [use.name for use in each.uses]]
     settings = monitors[monitor] if monitor else next(iter(users), None)
     pack = () if settings is None else pack_of(name, settings, config.evaluators)
     return _version(config, configured.evaluator, _model(config, configured.judge) if configured.judge else "", pack)

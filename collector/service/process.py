@@ -1,4 +1,4 @@
-"""A process: what its stages share, and the layers around the folds of its consumers, a list whose order is data."""
+"""A process: what its stages share, and the ordered list of the layers around its consumers' folds."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
@@ -33,7 +33,7 @@ class FoldNeeds:
     """The needs of a consumer's folds. `place` names them in the journal, `log` is the name of what they consume.
 
     `shared`: records may have pieces. `ledger` is the evaluations log, if that is what they consume; `on_void` is
-    called with the number of records that do not count. `long_lived`: what they replay stays for long.
+    called with the number of records that do not count. `long_lived`: GC skips what they replay.
     """
 
     place: str
@@ -52,7 +52,7 @@ def layers_of(needs: FoldNeeds) -> Sequence[FoldLayer]:
         # Pieces are apart before anything is dead-lettered or guarded: one bad piece does not take the rest of its
         # record with it.
         *([dividing] if needs.shared else []),
-        # Around the guard, which gives it what is left out: the delivery ends when that is durable.
+        # Around the guard: a delivery ends when the records that the guard leaves out are durable.
         needs.letters.wrap,
         partial(needs.guard.guarding, needs.place, needs.log, on_fatal=needs.letters.take),
         *([partial(fenced, needs.ledger, on_void=needs.on_void)] if needs.ledger is not None else []),
@@ -68,7 +68,7 @@ def layered(open_fold: OpenFold, needs: FoldNeeds) -> OpenFold:
 
 
 Apply = Callable[["Process"], Awaitable[None]]
-"""Lets a stage take over from a process with another configuration. It cannot fail."""
+"""Switches a stage to a process with another configuration. It cannot fail."""
 
 PrepareChange = Callable[[Config], Awaitable[Apply]]
 """The steps of a stage before it takes another configuration: all that can fail. Raises ConfigError."""
@@ -108,7 +108,7 @@ class Process:
     """The steps of each stage to take another configuration, in this order."""
     clock: Callable[[], float] = field(default_factory=SlewedClock)
     steps: GeneratedStepsStore | None = None
-    """The answers that judges wrote once and all share."""
+    """Judges' answers that all processes share."""
     worker: Worker | None = None
     """Its place among the processes that one command has started."""
 
@@ -127,7 +127,7 @@ class Process:
     ) -> OpenFold:
         """The folds of a stage without dead letters of its own: a record that ends the process is dead-lettered.
 
-        Those of the evaluations log do not see what is void, whose number `on_void` is called with.
+        Those of the evaluations log do not see void records; `on_void` is called with their number.
         """
         needs = FoldNeeds(
             place=consumer,
@@ -149,5 +149,5 @@ class Process:
         *,
         on_void: Callable[[int], None] = lambda _number: None,
     ) -> None:
-        """Start a task of a stage that consumes a log by such folds."""
+        """Start a stage's task that consumes a log by guarded folds."""
         self.tasks.follow(stage, log, group, self.guarded(stage, group, log, open_fold, on_void=on_void))

@@ -15,9 +15,9 @@ from collector.config.configured import Config
 from collector.dead_letters import DeadLetterWriter, Stage
 from collector.evaluate.failures import FailingEvaluators
 from collector.evaluate.guardrails import EvaluationGuardrails
-from collector.export.scrape import MOST_CONNECTIONS as METRICS
+from collector.export.scrape import MOST_CONNECTIONS as METRICS_CONNECTIONS
 from collector.logs.log import Committed, Fold, FoldWrapper, OpenFold, StoredRecord
-from collector.page.server import MOST_CONNECTIONS as PAGE
+from collector.page.server import MOST_CONNECTIONS as PAGE_CONNECTIONS
 from collector.receive.access import OtlpSettings
 from collector.records.ready_made import Incoming
 from collector.redact.open_redactor import open_redactors
@@ -47,7 +47,7 @@ class ProcessResources:
         )
 
     def guardrails(self, config: Config, draw_key: str) -> EvaluationGuardrails:
-        """The guardrails of evaluations; their canary runs are the configuration's. A health check tells failures."""
+        """The guardrails of evaluations, with the canary runs of `config`. A health check tells failures."""
         keys = {name: each.judge for name, each in config.evaluators.items() if each.judge in config.settings.judges}
         failing = FailingEvaluators(keys)
         self.health.add("evaluators", failing.problem, vital=False)
@@ -81,7 +81,7 @@ class ProcessResources:
 
 logger = logging.getLogger(__name__)
 
-OWN = 192
+OWN_DESCRIPTORS = 192
 """Descriptors of the process itself: logs, brokers, judges, and files that are open for a moment."""
 
 S = TypeVar("S", bound=OtlpSettings)
@@ -105,7 +105,7 @@ def with_descriptors(settings: S, receivers: int, limit: int, *, each: int = 1) 
 
     The page, /metrics and the process have separate descriptors, so a client that uses those up keeps no sender out.
     """
-    most = max(1, (limit - OWN - PAGE - METRICS) // receivers // each)
+    most = max(1, (limit - OWN_DESCRIPTORS - PAGE_CONNECTIONS - METRICS_CONNECTIONS) // receivers // each)
     if settings.max_connections <= most:
         return settings
     logger.warning(
@@ -118,7 +118,7 @@ def with_descriptors(settings: S, receivers: int, limit: int, *, each: int = 1) 
 
 
 def long_lived(open_fold: OpenFold) -> OpenFold:
-    """Open the same folds, whose replayed state is no longer looked through until one of them closes."""
+    """Open the same folds; garbage collection skips their replayed state until one of them closes."""
     # What is released is freed by its reference count as before; only cycles that are garbage during the replay wait.
 
     @asynccontextmanager

@@ -8,7 +8,7 @@ runs is known by these notes alone.
 import asyncio
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -20,7 +20,7 @@ from collector.backoff import Backoff
 from collector.config.settings import KafkaSourceSettings
 from collector.errors import ConfigError
 from collector.evaluate.recovery.ledger import RETRY, append_with_retry
-from collector.logs.log import Log, LogError, LogUnavailable, Record
+from collector.logs.log import Log, LogError, LogUnavailable, OpenFold, Record
 from collector.receive.feedback_ingest import FeedbackRules
 from collector.receive.files import read_files
 from collector.receive.kafka import KafkaReceiver, SourceTopic
@@ -33,9 +33,14 @@ from collector.service.kafka_settings import group_of, settings_of_source
 from collector.service.open_logs import loss_counter
 from collector.service.process import FoldNeeds, Process, layered
 from collector.service.process_resources import raise_descriptor_limit, with_descriptors
+from collector.service.tasks import Tasks
 
 if TYPE_CHECKING:
     from kafka.structs import TopicPartition
+
+    from collector.logs.kafka import KafkaSource
+
+    Sources = Mapping[str, KafkaSource]
 
 logger = logging.getLogger(__name__)
 
@@ -84,45 +89,56 @@ async def _start_otlp(process: Process, rules: IngestRules) -> tuple[int | None,
     return http_port, grpc_port
 
 
+IN_STEP: Mapping[Incoming, Incoming] = {"traces": "logs", "logs": "traces"}
+"""Log records may have the messages of a trace. If one topic came by itself, the trace would be assembled without the
+other, and once more when that came: two turns, as the id of a turn depends on its texts."""
+
+
 async def _start_source(process: Process, settings: KafkaSourceSettings, rules: IngestRules) -> None:
     from collector.logs.kafka import KafkaSource
 
-    log_settings, logs = process.config.settings.log, process.logs
-    to_kafka = settings_of_source(settings, log_settings)
-    name = group_of(settings, log_settings)
-    sources: list[tuple[Incoming, list[str], Log]] = [
-        ("traces", settings.traces, logs.spans),
-        ("logs", settings.logs, logs.spans),
-        ("turns", settings.turns, logs.turns),
-        ("references", settings.references, logs.turns),
-        ("feedback", settings.feedback, logs.labels),
-    ]
-    for kind, topics, log in sources:
-        if topics:
-            try:
-                source = await KafkaSource.open(
-                    to_kafka, topics, start=settings.start, on_lost=loss_counter(process.telemetry)
-                )
-            except LogError as error:
-                raise ConfigError(f"receive.kafka: {error}") from error
-            process.resources.health.add(f"receive {', '.join(topics)}", source.problem, vital=False)
-            dead_letters = process.resources.dead_letters("receive", source.where, logs, signal=kind)
-            receiver = KafkaReceiver(
-                SourceTopic(", ".join(topics), kind, encoding=settings.encoding, locate=source.where),
-                log,
-                process.telemetry,
-                labels=logs.labels,
-                rules=rules,
-                on_unreadable=dead_letters.take_async,
-            )
-            group = f"{name}.{kind}"
-            place = f"{group} {' '.join(sorted(topics))}"
-            needs = FoldNeeds(place=place, log="source", letters=dead_letters, guard=process.guard)
-            begun = await TopicNotes.open(logs.definitions, group)
-            process.tasks.start("topic notes", begun.write_forever, f"topic notes of {group}")
-            process.tasks.start(
-                "receive", partial(source.follow, group, layered(receiver.open_fold, needs), begun=begun), group
-            )
+    to_kafka, lost = settings_of_source(settings, process.config.settings.log), loss_counter(process.telemetry)
+    sources = dict[str, KafkaSource]()
+    for kind, topics in settings.topics.items():
+        try:
+            if topics:
+                sources[kind] = await KafkaSource.open(to_kafka, topics, start=settings.start, on_lost=lost)
+        except LogError as error:
+            raise ConfigError(f"receive.kafka: {error}") from error
+    for kind in sources:
+        await _start_topics(process, settings, rules, cast("Incoming", kind), sources)
+
+
+async def _start_topics(
+    process: Process, settings: KafkaSourceSettings, rules: IngestRules, kind: Incoming, sources: "Sources"
+) -> None:
+    logs, source, topics = process.logs, sources[kind], settings.topics[kind]
+    names = ", ".join(topics)
+    other = sources.get(IN_STEP.get(kind, ""))
+    waiting = "" if other is None else f"; records of {', '.join(settings.topics[IN_STEP[kind]])} wait for it"
+    process.resources.health.add(
+        f"receive {names}", lambda: (problem := source.problem()) and problem + waiting, vital=False
+    )
+    dead_letters = process.resources.dead_letters("receive", source.where, logs, signal=kind)
+    beside = None if other is None else other.await_older
+    topic = SourceTopic(names, kind, encoding=settings.encoding, locate=source.where, await_older=beside)
+    log = {"turns": logs.turns, "references": logs.turns, "feedback": logs.labels}.get(kind, logs.spans)
+    receiver = KafkaReceiver(
+        topic, log, process.telemetry, labels=logs.labels, rules=rules, on_unreadable=dead_letters.take_async
+    )
+    group = f"{group_of(settings, process.config.settings.log)}.{kind}"
+    place, guard = f"{group} {' '.join(sorted(topics))}", process.guard
+    needs = FoldNeeds(place=place, log="source", letters=dead_letters, guard=guard)
+    begun = await TopicNotes.open(logs.definitions, group)
+    process.tasks.start("topic notes", begun.write_forever, f"topic notes of {group}")
+    open_fold = _measured(process.tasks, source, group, layered(receiver.open_fold, needs))
+    process.tasks.start("receive", partial(source.follow, group, open_fold, begun=begun), group)
+
+
+def _measured(tasks: Tasks, source: "KafkaSource", group: str, open_fold: OpenFold) -> OpenFold:
+    """The same folds, with their lag measured, each in its topic."""
+    measured = {topic.name: tasks.lag.measured(group, topic, open_fold) for topic in source.each_topic()}
+    return lambda partition, committed: measured[source.where(partition)[0]](partition, committed)
 
 
 async def _read_files(process: Process, paths: Sequence[Path], rules: IngestRules) -> None:

@@ -105,22 +105,15 @@ def release_view(release: Release) -> ReleaseView:
     """A comparison as the page shows it."""
     difference = release.difference
     return ReleaseView(
-        monitor=release.place.monitor,
-        evaluator=release.judged.evaluator,
-        attribute=release.place.attribute,
-        within=release.place.within,
-        baseline=release.baseline,
-        version=release.version,
-        started=release.started,
-        means=release.means,
-        conversations=release.conversations,
+        monitor=release.place.monitor, evaluator=release.key.evaluator, attribute=release.place.attribute,
+        within=release.place.within, baseline=release.baseline, version=release.version, started=release.started,
+        means=release.means, conversations=release.conversations,
         difference=difference.estimate if difference else None,
         low=difference.low if difference and difference.has_interval else None,
         high=difference.high if difference and difference.has_interval else None,
-        method=difference.method if difference else None,
-        state=release.state,
-        lost=release.lost,
-    )
+        method=difference.method if difference else None, state=release.state, lost=release.lost,
+        beside=release.beside,
+    )  # fmt: skip
 
 
 def gate_view(question: GateQuestion, answer: GateAnswer) -> dict[str, Json]:
@@ -137,8 +130,8 @@ def worse_releases(releases: Sequence[Release], settings: AlertSettings) -> list
 def _worse(release: Release, settings: AlertSettings) -> AlertInstance:
     labels = {
         "monitor": release.place.monitor,
-        "evaluator": release.judged.evaluator,
-        "evaluator_version": release.judged.version,
+        "evaluator": release.key.evaluator,
+        "evaluator_version": release.key.version,
         "attribute": release.place.attribute,
         "within": in_chat(release.place.within),
         "baseline": in_chat(release.baseline),
@@ -168,7 +161,7 @@ def release_alerts(releases: Sequence[Release]) -> list[AlertView]:
             name=WORSE,
             severity="ticket",
             monitor=release.place.monitor,
-            evaluator=release.judged.evaluator,
+            evaluator=release.key.evaluator,
             summary=_sentence(release),
             since=release.started,
         )

@@ -24,16 +24,16 @@ from collector.telemetry.series import TASK_FAILURES
 
 logger = logging.getLogger(__name__)
 
-Failing = Literal["ends the process", "pauses", "starts again"]
+OnFailure = Literal["ends the process", "pauses", "starts again"]
 
 _OF_THE_LOGS = ("lag", "log probe", "retention", "topic notes")
 _OF_THE_FIGURES = ("alerts", "releases", "agreement", "golden", "feedback", "corrections")
-_BY_FAILING: Mapping[Failing, tuple[str, ...]] = {
+_BY_ON_FAILURE: Mapping[OnFailure, tuple[str, ...]] = {
     "ends the process": ("receive", "files", "assemble", "link", "evaluate", "configuration"),
     "pauses": ("export", "watch", "page"),
     "starts again": (*_OF_THE_LOGS, *_OF_THE_FIGURES),
 }
-TASKS: Mapping[str, Failing] = {task: failing for failing, tasks in _BY_FAILING.items() for task in tasks}
+TASKS: Mapping[str, OnFailure] = {task: on_failure for on_failure, tasks in _BY_ON_FAILURE.items() for task in tasks}
 """The meaning of each task's failure; inside.md has the same table with what each is for."""
 
 FIRST_WAIT, LONGEST_WAIT = 1.0, 60.0
@@ -54,13 +54,13 @@ class Tasks:
     clock: Callable[[], float] = time.monotonic
 
     def __post_init__(self, guard: Guard | None) -> None:
-        self._lag = ConsumerLag(self.telemetry)
+        self.lag = ConsumerLag(self.telemetry)
         self._guard = guard or Guard()
         self._tasks: list[asyncio.Task[None]] = []
         self._groups: list[tuple[Log, str]] = []
-        self._failing: dict[str, tuple[str, float]] = {}
+        self._recent_failures: dict[str, tuple[str, float]] = {}
         self.stopping = False
-        """Whether the service stops. A fold that closes before that closes because its partition moves."""
+        """Whether the service stops. If a fold closes earlier, its partition moves."""
 
     def start(self, kind: str, work: Work, name: str = "") -> asyncio.Task[None]:
         """Start a task, which may be cancelled. Its kind, of `TASKS`, decides what its failure means."""
@@ -71,13 +71,13 @@ class Tasks:
     def follow(self, kind: str, log: Log, group: str, open_fold: OpenFold) -> None:
         """Start a task that consumes a log, with its lag measured."""
         self._groups.append((log, group))
-        self.start(kind, partial(log.follow, group, self._lag.measured(group, log, open_fold)), group)
+        self.start(kind, partial(log.follow, group, self.lag.measured(group, log, open_fold)), group)
 
     def start_lag(self) -> None:
         """Sample the lag of all consumers."""
-        self.start("lag", self._lag.sample_forever)
+        self.start("lag", self.lag.sample_forever)
 
-    async def _supervise(self, failing: Failing, work: Work, name: str) -> None:
+    async def _supervise(self, failing: OnFailure, work: Work, name: str) -> None:
         wait = FIRST_WAIT
         while True:
             began = self.clock()
@@ -99,12 +99,15 @@ class Tasks:
     def _report(self, name: str, error: Exception, wait: float) -> None:
         logger.error("task %s failed and starts again in %.0f s", name, wait, exc_info=error)
         self.telemetry.counter(TASK_FAILURES, name).inc()
-        self._failing[name] = f"{name} failed ({error!r:.200}); it starts again", self.clock() + wait + LONGEST_WAIT
+        self._recent_failures[name] = (
+            f"{name} failed ({error!r:.200}); it starts again",
+            self.clock() + wait + LONGEST_WAIT,
+        )
 
     def problem(self) -> str | None:
         """The tasks that failed and have not run for a minute since; None if there are none."""
         now = self.clock()
-        return "; ".join(text for text, until in self._failing.values() if now < until) or None
+        return "; ".join(text for text, until in self._recent_failures.values() if now < until) or None
 
     def stalled_consumers(self) -> str | None:
         """The consumers that lag and have made no progress for long, or cannot join their group; None if there are
@@ -115,7 +118,7 @@ class Tasks:
             for log, group in self._groups
             if isinstance(log, SharedGroups) and (waited := log.long_wait(group)) is not None
         ]
-        return "; ".join([*filter(None, [self._lag.stalled()]), *waits]) or None
+        return "; ".join([*filter(None, [self.lag.stalled()]), *waits]) or None
 
     async def claim_groups(self) -> None:
         """See that no other process consumes what this one does, where they cannot share it.

@@ -25,21 +25,22 @@ from collector.alerting.watch.stage import (
     WatchStage,
 )
 from collector.calibration.agreement_watch import AgreementWatcher
-from collector.calibration.feedback_join import FeedbackScales
+from collector.calibration.feedback_join import JoinSettings
 from collector.calibration.feedback_stage import GROUP as FEEDBACK_GROUP, FeedbackStage
 from collector.calibration.page_labels import Version
 from collector.config.configured import Config
+from collector.evaluate.budget.controller import charge_of
 from collector.evaluate.guardrails import EvaluationGuardrails
 from collector.evaluate.plan import Plan
 from collector.evaluate.references.subject import OUTCOME
-from collector.export.prometheus import PrometheusSettings, share_name
+from collector.export.prometheus import PrometheusSettings, count_judge_use, create_judge_use, share_name
 from collector.golden.own_past import OwnPast
 from collector.golden.runner import GoldenCase, GoldenRules, GoldenRuns, GoldenTarget, ReportedJudges, read_cases
 from collector.judging.layers import without_answer_cache
 from collector.page.sources import AlertView, PeopleView
 from collector.records.attributes import STANDARD
 from collector.service.evaluate import EvaluateTask
-from collector.service.plan_builder import audit_version_in
+from collector.service.plan_builder import audit_version_in, known_usd
 from collector.service.process import Apply, Process, without_preparation
 from collector.service.releases import ComparedReleases, start_releases
 from collector.service.tasks import Work
@@ -83,6 +84,7 @@ class PeopleAgreement:
             _scales(process.plan),
             process.telemetry,
             dimensions=prometheus.dimensions if isinstance(prometheus, PrometheusSettings) else (),
+            queue=settings.page.queue if settings.page else None,
         )
         return {"agreement": self.watcher.run_forever}
 
@@ -99,7 +101,7 @@ class PeopleAgreement:
                     "": watcher.agreements[sums.version],
                     **dict(sorted(watcher.segments.get(sums.version, {}).items())),
                 },
-                biases=watcher.biases.get(sums.version, ()),
+                biases=(*watcher.biases.get(sums.version, ()), *watcher.notes[sums.version]),
             )
             for key, sums in watcher.people.items()
         }
@@ -177,7 +179,8 @@ async def start_watch(process: Process, evaluating: EvaluateTask | None) -> Watc
         return Watching(trust=trust, agreement=agreement)
     stage = _stage(process, trust, interval=watcher.interval, memory=watcher.history)
     client = await process.stack.enter_async_context(HttpClient(timeout=WITHIN))
-    notifier = Notifier(client, telemetry, watcher.interval, watcher.alertmanager, watcher.webhook)
+    page = settings.page.url if settings.page else None
+    notifier = Notifier(client, telemetry, watcher.interval, watcher.alertmanager, watcher.webhook, page)
     process.follow("watch", evaluations, "watch", stage.open_fold)
     releases = start_releases(process, "watch.releases")
     tasks.start("alerts", partial(stage.run, notifier, releases.alerts))
@@ -195,7 +198,10 @@ async def _prepare_checks(
     async def take_over(process: Process) -> None:
         if explained.golden is not None:
             explained.golden.withdraw()
-        explained.golden = await _golden(process, cases)
+        for target in _golden_targets(config, process.plan):
+            name = target.assignment.evaluator.name
+            create_judge_use(process.telemetry, (name, target.monitor), priced=known_usd(config, name) is not None)
+        explained.golden = await _golden(process, evaluating, cases)
         judges = explained.judges = explained.golden or _own_past(process, evaluating)
         await tasks.restart({"golden": judges.run_forever, **agreement.restart(process)})
 
@@ -214,8 +220,8 @@ async def _prepare_targets(stage: WatchStage, interval: float, config: Config) -
 def _start_feedback(process: Process) -> None:
     """Join feedback with what is judged, and give it to the evaluators that ask for it."""
     settings, logs = process.config.settings.feedback, process.logs
-    scales, wanted = FeedbackScales(settings.wait, settings.scales), _wanted_outcomes(process.plan)
-    stage = FeedbackStage(logs.labels, logs.evaluations, logs.turns, scales, process.telemetry, wanted=wanted)
+    join, wanted = JoinSettings(settings.wait, settings.scales), _wanted_outcomes(process.plan)
+    stage = FeedbackStage(logs.labels, logs.evaluations, logs.turns, join, process.telemetry, wanted=wanted)
 
     async def take_over(changed: Process) -> None:
         stage.wanted = _wanted_outcomes(changed.plan)
@@ -309,17 +315,11 @@ def _page_alert(firing: ActiveAlert) -> AlertView:
 
 
 def _stage(process: Process, trust: JudgeTrust, *, interval: float, memory: float) -> WatchStage:
-    settings = process.config.settings
-    recent = RecentScores({*STANDARD, *settings.assemble.declared_attributes})
+    recent = RecentScores({*STANDARD, *process.config.settings.assemble.declared_attributes})
     return WatchStage(
-        replace(_watch_rules(process.config, interval), versions=_versions(process)),
-        process.telemetry,
-        log=process.logs.evaluations,
-        interval=interval,
-        memory=memory,
-        recent=recent,
-        trust=trust,
-    )
+        replace(_watch_rules(process.config, interval), versions=_versions(process)), process.telemetry,
+        log=process.logs.evaluations, interval=interval, memory=memory, recent=recent, trust=trust,
+    )  # fmt: skip
 
 
 def _watch_rules(config: Config, interval: float) -> WatchRules:
@@ -357,7 +357,7 @@ def _versions(process: Process) -> VersionsInUse:
     return versions | {(monitor, audit_name(name)): {version} for (monitor, name), version in audits.items()}
 
 
-async def _golden(process: Process, cases: Sequence[GoldenCase]) -> GoldenRuns | None:
+async def _golden(process: Process, evaluating: EvaluateTask | None, cases: Sequence[GoldenCase]) -> GoldenRuns | None:
     settings = process.config.settings
     if settings.golden is None:
         return None
@@ -368,25 +368,31 @@ async def _golden(process: Process, cases: Sequence[GoldenCase]) -> GoldenRuns |
         process.telemetry,
         ReportedJudges(process.logs.evaluations),
         GoldenRules(settings.golden.interval, settings.alerts.judge_shift_tolerance, settings.golden.share),
+        partial(_charge, process, evaluating),
     )
+
+
+def _charge(process: Process, evaluating: EvaluateTask | None, target: GoldenTarget, made: Result) -> None:
+    """Count what a judge was asked about itself as what it is asked about the traffic."""
+    count_judge_use(process.telemetry, (target.assignment.evaluator.name, target.monitor), made)
+    if evaluating is not None and (usd := charge_of(made, target.assignment)):
+        evaluating.budgets.spend_beside(target.monitor, usd, process.clock())
 
 
 def _own_past(process: Process, evaluating: EvaluateTask | None) -> OwnPast:
     """The questions if there is no golden set: within the budgets, as judges may see them, without a canary."""
-    resources, logs, clock = process.resources, process.logs, process.clock
-    guardrails = EvaluationGuardrails(process.telemetry, redactors=resources.redactors, store_text=False)
+    logs, redactors = process.logs, process.resources.redactors
+    guardrails = EvaluationGuardrails(process.telemetry, redactors=redactors, store_text=False)
     skip_unseen = {monitor.name: monitor.skip_unseen for monitor in process.plan.monitors}
 
     async def ask(target: GoldenTarget, case: GoldenCase) -> Result | None:
-        budgets, assignment = evaluating.budgets if evaluating is not None else None, target.assignment
-        if budgets is not None and budgets.is_used_up(target.monitor, clock()):
+        assignment = target.assignment
+        if evaluating is not None and evaluating.budgets.is_used_up(target.monitor, process.clock()):
             return None
         result = await guardrails.run(
             assignment.evaluator, case.case, assignment.judge, now=utc_now, skip_unseen=skip_unseen[target.monitor]
         )
-        if budgets is not None:
-            cost = assignment.expected_usd if result.cost_usd is None else result.cost_usd
-            budgets.spend_beside(target.monitor, cost, clock())
+        _charge(process, evaluating, target, result)
         return result
 
     is_limited = process.plan.budget.limited or any(monitor.budget.limited for monitor in process.plan.monitors)

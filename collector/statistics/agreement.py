@@ -43,7 +43,8 @@ def pearson(xs: Sequence[float], ys: Sequence[float], weights: Sequence[float]) 
     rows = list(zip(xs, ys, weights, strict=True))
     covariance = math.fsum(w * (x - mean_x) * (y - mean_y) for x, y, w in rows)
     spread = math.fsum(w * (x - mean_x) ** 2 for x, _, w in rows) * math.fsum(w * (y - mean_y) ** 2 for _, y, w in rows)
-    return covariance / math.sqrt(spread) if spread > 0 else math.nan
+    # rounding may give a constant side a spread above 0, and so a correlation of 0 where there is none
+    return covariance / math.sqrt(spread) if spread > 0 and min(xs) < max(xs) and min(ys) < max(ys) else math.nan
 
 
 def _mean(values: Sequence[float], weights: Sequence[float]) -> float:
@@ -281,23 +282,15 @@ def verdict_agreement(pairs: Iterable[ScorePair], scale: ScoreScale) -> VerdictA
     good, bad = ([verdict for verdict in verdicts if verdict.human is of] for of in (True, False))
     passed, failed = _bounded(good, lambda each: each.judge), _bounded(bad, lambda each: not each.judge)
     youden = passed.value + failed.value - 1.0
-    return VerdictAgreement(
-        _effective(verdicts),
-        share,
-        Bounded(*((each - chance) / (1.0 - chance) if chance < 1.0 - _FLAT else math.nan for each in share)),
-        Bounded(
-            youden,
-            youden - math.hypot(passed.value - passed.low, failed.value - failed.low),
-            youden + math.hypot(passed.high - passed.value, failed.high - failed.value),
-        ),
-        _confusion(verdicts),
-        passed,
-        failed,
-    )
+    below = math.hypot(passed.value - passed.low, failed.value - failed.low)
+    above = math.hypot(passed.high - passed.value, failed.high - failed.value)
+    kappa = Bounded(*((each - chance) / (1.0 - chance) if chance < 1.0 - _FLAT else math.nan for each in share))
+    youden_j = Bounded(youden, youden - below, youden + above)
+    return VerdictAgreement(_effective(verdicts), share, kappa, youden_j, _confusion(verdicts), passed, failed)
 
 
 class _Verdicts(NamedTuple):
-    """Whether the judge and people find an answer good, and what it stands for."""
+    """Whether the judge and people find an answer good, and its weight."""
 
     conversation: Hashable
     judge: bool

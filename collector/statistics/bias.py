@@ -3,7 +3,7 @@
 A noisy judge errs upward on bad answers and downward on good ones. So the difference between its score and people's
 varies with everything that goes with good answers, although it does not among answers that people score equally. Two
 weighted least-squares fits of the judge's scores on all columns are made, and a bias is named only if both show it. One
-fit holds people's scores fixed by their fifth. The other takes a share of the variance of people's scores as error and
+fit holds people's scores fixed by quintile. The other takes a share of the variance of people's scores as error and
 subtracts it (Fuller 1987, Measurement Error Models); otherwise people's errors would accuse a category with more good
 answers.
 
@@ -35,7 +35,7 @@ of 100."""
 _KNOWN = 0.8
 """The least share of lengths that must be known; unknown lengths count as the mean."""
 _FLAT = 1e-9
-_UNTESTED = "Length was not tested: the tokens that the judge read are unknown, or always as many."
+_UNTESTED = "Length was not tested: the judge's prompt tokens are unknown, or never vary."
 
 Label = tuple[str, str]
 
@@ -80,7 +80,7 @@ class BiasReport:
             for bias in self.named
         ]
         causes = ", ".join(self.looked_at)
-        nothing = f"No bias against {whom} found ({100.0 * ERROR_RATE:g} % false alarms in all) by: {causes}."
+        nothing = f"No bias found, compared with {whom} ({100.0 * ERROR_RATE:g} % false alarms in all), for: {causes}."
         return (sentences or [nothing] * bool(causes)) + [_UNTESTED] * self.length_unknown
 
 
@@ -115,7 +115,7 @@ def _terms(
 ) -> list[tuple[float, BiasTerm, "Column"]]:
     """Each column with its effect and its p-value, the larger one of both fits.
 
-    The first fit holds people's score fixed by its fifth and by the score itself.
+    The first fit holds people's score fixed by quintile and by the score itself.
     """
     people = [pair.reference for pair in pairs]
     ends = sorted({sorted(people)[len(people) * part // 5] for part in range(1, 5)})

@@ -1,42 +1,43 @@
 """Sums over scores in which no conversation weighs more than the others allow, for the mean and for the drop detector.
 
-A weight may be anything: an earlier sampler left out 99 of 100 traces, a budget has lowered a rate, a sender lies, or
+A weight may have any size: an earlier sampler left out 99 of 100 traces, a budget has lowered a rate, a sender lies, or
 one conversation has ten thousand turns. One conversation that outweighs all others decides the mean of its window, and
-the standard error shows that only afterwards. So the weight of a conversation is bounded by the weights of the last
-1,000 in its series, before its score is known:
+the standard error shows that only afterwards. So the weight of a conversation is bounded before its score is known. The
+bound follows from the last 1,000 conversations of the same series:
 
-- In the sums for the mean, an hour of a conversation counts for at most 20 times their mean weight, which is 2 % of
-  their total weight. The excess is left out of the sums, and added up as `clipped`. A clipped weight is a bias, at most
-  clipped / (W + clipped) of the clipped scores' mean. If one conversation in twenty is heavy, the bound grows until
-  nothing is clipped.
-- In the sums for the drop detector, weights are shares of a scale: the conversation weight below which 95 % of all
-  weight lies. So the sum of a conversation is at most 1, whatever the sampling rates and however long it lasts, as the
-  detector's guarantee requires; and bets are as large as the weights allow. The excess is left out here, too.
+- In the sums for the mean, the scores of a conversation in an hour weigh at most 20 times the mean weight of these
+  conversations, which is 2 % of their total weight once 1,000 are known; a score keeps at least the weight of
+  evalstream's own sampling. The excess is left out of the sums, and added up as `clipped`. It biases the mean by at
+  most clipped / (W + clipped). If one conversation in twenty is heavy, the bound grows until nothing is clipped.
+- In the sums for the drop detector, each weight is divided by a large weight, the scale. The quotients of one
+  conversation add up to at most 1, however long it lasts: the guarantee of the detector requires this. The excess is
+  left out here, too. The scale is chosen so that the conversations lighter than the scale have 95 % of all weight: a
+  larger scale would let the detector find a drop later.
 
-Until 20 conversations are known, a score counts for at most 20 times the weight that our own sampling gives it, and the
-scale is four times the largest weight so far. Each process bounds weights for itself; a restart begins again.
+Until 20 conversations are known, a score weighs at most 20 times the weight that evalstream's own sampling gives it,
+and the scale is four times the largest weight so far. Each process bounds weights for itself; a restart begins again.
 
 Five weighted sums give means, errors and drops, and are updated on a stream. With w = 1 / sampling probability, and for
 each conversation a = sum of w and b = sum of w * score of its scored turns, the sums are W = sum a, WY = sum b,
-W2 = sum a², W2Y = sum a*b, W2Y2 = sum b². Then WY / W is the unbiased mean, and
+W2 = sum a², W2Y = sum a*b, W2Y2 = sum b². Then WY / W is the unbiased mean. Its standard error is
 
     sqrt(W2Y2 - 2 * mean * W2Y + mean² * W2) / W
 
-its standard error (Hájek's estimator, Taylor variance, conversations as clusters: turns of one conversation are not
-independent). On a stream a conversation's turns come one by one, so each adds the growth of the squares:
+(Hájek's estimator, Taylor variance, conversations as clusters: turns of one conversation are not independent). On a
+stream the turns of a conversation come one by one, so each turn adds the growth of the squares and products:
 
     a² -> (a + w)²:           w * (2a + w)
     a*b -> (a + w)(b + w*y):  w*y * (a + w) + w * b
     b² -> (b + w*y)²:         w*y * (2b + w*y)
 
-No growth is negative, so these are counters, exact over any window that holds whole conversations. One counter of
-squared scores would not do: it would treat turns of a conversation as independent, and understate the error. The sums
-of replicas add up, because one conversation is scored by one partition's owner.
+No growth is negative, so the sums are counters. They are exact over any window of time that has whole conversations.
+One counter of squared scores would not be enough: it would treat turns of a conversation as independent, and understate
+the error. The sums of replicas may be added, because a conversation is scored by one process: its partition's owner.
 
-A window that begins within a conversation also gets products with its earlier turns, which overstates the error. So a
-and b fade with time before each product; `collector.statistics.conversations` says how, and how long a conversation
-lasts. A restart begins new conversations. A conversation judged again because late turns reopened it counts as one more
-score of the same conversation.
+A window of time that begins within a conversation also gets products with earlier turns, which overstates the error. So
+a and b fade with time before each product; `collector.statistics.conversations` says how, and how long a conversation
+lasts. A restart begins new conversations. If late turns reopen a conversation and it is judged again, that counts as
+one more score of the same conversation.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ class Sums:
 
     @property
     def residual_squares(self) -> float:
-        """The weighted squared differences of conversations from the mean; their root divided by W is the error."""
+        """The sum of weighted squared differences of conversations from the mean; its root over W is the error."""
         mean = self.mean
         return max(0.0, self.w2y2 - 2.0 * mean * self.w2y + mean * mean * self.w2)
 
@@ -107,7 +108,7 @@ class Sums:
     def variance(self, conversations: int) -> float:
         """The variance of the mean of `conversations` (two or more), without the floor.
 
-        Residuals from a mean of the same conversations are too small: n / (n - 1) corrects it (Bessel).
+        Differences from a mean of the same conversations are too small; the factor n / (n - 1) corrects this (Bessel).
         """
         return self.residual_squares / (self.w * self.w) * conversations / (conversations - 1)
 
@@ -135,7 +136,7 @@ class FadingTotals:
 
 
 class Clusters:
-    """The sums of scores. A conversation counts for `memory` seconds from its first score, and does not fade."""
+    """The sums of scores, without fading. A conversation ends `memory` seconds after its first score."""
 
     def __init__(self, *, capacity: int = 100_000, memory: float = 3600.0) -> None:
         self._totals = Conversations(FadingTotals, capacity=capacity, pause=memory, longest=memory)
@@ -144,30 +145,31 @@ class Clusters:
         return len(self._totals)
 
     def add(self, key: Hashable, *, weight: float, score: float, time: float) -> Sums:
-        """Add a score in [0, 1] of the conversation `key`, weighted `weight` >= 1, made at `time` (s)."""
+        """Add a score in [0, 1] of the conversation `key`, with a `weight` >= 1, made at `time` (s)."""
         return self._totals.visit(key, time)[0].add(weight, score)
 
 
 HOUR = 3600.0
 LARGEST = 20.0
-"""The most weight of a conversation in an hour, as a multiple of the mean weight. It is not lower because conversations
-differ in length, and honest samplers in what they keep; with 20 heavy ones in a thousand, the mean is still the mean of
-all."""
+"""The most weight of a conversation in an hour, as a multiple of the mean weight. A lower limit would clip honest
+traffic, because conversations differ in length, and samplers in their rates. With this limit nothing is clipped if one
+conversation in twenty is heavy."""
 _HISTORY = 1000
+"""The number of conversations of a series whose weights are remembered."""
 _ENOUGH = 20
 """The number of conversations after which the weights are known."""
 _COVERED = 0.95
-"""The share of the weight that is below the detector's scale. Not all of it: one forged weight would make every bet
-tiny."""
+"""The share of the weight that is below the detector's scale. With a share of 1, a single forged weight would slow
+the detector."""
 _SCORES = 4.0
-"""The scores per conversation that the scale allows for until weights are known."""
+"""Until weights are known, the scale has room for this number of scores of one conversation."""
 _STEPS = 8
-"""The bins of the distribution of weights for each doubling; with 8, the scale is at most 9 % too large."""
+"""The number of bins per doubling of the weight. With 8 bins the scale is at most 9 % too large."""
 
 
 @dataclass(frozen=True, slots=True)
 class Weight:
-    """The weight of a score, 1 / its probability; `own` is the part that our own sampling accounts for."""
+    """The weight of a score: `full` is 1 / its probability, `own` the factor from evalstream's own sampling alone."""
 
     full: float
     own: float
@@ -181,11 +183,11 @@ class Weight:
 
 @dataclass(frozen=True, slots=True)
 class BoundedIncrements:
-    """The growth of the sums of the mean and of the detector by one score, and the part of its weight that is in
-    neither.
+    """The growth of the sums by one score. `clipped` is the part of the score's weight that is left out of all sums.
 
-    `mean` is for windows of up to a day, `week` for a window of seven days. `before` are the conversation's earlier
-    sums in the detector: of weights, and of weights times scores.
+    `mean` and `week` belong to the sums for the mean: `mean` is for windows of up to a day, `week` for seven days.
+    `evidence` belongs to the sums for the detector; `before` are the w and wy that the
+    conversation had there before this score.
     """
 
     mean: Sums
@@ -197,10 +199,10 @@ class BoundedIncrements:
 
 @dataclass(slots=True)
 class _Conversation:
-    """The sums of a conversation: `w` over all its scores, fading sums for the mean, and `shares` of the detector's
-    scale.
+    """The sums of a conversation: `w` is the weight of all its scores, `day` and `week` are fading sums for the mean,
+    and `shares` are the sums for the detector, as shares of its scale.
 
-    `hour` is the weight since `hour_start` (s).
+    `hour` is the weight since `hour_start` (s). `bin` is the bin of the conversation in the distribution of weights.
     """
 
     w: float = 0.0
@@ -236,24 +238,26 @@ class WeightHistory:
 
     @property
     def most(self) -> float:
-        """The most that a conversation may weigh in the mean."""
+        """The most weight that a conversation may have in an hour, in the sums for the mean."""
         return LARGEST * self._weight / len(self._recent)
 
     @property
     def scale(self) -> float:
-        """The conversation weight below which most of the weight lies, without the single heaviest conversation."""
-        beyond, rest = 0.0, (1.0 - _COVERED) * self._weight
+        """The conversation weight below which the share `_COVERED` of all weight lies. A conversation that is alone in
+        the highest bin does not set the scale.
+        """
+        beyond, allowed = 0.0, (1.0 - _COVERED) * self._weight
         for place, number in enumerate(sorted(self._bins, reverse=True)):
             bin_ = self._bins[number]
             if place == 0 and bin_.conversations == 1:
-                rest = max(rest, bin_.weight)
+                allowed = max(allowed, bin_.weight)
             beyond += bin_.weight
-            if beyond > rest:
+            if beyond > allowed:
                 return 2.0 ** (number / _STEPS)
         return 1.0
 
     def begin(self, conversation: _Conversation) -> None:
-        """Note a conversation that has its first score."""
+        """Note a new conversation, before its first score."""
         self._recent.append(conversation)
         self._bins.setdefault(0, _Bin()).conversations += 1
         if len(self._recent) > _HISTORY:
@@ -297,30 +301,30 @@ class BoundedSums:
     def add(
         self, series: Hashable, conversation: Hashable, *, weight: Weight, score: float, time: float
     ) -> BoundedIncrements:
-        """Add a score in [0, 1] that was made at `time` (s)."""
+        """Add a score that was made at `time` (s). The result's `evidence` holds only for scores in [0, 1]."""
         history = self._histories.setdefault(series, WeightHistory())
-        of, passed = self._conversations.visit((series, conversation), time)
+        sums, passed = self._conversations.visit((series, conversation), time)
         if passed is None:
-            history.begin(of)
-        if time - of.hour_start > HOUR:
-            of.hour, of.hour_start = 0.0, time
+            history.begin(sums)
+        if time - sums.hour_start > HOUR:
+            sums.hour, sums.hour_start = 0.0, time
         if history.is_known:
-            room = max(history.most, weight.own) - of.hour
+            room = max(history.most, weight.own) - sums.hour
             scale = history.scale
         else:
             room = LARGEST * weight.own
             scale = _SCORES * max(history.largest, min(weight.full, room))
         admitted = min(weight.full, max(0.0, room))
-        before = (of.shares.w, of.shares.wy)
+        before = (sums.shares.w, sums.shares.wy)
         grown = BoundedIncrements(
-            of.day.add(admitted, score, fading(passed)), of.week.add(admitted, score, fading(passed, FADE_WEEK)),
-            of.shares.add(min(admitted / scale, 1.0 - of.shares.w), score), weight.full - admitted, before,
+            sums.day.add(admitted, score, fading(passed)), sums.week.add(admitted, score, fading(passed, FADE_WEEK)),
+            sums.shares.add(min(admitted / scale, 1.0 - sums.shares.w), score), weight.full - admitted, before,
         )  # fmt: skip
-        of.hour += admitted
-        history.grow(of, admitted)
+        sums.hour += admitted
+        history.grow(sums, admitted)
         return grown
 
 
 def _bin_of(weight: float) -> int:
-    """The bin of a weight: its upper edge is 2 to the power of bin / steps."""
+    """The bin of a weight. The upper edge of a bin is 2 ** (bin / `_STEPS`)."""
     return math.ceil(_STEPS * math.log2(weight) - 1e-9) if weight > 1.0 else 0

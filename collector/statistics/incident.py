@@ -5,21 +5,22 @@ level to which it fell (the mean since then). Two tests then run side by side. E
 begins without evidence:
 
 - *recovery*: evidence against "the mean is still no better than half-way from the level it fell to back to the
-  target". Half-way, as that level is known with an error; but at most 0.1 from the target, so that half a recovery from
-  a large fall is none. While the mean is no better, the alert ends wrongly once in the configured time at most.
+  target". Half-way, as that level is not known exactly; at most 0.1 from the target, as half a recovery from a large
+  fall is not one. While the mean is no better, the alert ends wrongly once in the configured time at most.
 - *a further fall*: evidence against "the mean is no worse than the level it fell to, less the same distance". It has
   the threshold of the first fall. A further fall is a new alert, and pages again.
 
 If a fall is found at once, its level mixes scores from before and after, because its minute began with good scores. So
 the level is settled later: when some minutes have passed since the alert began, and their mean has a standard error of
 at most half of that distance, or a weight of 400. If that mean is worse, it becomes the level. Until then no further
-fall is tested for.
+fall is tested for. An interval whose own mean has recovered settles nothing, nor does any with half the evidence of a
+recovery: the mean since the alert began then holds recovered scores.
 
 After a recovery the detector starts over; a fall within the next day belongs to the same incident. The sum of
 shortfalls (a cumulative sum, Page 1954) may leave 0 by chance long before a fall. So a fall began at the interval since
 which shortfall² / weight is largest: the likeliest begin if the mean before was the target. Another begin is as likely,
 if that value is smaller by at most `BEGIN_DOUBT` times a conversation's weight. Of simulated falls 95 to 100 % began
-between these, but 72 to 89 % of small ones that are found late: those before are not at the target, and the test stops.
+between these, but 72 to 89 % of small ones found late: the mean before is not at the target, and the test stops.
 
 The drop detector is evidence that a mean has left its target, with a known rate of false alarms: an e-detector in the
 Shiryaev-Roberts form (Shin, Ramdas, Rinaldo 2023). For each bet λ of a ladder, once an interval,
@@ -127,7 +128,8 @@ def advance(states: Sequence[float], increments: Iterable[float], ceiling: float
     """The logarithms of states after an interval that adds `increments`, and intervals without scores before it."""
     more = math.log(intervals)
     return [
-        max(NOTHING, min(_log_sum(state, more) + increment, ceiling))
+        # log(exp(state) + intervals) + increment
+        max(NOTHING, min(max(state, more) + math.log1p(math.exp(-abs(state - more))) + increment, ceiling))
         for state, increment in zip(states, increments, strict=True)
     ]
 
@@ -145,11 +147,6 @@ def threshold(mean_seconds: float, interval: float, series: int) -> float:
     return math.log(max(1.0, mean_seconds / interval) * max(1, series))
 
 
-def _log_sum(one: float, other: float) -> float:
-    """log(exp(one) + exp(other))."""
-    return max(one, other) + math.log1p(math.exp(-abs(one - other)))
-
-
 STAKES = (0.04, 0.1, 0.2, 0.4, 0.75)
 """The largest losses of bets within an incident on one conversation, as shares of their capital. A few suffice: the
 levels are known only roughly, so steps of a factor of two lose little."""
@@ -160,7 +157,7 @@ SETTLING_INTERVALS, LARGEST_SETTLING_WEIGHT = 5, 400.0
 BEGIN_DOUBT, MOST_BEGINS = 7.35 / 4, 360
 """The doubt in a fall's begin: the 95 % quantile of twice the largest value of a two-sided Brownian motion with the
 drift of a likelihood ratio, times a score's largest variance. And the number of intervals that are compared."""
-UNLIKE = 0.005
+LEAST_DIFFERENCE = 0.005
 """The least difference of two means that a text calls a fall, or shows."""
 LEAST_SPAN = 0.001
 """The least span of a hypothesis, because bets are divided by it."""
@@ -272,7 +269,7 @@ class DropLife:
 
     @property
     def start(self) -> int:
-        """The interval since which the mean is short of its target; within an incident, since then before the alert."""
+        """The interval since which the mean is short of its target; in an incident, as it was when the alert began."""
         return self._begins.first if self.fall is None else self._short_since
 
     @property
@@ -334,7 +331,10 @@ class DropLife:
         sure = self._after.w >= LARGEST_SETTLING_WEIGHT or (
             2.0 * self._after.stderr <= margin(self.detector.target, fall.level)
         )
-        if not sure or self._intervals_after < SETTLING_INTERVALS:
+        recovers = (
+            self.recovery > self._recovery_threshold / 2.0 or self._level_of_recovery(fall).shortfall(sums) >= 0.0
+        )
+        if not sure or self._intervals_after < SETTLING_INTERVALS or recovers:
             return fall
         worse = max if self.detector.lower_is_better else min
         return replace(fall, level=worse(fall.level, self._after.mean), settled=True)

@@ -99,7 +99,7 @@ class JudgeVerdict(NamedTuple):
 
 
 def judge_since(runs: Sequence[GoldenRun], since: float, cases: str = "golden cases") -> JudgeVerdict | None:
-    """The verdict on a judge since `since` (s); None without a run before and after, or with too few `cases`."""
+    """The verdict on a judge since `since` (s); None without a run before and after, or with too few pairs."""
     ordered = sorted(runs)
     before, after = [run for run in ordered if run.at < since], [run for run in ordered if run.at >= since]
     if not before or not after:
@@ -130,7 +130,7 @@ def _mean(scores: Sequence[float]) -> float:
     return sum(scores) / len(scores)
 
 
-class Drip:
+class SingleCaseTest:
     """The sequential test of a judge by single cases, against its runs since `began` (s)."""
 
     def __init__(self, began: float = 0.0) -> None:
@@ -155,5 +155,4 @@ def _deviation(cases: Sequence[Sequence[float]]) -> float:
     """The standard deviation of a case's score between runs, pooled over the cases and the initial guess."""
     squares = sum((score - _mean(scores)) ** 2 for scores in cases for score in scores)
     freedom = sum(len(scores) - 1 for scores in cases)
-    pooled = (squares + _GUESSED * _GUESS**2) / (freedom + _GUESSED)
-    return max(MIN_DEVIATION, math.sqrt(pooled))
+    return max(MIN_DEVIATION, math.sqrt((squares + _GUESSED * _GUESS**2) / (freedom + _GUESSED)))

@@ -91,6 +91,8 @@ class OncePerMinute(logging.Filter):
         """Whether the line is written."""
         if not record.name.startswith(_REPETITIVE):
             return True
+        if record.name.startswith("kafka.net.") and not record.exc_info:  # it connects again; what lasts, we say
+            record.levelno, record.levelname = logging.WARNING, "WARNING"
         message, now = record.getMessage(), self._clock()
         kind = record.name, _VARIES.sub("", message)
         since, left_out = self._kinds.get(kind, (-math.inf, 0))

@@ -18,8 +18,7 @@ _HARMLESS = {"://": ":⁄⁄", "{{": "{ {", ".": "․"} | dict(zip("<>@[]`*~|", 
 
 def plain(text: str) -> str:
     """One line of text: control characters are escaped, and it is cut off beyond 4,000 characters."""
-    cut = text if len(text) <= _LONGEST else f"{text[:_LONGEST]} […]"
-    return _CONTROL_OR_SPACE.sub(_escaped, cut)
+    return _CONTROL_OR_SPACE.sub(_escaped, text if len(text) <= _LONGEST else f"{text[:_LONGEST]} […]")
 
 
 def printable(text: str) -> str:
@@ -29,9 +28,7 @@ def printable(text: str) -> str:
 
 def cell(value: object) -> object:
     """A value for a CSV file: no spreadsheet takes a text for a formula."""
-    if not isinstance(value, str):
-        return value
-    return _FORMULA.sub("'", printable(value))
+    return value if not isinstance(value, str) else _FORMULA.sub("'", printable(value))
 
 
 def in_chat(text: str) -> str:

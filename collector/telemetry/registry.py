@@ -1,6 +1,6 @@
 """The metrics of one process: its Prometheus registry, with a cap on label values.
 
-A figure that comes from outside may be absurd, and counting ends no stage: a value that a metric cannot take (no
+A figure that comes from outside may be absurd, but must end no stage: a value that a metric cannot take (no
 number, not finite, negative for a counter, or so large that units are not counted any more) is left out and reported.
 """
 
@@ -100,7 +100,7 @@ class Telemetry:
     def counter(self, series: Series, *labels: str) -> Counter:
         """The counter of these label values, in the order the series declares them."""
         child = self._children.get((series.name, *labels)) or self._child(series, labels)
-        # The class itself: for one above it isinstance asks the library's metaclass, which is slow.
+        # Not Counter: for a base class, isinstance asks the library's metaclass, which is slow.
         assert isinstance(child, TolerantCounter), series.name
         return child
 
@@ -128,7 +128,7 @@ class Telemetry:
     def remove(self, of: Series, *labels: str) -> None:
         """Remove the series of these label values, if there is one: its statement is no longer true.
 
-        One without labels is always there; it is as at the start.
+        One without labels stays, and is reset.
         """
         if self._children.pop((of.name, *labels), None) is None:
             return
@@ -147,20 +147,17 @@ class Telemetry:
         self._values.setdefault(label, set()).update(values)
 
     def _declare(self, of: Series) -> _Metric:
-        match of.kind:
-            case "counter":
-                return TolerantCounter(of.name, of.help, of.labels, registry=self.registry)
-            case "gauge":
-                return TolerantGauge(of.name, of.help, of.labels, registry=self.registry)
-            case "histogram":
-                return TolerantHistogram(of.name, of.help, of.labels, buckets=of.buckets, registry=self.registry)
+        if of.kind == "histogram":
+            return TolerantHistogram(of.name, of.help, of.labels, buckets=of.buckets, registry=self.registry)
+        kind = TolerantCounter if of.kind == "counter" else TolerantGauge
+        return kind(of.name, of.help, of.labels, registry=self.registry)
 
     def _report_absurd(self, metric: str) -> None:
         self._absurd.warn(f"{metric}: a value that no such metric can have is left out")
         self.counter(ABSURD_VALUES, metric).inc()
 
     def _child(self, of: Series, labels: tuple[str, ...]) -> _Metric:
-        """A child that is asked for first, or whose label values are beyond the cap."""
+        """A child that is new, or has label values beyond the cap."""
         capped = labels
         if of is not LABEL_OVERFLOW:
             capped = tuple(self._capped(label, value) for label, value in zip(of.labels, labels, strict=True))

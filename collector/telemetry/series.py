@@ -109,7 +109,8 @@ CORRECTED_SHIFT = gauge("evalstream_corrected_shift", ("evaluator", "evaluator_v
 ESCALATIONS = counter("evalstream_escalations_total", ("evaluator", "monitor", "reason"))
 """Evaluations by a cascade, by why its second judge was asked: share, doubt, unknown, unreadable; sure: it was not."""
 EVIDENCE_W = counter("evalstream_evidence_w_total", _EVALUATION)
-"""Sum of v, the weights as shares of the drop detector's scale, so that no conversation's sum is above 1."""
+"""Sum of v, the drop detector's weights: w divided by a weight that few conversations exceed; at most 1 a
+conversation."""
 EVIDENCE_WY = counter("evalstream_evidence_wy_total", _EVALUATION)
 """Sum of v times score."""
 EVIDENCE_W2 = counter("evalstream_evidence_w2_total", _EVALUATION)
@@ -131,9 +132,9 @@ LABEL_WEIGHT = counter("evalstream_label_weight_total", (*_EVALUATION, "label"))
 EVALUATIONS = counter("evalstream_evaluations_total", (*_EVALUATION, "outcome", "reason"))
 """Evaluations that were exported, each once, by outcome (scored, skipped, failed) and, without a score, by reason."""
 EVALUATIONS_RETRIED = counter("evalstream_evaluations_retried_total", (*_EVALUATION, "reason"))
-"""Failed evaluations that *Make it again* on the page has made again, by the reason of the failure.
-`evalstream_evaluations_total` has each of them twice, as failed and by its new outcome. `evalstream rejudge` counts in
-`evalstream_evaluations_backfilled_total` instead."""
+"""Failed evaluations that *Make it again* on the page has replaced, by the reason of the failure.
+`evalstream_evaluations_total` has both. Those that `rejudge` replaces count in
+`evalstream_evaluations_backfilled_total`."""
 EVALUATIONS_BACKFILLED = counter(
     "evalstream_evaluations_backfilled_total", ("evaluator", "evaluator_version", "monitor", "outcome")
 )
@@ -159,11 +160,14 @@ JUDGE_TOKENS = counter("evalstream_judge_tokens_total", ("evaluator", "monitor",
 JUDGE_CACHED_TOKENS = counter("evalstream_judge_cached_tokens_total", ("evaluator", "monitor", "cache"))
 """Input tokens that providers' prompt caches had (cache: read) or were given (write); a part of the `input` tokens."""
 JUDGE_CALLS = counter("evalstream_judge_calls_total", ("evaluator", "monitor"))
-"""Judge answers that evaluations used, cached ones included."""
+"""Judge answers that evaluations got, cached and unusable ones included."""
 JUDGE_ESTIMATED_CALLS = counter("evalstream_judge_estimated_calls_total", ("evaluator", "monitor"))
 """Judge answers without a usable number of tokens: their tokens and cost are estimated from the texts."""
+JUDGE_UNPRICED_CALLS = counter("evalstream_judge_unpriced_calls_total", ("evaluator", "monitor"))
+"""Judge answers of evaluations whose cost is unknown."""
 JUDGE_COST = counter("evalstream_judge_cost_usd_total", ("evaluator", "monitor"))
-"""Cost of evaluations in US dollars, by configured prices; absent while unknown."""
+"""Cost of evaluations in US dollars, by configured prices; absent while unknown. Like calls and tokens, it includes
+golden sets and what alerts score again, but no canaries."""
 JUDGE_CACHE_REQUESTS = counter("evalstream_judge_cache_requests_total", ("judge", "result"))
 """Look-ups in a judge's cache by result: hit or miss."""
 JUDGE_MODEL_CHANGES = counter("evalstream_judge_model_changes_total", ("evaluator", "monitor"))
@@ -183,8 +187,8 @@ TOTAL_BUDGET_SPENT = gauge("evalstream_total_budget_spent_ratio")
 """The largest share of the hard caps of all monitors together that this process has spent or reserved."""
 # --- judges ---
 JUDGE_REQUESTS = counter("evalstream_judge_requests_total", ("judge", "result"))
-"""Questions to a judge by result: ok, or the type of the error. A retry counts; a question repeated after an unusable
-answer does not."""
+"""Requests to a judge by result: ok, or the type of the error. Each attempt counts; an unusable answer and the one to
+the repeated question count together."""
 JUDGE_REQUEST_DURATION = histogram("evalstream_judge_request_duration_seconds", ("judge",), _LONG_SECONDS)
 """Time from a request to a judge to its answer, without the wait for a free slot."""
 JUDGE_REQUESTS_IN_FLIGHT = gauge("evalstream_judge_requests_in_flight", ("judge",))
@@ -259,8 +263,8 @@ RECEIVE_ITEMS = counter("evalstream_receive_items_total", ("source", "signal", "
 MEDIA_OMITTED = counter("evalstream_media_omitted_total", ("source",))
 """Pictures, recordings and files of which only hash and size are stored."""
 NOTED = counter("evalstream_thin_pieces_total", ("source",))
-"""Pieces of traces with one turn, which no monitor can select: the receiver notes that turn in front of the piece, so
-that no other stage has to read the piece."""
+"""Pieces of traces whose one turn no monitor can select. The receiver notes the turn in front of its piece, so that no
+other stage has to read the piece."""
 REDACTIONS = counter("evalstream_redactions_total", ("kind",))
 """Pieces of text masked before storage and evaluation, by kind."""
 REDACTION_FAILURES = counter("evalstream_redaction_failures_total")
@@ -305,11 +309,11 @@ OPEN_CONVERSATIONS = gauge("evalstream_open_conversations")
 # --- evaluations: due = ended + in flight ---
 EVALUATIONS_DUE = counter("evalstream_evaluations_due_total", ("monitor", "evaluator", "origin"))
 """Evaluations that became due in this process, by origin: matched (a turn came, or a conversation closed), resumed
-(left unfinished by an earlier owner of the partition), retried (failed before; requested by the page or `evalstream
-rejudge`), backfilled (other requests of `rejudge`)."""
+(left unfinished by an earlier owner of the partition), retried (made again after a failure: *Make it again*, or
+`rejudge --what failed`), backfilled (others by `rejudge`)."""
 EVALUATIONS_STARTED = counter("evalstream_evaluations_started_total", ("monitor", "evaluator"))
-"""Evaluations due that went to their judge's queue: neither sampled out nor duplicates. Those resumed after a restart
-count again."""
+"""Evaluations that went to their judge's queue: not sampled out, duplicate, or requested by `rejudge`. Those resumed
+after a restart count again."""
 EVALUATIONS_ENDED = counter("evalstream_evaluations_ended_total", ("monitor", "evaluator", "outcome", "reason"))
 """Evaluations by outcome: scored, skipped, failed (recorded, with the reason), sampled_out, duplicate, superseded,
 reassigned (unfinished; resumed by the partition's next owner), removed (unfinished; a changed configuration no longer
@@ -368,8 +372,8 @@ BATCHES_ABSENT = gauge("evalstream_batches_absent", ("judge",))
 UNDEFERRED = counter("evalstream_evaluations_undeferred_total", ("monitor",))
 """Evaluations that may wait and were made at once, at the full price, as their judge takes no batches."""
 PAUSED_PARTITIONS = gauge("evalstream_paused_partitions", ("judge",))
-"""Partitions of the turns log that are paused because too many evaluations wait for this judge (none: for evaluators
-without a judge)."""
+"""Partitions of the turns log that are paused until an evaluation of this judge ends (none: of evaluators without a
+judge)."""
 # --- out ---
 EXPORT_EVALUATIONS = counter("evalstream_export_evaluations_total", ("exporter", "result"))
 """Evaluation records that an exporter consumed, by result: exported, rejected (refused by the destination for good, or
@@ -396,7 +400,8 @@ RELEASE_WORSE = gauge("evalstream_release_worse", ("evaluator", "evaluator_versi
 """1 for a version that is worse than its baseline for sure (alerts.release_error_rate), else 0."""
 # --- the service ---
 CONSUMER_LAG_RECORDS = gauge("evalstream_consumer_lag_records", ("consumer", "log"))
-"""Records of its log that a consumer has not received yet, over the partitions this process owns."""
+"""Records that a consumer has not received yet, in the partitions this process owns; absent while none can be
+measured."""
 CONSUMER_LAG_SECONDS = gauge("evalstream_consumer_lag_seconds", ("consumer", "log"))
 """Age of the last record that a consumer received while others wait behind it; 0 without lag."""
 RECORDS_LOST = counter("evalstream_records_lost_total", ("consumer", "log", "reason"))
@@ -404,7 +409,7 @@ RECORDS_LOST = counter("evalstream_records_lost_total", ("consumer", "log", "rea
 read them), `retention_replay` (read before, but needed for the open state of a restart) or `topic_replaced` (one for
 each partition of a source topic that was deleted and made again)."""
 LOG_RETENTION = gauge("evalstream_log_retention_seconds", ("log",))
-"""Age at which a log deletes a record whether it was read or not (a topic's `retention.ms`); +Inf if it never does."""
+"""Age at which a log deletes a record, read or not (a topic's `retention.ms`); +Inf if never, absent if hidden."""
 OLDEST_NEEDED = gauge("evalstream_oldest_needed_seconds", ("consumer", "log"))
 """Age of the oldest record that a consumer still needs, unread or for its open state; 0 if it needs none."""
 DEAD_LETTERS = counter("evalstream_dead_letters_total", ("stage", "reason"))
@@ -431,8 +436,8 @@ CONFIG_SECTION_INFO = gauge("evalstream_config_section_info", ("section", "hash"
 RULES_INFO = gauge("evalstream_rules_info", ("hash",))
 """Always 1; its label is a hash of the alert rules that `evalstream rules` writes for the running configuration."""
 CONFIGURATION_NUMBER = gauge("evalstream_configuration_number")
-"""The number of the configuration that the process runs; all processes have the same, but for seconds after a change.
-0: none has been taken yet."""
+"""The number of the configuration that the process runs; all processes have the same, but for the seconds or
+restarts that a change takes. 0: none has been taken yet."""
 CONFIGURATION_SINCE = gauge("evalstream_configuration_taken_timestamp_seconds")
 """When the process took the configuration that it runs, in seconds since the epoch."""
 CONFIGURATION_REFUSED = gauge("evalstream_configuration_refused")

@@ -40,13 +40,12 @@ _STEPS = (0.5, 0.25, 0.25)
 _ALONE = 0.5
 """The share of the error rate for single values; the rest is for pairs."""
 _LEAST_VARIANCE = 0.0025
-"""The least variance of a conversation's mean: equal scores are few, not certain."""
+"""The least variance of a conversation's mean: few equal scores prove nothing."""
 MOST_OF_IT, LITTLE_OF_IT = 0.9, 0.1
 """A value has taken over if it has at least the first share of the traffic since a fall, and at most the second
 before."""
 _EARLIER_ERRORS = 2.0
-"""The standard errors by which an older value's scores must have been below the others before the fall, to explain
-it."""
+"""An older value explains the fall only if its scores were this many standard errors below the others before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +137,7 @@ def explain_drop(
     lower_is_better: bool = False,
     error_rate: float = ERROR_RATE,
 ) -> DropExplanation:
-    """Find the slices of `after` that got worse, compared with `before`, than the rest did."""
+    """Find the slices that from `before` to `after` got worse by more than the rest."""
     labels = labels_to_compare(after)
     named: list[SliceDrop] = []
     whole_before = whole_after = SliceSums()
@@ -154,7 +153,7 @@ def explain_drop(
         drop = comparison.surest(error_rate * share, values, pairs)
         if drop is None:
             break
-        named.append(_narrowed(drop, comparison, before, after))
+        named.append(_narrow(drop, comparison, before, after))
     return DropExplanation(
         before=whole_before,
         after=whole_after,
@@ -168,7 +167,7 @@ def explain_drop(
     )
 
 
-def _narrowed(
+def _narrow(
     drop: SliceDrop, comparison: "_Comparison", before: Sequence[ScoredItem], after: Sequence[ScoredItem]
 ) -> SliceDrop:
     """A drop of a pair with the third value that explains it, if there is one."""
@@ -182,8 +181,7 @@ def _narrowed(
         return drop
     narrow = tuple(sorted((*drop.slice, third)))
     parts = [[item for item in items if item.labels.issuperset(narrow)] for items in inside]
-    sums = [sum_slices(items, ())[EVERYTHING] for items in parts]
-    return comparison.drop_of(narrow, *sums, z=drop.z)
+    return comparison.drop_of(narrow, *(sum_slices(items, ())[EVERYTHING] for items in parts), z=drop.z)
 
 
 class _Comparison:
@@ -325,7 +323,7 @@ def whole_move(
     )
     if not values:
         return None
-    earlier = tuple(label for name, _ in values for label in _most(name, earlier_shares))
+    earlier = tuple(label for name, _ in values for label in _largest_share(name, earlier_shares))
     first = min(item.time for item in (*before, *after) if item.labels.intersection(values))
     return WholeMove(values, earlier, first)
 
@@ -354,6 +352,6 @@ def _shares(items: Sequence[ScoredItem]) -> Mapping[Label, float]:
     return {label: weight / total for label, weight in weights.items()}
 
 
-def _most(name: str, shares: Mapping[Label, float]) -> list[Label]:
+def _largest_share(name: str, shares: Mapping[Label, float]) -> list[Label]:
     own = [label for label in shares if label[0] == name]
     return [max(own, key=shares.__getitem__)] if own else []

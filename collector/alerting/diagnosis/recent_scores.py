@@ -78,9 +78,7 @@ def explanation_of(
     explained = explain_drop(before, after, lower_is_better=lower_is_better, error_rate=ERROR_RATE / max(1, evaluators))
     change = explained.change
     if change * (-1.0 if lower_is_better else 1.0) >= 0.0:
-        return Explanation(
-            otherwise="The mean was no better in the day before: no part of the traffic explains a fall."
-        )
+        return Explanation(otherwise="The mean was no better the day before: no part of the traffic explains a fall.")
     moved = () if explained.move is None else (_moved(explained, explained.move, after, since, lower_is_better),)
     named = tuple(
         Cause(

@@ -14,7 +14,7 @@ from typing import Literal
 
 from collector.alerting.releases.hourly_scores import HOUR, ComparedPlace, HourlyScores, Versions, merge
 from collector.alerting.releases.releases import (
-    UNSEEN,
+    GONE_AFTER,
     Release,
     ReleaseRules,
     baseline_of,
@@ -61,7 +61,7 @@ def decide(parts: Iterable[HourlyScores], rules: ReleaseRules, question: GateQue
     if not places:
         return GateAnswer("hold", f"{question.attribute} {version} has no score yet")
     last = max(seen_hours(versions[version])[1] for versions in places.values() if version in versions)
-    if last <= int(now // HOUR) - UNSEEN:
+    if last <= int(now // HOUR) - GONE_AFTER:
         return GateAnswer("hold", f"{version} has had no score for a day")
     baselines = _baselines(places, question)
     number = sum(len(rules.evaluators[place.monitor]) for place in places)
@@ -72,14 +72,14 @@ def decide(parts: Iterable[HourlyScores], rules: ReleaseRules, question: GateQue
         if baseline is None or baseline not in versions or baseline == version:
             continue
         used = rules.evaluators[place.monitor]
-        scored = dict.fromkeys(by.evaluator for by in versions[baseline] if by.evaluator in used and not by.lost)
-        tried = {judged.evaluator for judged in versions.get(version, ())}
+        scored = dict.fromkeys(key.evaluator for key in versions[baseline] if key.evaluator in used and not key.lost)
+        tried = {key.evaluator for key in versions.get(version, ())}
         needed += [(place, name, baseline, name in tried) for name in scored]
         if version in versions:
             started = max(seen_hours(versions[baseline])[0], seen_hours(versions[version])[0])
             compared = compared_versions(place, versions, (baseline, version, started), rules, number)
-            releases += [release for release in compared if release.judged.evaluator in used]
-    return _decided(needed, releases, rules, question)
+            releases += [release for release in compared if release.key.evaluator in used]
+    return _decide(needed, releases, rules, question)
 
 
 _Needed = tuple[ComparedPlace, str, str, bool]
@@ -107,7 +107,7 @@ def _baselines(places: Mapping[ComparedPlace, Versions], question: GateQuestion)
     return {within: baseline for within, baseline in releases.items() if baseline is not None}
 
 
-def _decided(needed: list[_Needed], releases: list[Release], rules: ReleaseRules, question: GateQuestion) -> GateAnswer:
+def _decide(needed: list[_Needed], releases: list[Release], rules: ReleaseRules, question: GateQuestion) -> GateAnswer:
     compared = tuple(releases)
     worse = [release for release in releases if release.is_worse]
     if worse:
@@ -118,22 +118,22 @@ def _decided(needed: list[_Needed], releases: list[Release], rules: ReleaseRules
         return GateAnswer("hold", f"{before} to compare {question.version} with", compared)
     decisive: list[tuple[float, Release]] = []
     for place, evaluator, baseline, is_tried in needed:
-        own = [release for release in releases if (release.place, release.judged.evaluator) == (place, evaluator)]
+        own = [release for release in releases if (release.place, release.key.evaluator) == (place, evaluator)]
         if not own:
             failing = ": every evaluation of it failed or was skipped" if is_tried else ""
             reason = f"{evaluator} of {place.monitor} has scored {baseline}, but not {question.version}"
             return GateAnswer("hold", reason + failing, compared)
         release = max(own, key=lambda release: min(release.conversations))  # two if the judge changed
-        worst = _worst(release, rules)
+        worst = _least_improvement(release, rules)
         if worst is None or worst <= -question.tolerance:
-            return GateAnswer("hold", _open(release, question.tolerance), compared)
+            return GateAnswer("hold", _open_reason(release, question.tolerance), compared)
         decisive.append((worst, release))
     nearest = min(decisive, key=lambda pair: pair[0])[1]
     reason = f"no evaluator is worse by {question.tolerance:g}; nearest to it is {_name(nearest)}: {_figures(nearest)}"
     return GateAnswer("promote", reason, compared)
 
 
-def _worst(release: Release, rules: ReleaseRules) -> float | None:
+def _least_improvement(release: Release, rules: ReleaseRules) -> float | None:
     """The lower end of the interval of a release's improvement; None without an interval."""
     difference = release.difference
     if difference is None or not difference.has_interval:
@@ -142,9 +142,9 @@ def _worst(release: Release, rules: ReleaseRules) -> float | None:
     return low - (rules.drift if difference.method == "week before" else 0.0)
 
 
-def _open(release: Release, tolerance: float) -> str:
+def _open_reason(release: Release, tolerance: float) -> str:
     if release.difference is None:
-        return f"{_name(release)} has too few scores yet: {_numbers(release)}; it takes 20 of each"
+        return f"{_name(release)} has too few scores yet: {_conversation_counts(release)}; it takes 20 of each"
     if not release.difference.has_interval:
         ran = f"{release.baseline} ran neither beside {release.version} nor at the same hours a week before"
         return f"{_name(release)} says nothing of the version: {ran}"
@@ -153,18 +153,18 @@ def _open(release: Release, tolerance: float) -> str:
 
 def _name(release: Release) -> str:
     where = f" ({release.place.within})" if release.place.within else ""
-    return f"{release.judged.evaluator} of {release.place.monitor}{where}"
+    return f"{release.key.evaluator} of {release.place.monitor}{where}"
 
 
 def _figures(release: Release) -> str:
     difference = release.difference
     if difference is None:
-        return _numbers(release)
+        return _conversation_counts(release)
     interval = f"{difference.estimate:+.3f}, between {difference.low:+.3f} and {difference.high:+.3f}"
-    return f"{interval}, {difference.method}, {_numbers(release)}{_unscored(release)}"
+    return f"{interval}, {difference.method}, {_conversation_counts(release)}{_unscored(release)}"
 
 
-def _numbers(release: Release) -> str:
+def _conversation_counts(release: Release) -> str:
     old, new = (f"{count:,.0f}" for count in release.conversations)
     return f"{old} effective conversations of {release.baseline} and {new} of {release.version}"
 

@@ -15,12 +15,12 @@ from evaluators.cases import Json
 from evaluators.results import Evaluation, SkipReason
 
 HOUR = 3600.0
-VALUES = 16
+MOST_VALUES = 16
 """The most values of an attribute that are remembered; a new value replaces the rarest."""
-SCOPES = 20
+MOST_SCOPES = 20
 """The most services or prompts of a monitor whose versions are compared."""
-RARE = 20
-"""A value with fewer scores may be replaced by another one."""
+FREQUENT = 20
+"""A value with fewer scores is rare: it may be replaced by another one."""
 _VALUE = re.compile(r"[\w .:/@+-]{1,64}")
 
 
@@ -46,7 +46,7 @@ class ComparedPlace(NamedTuple):
     within: str
 
 
-class Judged(NamedTuple):
+class SumsKey(NamedTuple):
     """The evaluator of the sums. If `lost`, the sums are not of scores, but of the share of each case without one: 1 if
     the evaluation failed or was skipped, less if the judge was not shown the whole case.
     """
@@ -58,7 +58,7 @@ class Judged(NamedTuple):
 
 Hours = dict[int, Sums]
 """Sums over scores by the hour since the epoch."""
-Versions = dict[str, dict[Judged, Hours]]
+Versions = dict[str, dict[SumsKey, Hours]]
 """By the attribute's value."""
 
 
@@ -70,7 +70,7 @@ class HourlyScores:
         self._compared = compared
         self._memory = int(memory // HOUR)
         self._sums = BoundedSums()
-        self._numbers: dict[ComparedPlace, Counter[str]] = {}
+        self._score_counts: dict[ComparedPlace, Counter[str]] = {}
         self.places: dict[ComparedPlace, Versions] = {}
 
     def add(self, evaluation: Evaluation) -> None:
@@ -79,29 +79,29 @@ class HourlyScores:
         if not attributes or evaluation.reason_code == SkipReason.GATED:
             return
         hour = int(evaluation.time.timestamp() // HOUR)
-        grown = list(self._grown(evaluation))
+        added = list(self._sums_of(evaluation))
         for attribute in attributes:
             value = text_of(evaluation.attributes.get(attribute.name))
-            versions = self._versions(attribute, evaluation, value)
+            versions = self._count_value(attribute, evaluation, value)
             if versions is not None:
-                for judged, sums in grown:
-                    hours = versions.setdefault(value, {}).setdefault(judged, {})
+                for key, sums in added:
+                    hours = versions.setdefault(value, {}).setdefault(key, {})
                     hours[hour] = hours.get(hour, _NOTHING) + sums
 
-    def _grown(self, evaluation: Evaluation) -> Iterator[tuple[Judged, Sums]]:
+    def _sums_of(self, evaluation: Evaluation) -> Iterator[tuple[SumsKey, Sums]]:
         """The sums that an evaluation adds. One that replaces a failed evaluation takes back what that one added."""
-        by = Judged(evaluation.evaluator, evaluation.evaluator_version)
-        amounts = [(by._replace(lost=True), 1.0 if evaluation.score is None else evaluation.unshown)]
-        amounts += [] if evaluation.score is None else [(by, evaluation.score)]
-        for judged, amount in amounts:
+        key = SumsKey(evaluation.evaluator, evaluation.evaluator_version)
+        amounts = [(key._replace(lost=True), 1.0 if evaluation.score is None else evaluation.unshown)]
+        amounts += [] if evaluation.score is None else [(key, evaluation.score)]
+        for key, amount in amounts:
             sums = self._sums.add(
-                (evaluation.monitor, judged),
+                (evaluation.monitor, key),
                 evaluation.subject.conversation_id,
                 weight=Weight.of(evaluation.sampling),
                 score=amount,
                 time=evaluation.time.timestamp(),
             ).mean
-            yield judged, sums - Sums(w=sums.w, wy=sums.w) if judged.lost and evaluation.retry else sums
+            yield key, sums - Sums(w=sums.w, wy=sums.w) if key.lost and evaluation.retry else sums
 
     def reconfigure(self, compared: Mapping[str, Sequence[ComparedAttribute]]) -> None:
         """Compare these attributes from now on. Scores of unchanged attributes are kept."""
@@ -111,44 +111,44 @@ class HourlyScores:
             staying = [attribute for attribute in compared.get(monitor, ()) if attribute in before.get(monitor, ())]
             if place.attribute not in [attribute.name for attribute in staying]:
                 del self.places[place]
-                self._numbers.pop(place, None)
+                self._score_counts.pop(place, None)
 
     def forget(self, now: float) -> None:
         """Drop the hours that are older than the memory."""
         oldest = int(now // HOUR) - self._memory
         for place, versions in list(self.places.items()):
-            for value, judged in list(versions.items()):
-                for by, hours in list(judged.items()):
+            for value, by_key in list(versions.items()):
+                for key, hours in list(by_key.items()):
                     for hour in [each for each in hours if each < oldest]:
                         del hours[hour]
                     if not hours:
-                        del judged[by]
-                if not judged:
+                        del by_key[key]
+                if not by_key:
                     del versions[value]
-                    del self._numbers[place][value]
+                    del self._score_counts[place][value]
             if not versions:
                 del self.places[place]
-                self._numbers.pop(place, None)
+                self._score_counts.pop(place, None)
 
-    def _versions(self, attribute: ComparedAttribute, evaluation: Evaluation, value: str) -> Versions | None:
+    def _count_value(self, attribute: ComparedAttribute, evaluation: Evaluation, value: str) -> Versions | None:
         """The versions among which a value belongs, with one more score counted for it; None if it has no room."""
         place = ComparedPlace(evaluation.monitor, attribute.name, _scope(attribute, evaluation.attributes))
         known = self.places.get(place)
         if known is None:
-            if sum(compared_place[:2] == place[:2] for compared_place in self.places) >= SCOPES:
+            if sum(compared_place[:2] == place[:2] for compared_place in self.places) >= MOST_SCOPES:
                 return None
             known = self.places[place] = {}
-        numbers = self._numbers.setdefault(place, Counter())
-        if value not in numbers:
+        counts = self._score_counts.setdefault(place, Counter())
+        if value not in counts:
             if not (value in attribute.values if attribute.values else _VALUE.fullmatch(value)):
                 return None
-            if len(numbers) >= VALUES:
-                rarest = min(numbers, key=numbers.__getitem__)
-                if numbers[rarest] >= RARE:
+            if len(counts) >= MOST_VALUES:
+                rarest = min(counts, key=counts.__getitem__)
+                if counts[rarest] >= FREQUENT:
                     return None
-                del numbers[rarest]
+                del counts[rarest]
                 known.pop(rarest, None)
-        numbers[value] += 1
+        counts[value] += 1
         return known
 
 
@@ -173,9 +173,9 @@ def merge(parts: Iterable[HourlyScores]) -> Iterator[tuple[ComparedPlace, Versio
     merged: dict[ComparedPlace, Versions] = {}
     for part in parts:
         for place, versions in part.places.items():
-            for value, judged in versions.items():
-                for by, hours in judged.items():
-                    into = merged.setdefault(place, {}).setdefault(value, {}).setdefault(by, {})
+            for value, by_key in versions.items():
+                for key, hours in by_key.items():
+                    into = merged.setdefault(place, {}).setdefault(value, {}).setdefault(key, {})
                     for hour, sums in hours.items():
                         into[hour] = into.get(hour, _NOTHING) + sums
     yield from merged.items()

@@ -15,7 +15,7 @@ from collector.alerting.releases.hourly_scores import (
     ComparedPlace,
     HourlyScores,
     Hours,
-    Judged,
+    SumsKey,
     Versions,
     merge,
     total,
@@ -26,9 +26,9 @@ FEWEST = 5
 """The fewest conversations of a version."""
 NEWEST = 5
 """The most releases of a place that are compared at a time."""
-LASTS = 7 * 24
+COMPARED_HOURS = 7 * 24
 """Hours for which a release is compared."""
-UNSEEN = 24
+GONE_AFTER = 24
 """Hours without a score after which a version is gone."""
 _BEYOND_CHANCE = 4.0
 """A mean that is worse by more standard errors is worse beyond chance."""
@@ -62,7 +62,7 @@ class Release:
     place: ComparedPlace
     baseline: str
     version: str
-    judged: Judged
+    key: SumsKey
     started: float
     difference: Difference | None
     is_worse: bool
@@ -71,6 +71,8 @@ class Release:
     conversations: tuple[float, float]
     lost: tuple[float, float] = (0.0, 0.0)
     """The shares of cases without a score, of the old and of the new version."""
+    beside: bool = False
+    """Whether the two are values that the configuration names: neither came after the other."""
 
     @property
     def is_candidate(self) -> bool:
@@ -106,15 +108,15 @@ def releases(parts: Iterable[HourlyScores], rules: ReleaseRules, now: float) -> 
     hour = int(now // HOUR)
     for place, versions in merge(parts):
         (attribute,) = (compared for compared in rules.attributes[place.monitor] if compared.name == place.attribute)
-        for baseline, version, started in _chosen(attribute, versions, hour):
+        for baseline, version, started in _pairs_to_compare(attribute, versions, hour):
             numbers = len(rules.evaluators[place.monitor])
             comparisons += compared_versions(place, versions, (baseline, version, started), rules, numbers)
-    return sorted(comparisons, key=lambda each: (-each.started, each.place, each.version, each.judged))
+    return sorted(comparisons, key=lambda each: (-each.started, each.place, each.version, each.key))
 
 
-def _chosen(attribute: ComparedAttribute, versions: Versions, now: int) -> Iterator[tuple[str, str, int]]:
+def _pairs_to_compare(attribute: ComparedAttribute, versions: Versions, now: int) -> Iterator[tuple[str, str, int]]:
     """Baseline, version and the hour since which they are compared."""
-    seen = {each: seen_hours(judged) for each, judged in versions.items()}
+    seen = {each: seen_hours(by_key) for each, by_key in versions.items()}
     if attribute.values:
         first = attribute.values[0]
         for value in attribute.values[1:]:
@@ -123,7 +125,7 @@ def _chosen(attribute: ComparedAttribute, versions: Versions, now: int) -> Itera
         return
     begin = min(first for first, _ in seen.values())
     new = [each for each, span in seen.items() if span[0] > begin + _SETTLING and _is_fresh(span, now)]
-    new = [each for each in new if _number(versions[each]) >= FEWEST]
+    new = [each for each in new if _effective_number(versions[each]) >= FEWEST]
     for each in sorted(new, key=lambda name: -seen[name][0])[:NEWEST]:
         baseline = baseline_of(each, versions)
         if baseline is not None:
@@ -132,10 +134,10 @@ def _chosen(attribute: ComparedAttribute, versions: Versions, now: int) -> Itera
 
 def baseline_of(version: str, versions: Versions) -> str | None:
     """The version with most scores in the day before this one came; None if these are of fewer than 5 conversations."""
-    seen = {name: seen_hours(judged) for name, judged in versions.items()}
+    seen = {name: seen_hours(by_key) for name, by_key in versions.items()}
     started = seen[version][0]
     before = {
-        other: _number(versions[other], range(started - BEFORE, started))
+        other: _effective_number(versions[other], range(started - BEFORE, started))
         for other, span in seen.items()
         if span[0] < started
     }
@@ -144,18 +146,18 @@ def baseline_of(version: str, versions: Versions) -> str | None:
 
 
 def _is_fresh(span: tuple[int, int], now: int) -> bool:
-    return span[1] > now - UNSEEN and span[0] > now - LASTS
+    return span[1] > now - GONE_AFTER and span[0] > now - COMPARED_HOURS
 
 
-def seen_hours(judged: Mapping[Judged, Hours]) -> tuple[int, int]:
+def seen_hours(by_key: Mapping[SumsKey, Hours]) -> tuple[int, int]:
     """The first and the last hour of a version."""
-    hours = [hour for each in judged.values() for hour in each]
+    hours = [hour for hours in by_key.values() for hour in hours]
     return min(hours), max(hours)
 
 
-def _number(judged: Mapping[Judged, Hours], within: range | None = None) -> float:
+def _effective_number(by_key: Mapping[SumsKey, Hours], within: range | None = None) -> float:
     """The effective number of conversations, of the evaluator with most."""
-    scored = [hours for by, hours in judged.items() if not by.lost]
+    scored = [hours for key, hours in by_key.items() if not key.lost]
     chosen = ([sums for hour, sums in hours.items() if within is None or hour in within] for hours in scored)
     return max((total(each).n_eff for each in chosen), default=0.0)
 
@@ -167,34 +169,28 @@ def compared_versions(
     rate.
     """
     baseline, version, started = chosen
-    for judged, new in versions[version].items():
-        if judged.lost:
+    for key, new in versions[version].items():
+        if key.lost:
             continue
-        known = versions[baseline].get(judged, {})
-        lost = _lost(versions[baseline], judged, started), _lost(versions[version], judged, started)
+        known = versions[baseline].get(key, {})
+        lost = _lost_share(versions[baseline], key, started), _lost_share(versions[version], key, started)
         old = {hour: sums for hour, sums in known.items() if hour >= started - WEEK}
         pair = Pair(old, new, started, max(0.0, lost[1] - lost[0]))
-        difference, lower = pair.difference(INTERVAL_ERROR), judged.evaluator in rules.lower
+        difference, lower = pair.difference(INTERVAL_ERROR), key.evaluator in rules.lower
         is_weekly = difference is not None and difference.method == "week before"
         old = pair.week_before if is_weekly else {hour: pair.old[hour] for hour in pair.old if hour >= started - BEFORE}
         yield Release(
-            place=place,
-            baseline=baseline,
-            version=version,
-            judged=judged,
-            started=started * HOUR,
-            difference=difference,
-            is_worse=_is_worse(pair, rules, number, lower_is_better=lower),
-            lower_is_better=lower,
-            means=(_mean(old), _mean(new)),
+            place=place, baseline=baseline, version=version, key=key, started=started * HOUR, difference=difference,
+            is_worse=_is_worse(pair, rules, number, lower_is_better=lower), lower_is_better=lower,
+            means=(_mean(old), _mean(new)), lost=lost,
             conversations=(total(old.values()).n_eff, total(new.values()).n_eff),
-            lost=lost,
-        )
+            beside=any(each.values for each in rules.attributes[place.monitor] if each.name == place.attribute),
+        )  # fmt: skip
 
 
-def _lost(by: Mapping[Judged, Hours], judged: Judged, started: int) -> float:
+def _lost_share(by_key: Mapping[SumsKey, Hours], key: SumsKey, started: int) -> float:
     """The share of a version's cases without a score, from `started` on, or before it."""
-    hours = by.get(judged._replace(lost=True), {})
+    hours = by_key.get(key._replace(lost=True), {})
     whole = total([sums for hour, sums in hours.items() if hour >= started] or hours.values())
     return min(1.0, max(0.0, whole.mean)) if whole.w > 0 else 0.0
 

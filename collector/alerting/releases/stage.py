@@ -15,13 +15,13 @@ from collector.alerting.memory_fold import MemoryFold
 from collector.alerting.releases.comparison import WEEK
 from collector.alerting.releases.gate import GateAnswer, GateQuestion, decide
 from collector.alerting.releases.hourly_scores import HOUR, HourlyScores
-from collector.alerting.releases.releases import LASTS, Release, ReleaseRules, releases
+from collector.alerting.releases.releases import COMPARED_HOURS, Release, ReleaseRules, releases
 from collector.logs.log import Committed
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import RELEASE_BOUND, RELEASE_DIFFERENCE, RELEASE_STARTED, RELEASE_WORSE
 from evaluators.results import Evaluation
 
-MEMORY = (LASTS + WEEK) * HOUR
+MEMORY = (COMPARED_HOURS + WEEK) * HOUR
 """Seconds for which scores are remembered: a release is compared for a week, with the week before it."""
 OF_RETENTION = 0.4
 """The largest share of the log's retention that is read back. At half of it an alert would warn that needed records are
@@ -88,7 +88,7 @@ class ReleaseStage:
                 release.baseline,
                 release.version,
             )
-            labels = (release.judged.evaluator, release.judged.version, *place)
+            labels = (release.key.evaluator, release.key.version, *place)
             starts[place] = release.started
             worse[labels] = float(release.is_worse)
             if release.difference is not None:

@@ -24,7 +24,7 @@ def by_proof(target: Target, alerts: Iterable[AlertingRule]) -> Iterator[Alertin
         if target.min_agreement is None:
             yield alert
             continue
-        proven = f"on ({', '.join(_JUDGE)}) {_proven(target)}"
+        proven = f"on ({', '.join(_JUDGE)}) {_proven_judges(target)}"
         yield replace(alert, expr=f"({alert.expr}) and {proven}")
         yield replace(
             alert,
@@ -54,7 +54,7 @@ def uncalibrated_alert(target: Target, timing: Timing) -> Iterator[AlertingRule]
     yield AlertingRule(
         name=UNCALIBRATED,
         board="trust",
-        expr=f"{known} unless on ({', '.join(_JUDGE)}) {_proven(target)}",
+        expr=f"{known} unless on ({', '.join(_JUDGE)}) {_proven_judges(target)}",
         severity="warning",
         hold=timing.seconds(3600.0),
         labels=where,
@@ -69,6 +69,6 @@ def uncalibrated_alert(target: Target, timing: Timing) -> Iterator[AlertingRule]
     )
 
 
-def _proven(target: Target) -> str:
+def _proven_judges(target: Target) -> str:
     low = selector(evaluator=target.evaluator, statistic="kappa", bound="low")
     return f"(max by ({', '.join(_JUDGE)}) ({PEOPLE_AGREEMENT.name}{low}) >= {target.min_agreement:g})"

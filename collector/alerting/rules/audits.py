@@ -32,11 +32,11 @@ def audit_rules(windows: dict[str, float], timing: Timing, by: Sequence[str]) ->
 
 @dataclass(frozen=True, slots=True)
 class CorrectedMeans:
-    """PromQL of the corrected means, their standard errors and their worths, in every window."""
+    """PromQL of the corrected means, their standard errors and their effective numbers of scores, in every window."""
 
     mean: str
     error: str
-    worth: str
+    effective_number: str
     lost: str
     """The share of a day's audits without a score."""
 
@@ -46,13 +46,15 @@ def part_rules() -> Iterator[RecordingRule]:
     a, w = _sum("a"), _sum("w")
     yield RecordingRule(series.AUDIT_NUMBER, f"{a} ^ 2 / ({_sum('a_a')} > 0) >= {FEWEST_AUDITS}")
     there = f"and {series.AUDIT_NUMBER}"
-    yield RecordingRule(series.AUDIT_DEAR, f"{_sum('ay')} / {a} {there}")
+    yield RecordingRule(series.AUDIT_EXPENSIVE, f"{_sum('ay')} / {a} {there}")
     yield RecordingRule(series.AUDIT_CHEAP, f"{_sum('ax')} / {a} {there}")
     yield RecordingRule(series.AUDIT_ALL, f"{_sum('wx')} / ({w} > 0) {there}")
-    dear, cheap = ("ay", series.AUDIT_DEAR, "a"), ("ax", series.AUDIT_CHEAP, "a")
+    expensive, cheap = ("ay", series.AUDIT_EXPENSIVE, "a"), ("ax", series.AUDIT_CHEAP, "a")
     every = ("wx", series.AUDIT_ALL, "w")
-    yield RecordingRule(series.AUDIT_ALONE, f"clamp_min({_product(dear, dear)} / {a} ^ 2, 0)")
-    yield RecordingRule(series.AUDIT_SHARED, f"{_product(dear, cheap)} / {a} ^ 2 - {_product(dear, every)} / {a} / {w}")
+    yield RecordingRule(series.AUDIT_ALONE, f"clamp_min({_product(expensive, expensive)} / {a} ^ 2, 0)")
+    yield RecordingRule(
+        series.AUDIT_SHARED, f"{_product(expensive, cheap)} / {a} ^ 2 - {_product(expensive, every)} / {a} / {w}"
+    )
     yield RecordingRule(
         series.AUDIT_SPREAD,
         f"{_product(cheap, cheap)} / {a} ^ 2 - 2 * {_product(cheap, every)} / {a} / {w}"
@@ -60,7 +62,7 @@ def part_rules() -> Iterator[RecordingRule]:
     )
     power = series.AUDIT_POWER
     yield RecordingRule(
-        power, f"{series.AUDIT_SHARED} / ({series.AUDIT_SPREAD} > {_FLAT:.0e}) or 0 * {series.AUDIT_DEAR}"
+        power, f"{series.AUDIT_SHARED} / ({series.AUDIT_SPREAD} > {_FLAT:.0e}) or 0 * {series.AUDIT_EXPENSIVE}"
     )
     squares, floor, base = _variances()
     yield RecordingRule(series.AUDIT_GAIN, f"({series.AUDIT_ALONE} + {floor}) / ({squares} + {floor} + {base})")
@@ -69,15 +71,15 @@ def part_rules() -> Iterator[RecordingRule]:
 def corrected_means(timing: Timing) -> CorrectedMeans:
     """The corrected means, computed from the parts."""
     power, number = series.AUDIT_POWER, series.AUDIT_NUMBER
-    ratio = f"({series.AUDIT_DEAR} - {power} * {series.AUDIT_CHEAP})"
+    ratio = f"({series.AUDIT_EXPENSIVE} - {power} * {series.AUDIT_CHEAP})"
     bias = f"({_sum('a_ay')} - {power} * {_sum('a_ax')} - {ratio} * {_sum('a_a')}) / {_sum('a')} ^ 2"
     squares, floor, base = _variances()
-    seen, dear = f"({squares} * {number} / ({number} - 2))", series.AUDIT_DEAR
-    unseen = f"({UNSEEN} * {series.AUDIT_ALONE} / ({number} * ({dear} * (1 - {dear}) + {_FLAT:.0e})))"
+    seen, expensive = f"({squares} * {number} / ({number} - 2))", series.AUDIT_EXPENSIVE
+    unseen = f"({UNSEEN} * {series.AUDIT_ALONE} / ({number} * ({expensive} * (1 - {expensive}) + {_FLAT:.0e})))"
     return CorrectedMeans(
         mean=f"{ratio} + {power} * {series.AUDIT_ALL} + {bias}",
         error=f"sqrt(({seen} > {unseen} or {unseen}) + {floor} + {base})",
-        worth=f"{number} * {series.AUDIT_GAIN}",
+        effective_number=f"{number} * {series.AUDIT_GAIN}",
         lost=_lost(timing),
     )
 

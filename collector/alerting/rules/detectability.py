@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from collector.alerting.rules.targets import Target, detector, segment_count, targets
+from collector.alerting.rules.targets import Target, detector, segment_count, targets, unalerted
 from collector.config.configured import Config
 from collector.config.settings import PlannedRate
 from collector.statistics.incident import DropDetector
@@ -24,14 +24,15 @@ def alert_lines(config: Config) -> Iterator[str]:
     alerts, segments = config.settings.alerts, segment_count(config)
     for target in every:
         name = f"{target.monitor}/{target.evaluator}"
-        if target.mean is None:
+        if target in unalerted(every):
             yield f"alerts     {name}: no score alert: set a threshold, or add it to alerts.targets"
+        if target.mean is None:
             continue
         detectable = _describe(target, detector(target, every, alerts, segments), alerts.page_standard_errors)
         yield f"alerts     {name}: target {_two_decimals(target.mean)}; {detectable}"
         yield from _nearer_target(target, detector(target, every, alerts, segments), alerts.page_standard_errors)
     yield from _threshold_lines(every, config)
-    if any(target.mean is not None and target.monitor in _limited(config) for target in every):
+    if any(target.mean is not None and target.monitor in _monitors_with_budget(config) for target in every):
         yield "alerts     if a budget leaves a quarter of the evaluations, a drop must be twice as large to page"
     rates = [config.settings.monitors[target.monitor].rate for target in every if target.mean is not None]
     if any(isinstance(rate, PlannedRate) for rate in rates):
@@ -61,14 +62,14 @@ def _threshold_lines(every: Sequence[Target], config: Config) -> Iterator[str]:
         return
     first = unnamed[0]
     assert first.mean is not None
-    verb = "rises" if first.lower_is_better else "falls"
+    side = "above" if first.lower_is_better else "below"
     names = ", ".join(f"{target.monitor}/{target.evaluator}" for target in unnamed)
     yield f"alerts     targets of {names}: pass thresholds, as none are set;"
     mean = _two_decimals(first.mean)
-    yield f"           a mean that {verb} to {mean} never alerts: `evalstream plan targets` proposes some"
+    yield f"           a mean alerts only {side} {mean}, its threshold: `evalstream plan targets` proposes nearer ones"
 
 
-def _limited(config: Config) -> frozenset[str]:
+def _monitors_with_budget(config: Config) -> frozenset[str]:
     """The monitors whose rates a budget may lower."""
     whole = config.settings.evaluate.budget.limited
     return frozenset(name for name, monitor in config.settings.monitors.items() if whole or monitor.budget.limited)
@@ -86,13 +87,13 @@ def _describe(target: Target, drop_detector: DropDetector, page: float) -> str:
     change = "rise" if drop_detector.lower_is_better else "drop"
     text = (
         f"{basis} a lasting {change} to {_end(drop_detector, gap)} pages within 24 h in 9 cases of 10, "
-        f"and within {hours(half)} in half of them"
+        f"and within {hours(half)} in half of the cases"
     )
     if target.scope == "conversation":
         return text
     clustered = smallest_detectable_drop(drop_detector, 24.0 * hourly, page, clustered=True)
-    reached = f"only a {change} to {_end(drop_detector, clustered)}" if clustered <= most else f"no {change}"
-    return f"{text}; if all turns of a conversation score alike, {reached} pages"
+    reached = f"it takes a {change} to {_end(drop_detector, clustered)}" if clustered <= most else f"no {change} pages"
+    return f"{text}; if all turns of a conversation score alike, {reached}"
 
 
 def _nearer_target(target: Target, known: DropDetector, page: float) -> Iterator[str]:

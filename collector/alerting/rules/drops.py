@@ -16,10 +16,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from collector.alerting.rules import series
-from collector.alerting.rules.model import AlertingRule, RecordingRule, RuleGroup, Timing, selector
+from collector.alerting.rules.model import AlertingRule, RecordingRule, RuleGroup, Timing, any_of, selector
 from collector.alerting.rules.targets import INTERVAL, Target
 from collector.config.alerts import DAY, AlertSettings
-from collector.statistics import incident as life
+from collector.statistics import incident
 from collector.statistics.bounded_sums import VARIANCE_FLOOR
 from collector.statistics.incident import DropDetector, fans_coefficient, recovery_threshold
 from collector.telemetry.series import EVIDENCE_SUMS
@@ -105,12 +105,12 @@ class States:
 
     def advance(self, name: str, labels: Mapping[str, str], gain: str, ceiling: float) -> str:
         """The logarithm of a bet's state after this interval, with those before it that had no scores."""
-        before = self.before(name, life.NOTHING, labels)
-        return f"clamp(ln(exp({before}) + {self.now(series.DROP_INTERVALS)}) + {gain}, {life.NOTHING:g}, {ceiling:.4f})"
+        before, intervals = self.before(name, incident.NOTHING, labels), self.now(series.DROP_INTERVALS)
+        return f"clamp(ln(exp({before}) + {intervals}) + {gain}, {incident.NOTHING:g}, {ceiling:.4f})"
 
-    def evidence(self, name: str) -> str:
-        """The logarithm of the mean of all bets' states."""
-        return f"ln(avg by ({', '.join(self.by)}) (exp({self.now(name)})))"
+    def evidence(self, name: str, *bets: str) -> str:
+        """The logarithm of the mean of the states of all bets, or of those that a matcher selects."""
+        return f"ln(avg by ({', '.join(self.by)}) (exp({name}{selector(*bets, **self.where)})))"
 
 
 def incident_rules(detector: DropDetector, states: States, recovers: float) -> Iterator[RecordingRule]:
@@ -128,10 +128,10 @@ def incident_rules(detector: DropDetector, states: States, recovers: float) -> I
         series.RECOVERY_NULL, f"({target:g} {worse} {margin}) and {states.in_incident} and {states.scraped}"
     )
     for name, null, at_most, ceiling in (
-        (series.FURTHER_LOG_E, series.DROP_NULL, lower, detector.threshold + life.ROOM),
-        (series.RECOVERY_LOG_E, series.RECOVERY_NULL, not lower, recovers + life.ROOM),
+        (series.FURTHER_LOG_E, series.DROP_NULL, lower, detector.threshold + incident.ROOM),
+        (series.RECOVERY_LOG_E, series.RECOVERY_NULL, not lower, recovers + incident.ROOM),
     ):
-        for stake in life.STAKES:
+        for stake in incident.STAKES:
             gain = _gain(states, null, stake, at_most=at_most)
             label = {"stake": f"{stake:g}"}
             advanced = states.advance(name, label, gain, ceiling)
@@ -139,7 +139,7 @@ def incident_rules(detector: DropDetector, states: States, recovers: float) -> I
     yield states.rule(
         series.RECOVERY_EVIDENCE,
         states.only_with_scrapes(
-            f"{states.evidence(series.RECOVERY_LOG_E)} and {states.in_incident}", otherwise=life.NOTHING
+            f"{states.evidence(series.RECOVERY_LOG_E)} and {states.in_incident}", otherwise=incident.NOTHING
         ),
     )
 
@@ -147,10 +147,10 @@ def incident_rules(detector: DropDetector, states: States, recovers: float) -> I
 def _margin(detector: DropDetector, states: States) -> str:
     level, target = states.last(series.DROP_LEVEL), detector.target
     fallen = f"{level} - {target:g}" if detector.lower_is_better else f"{target:g} - {level}"
-    return f"clamp_max(({fallen}) / 2, {life.LARGEST_MARGIN:g})"
+    return f"clamp_max(({fallen}) / 2, {incident.LARGEST_MARGIN:g})"
 
 
-def settling_rules(detector: DropDetector, states: States) -> Iterator[RecordingRule]:
+def settling_rules(detector: DropDetector, states: States, recovers: float) -> Iterator[RecordingRule]:
     """The growth of the sums after the alert's begin, and whether it settles the level of the fall."""
     settled = states.before(series.DROP_SETTLED, 0)
     grown = dict(zip(series.SUMS, states.deltas(), strict=True)) | {"intervals": f"({states.scraped} > bool 0)"}
@@ -162,10 +162,12 @@ def settling_rules(detector: DropDetector, states: States) -> Iterator[Recording
     w, wy, w2, w2y, w2y2, intervals = (_after(states, key) for key in grown)
     squares = f"(clamp_min({w2y2} - 2 * {wy} / {w} * {w2y} + ({wy} / {w}) ^ 2 * {w2}, 0) + {VARIANCE_FLOOR:g} * {w2})"
     sure = f"(4 * {squares} <= bool ({_margin(detector, states)} * {w}) ^ 2)"
-    enough = f"({w} >= bool {life.LARGEST_SETTLING_WEIGHT:g})"
+    enough = f"({w} >= bool {incident.LARGEST_SETTLING_WEIGHT:g})"
+    above = _short(states, series.RECOVERY_NULL, at_most=not detector.lower_is_better)
+    down = f"({states.now(series.RECOVERY_EVIDENCE)} <= bool {recovers / 2:.4f}) * ({above} < bool 0)"
     yield states.rule(
         series.DROP_SETTLED,
-        f"clamp_max({settled} + ({sure} + {enough}) * ({intervals} >= bool {life.SETTLING_INTERVALS}), 1)"
+        f"clamp_max({settled} + ({sure} + {enough}) * ({intervals} >= bool {incident.SETTLING_INTERVALS}) * {down}, 1)"
         f" and {states.in_incident}",
     )
 
@@ -179,7 +181,7 @@ def _gain(states: States, null: str, stake: float, *, at_most: bool) -> str:
     """The lower bound of what an interval adds to a bet's state, against a level that is a series."""
     *_, w2, w2y, w2y2 = states.deltas()
     value = states.now(null)
-    span = f"clamp_min({value if at_most else f'1 - {value}'}, {life.LEAST_SPAN:g})"
+    span = f"clamp_min({value if at_most else f'1 - {value}'}, {incident.LEAST_SPAN:g})"
     squares = f"({value} ^ 2 * {w2} - 2 * {value} * {w2y} + {w2y2})"
     quadratic = fans_coefficient(stake) * stake**2
     return f"{stake:g} * {_short(states, null, at_most=at_most)} / {span} - {quadratic:.10g} * {squares} / {span} ^ 2"
@@ -208,9 +210,8 @@ def following_rules(detector: DropDetector, states: States) -> Iterator[Recordin
     mean = f"sum by ({', '.join(states.by)}) ({series.SCORE_MEAN}{selector(**states.where, window='24h')})"
     yield states.rule(
         series.DROP_USUAL,
-        f"({mean} and ({shortfall} == 0)) or ({states.number(math.nan)} and {states.changed(detector.target)})"
-        f" or ({states.last(series.DROP_USUAL)} and {states.scraped})"
-        f" or ({mean} and {states.scraped})",
+        f"({mean} and ({shortfall} == 0)) or ({states.number(math.nan)} and {states.changed(detector.target)}) or "
+        f"({states.last(series.DROP_USUAL)} and {states.scraped}) or ({mean} and {states.scraped})",
     )
 
 
@@ -219,10 +220,10 @@ class _Begin:
 
     def __init__(self, states: States) -> None:
         short, weight, self.start = map(states.now, (series.DROP_SHORTFALL, series.DROP_WEIGHT, series.DROP_START))
-        self.interval, past = states.timing.seconds(INTERVAL), states.timing.text(life.MOST_BEGINS * INTERVAL)
+        self.interval, past = states.timing.seconds(INTERVAL), states.timing.text(incident.MOST_BEGINS * INTERVAL)
         self._range, self.time = f"[{past}:{states.timing.text(INTERVAL)}]", f"timestamp({short})"
         grown, weighed = f"clamp_min({short} @ end() - {short}, 0)", f"({weight} @ end() - {weight})"
-        self.mean, self.mean_of_all = f"({grown} / {weighed})", f"({short} / {weight})"
+        self.mean, self.mean_of_all = f"({grown} / {weighed})", f"({short} / ({weight} > 0))"
         self._likelihood, self._whole = f"{grown} ^ 2 / {weighed}", f"({short} ^ 2 / {weight})"
         self._best = states.now(series.DROP_LIKELIHOOD)
         self.doubt = " / ".join(f"{states.now(series.EVIDENCE_DELTAS[key])} @ end()" for key in ("w2", "w"))
@@ -234,7 +235,7 @@ class _Begin:
 
     def of(self, choose: str, value: str, at_start: str, doubt: str = "0") -> str:
         """The largest or least value of the likely begins; `at_start` is that of the last time the shortfall was 0."""
-        limit = f"({self._best} @ end() - {life.BEGIN_DOUBT:g} * {doubt})"
+        limit = f"({self._best} @ end() - {incident.BEGIN_DOUBT:g} * {doubt})"
         likely = f"{value} and {self.time} > {self.start} @ end() and {self._likelihood} >= {limit}"
         first, later = f"({at_start} and {self._whole} >= {limit})", f"{choose}_over_time(({likely}){self._range})"
         return f"({f'{first} or {later}' if choose == 'min' else f'{later} or {first}'} or {at_start})"
@@ -265,11 +266,11 @@ def ending_rules(states: States, detector: DropDetector, recovers: float) -> Ite
     is_worse = f"{level} {'<' if detector.lower_is_better else '>'} {mean}"
     settled = f"(({mean} and {is_worse} and {states.now(series.DROP_SETTLED)} > 0) or {level})"
     yield fixed(series.DROP_LEVEL, f"({null} {worse} {short}) or {null}", settled)
-    incident, day = states.now(series.DROP_INCIDENT), states.timing.text(life.CONTINUES * INTERVAL)
+    number, day = states.now(series.DROP_INCIDENT), states.timing.text(incident.CONTINUES * INTERVAL)
     recent = f"sum by ({', '.join(states.by)}) (max_over_time({states.now(series.DROP_FALLS)}[{day}]))"
-    earlier = f"({incident} == bool 0) * ({recent} or {states.number(0)})"
+    earlier = f"({number} == bool 0) * ({recent} or {states.number(0)})"
     began = f"({states.now(series.DROP_EVIDENCE)} > bool {detector.threshold:.4f})"
-    falls = f"({incident} + {began} * (1 + {earlier}))"
+    falls = f"({number} + {began} * (1 + {earlier}))"
     goes_on = f"(1 - ({states.now(series.RECOVERY_EVIDENCE)} > bool {recovers:.4f}))"
     yield states.rule(series.DROP_FALLS, f"({falls} * {goes_on}) and {states.scraped}")
     yield states.rule(
@@ -323,23 +324,24 @@ def detector_rules(
         states.only_with_scrapes(f"{states.last(series.DROP_FALLS)} unless {changed}", otherwise=0.0),
     )
     idle, scored = states.before_or(series.DROP_IDLE, 0.0), f"({states.scraped} > bool 0)"
+    most = incident.MOST_INTERVALS - 1
     yield states.rule(series.DROP_INTERVALS, f"(1 + {idle}) * {scored}")
-    yield states.rule(
-        series.DROP_IDLE, f"clamp_max((1 + {idle}) * (1 - {scored}), {life.MOST_INTERVALS - 1}) and {states.scraped}"
-    )
+    yield states.rule(series.DROP_IDLE, f"clamp_max((1 + {idle}) * (1 - {scored}), {most}) and {states.scraped}")
     for bet in detector.bets:
         label = {"lambda": f"{bet:g}"}
         quiet = f"{_recursion(detector, bet, states, label)} unless {states.in_incident}"
         yield states.rule(series.DROP_LOG_E, quiet, label)
     yield from incident_rules(detector, states, recovers)
+    # for one evaluation more, Prometheus has the series of rules that are gone: bets of another target
+    own = f"lambda=~{any_of(f'{bet:g}' for bet in detector.bets)}"
     yield states.rule(
         series.DROP_EVIDENCE,
-        f"({states.evidence(series.DROP_LOG_E)} and {states.scraped} unless {states.in_incident})"
+        f"({states.evidence(series.DROP_LOG_E, own)} and {states.scraped} unless {states.in_incident})"
         f" or ({states.evidence(series.FURTHER_LOG_E)} and {states.scraped} and {states.in_incident})",
     )
     yield RecordingRule(series.DROP_THRESHOLD, f"vector({detector.threshold:.4f})", states.where)
     yield from following_rules(detector, states)
-    yield from settling_rules(detector, states)
+    yield from settling_rules(detector, states, recovers)
     yield from ending_rules(states, detector, recovers)
     yield RecordingRule(series.DROP_TARGET, f"vector({detector.target:g})", states.where)
 
@@ -348,9 +350,7 @@ def _recursion(detector: DropDetector, bet: float, states: States, label: dict[s
     """Log M ← min(log(1 + M) + bound, ceiling), as in collector.statistics.incident."""
     w, wy, w2, w2y, w2y2 = states.deltas()
     target = detector.target
-    short = f"{target:g} * {w} - {wy}"
-    if detector.lower_is_better:
-        short = f"{wy} - {target:g} * {w}"
+    short = f"{wy} - {target:g} * {w}" if detector.lower_is_better else f"{target:g} * {w} - {wy}"
     squares = f"{target**2:.10g} * {w2} - {2 * target:.10g} * {w2y} + {w2y2}"
     quadratic = detector.coefficient(bet) * bet**2
     gain = f"{bet:g} * ({short}) - {quadratic:.10g} * ({squares})"

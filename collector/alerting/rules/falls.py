@@ -20,32 +20,26 @@ from collector.alerting.rules.model import AlertingRule, Fact, Listing, Recordin
 from collector.alerting.rules.service import inconsistent_weights, judge_shift, unscored
 from collector.alerting.rules.targets import INTERVAL, Target
 from collector.config.alerts import AlertSettings
-from collector.statistics.incident import CONTINUES, LARGEST_MARGIN, UNLIKE, DropDetector
+from collector.statistics.incident import CONTINUES, LARGEST_MARGIN, LEAST_DIFFERENCE, DropDetector
 from collector.telemetry.series import DROP_EXPLAINED, GOLDEN_SHIFT_STDERR, JUDGE_MOVED
 
 CAUSES = Fact(
-    DROP_EXPLAINED.name,
-    ("evaluator", "monitor"),
-    only="> 0",
-    listed=Listing(
-        label="slice",
-        form="humanizePercentage",
-        unit=" of the change",
-        intro="The fall is explained by ",
+    series.DROP_CAUSE, ("evaluator", "monitor"), listed=Listing(
+        label="slice", form="humanizePercentage", unit=" of the change", intro="The fall is explained by ",
         otherwise="No part of the traffic is known to explain it",
         elsewhere="`evalstream diagnose` says what explains it",
     ),
-)
+)  # fmt: skip
 """The parts of the traffic that explain a drop, as a process that watches scores has found them."""
 JUDGE_CHANGED, JUDGE_UNCHANGED = (
-    Fact(JUDGE_MOVED.name, series.BY, {"verdict": verdict}, phrase=phrase)
+    Fact(series.JUDGE_VERDICT, series.BY, {"verdict": verdict}, phrase=phrase)
     for verdict, phrase in (
         ("changed", "The judge has changed: the same cases, scored again, moved by {}. "),
         ("unchanged", "The judge has not changed: the same cases, scored again, moved by at most {}. "),
     )
 )
 """Whether the judge has changed, by cases that it judged again; from a process that watches scores."""
-SHIFT_ERRORS = 2.0
+MARGIN_ERRORS = 2.0
 """A judge's shift, and the miss of a mean, may differ from what was measured by this many standard errors."""
 
 
@@ -55,7 +49,7 @@ def doubt_rule(target: Target, alerts: AlertSettings, timing: Timing) -> Recordi
     here, of_judge = selector(evaluator=target.source, monitor=target.monitor), selector(evaluator=target.source)
     # the judge's shift to the bad side; a judge that has become more lenient explains no drop
     worse = judge_shift(alerts, "" if target.lower_is_better else "-", of_judge)
-    shifted = f"({worse}) + {SHIFT_ERRORS:g} * {GOLDEN_SHIFT_STDERR.name}{of_judge}"
+    shifted = f"({worse}) + {MARGIN_ERRORS:g} * {GOLDEN_SHIFT_STDERR.name}{of_judge}"
     parts = [f"sum({unscored(alerts, timing, here)})", f"max({inconsistent_weights(alerts, here)})"]
     # not for shares of labels, whose shift by a judge is unknown, nor for audited means, which audits correct
     if not target.is_derived:
@@ -74,7 +68,7 @@ def explained(target: Target, mean: float, alerts: AlertSettings, by: str) -> st
     here = selector(evaluator=target.evaluator, monitor=target.monitor)
     known = f"{series.SCORE_MEAN}{alerted_selector(target)}"
     miss = f"{known} - {mean:g}" if target.lower_is_better else f"{mean:g} - {known}"
-    surely = f"{miss} - {SHIFT_ERRORS:g} * {series.SCORE_STDERR}{here}"
+    surely = f"{miss} - {MARGIN_ERRORS:g} * {series.SCORE_STDERR}{here}"
     enough = f"{series.SCORE_N_EFF}{here} >= {alerts.min_conversations:g}"
     doubt = f"({series.SCORE_DOUBT}{here} > 0)"
     return f"max by ({by}) ({surely} and {enough}) <= on (evaluator, monitor) group_left () {doubt}"
@@ -113,9 +107,21 @@ def fall_rules(
         f" or (1 + (({earlier} and {paging}) or 0 * {paging}))",
     )
     fall = states.now(series.SCORE_FALL)
+    yield from _remembered(states, f"({fall} or {states.now(series.SCORE_MISS)} > {alerts.warn_standard_errors:g})")
     yield from by_proof(target, [_dropped(target, alerts, states, f'count_values by ({grouped}) ("fall", {fall})')])
     warning = f"{beyond} > {alerts.warn_standard_errors:g} unless on ({grouped}) {fall}"
     yield from by_proof(target, [_alert(BELOW, target, alerts, states, warning)])
+
+
+def _remembered(states: States, alerted: str) -> Iterator[RecordingRule]:
+    """Rules that remember what a process says of a fall until the alert ends: it may restart, or see the end sooner."""
+    part = f"max by (evaluator, monitor, slice) ({states.now(DROP_EXPLAINED.name)} > 0)"
+    verdict = f"max by ({', '.join(series.BY)}, verdict) ({states.now(JUDGE_MOVED.name)})"
+    for record, by, fresh in (
+        (series.DROP_CAUSE, "evaluator, monitor", part), (series.JUDGE_VERDICT, ", ".join(series.BY), verdict)
+    ):  # fmt: skip
+        before = f"last_over_time({states.now(record)}[{states.timing.text(5 * INTERVAL)}])"
+        yield states.rule(record, f"({fresh} or on ({by}) {before}) and on ({by}) {alerted}")
 
 
 def _miss(target: Target, mean: float, n: float) -> str:
@@ -141,7 +147,7 @@ def _dropped(target: Target, alerts: AlertSettings, states: States, expr: str) -
     of_this = f"and {falls} > 0"
     settled = f"({states.recent(series.DROP_SETTLED)} > 0 and {incident} == {falls})"
     # a mean that was low from the start, or since its target was raised, did not fall
-    better = f"{compared} ({states.recent(series.DROP_LEVEL)} {sign} {UNLIKE:g}) {of_this}"
+    better = f"{compared} ({states.recent(series.DROP_LEVEL)} {sign} {LEAST_DIFFERENCE:g}) {of_this}"
     has_fallen = f"and ({states.recent(series.DROP_BEFORE)} {better})"
     known = {
         word: Fact(name, states.by, within=states.memory, is_time=is_time, only=only, phrase=phrase)
@@ -172,7 +178,7 @@ def _alert(
     by, hour = states.by, {"window": "1h"}
     length, period = ({"window": "24h"}, "day") if target.audited else (hour, "hour")
     unlike = ("<", series.SCORE_HIGHEST, "-"), (">", series.SCORE_LOWEST, "+")
-    bounds = [f"{compared} ({other} {sign} {UNLIKE:g})" for compared, other, sign in unlike]
+    bounds = [f"{compared} ({other} {sign} {LEAST_DIFFERENCE:g})" for compared, other, sign in unlike]
     return AlertingRule(
         name=name,
         expr=expr,
@@ -192,7 +198,7 @@ def _alert(
             for word, record in (("mean", series.SCORE_MEAN), ("error", series.SCORE_MARGIN), ("n", series.SCORE_N_EFF))
         }
         | {
-            "windows": _windows(alerts.warn_standard_errors, by),
+            "windows": _windows(alerts.page_standard_errors if also else alerts.warn_standard_errors, by),
             "lowest": Fact(series.SCORE_LOWEST, by, length, only=bounds[0], phrase=_BOUNDS % period),
             "highest": Fact(series.SCORE_HIGHEST, by, length, only=bounds[1], phrase="and {}. "),
             "clipped": Fact(series.SCORE_CLIPPED, by, hour, only="> 0.005", phrase=_CLIPPED),
@@ -206,14 +212,10 @@ def _alert(
 
 def _windows(least: float, by: tuple[str, ...]) -> Fact:
     return Fact(
-        series.SCORE_MEAN,
-        by,
-        only=f"and {series.SCORE_MISS} > {least:g}",
-        listed=Listing(
-            label="window",
-            form='printf "%.3g"',
+        series.SCORE_MEAN, by, only=f"and {series.SCORE_MISS} > {least:g}", listed=Listing(
+            label="window", form='printf "%.3g"', order=tuple(series.WINDOWS),
             intro=f"More than {least:g} standard errors beyond the target: the mean of ",
             otherwise="The drop detector found it, which adds up evidence over time",
             elsewhere="The dashboard shows the windows",
         ),
-    )
+    )  # fmt: skip

@@ -9,7 +9,7 @@ import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import yaml
 
@@ -17,6 +17,7 @@ from collector.alerting.rules.model import (
     AlertingRule,
     Fact,
     Inhibition,
+    Listing,
     RecordingRule,
     RuleGroup,
     RuleSet,
@@ -77,7 +78,8 @@ def alertmanager(rules: RuleSet) -> dict[str, Any]:
     heartbeat: list[dict[str, Any]] = []
     receivers = [receiver]
     if rules.heartbeat is not None:
-        often = {"group_wait": pause(0), "group_interval": pause(60), "repeat_interval": pause(60)}
+        # every tick of a minute calls: with a repeat_interval as long, the last call is some milliseconds too young
+        often = {"group_wait": pause(0), "group_interval": pause(60), "repeat_interval": pause(30)}
         heartbeat.append({"matchers": ['severity="heartbeat"'], "receiver": "heartbeat", **often})
         receivers.append({"name": "heartbeat", "webhook_configs": [{"url": rules.heartbeat, "send_resolved": False}]})
     return {
@@ -149,22 +151,27 @@ def _annotations(alert: AlertingRule, rules: RuleSet, value: Callable[[str], str
     def label(name: str) -> str:  # texts cannot show labels that the rule itself adds
         return alert.labels.get(name) or f"{{{{ $labels.{name} }}}}"
 
-    annotations = {
-        "summary": fill(alert.summary),
-        "description": fill(alert.description),
-        "runbook_url": f"{rules.runbooks}/{alert.name}.md",
-    }
-    return (
-        annotations
-        if rules.dashboards is None
-        else {**annotations, "dashboard_url": dashboard_address(rules.dashboards, alert.board, alert.labels)}
-    )
+    annotations = {"summary": fill(alert.summary), "description": fill(alert.description)}
+    annotations["runbook_url"] = f"{rules.runbooks}/{alert.name}.md"
+    if rules.dashboards is not None:
+        annotations["dashboard_url"] = dashboard_address(rules.dashboards, alert.board, alert.labels)
+    if rules.page is not None and alert.board == "quality":
+        annotations["page_url"] = page_address(rules.page, alert.labels)
+    return annotations
 
 
 def dashboard_address(grafana: str, board: str, labels: Mapping[str, str]) -> str:
     """The dashboard of an alert's last day, with its monitor and evaluator chosen."""
     chosen = "".join(f"&var-{name}={quote(labels[name])}" for name in ("monitor", "evaluator") if name in labels)
     return f"{grafana.rstrip('/')}/d/evalstream-{board}?from=now-24h&to=now{chosen}"
+
+
+def page_address(page: str, labels: Mapping[str, str]) -> str:
+    """The evaluations that an alert is about on evalstream's page, the worst first."""
+    # without the audit's mark or the share's label
+    evaluator = labels.get("evaluator", "").replace("=", ":").partition(":")[0]
+    chosen = {"monitor": labels.get("monitor", ""), "evaluator": evaluator}
+    return f"{page.rstrip('/')}/?{urlencode({name: value for name, value in chosen.items() if value})}".rstrip("?")
 
 
 def _prometheus_value(alert: AlertingRule, word: str) -> str:
@@ -177,13 +184,22 @@ def _prometheus_value(alert: AlertingRule, word: str) -> str:
     query = _over(fact, f"{fact.series}{{{matchers}}}").replace('"', '\\"')
     known = f'{{{{ with printf "{query}" {arguments} | query }}}}'
     if (listed := fact.listed) is not None:
-        item = f"{{{{ .Labels.{listed.label} }}}} ({{{{ .Value | {listed.form} }}}}{listed.unit})"
-        items = f"{{{{ range $number, $each := . }}}}{{{{ if $number }}}}, {{{{ end }}}}{item}{{{{ end }}}}"
-        return f"{known}{listed.intro}{items}{{{{ else }}}}{listed.otherwise}{{{{ end }}}}"
+        return f"{known}{listed.intro}{_items(listed)}{{{{ else }}}}{listed.otherwise}{{{{ end }}}}"
     value = _number("(. | first | value)", fact)
     if fact.phrase:
         return f"{known}{fact.phrase.replace('{}', value)}{{{{ end }}}}"
     return f"{known}{value}{{{{ else }}}}?{{{{ end }}}}"
+
+
+def _items(listed: Listing) -> str:
+    """The items of a list, with commas; `args` makes a map whose keys are in the order of its arguments."""
+    item = f"{{{{ .Labels.{listed.label} }}}} ({{{{ .Value | {listed.form} }}}}{listed.unit})"
+    items = f"{{{{ $comma }}}}{{{{ $comma = `, ` }}}}{item}"
+    if listed.order:
+        of_place = f"{{{{ range $all }}}}{{{{ if eq .Labels.{listed.label} $place }}}}{items}{{{{ end }}}}{{{{ end }}}}"
+        items = f"{{{{ range $place := args {' '.join(map(quoted, listed.order))} }}}}{of_place}{{{{ end }}}}"
+        return f"{{{{ $all := . }}}}{{{{ $comma := `` }}}}{items}"
+    return f"{{{{ $comma := `` }}}}{{{{ range . }}}}{items}{{{{ end }}}}"
 
 
 def _number(place: str, fact: Fact | None = None) -> str:
@@ -225,8 +241,7 @@ def _grafana_rule(alert: AlertingRule, rules: RuleSet, datasource: str) -> dict[
 
 def _title(alert: AlertingRule) -> str:
     """Grafana wants titles that differ within a folder."""
-    mark = hashlib.sha256(alert.expr.encode()).hexdigest()[:6]
-    return f"{alert.name} ({alert.severity}, {mark})"
+    return f"{alert.name} ({alert.severity}, {hashlib.sha256(alert.expr.encode()).hexdigest()[:6]})"
 
 
 def _query(letter: str, expr: str, datasource: str) -> dict[str, Any]:
@@ -246,7 +261,7 @@ def _fact_query(fact: Fact) -> str:
 def _over(fact: Fact, selected: str) -> str:
     known = f"last_over_time({selected}[{fact.within}])" if fact.within else selected
     value = f"{Z:.2f} * {known}" if fact.is_margin else f"floor({known})" if fact.is_time else known
-    return f"{value} {fact.only}" if fact.only else value
+    return f"{value} < Inf {fact.only}".rstrip()  # no text says NaN
 
 
 def _inhibition(inhibition: Inhibition) -> dict[str, Any]:

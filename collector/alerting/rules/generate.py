@@ -60,7 +60,7 @@ def _pipeline(config: Config) -> list[str]:
 def _rules_of(config: Config, timing: Timing) -> RuleSet:
     alerts = config.settings.alerts
     configured = targets(config)
-    by = (*series.BY, "segment") if _by_segment(config) else series.BY
+    by = (*series.BY, "segment") if _alerts_by_segment(config) else series.BY
     detected = [
         (target, detector(target, configured, alerts, segment_count(config)))
         for target in configured
@@ -73,23 +73,24 @@ def _rules_of(config: Config, timing: Timing) -> RuleSet:
     ]
     groups = (
         *score_groups(
-            configured, alerts, timing, by, cascades=bool(config.settings.cascades), people=_labelled(config)
+            configured, alerts, timing, by, cascades=bool(config.settings.cascades), people=_has_page(config)
         ),
         delta_group(timing, by, drops),
         service_group(
-            [target for target in configured if not target.is_derived], alerts, timing, limited=_limited(config)
+            [target for target in configured if not target.is_derived], alerts, timing, limited=_has_budget(config)
         ),
-        release_group(_compared(config), alerts, timing),
+        release_group(_monitors_to_compare(config), alerts, timing),
         feedback_group(alerts, timing),
         *deferred_groups(config.settings, timing),
     )
-    by_segment = _by_segment(config)
+    by_segment = _alerts_by_segment(config)
     groups = tuple(_of_versions_in_use(group, timing) for group in groups)
     return RuleSet(
         groups=tuple(map(_naming_segments, groups)) if by_segment else groups,
         inhibitions=tuple(map(_within_segments, INHIBITIONS)) if by_segment else INHIBITIONS,
         runbooks=alerts.runbooks,
         dashboards=alerts.dashboards,
+        page=config.settings.page.url if config.settings.page else None,
         labels=alerts.labels,
         webhook=alerts.webhook,
         heartbeat=alerts.heartbeat,
@@ -141,19 +142,19 @@ def _within_segments(inhibition: Inhibition) -> Inhibition:
     return inhibition
 
 
-def _compared(config: Config) -> list[str]:
+def _monitors_to_compare(config: Config) -> list[str]:
     """The monitors whose versions are compared, and alerted on."""
     return [name for name, monitor in config.settings.monitors.items() if monitor.compare and monitor.alerts.enabled]
 
 
-def _limited(config: Config) -> bool:
+def _has_budget(config: Config) -> bool:
     budgets = (config.settings.evaluate.budget, *(monitor.budget for monitor in config.settings.monitors.values()))
     return any(budget.limited for budget in budgets)
 
 
-def _labelled(config: Config) -> bool:
+def _has_page(config: Config) -> bool:
     return config.settings.page is not None
 
 
-def _by_segment(config: Config) -> bool:
+def _alerts_by_segment(config: Config) -> bool:
     return config.settings.alerts.by_segment and isinstance(config.exporters.get("prometheus"), PrometheusSettings)

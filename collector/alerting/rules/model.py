@@ -22,7 +22,8 @@ class RecordingRule:
 class Listing:
     """A list of values, each named by a label: `intro`, the items, or `otherwise` if there are none.
 
-    `form` is the function that formats a value. Grafana's texts cannot list: they have `elsewhere`.
+    `form` is the function that formats a value. `order` are the values of the label in the order of the list; without
+    it, Prometheus chooses one. Grafana's texts cannot list: they have `elsewhere`.
     """
 
     label: str
@@ -31,6 +32,7 @@ class Listing:
     otherwise: str
     elsewhere: str
     unit: str = ""
+    order: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,13 +103,14 @@ class Inhibition:
 class RuleSet:
     """All rules of a configuration. `runbooks` is the URL of their pages, `webhook` of the receiver.
 
-    `dashboards` is Grafana's URL, `labels` what every alert has.
+    `dashboards` is Grafana's URL, `page` that of evalstream's page, `labels` what every alert has.
     """
 
     groups: tuple[RuleGroup, ...]
     inhibitions: tuple[Inhibition, ...]
     runbooks: str
     dashboards: str | None = None
+    page: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
     webhook: str | None = None
     heartbeat: str | None = None
@@ -146,9 +149,9 @@ def duration(seconds: float) -> str:
     return f"{milliseconds}ms"
 
 
-def selector(**labels: str) -> str:
-    """A selector for label values: `{evaluator="helpful"}`."""
-    return "{" + ",".join(f"{name}={quoted(value)}" for name, value in labels.items()) + "}"
+def selector(*matchers: str, **labels: str) -> str:
+    """A selector for label values, and further matchers: `{evaluator="helpful",lambda=~"1|2"}`."""
+    return "{" + ",".join((*(f"{name}={quoted(value)}" for name, value in labels.items()), *matchers)) + "}"
 
 
 def quoted(value: str) -> str:

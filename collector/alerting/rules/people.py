@@ -45,16 +45,16 @@ def _scores(
     )
     of_audits = {"w": f"{mean} * 0 + 1", "wx": mean, "w_w": f"{mean} * 0 + 1", "w_wx": mean, "wx_wx": f"{mean} ^ 2"}
     if audited:
-        yield series.BASE, _renamed(f"sum without (window) ({error} ^ 2)", "(.*):audit")
+        yield series.BASE, _by_people(f"sum without (window) ({error} ^ 2)", "(.*):audit")
     grouped, week = ", ".join(by), timing.text(PEOPLE_WINDOW)
     for name, counter in _OF_SCORES.items():
         growth = f"sum by ({grouped}) (increase({counter.name}{{evaluator=~{any_of(plain)}}}[{week}]))"
-        parts = ([_renamed(growth, "(.*)")] if plain else []) + (
-            [_renamed(f"sum without (window) ({of_audits[name]})", "(.*):audit")] if audited else []
+        parts = ([_by_people(growth, "(.*)")] if plain else []) + (
+            [_by_people(f"sum without (window) ({of_audits[name]})", "(.*):audit")] if audited else []
         )
         if parts:
             yield name, " or ".join(parts)
 
 
-def _renamed(value: str, name: str) -> str:
+def _by_people(value: str, name: str) -> str:
     return f'label_replace({value}, "evaluator", "$1:people", "evaluator", "{name}")'

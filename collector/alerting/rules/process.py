@@ -6,6 +6,7 @@ than one batch takes was given up once, or no process follows it: a warning.
 """
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from collector.alerting.rules.model import AlertingRule, RuleGroup, Timing, selector
 from collector.config.alerts import AlertSettings
@@ -48,9 +49,9 @@ def _outdated(rules_hash: str, timing: Timing) -> AlertingRule:
         hold=timing.seconds(900.0),
         summary="The alert rules were written for another configuration",
         description=(
-            "{value} processes run a configuration whose alert rules have the hash {label:hash}; the rules that "
-            f"Prometheus has loaded have {rules_hash}. An evaluator may be watched by no rule, or by one with an old "
-            "target: write the rules again with `evalstream rules` and load them."
+            f"Prometheus has loaded rules with the hash {rules_hash}; a configuration needs {{label:hash}} (processes "
+            "that run it: {value}). An evaluator may be watched by no rule, or by one with an old target: write the "
+            "rules again with `evalstream rules` and load them."
         ),
     )
 
@@ -76,11 +77,10 @@ def deferred_groups(settings: Settings, timing: Timing) -> Sequence[RuleGroup]:
         return ()
     once, twice = (due_after(settings, batches) for batches in (1, 2))
     oldest = f"max({DEFERRED_OLDEST.name})"
-    warning = AlertingRule(
-        name=LATE,
+    late = partial(AlertingRule, name=LATE, hold=timing.seconds(600.0))
+    warning = late(
         expr=f"{oldest} > {timing.seconds(once):g} <= {timing.seconds(twice):g}",
         severity="warning",
-        hold=timing.seconds(600.0),
         summary="an evaluation waits for its judge's batches for longer than a day",
         description=(
             f"The oldest evaluation that waits for batches has waited for {{value}} s; a batch is answered within "
@@ -88,11 +88,9 @@ def deferred_groups(settings: Settings, timing: Timing) -> Sequence[RuleGroup]:
             "rounds, or the provider does not answer. Its score comes late, and nothing is lost yet."
         ),
     )
-    page = AlertingRule(
-        name=LATE,
+    page = late(
         expr=f"{oldest} > {timing.seconds(twice):g}",
         severity="page",
-        hold=timing.seconds(600.0),
         summary="an evaluation waits for its judge's batches for longer than two of them take",
         description=(
             f"The oldest evaluation that waits for batches has waited for {{value}} s; after {twice / _HOUR:.1f} h "

@@ -20,12 +20,10 @@ BURN, DOMINATED = "EvalstreamPassBudgetBurn", "EvalstreamMeanDominated"
 _FEW, _MANY_SCORES = 5, 100
 """Effective conversations that are too few for so many scores: one of them has at least a fifth of the weight."""
 _EFFECTIVE = Listing(
-    label="window",
-    form='printf "%.2g"',
-    intro="Effective conversations: ",
+    label="window", form='printf "%.2g"', order=tuple(series.WINDOWS), intro="Effective conversations: ",
     otherwise="No window is from fewer than 5 effective conversations",
     elsewhere="`evalstream:score_n_eff` has their effective numbers",
-)
+)  # fmt: skip
 _MUCH_CLIPPED = 0.1
 """Share of the weight that may be left out of a mean."""
 
@@ -105,8 +103,8 @@ def _means(by: Sequence[str], corrected: CorrectedMeans | None) -> Iterator[Reco
     yield RecordingRule(series.SCORE_HIGHEST, _or(highest + series.UNCOVERED_SHARE, lost and highest + lost))
     clipped = series.ESTIMATOR_CLIPPED_INCREASE
     yield RecordingRule(series.SCORE_CLIPPED, f"{clipped} / ({sums['w']} + {clipped} > 0)")
-    worth = f"{sums['w']} ^ 2 / ({sums['w2']} > 0)"
-    yield RecordingRule(series.SCORE_N_EFF, _or(worth, corrected and corrected.worth))
+    number = f"{sums['w']} ^ 2 / ({sums['w2']} > 0)"
+    yield RecordingRule(series.SCORE_N_EFF, _or(number, corrected and corrected.effective_number))
 
 
 def _or(plain: str, corrected: str | None) -> str:
@@ -168,9 +166,9 @@ def _dominated(timing: Timing, by: Sequence[str]) -> AlertingRule:
         hold=timing.seconds(300.0),
         summary="{label:evaluator} of {label:monitor}: very few conversations decide the mean",
         description=(
-            "In {value} windows very few conversations decide the mean of {label:evaluator} ({label:monitor}). "
-            "{windows}. Over 6h a share of {clipped} of the weight is left out of it, as no conversation may outweigh "
-            "the others. Either one is very long, or a trusted tracestate claims a very low sampling rate."
+            "Very few conversations decide the mean of {label:evaluator} ({label:monitor}). {windows}. Over 6h a share "
+            "of {clipped} of the weight is left out of it, as no conversation may outweigh the others. Either one is "
+            "very long, or a trusted tracestate claims a very low sampling rate."
         ),
         facts={
             "windows": Fact(series.SCORE_N_EFF, tuple(by), only=f"< {_FEW}", listed=_EFFECTIVE),

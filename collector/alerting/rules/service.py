@@ -96,18 +96,14 @@ def _trust(targets: Sequence[Target], alerts: AlertSettings, timing: Timing) -> 
     share = series.UNSCORED_SHARE
     yield RecordingRule(series.UNCOVERED_SHARE, f"clamp_max({share} + ({unshown} or {share} * 0), 1)")
     yield AlertingRule(
-        name=UNSCORED,
-        board="trust",
-        expr=unscored(alerts, timing),
-        severity="warning",
-        hold=timing.seconds(900),
+        name=UNSCORED, board="trust", expr=unscored(alerts, timing), severity="warning", hold=timing.seconds(900),
         summary="{label:evaluator} of {label:monitor}: too many evaluations have no score",
         description=(
             "In the last hour a share of {value} of the evaluations by {label:evaluator} ({label:monitor}) has no "
             f"score; the limit is {alerts.max_unscored_share:g}. Failures are rarely random, so the mean may "
             "be off by as much. Until this ends, score alerts fire only for larger differences."
         ),
-    )
+    )  # fmt: skip
     # Evaluations that wait for batches get their weights up to a day after their traffic: over hours they do not add
     # up.
     if prompt := [target for target in targets if not target.deferred]:
@@ -136,7 +132,6 @@ def _weights(targets: Sequence[Target], alerts: AlertSettings, window: str) -> I
         board="trust",
         expr=inconsistent_weights(alerts),
         severity="warning",
-        hold=0.0,
         summary="{label:evaluator} of {label:monitor}: sampling weights do not add up to the traffic",
         description=(
             "Over six hours the weights of {label:evaluator} ({label:monitor}) add up to {check} times the traffic "
@@ -216,7 +211,7 @@ def _judge(alerts: AlertSettings, timing: Timing, *, limited: bool) -> Iterator[
     if limited:
         yield _refused(timing)
     if alerts.expected_usd_per_hour is not None:
-        yield _dear(alerts.expected_usd_per_hour, timing)
+        yield _expensive(alerts.expected_usd_per_hour, timing)
 
 
 def _shifted(alerts: AlertSettings) -> AlertingRule:
@@ -286,7 +281,7 @@ def _refused(timing: Timing) -> AlertingRule:
     )
 
 
-def _dear(usd_per_hour: float, timing: Timing) -> AlertingRule:
+def _expensive(usd_per_hour: float, timing: Timing) -> AlertingRule:
     spent = f"sum(increase({metrics.JUDGE_COST.name}[{timing.text(3600)}]))"
     return AlertingRule(
         name=BUDGET,
@@ -318,7 +313,7 @@ def _progress(alerts: AlertSettings, timing: Timing) -> Iterator[AlertingRule]:
         "EvalstreamExportFails",
         f"sum by (exporter, reason) (increase({metrics.EXPORT_FAILURES.name}[{window}])) > 0",
         "{label:exporter}: exports fail",
-        "{label:exporter} failed {value} times in 15 minutes ({label:reason}). It retries; nothing is lost.",
+        "About {value} attempts of {label:exporter} failed in 15 minutes ({label:reason}). Nothing is lost.",
     )
     for which, severity, meaning in _CHECKS:
         yield alert(
@@ -333,7 +328,7 @@ def _progress(alerts: AlertSettings, timing: Timing) -> Iterator[AlertingRule]:
         REFUSED,
         f"max({metrics.CONFIGURATION_REFUSED.name}) > 0",
         "a changed configuration is refused",
-        "The changed configuration file was refused; the previous configuration stays in force. The log, /readyz and "
+        "A changed configuration was refused; the previous one stays in force. The log, /readyz and "
         "the page of evalstream give the reason.",
     )
     yield alert(
@@ -342,8 +337,8 @@ def _progress(alerts: AlertSettings, timing: Timing) -> Iterator[AlertingRule]:
         f"max({metrics.CONFIGURATION_NUMBER.name}) - min({metrics.CONFIGURATION_NUMBER.name}) > 0"
         f" unless max({metrics.CONFIGURATION_REFUSED.name}) > 0",
         "a process has not taken the newest configuration",
-        "A process is {value} configurations behind the newest one, and has not refused it. It judges its partitions "
-        "by an older one.",
+        "A process has not taken the newest configuration (behind by {value}), and has not refused it. It judges its "
+        "partitions by an older one.",
     )
     behind = f"sum by (consumer) ({metrics.CONSUMER_LAG_RECORDS.name}) > {alerts.max_backlog:g}"
     old = f"max by (consumer) ({metrics.CONSUMER_LAG_SECONDS.name}) > {alerts.max_lag:g}"

@@ -109,6 +109,12 @@ def _targets(config: Config) -> Iterator[Target]:
                 )
 
 
+def unalerted(every: Sequence[Target]) -> list[Target]:
+    """The targets without a mean. If an evaluator is audited, its alert is on its audits."""
+    alerted = {(target.monitor, target.source) for target in every if target.mean is not None and target.label is None}
+    return [target for target in every if target.mean is None and (target.monitor, target.source) not in alerted]
+
+
 def min_agreement(config: Config, evaluator: str) -> float | None:
     """The agreement with people that alerts on an evaluator ask for: of one that asks a judge, or is audited by one."""
     return config.settings.alerts.min_agreement if judges_of(evaluator, config.evaluators) else None

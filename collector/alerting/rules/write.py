@@ -21,8 +21,7 @@ def render(config: Config, formats: Sequence[str]) -> dict[str, str]:
         if each not in FORMATS:
             raise ConfigError(f"--format: {unknown('format', each, FORMATS)}")
     rules = rules_of(config)
-    chosen = formats or tuple(FORMATS)
-    return {FORMATS[each][0]: text(FORMATS[each][1](rules)) for each in chosen}
+    return {FORMATS[each][0]: text(FORMATS[each][1](rules)) for each in formats or FORMATS}
 
 
 def write(config: Config, formats: Sequence[str], folder: Path) -> list[Path]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from collector.alerting.rules.series import WINDOWS
 from collector.alerting.watch.buckets import Bucket
 from collector.statistics.bounded_sums import Sums
-from collector.statistics.incident import UNLIKE, DropDetector, DropLife
+from collector.statistics.incident import LEAST_DIFFERENCE, DropDetector, DropLife
 from collector.statistics.intervals import MeanInterval, bounds_of_all
 from collector.statistics.mean_error import WindowSums
 
@@ -23,8 +23,8 @@ def merge_buckets(parts: Iterable[Mapping[int, Bucket]]) -> dict[int, Bucket]:
 class DropState:
     """The detector of one series and its alert, advanced to the last interval that has ended.
 
-    `recovery_threshold` is the evidence that ends the alert. `first` is the first interval in which the target was
-    held: earlier scores are no evidence; `recovered` is the interval after the last recovery before it.
+    `recovery_threshold` is the evidence that ends the alert. `first` is the first interval to which the target
+    applies: earlier scores are no evidence; `recovered` is the interval after the last recovery before it.
     """
 
     def __init__(
@@ -35,8 +35,8 @@ class DropState:
         """`_until`: the first interval that is not processed yet."""
         self.life = DropLife(*self._begin)
 
-    def restart_from(self, number: int) -> None:
-        """A bucket has changed: if it was taken already, everything is computed again."""
+    def invalidate(self, number: int) -> None:
+        """A bucket has changed: if it was processed already, everything is computed again."""
         if number < self._until:
             self.life = DropLife(*self._begin)
             self._until = self.first
@@ -66,7 +66,7 @@ class FallOfMean:
     def is_fall(self, *, lower_is_better: bool) -> bool:
         """Whether the mean is known to have been better before: a target that is raised is no fall."""
         worse = 0.0 if self.before is None else self.before - self.mean
-        return (-worse if lower_is_better else worse) > UNLIKE
+        return (-worse if lower_is_better else worse) > LEAST_DIFFERENCE
 
 
 def fall_of(drop: DropState, buckets: Mapping[int, Bucket], interval: float) -> FallOfMean | None:
@@ -110,7 +110,7 @@ class TargetMiss:
     window: str
     sums: Sums
     stderr: float
-    errors: float
+    standard_errors: float
     clipped: float = 0.0
     """The share of the weight that is left out of the mean."""
     uncovered: float = 0.0
@@ -141,7 +141,7 @@ def target_misses(
     for window, first in firsts.items():
         if recovered is not None and first < recovered:
             continue
-        known = _mean_of(buckets, first, day)
+        known = _sums_and_error(buckets, first, day)
         if known is None:
             continue
         sums, stderr = known
@@ -154,7 +154,7 @@ def target_misses(
     return misses
 
 
-def _mean_of(buckets: Mapping[int, Bucket], first: int, day: WindowSums) -> tuple[Sums, float] | None:
+def _sums_and_error(buckets: Mapping[int, Bucket], first: int, day: WindowSums) -> tuple[Sums, float] | None:
     """The sums that a window's mean is made of, and its standard error; None if it needs audits and has too few.
 
     If audits correct the mean, the sums are those of as many uncorrected scores as would have the same error.

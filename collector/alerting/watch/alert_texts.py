@@ -31,7 +31,7 @@ class Watched:
     uncalibrated: str = ""
     """Why its alerts only warn: `min_agreement` is set, and the judge's agreement with people is not proven."""
     judge_verdict: str = ""
-    """The verdict of repeated cases on the judge since the fall."""
+    """Whether the judge has changed since the fall, by cases scored again."""
 
     @property
     def labels(self) -> dict[str, str]:
@@ -61,9 +61,8 @@ def drop_alert(watched: Watched, fall: FallOfMean, miss: TargetMiss | None, sett
         "warning" if watched.uncalibrated else "page",
         watched.labels | {"fall": str(fall.number)},
         f"{watched.evaluator} of {watched.monitor}: {subject} {summary}{_mark(watched)}",
-        f"The mean of {watched.evaluator} ({watched.monitor}) {description}. Its target is {of.target:g}.{now} "
-        f"The alert ends when the mean is surely {better} {recovered:.3g}. "
-        f"{_explained(watched)}{_of_judge(watched)}",
+        f"The mean of {watched.evaluator} ({watched.monitor}) {description}. Its target is {of.target:g}.{now} The "
+        f"alert ends when the mean is surely {better} {recovered:.3g}. {_explained(watched)}{_of_judge(watched)}",
         settings,
         watched.causes,
     )
@@ -74,7 +73,7 @@ def mean_alert(target: Watched, miss: TargetMiss, fall: int, settings: AlertSett
 
     If they are enough to page, the alert is about the fall with this number, which the detector has not found yet.
     """
-    pages = miss.errors > settings.page_standard_errors
+    pages = miss.standard_errors > settings.page_standard_errors
     side = "above" if target.detector.lower_is_better else "below"
     measure = "the share of the label" if target.of_label else "the mean score"
     return _alert(
@@ -84,8 +83,7 @@ def mean_alert(target: Watched, miss: TargetMiss, fall: int, settings: AlertSett
         f"{target.evaluator} of {target.monitor}: {measure} is {side} its target of {target.detector.target:g}"
         f"{_mark(target)}",
         f"The target of {target.evaluator} is {target.detector.target:g}. {_mean(miss)[:1].upper()}{_mean(miss)[1:]}: "
-        f"{miss.errors:.1f} standard errors on the wrong side. "
-        f"{_explained(target)}{_of_judge(target)}",
+        f"{miss.standard_errors:.1f} standard errors on the wrong side. {_explained(target)}{_of_judge(target)}",
         settings,
         target.causes,
     )

@@ -43,7 +43,7 @@ class Bucket:
             self.wanted + other.wanted,
             self.unscored + other.unscored,
             self.unshown + other.unshown,
-            _both(self.audited, other.audited),
+            _sum_of_both(self.audited, other.audited),
             self.lost_audits + other.lost_audits,
         )
 
@@ -54,7 +54,7 @@ def _all_gains(one: list[float] | None, other: list[float] | None) -> list[float
     return [gain + more for gain, more in zip(one, other, strict=True)] if one and other else one or other
 
 
-def _both(one: AuditedSums | None, other: AuditedSums | None) -> AuditedSums | None:
+def _sum_of_both(one: AuditedSums | None, other: AuditedSums | None) -> AuditedSums | None:
     return one + other if one is not None and other is not None else one or other
 
 
@@ -126,7 +126,7 @@ class Buckets:
             self.add(series, detector, conversation, weight=weight, score=audit.score, time=time)
         key = (series, conversation)
         grown = self._audits.add(key, weight=cheap.mean.w, score=score, audit=audit, time=time)
-        bucket.audited = _both(bucket.audited, grown)
+        bucket.audited = _sum_of_both(bucket.audited, grown)
 
     def add_unscored(self, series: Series, *, time: float, number: int = 1) -> None:
         """Count evaluations that should have a score and have none; -1 takes one back that was made again."""

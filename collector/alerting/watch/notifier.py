@@ -9,6 +9,7 @@ from typing import Any, Literal
 import aiohttp
 import orjson
 
+from collector.alerting.rules.formats import page_address
 from collector.backoff import FailureLog
 from collector.export.acceptance import no_acceptance
 from collector.page.sources import Cause
@@ -58,6 +59,8 @@ class Notifier:
     interval: float
     alertmanager: str | None = None
     webhook: str | None = None
+    page: str | None = None
+    """The address of evalstream's page, to which alerts link."""
     _firing: dict[str, _TrackedAlert] = field(default_factory=dict[str, _TrackedAlert])
     _ended: dict[str, _TrackedAlert] = field(default_factory=dict[str, _TrackedAlert])
     _to_alertmanager: FailureLog = field(default_factory=lambda: FailureLog("posting alerts to Alertmanager"))
@@ -72,7 +75,7 @@ class Notifier:
         self, active: Sequence[AlertInstance], now: float, why_over: Callable[[AlertInstance], str] = lambda _alert: ""
     ) -> None:
         """Notify of what fires at `now` (seconds since the epoch), and of what does not any more, with `why_over`."""
-        current = {instance.key: instance for instance in active}
+        current = {instance.key: self._with_page_link(instance) for instance in active}
         for key in [each for each in self._firing if each not in current]:
             self._ended[key] = ended = self._firing.pop(key)
             why, annotations = why_over(ended.alert) or "It has ended.", ended.alert.annotations
@@ -87,6 +90,11 @@ class Notifier:
         done = await self._post_to_webhook(ended, now) and done
         if done:
             self._ended.clear()
+
+    def _with_page_link(self, alert: AlertInstance) -> AlertInstance:
+        if self.page is None:
+            return alert
+        return replace(alert, annotations={**alert.annotations, "page_url": page_address(self.page, alert.labels)})
 
     async def _post_to_alertmanager(self, ended: Sequence[_TrackedAlert], now: float) -> bool:
         if self.alertmanager is None or not (self._firing or ended):
@@ -141,30 +149,15 @@ def _v2(known: _TrackedAlert, ends: float) -> dict[str, Any]:
 
 
 def _message(status: Literal["firing", "resolved"], changed: Sequence[_TrackedAlert], now: float) -> dict[str, Any]:
+    lasts = {"endsAt": "0001-01-01T00:00:00Z"} if status == "firing" else {}
     alerts = [
-        {
-            "status": status,
-            "labels": dict(alert.alert.labels),
-            "annotations": _annotations(alert.alert),
-            "startsAt": _time(alert.since),
-            "endsAt": _time(now) if status == "resolved" else "0001-01-01T00:00:00Z",
-            "generatorURL": "",
-            "fingerprint": alert.alert.key,
-        }
+        {**_v2(alert, now), **lasts, "status": status, "generatorURL": "", "fingerprint": alert.alert.key}
         for alert in changed
     ]
     return {
-        "version": "4",
-        "status": status,
-        "receiver": "evalstream",
-        "groupKey": "evalstream",
-        "groupLabels": {},
-        "commonLabels": {},
-        "commonAnnotations": {},
-        "externalURL": "",
-        "truncatedAlerts": 0,
-        "alerts": alerts,
-    }
+        "version": "4", "status": status, "receiver": "evalstream", "groupKey": "evalstream", "groupLabels": {},
+        "commonLabels": {}, "commonAnnotations": {}, "externalURL": "", "truncatedAlerts": 0, "alerts": alerts,
+    }  # fmt: skip
 
 
 def _time(seconds: float) -> str:

@@ -1,7 +1,7 @@
 """The watch stage: a fold over the evaluations log that alerts when scores are off their targets.
 
-Its state is what the log held within its memory, read back at a start. Of several processes that run it the owner of
-one partition watches, and reads those of the others, too. Minutes are those in which the log took the scores, so that
+Its state comes from the log's latest records, read back at a start. If several processes run it, the owner of one
+partition watches, and reads all other partitions, too. A score counts in the minute in which the log took it, so that
 partitions may be read in any order.
 
 Consumers of a group divide the partitions of the evaluations log. A watcher that saw its share alone would tell a mean
@@ -38,7 +38,7 @@ from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import DROP_EXPLAINED, DROP_LOG_EVIDENCE, JUDGE_MOVED
 from evaluators.results import LOSSES, Evaluation
 
-DECIDES = 0
+WATCHING_PARTITION = 0
 """The partition whose owner watches."""
 _BATCH = 500
 
@@ -63,7 +63,7 @@ class OtherPartitions(Generic[F]):
 
     async def read_on(self, owned: Collection[int], now: float) -> None:
         """Read what was appended since the last time, at `now` (s); forget the partitions that this process owns."""
-        unowned = set(range(self._log.partitions)) - set(owned) if DECIDES in owned else set[int]()
+        unowned = set(range(self._log.partitions)) - set(owned) if WATCHING_PARTITION in owned else set[int]()
         for partition in set(self.folds) - unowned:
             del self.folds[partition], self._next[partition]
         with self._failures.attempt(LogUnavailable):
@@ -89,22 +89,22 @@ class OtherPartitions(Generic[F]):
 
 
 ExplainedMiss = Callable[[str, bool], float]
-"""How far an evaluator's mean may miss its target by its judge alone; the second: whether lower is better."""
+"""How far a mean may miss its target by its judge alone, from the evaluator and whether lower is better."""
 _UNKNOWN = (0.0, Explanation())
 _SUSPICIOUS, _SUSPICIOUS_ERRORS = 0.3, 2.0
-"""From which share of its threshold on evidence, and from how many errors on a mean, has its causes looked for: so that
-they are known when an alert begins."""
+"""For evidence above this share of its threshold, or a mean so many errors off, causes are looked for, so that they are
+known when an alert begins."""
 _EXPLAIN_EVERY, _LEAST_PAUSE = 60.0, 20.0
-"""Seconds until causes are computed again; and where there are none, how many times as long as it took."""
+"""Seconds until causes are computed again; if none was found, as a multiple of the computing time."""
 SURE = 2.0
 """The evidence of a drop counts only if the mean is beyond the explained part by so many standard errors."""
 
-Uncalibrated = Callable[[str, str, str], str]
+UncalibratedReason = Callable[[str, str, str], str]
 """Why alerts on a monitor's evaluator, in a version, do not page: its judge's agreement is not proven; "" if it is."""
 
 
 class JudgeSince(Protocol):
-    """The verdict of repeated cases on an evaluator's judge, in a version, since a fall (s); None without any."""
+    """Whether an evaluator's judge has changed since a fall (s), by cases scored again; None if unknown."""
 
     def __call__(self, evaluator: str, version: str, since: float, /, *, alerting: bool) -> JudgeVerdict | None:
         """`alerting` says whether an alert is on that fall."""
@@ -119,7 +119,7 @@ WatchedLabels = Mapping[tuple[str, str], Sequence[str]]
 """The labels whose shares have a target, by monitor and evaluator."""
 
 AuditVersions = Mapping[tuple[str, str], str]
-"""The version of who audits, by monitor and evaluator."""
+"""The auditor's version, by monitor and evaluator."""
 
 VersionsInUse = Mapping[tuple[str, str], Collection[str]]
 """The versions that score now, by monitor and series of scores; a series that is not there is not checked."""
@@ -127,7 +127,7 @@ VersionsInUse = Mapping[tuple[str, str], Collection[str]]
 
 @dataclass(frozen=True, slots=True)
 class ActiveAlert:
-    """An alert, and since when it fires: seconds since the epoch, of this process at the earliest."""
+    """An alert, and the time (s since the epoch) since which this process has seen it fire."""
 
     alert: AlertInstance
     since: float
@@ -159,14 +159,14 @@ async def _no_answer() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class JudgeTrust:
-    """How far scores are the judges' own: alerts fire for what is beyond `explained`, and warn where `uncalibrated`.
+    """The known errors of judges: alerts fire for a miss beyond `explained`, and only warn where `uncalibrated`.
 
     `judge_since` may ask for what it does not know yet; `wait_for_answer` waits for that, and says whether there was
     anything. `shifted` says how far an evaluator's judge has left its references; "" if not significantly.
     """
 
     explained: ExplainedMiss = lambda _evaluator, _lower: 0.0
-    uncalibrated: Uncalibrated = lambda _monitor, _evaluator, _version: ""
+    uncalibrated: UncalibratedReason = lambda _monitor, _evaluator, _version: ""
     shifted: Callable[[str], str] = lambda _evaluator: ""
     judge_since: JudgeSince = _no_verdict
     wait_for_answer: Callable[[], Awaitable[bool]] = _no_answer
@@ -207,16 +207,16 @@ class WatchStage:
         self._folds: dict[int, WatchFold] = {}
         self._drops: dict[Series, DropState] = {}
         self._target_since: dict[tuple[str, str], int] = {}
-        """The first interval in which a target is held that was changed."""
+        """The first interval to which a changed target applies."""
         self._recovered: dict[Series, int | None] = {}
-        """The interval after the last recovery before that."""
+        """`DropLife.recovered` when the target changed."""
         self._verdicts: dict[tuple[str, ...], float] = {}
         """How far judges have moved, by series and verdict."""
         self.firing: tuple[ActiveAlert, ...] = ()
         """The alerts that fired at the last evaluation."""
 
     def reconfigure(self, rules: WatchRules) -> None:
-        """Use these targets from now on. A series keeps its state without the causes of drops; where its target has
+        """Use these targets from now on. A series keeps its state, but not causes of drops. If its target has
         changed, only scores from now on are evidence, and its incident ends: another target is no fall of the mean.
         """
         for series in self._causes:
@@ -253,7 +253,7 @@ class WatchStage:
     @property
     def watches(self) -> bool:
         """Whether this process watches: of several, the owner of one partition does."""
-        return self._others is None or DECIDES in self._folds
+        return self._others is None or WATCHING_PARTITION in self._folds
 
     @property
     def _all_folds(self) -> "Sequence[WatchFold]":
@@ -290,15 +290,12 @@ class WatchStage:
         due = [suspect for suspect in self._suspects if now >= self._causes.get(suspect, (-math.inf, None))[0]]
         for series in due:
             if series not in self._suspects:
-                continue  # by another configuration's targets, which came meanwhile
+                continue  # no longer: the configuration changed meanwhile
             began, targets = self._clock(), self.rules.targets
             explanation = await asyncio.to_thread(
-                explanation_of,
-                recent.snapshot(series),
-                self._suspects[series],
-                lower_is_better=targets[series[:2]].lower_is_better,
-                evaluators=len(targets),
-            )
+                explanation_of, recent.snapshot(series), self._suspects[series],
+                lower_is_better=targets[series[:2]].lower_is_better, evaluators=len(targets),
+            )  # fmt: skip
             if self.rules.targets is not targets:
                 break
             self._show(series, explanation)
@@ -315,7 +312,7 @@ class WatchStage:
         shares = {cause.part: 0.0 for cause in self._causes.get(series, _UNKNOWN)[1].causes}
         shares |= {cause.part: cause.share for cause in explanation.causes}
         for part, share in shares.items():
-            # rules write the label into their texts
+            # the texts of alerts contain the label
             self._telemetry.gauge(DROP_EXPLAINED, evaluator, monitor, in_chat(part)).set(share)
 
     def update(self, now: float) -> list[AlertInstance]:
@@ -360,31 +357,26 @@ class WatchStage:
         drop = self._drops.setdefault(series, DropState(detector, self._recovery_threshold, *begin))
         for fold in self._all_folds:
             if series in fold.buckets.touched:
-                drop.restart_from(fold.buckets.touched[series])
+                drop.invalidate(fold.buckets.touched[series])
         drop.advance(buckets, int(now // self._interval))
         life = drop.life
         self._telemetry.gauge(DROP_LOG_EVIDENCE, evaluator, version, monitor, "all").set(max(0.0, life.evidence))
         doubt = self._doubt(monitor, evaluator, detector, now)
         misses = target_misses(
-            buckets,
-            detector,
-            now=now,
-            interval=self._interval,
-            min_n=self.rules.settings.min_conversations,
-            doubt=doubt,
-            recovered=life.recovered,
-        )
-        worst = max(misses, key=lambda each: each.errors, default=None)
+            buckets, detector, now=now, interval=self._interval, min_n=self.rules.settings.min_conversations,
+            doubt=doubt, recovered=life.recovered,
+        )  # fmt: skip
+        worst = max(misses, key=lambda each: each.standard_errors, default=None)
         explanation = self._causes.get(series, _UNKNOWN)[1]
         fall = fall_of(drop, buckets, self._interval)
-        has_fallen = fall is not None and not (doubt and all(miss.errors <= SURE for miss in misses))
-        is_below = worst is not None and worst.errors > self.rules.settings.warn_standard_errors
+        has_fallen = fall is not None and not (doubt and all(miss.standard_errors <= SURE for miss in misses))
+        is_below = worst is not None and worst.standard_errors > self.rules.settings.warn_standard_errors
         self._suspects.pop(series, None)
         verdict: JudgeVerdict | None = None
         if (
             life.fall is not None
             or life.evidence > _SUSPICIOUS * detector.threshold
-            or (worst is not None and worst.errors > _SUSPICIOUS_ERRORS)
+            or (worst is not None and worst.standard_errors > _SUSPICIOUS_ERRORS)
         ):
             self._suspects[series] = life.likely_start * self._interval
             since = life.start * self._interval  # a begin that moves with every look would ask the judge again
@@ -393,16 +385,11 @@ class WatchStage:
             labels = (evaluator, version, monitor, "changed" if verdict.has_changed else "unchanged")
             self._verdicts[labels] = verdict.shift
         subject = Watched(
-            monitor,
-            evaluator,
-            version,
-            detector,
-            of_label=(monitor, evaluator) in self._shares,
-            causes=explanation.causes,
-            otherwise=explanation.otherwise,
+            monitor, evaluator, version, detector, of_label=(monitor, evaluator) in self._shares,
+            causes=explanation.causes, otherwise=explanation.otherwise,
             uncalibrated=self._trust.uncalibrated(monitor, evaluator, version),
             judge_verdict="" if verdict is None else verdict.sentence,
-        )
+        )  # fmt: skip
         if fall is not None and has_fallen:
             yield drop_alert(subject, fall, misses[0] if misses else None, self.rules.settings)
         elif worst is not None and is_below:
@@ -412,16 +399,13 @@ class WatchStage:
 
     def _doubt(self, monitor: str, evaluator: str, detector: DropDetector, now: float) -> float:
         """How far the mean may be off by what is known of its judge, and by what has no score."""
-        unscored = unscored_share(
-            (
-                fold.buckets.of(series)
-                for fold in self._all_folds
-                for series in fold.buckets.series()
-                if series[:2] == (monitor, evaluator)
-            ),
-            now=now,
-            interval=self._interval,
+        here = (
+            fold.buckets.of(series)
+            for fold in self._all_folds
+            for series in fold.buckets.series()
+            if series[:2] == (monitor, evaluator)
         )
+        unscored = unscored_share(here, now=now, interval=self._interval)
         known = unscored if unscored > self.rules.settings.max_unscored_share else 0.0
         return self._trust.explained(evaluator, detector.lower_is_better) + known
 
@@ -472,7 +456,7 @@ class WatchFold(MemoryFold):
                 self._stage.recent.add(key, evaluation, score, time)
 
     def _count_audit(self, evaluation: Evaluation, detector: DropDetector, time: float) -> None:
-        """Count for the mean by audits; they are of one version as long as nobody changes who makes them."""
+        """Count for the mean by audits; their version stays the same until another auditor is named."""
         version = self._stage.rules.audits.get((evaluation.monitor, evaluation.evaluator))
         if version is None:
             return

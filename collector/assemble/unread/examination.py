@@ -1,4 +1,4 @@
-"""Remarks on traces in files, beside how their spans were read: unread text, settings, competing ids.
+"""Remarks on traces, beside how their spans were read: unread text, settings, competing ids.
 
 Conversation ids are compared over many traces: an id that never repeats, while another does, was made up for each run.
 
@@ -172,7 +172,7 @@ class Examination:
                 yield f"  and {len(self.unread) - _MOST} further places"
         if self.proposal is not None:
             tried = f"{plural(self.proposal.turns, 'turn')} of {plural(self.proposal.traces, 'trace')}"
-            yield f"put this mapping, a guess that gives {tried}, into the configuration, and look at later traces:"
+            yield f"put this mapping, a guess that gives {tried}, into the configuration, restart, see later traces:"
             yield from self.proposal.lines()
         for scope, setting in sorted(self.settings.items()):
             yield f"{scope} writes no question or no answer; to turn them on: {setting}"
@@ -214,7 +214,7 @@ def unread_texts(
         for parsed_span in analysis.parsed_spans
         if _is_fully_read(parsed_span.call)
     }
-    unread = [_without(trace, read) for trace, _ in bare]
+    unread = [_without_spans(trace, read) for trace, _ in bare]
     return unread, [text for trace in unread for text in texts_of(trace) if text.weight > 0], settings
 
 
@@ -233,7 +233,7 @@ def _is_fully_read(call: Call) -> bool:
     )
 
 
-def _without(trace: CollectedTrace, read: Container[str | None]) -> CollectedTrace:
+def _without_spans(trace: CollectedTrace, read: Container[str | None]) -> CollectedTrace:
     """The trace with nothing in the spans that are read; they only complete the tree."""
     spans = (span._replace(attributes={}, events=()) if span.span_id in read else span for span in trace.spans)
     return trace._replace(
@@ -276,7 +276,7 @@ _MAX_BYTES = 1 << 20
 _WATCHED_PAIRS = 20
 _MAX_VALUES = 10_000
 _EVERY = 20
-"""Traces between two looks at the statistics."""
+"""Examined traces from one report to the next."""
 
 
 class UnreadTextWatch:
@@ -286,10 +286,10 @@ class UnreadTextWatch:
         self._assembler = assembler
         self._telemetry = telemetry
         self.next_at = 0.0
-        """The log's time (s) from which a trace is looked at."""
+        """The log's time (s) from which a trace is examined."""
         self._scopes: set[str] = set()
 
-    def look(self, _trace_id: str, pieces: Sequence[TracePiece], now: float) -> None:
+    def examine(self, _trace_id: str, pieces: Sequence[TracePiece], now: float) -> None:
         """Count the spans of a trace whose text no dialect reads. `now` is the log's time, in seconds."""
         if now < self.next_at or sum(map(len, map(_VALUE, pieces))) > _MAX_BYTES:
             return
@@ -303,10 +303,9 @@ class UnreadTextWatch:
 
     def _label(self, scope: str) -> str:
         name = scope[:_LONGEST_SCOPE] or "none"
-        if name in self._scopes or len(self._scopes) < _MAX_SCOPES:
+        if len(self._scopes) < _MAX_SCOPES:
             self._scopes.add(name)
-            return name
-        return _OTHER_SCOPES
+        return name if name in self._scopes else _OTHER_SCOPES
 
 
 class ConversationIdWatch:
@@ -320,13 +319,13 @@ class ConversationIdWatch:
         self._identity = assembler.identity
         self._telemetry = telemetry
         self.next_at = 0.0
-        """The log's time (s) from which a trace is looked at."""
-        self._looks = 0
+        """The log's time (s) from which a trace is examined."""
+        self._traces = 0
         self._statistics = ConversationIdStatistics(_WATCHED_PAIRS, sampled=True)
         self._first_traces: dict[str, str] = {}
         self._reported: set[tuple[str, str]] = set()
 
-    def see(self, trace_id: str, conversations: Iterable[str | None]) -> None:
+    def note_ids(self, trace_id: str, conversations: Iterable[str | None]) -> None:
         """Note the ids in the statistics that the turns of a trace repeat. This is cheap, so it is done for every
         trace.
 
@@ -337,7 +336,7 @@ class ConversationIdWatch:
             if first is not None and first != trace_id:
                 self._statistics.repeat(conversation or "")
 
-    def look(self, trace_id: str, pieces: Sequence[TracePiece], now: float) -> None:
+    def examine(self, trace_id: str, pieces: Sequence[TracePiece], now: float) -> None:
         """Take a trace into the statistics. `now` is the log's time, in seconds."""
         if now < self.next_at or sum(map(len, map(_VALUE, pieces))) > _MAX_BYTES:
             return
@@ -348,8 +347,8 @@ class ConversationIdWatch:
         for value in new.values():
             if len(self._first_traces) < _MAX_VALUES:
                 self._first_traces.setdefault(value, trace_id)
-        self._looks += 1
-        if self._looks % _EVERY == 0:
+        self._traces += 1
+        if self._traces % _EVERY == 0:
             self._report()
 
     def _report(self) -> None:

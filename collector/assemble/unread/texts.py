@@ -65,7 +65,7 @@ def _find_texts(span: Span, records: Sequence[LogRecord]) -> Iterator[TextAt]:
     for key, value in span.attributes.items():
         yield from _in_value(_as_place(key, last), value, span)
     for event in span.events:
-        if event.name != "exception":
+        if event.name not in {"", "exception"}:  # a place needs a name
             for key, value in event.attributes.items():
                 yield from _in_value(f"event:{event.name}:{key}", value, span)
     for record in records:

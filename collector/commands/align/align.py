@@ -168,9 +168,7 @@ class Search:
         candidates = candidates_of(old, name, proposals.proposals, cases, allowed)
         if not candidates:
             count = plural(len(proposals.proposals), "proposal")
-            raise proposal.NoProposal(
-                f"none of the {count} of {self._proposer.name} makes a valid definition that is new"
-            )
+            raise proposal.NoProposal(f"none of the {count} of {self._proposer.name} makes a valid new definition")
         return candidates[: self._limits.candidates]
 
     async def _proposals(self, prompt: Prompt) -> proposal.Proposals:

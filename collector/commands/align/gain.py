@@ -13,8 +13,8 @@ with l and u the lower limit of b and the upper one of c (for the upper end the 
 of the two counts of a multinomial, -√ (b c / ((1 - b)(1 - c))). Limits are exact (Clopper and Pearson 1934) at the
 effective number of conversations (Kish 1965), as Korn and Graubard (1998) have it; they are combined by the method of
 variance estimates recovery (Newcombe 1998; Zou and Donner 2008). A conversation counts as one observation however many
-labels it has, so labels in it may depend on each other in any way. A normal limit is no good: of few verdicts that
-change, none may be seen to change for the worse, which is no proof that none does.
+labels it has, so labels in it may depend on each other in any way. A normal limit is no good: if few verdicts change,
+perhaps none changes for the worse, which is no proof that none ever does.
 
 However many candidates there are, one is chosen on the training part, and that one alone is tested on the held-out
 part, once: what was best of many by chance is not better elsewhere.
@@ -76,7 +76,7 @@ class Gain:
 
 
 def agreement_of(subjects: Sequence[Changed], right: Callable[[Changed], bool]) -> float | None:
-    """The agreement of what is `right`; None where people have passed all or failed all."""
+    """The agreement, counting what is `right`; None if people passed all or failed all."""
     parts = _parts(subjects)
     return None if parts is None else sum(_share(part, right) for part in parts) / 2
 
@@ -202,7 +202,7 @@ class HoldoutTest:
 def compared(
     part: Sequence[LabelledSubject], before: Verdicts, after: Verdicts | None = None, *, weighted: bool = False
 ) -> list[Changed]:
-    """The labels that have both verdicts, and whether these are people's. Without weights each label counts alike.
+    """The labels that have both verdicts, and whether people agree. Without weights each label counts alike.
 
     Without `after`, an evaluator is assumed that agrees with people everywhere.
     """

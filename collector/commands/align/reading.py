@@ -116,7 +116,7 @@ async def _page_labels(log: Log, evaluator: str, *, lower: bool) -> AsyncIterato
 
 
 def _of_line(line: LabelLine, path: Path, *, lower: bool) -> _Named:
-    texts = {name: field for name, field in line.fields.items() if name not in (*LABEL_KEYS, "score", *_NOTES)}
+    texts = {name: field for name, field in line.fields.items() if name not in LABEL_KEYS}
     has_texts = any(name in texts for name in _TEXTS)
     ids = (line.row.evaluation_id, line.row.turn_id)
     note = next((each for name in _NOTES if isinstance(each := line.fields.get(name), str)), "")

@@ -30,6 +30,7 @@ from collector.logs.whole_log import read_records
 from collector.records.epochs import CONTROL_HEADERS, Fence
 from collector.records.json import evaluation_from_json
 from collector.records.shared_records import divide_records, is_shared, without_pieces
+from collector.service.assembly_history import read_since
 from collector.service.live.history import ConfigurationHistory
 from collector.service.open_logs import Logs, open_logs, require_topics_of
 from collector.service.plan_builder import build_unasked_plan
@@ -65,7 +66,8 @@ async def audit_logs(config: Config, logs: Logs) -> tuple[list[str], str]:
 
 async def _audit(config: Config, logs: Logs) -> Audit:
     """Positions come first, then the records: what a position says is done then has its record already."""
-    history = ConfigurationHistory(await logs.generated_steps(), config)
+    definitions = await logs.generated_steps()
+    history = ConfigurationHistory(definitions, config)
     await history.find_newest()
     # The file may have been changed since; what was judged was judged by what the log has.
     plan = await history.plan_of(history.number) or build_unasked_plan(config, history.key)
@@ -104,19 +106,13 @@ async def _audit(config: Config, logs: Logs) -> Audit:
                 (start, _number_at(start, committed)), controls, plan, history.number, history, unnumbered
             )
             turns = _PartitionTurns(
-                logs.turns,
-                partition,
-                contents[logs.turns.name],
-                configurations,
-                controls,
-                left_out,
-                {GROUP: commits[GROUP]},
-                traces.see_turn,
-            )
+                logs.turns, partition, contents[logs.turns.name], configurations, controls, left_out,
+                {GROUP: commits[GROUP]}, traces.see_turn,
+            )  # fmt: skip
             done_below[partition] = done_below_of(committed)
             since = max(since, await turns.read(comparison, result, done_below[partition]))
         result.balances = comparison.balances(done_below)
-        result.traces = traces.balance(since)
+        result.traces = traces.balance(since, await read_since(definitions, config.settings))
     result.repeated *= logs.unlinked is None
     result.readings = [reading_of(group, contents[log.name], commits[group]) for log, group in chain]
     result.exports = [reading_of(group, evaluations, committed) for group, committed in exporters.items()]

@@ -14,6 +14,8 @@ from collector.wording import listed, plural
 
 _EMPTY = "Nothing to compare: no span and no turn. Run this in the folder of the service: log.path counts from there."
 
+_NOT_DRAINED = "It adds up, but is not drained: stop the senders, wait assemble.idle_timeout, then stop the service:"
+
 
 @dataclass(slots=True)
 class Audit:
@@ -40,10 +42,13 @@ def as_text(audit: Audit, *, drained: bool) -> tuple[list[str], str]:
     problems = list(_problems(audit, drained=drained))
     lines = [*_lines(audit), ""]
     if problems:
-        lines += [f"{plural(len(problems), 'thing')} {'does' if len(problems) == 1 else 'do'} not add up:"]
-        lines += [f"  - {problem}" for problem in problems]
+        wrong = f"{plural(len(problems), 'thing')} {'does' if len(problems) == 1 else 'do'} not add up:"
+        is_whole = not any(_problems(audit, drained=False))
+        lines += [_NOT_DRAINED if is_whole else wrong, *(f"  - {problem}" for problem in problems)]
     else:
-        lines += ["It adds up." if any(log.records for log in audit.contents if log.name != "evaluations") else _EMPTY]
+        left_out = f", but for the {plural(count, 'turn')} not compared" if (count := audit.traces.not_compared) else ""
+        is_empty = not any(log.records for log in audit.contents if log.name != "evaluations")
+        lines += [_EMPTY if is_empty else f"It adds up{left_out}."]
     return problems, "\n".join(lines)
 
 
@@ -71,13 +76,10 @@ def as_json(audit: Audit, problems: Sequence[str]) -> str:
 
 def _reading(reading: Reading) -> dict[str, Any]:
     return {
-        "group": reading.group,
-        "log": reading.log,
-        "read": reading.read,
-        "in_flight": reading.behind,
+        "group": reading.group, "log": reading.log, "read": reading.read, "in_flight": reading.behind,
         "lost": [list(stretch) for stretch in reading.lost],
         "beyond_end": [list(stretch) for stretch in reading.beyond],
-    }
+    }  # fmt: skip
 
 
 def _lines(audit: Audit) -> Iterator[str]:
@@ -104,7 +106,9 @@ def _lines(audit: Audit) -> Iterator[str]:
 
 def _traces(traces: TraceBalance) -> str:
     parts = [f"{traces.with_turns:,} with turns", f"{traces.without_turns:,} without a turn"]
-    return f" = {listed([*parts, f'{traces.open:,} open {_open(traces)}'] if traces.open else parts)}"
+    earlier = f"; {plural(traces.not_compared, 'turn')} not compared, as `assemble` or `dialects` changed since"
+    whole = listed([*parts, f"{traces.open:,} open {_open(traces)}"] if traces.open else parts)
+    return f" = {whole}" + (earlier if traces.not_compared else "")
 
 
 def _open(traces: TraceBalance) -> str:
@@ -127,11 +131,8 @@ def _balance(balance: Balance) -> str:
     ):
         parts += [f"{number:,} {name}"] if number else []
     again = f"; they replace {plural(balance.retried, 'failed evaluation')}" if balance.retried else ""
-    others = (
-        f" (and {balance.others:,} more that were due before a change or a copy, came from a replay, or are newer)"
-        if balance.others
-        else ""
-    )
+    why = "due before the configuration changed or the log was copied, from a replay, or newer than the audit"
+    others = f" (the log has {balance.others:,} more, not compared: {why})" if balance.others else ""
     return (f" = {listed(parts)}" if parts else "") + again + others
 
 
@@ -175,8 +176,8 @@ def _lost_traces(traces: TraceBalance, *, drained: bool) -> Iterator[str]:
     if traces.missing:
         yield (
             f"{plural(traces.missing, 'turn')} of accepted traces {_are(traces.missing)} in no log: of "
-            f"{listed(traces.examples)}. If assemble or dialects have changed since, these traces were read by the "
-            "configuration of then; else the turns were deleted, or the position of assemble was set forward"
+            f"{listed(traces.examples)}. They were deleted, or the position of assemble was set forward, or an earlier "
+            "release of evalstream read them"
         )
     if traces.passed_over:
         yield (

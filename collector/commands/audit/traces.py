@@ -1,6 +1,7 @@
 """The audit of traces: what the assemble stage's own fold makes of the spans log, against the turns that there are.
 
 Traces are compared by their ids and their number of turns: a turn that another configuration made has another id.
+Of turns that are made like this only since a change of `assemble` or `dialects`, earlier ones are no loss.
 """
 
 import sqlite3
@@ -16,20 +17,24 @@ from collector.assemble.stage import AssembleStage
 from collector.commands.audit.positions import LogContent
 from collector.config.configured import Config
 from collector.link.turn_router import TurnRouter
-from collector.logs.log import Committed, Log, Record, StoredRecord
+from collector.logs.log import TICK, Committed, Log, Record, StoredRecord
 from collector.records.shared_records import divide_records
 from collector.service.assembly_builder import build_assembler, trace_limits
+from collector.service.assembly_history import ReadSince
 
 EXAMPLES = 5
 """How many traces are named."""
 
+_AT_LAST = 1e12
+"""A time (s) at which every trace has closed."""
 _TABLES = """
 CREATE TABLE seen (trace TEXT PRIMARY KEY) WITHOUT ROWID;
 CREATE TABLE found (trace TEXT, turn TEXT, PRIMARY KEY (trace, turn)) WITHOUT ROWID;
-CREATE TABLE expected (trace TEXT, turn TEXT, closed REAL, PRIMARY KEY (trace, turn)) WITHOUT ROWID;
+CREATE TABLE expected (trace TEXT, turn TEXT, dialect TEXT, closed REAL, PRIMARY KEY (trace, turn)) WITHOUT ROWID;
 """
 _LACKING = """
-SELECT trace, count(*) - (SELECT count(*) FROM found WHERE found.trace = expected.trace) AS lack
+SELECT trace, count(*) - (SELECT count(*) FROM found WHERE found.trace = expected.trace) AS lack,
+    sum(closed < read_since(dialect))
 FROM expected GROUP BY trace HAVING lack > 0 AND max(closed) >= ? ORDER BY max(closed)
 """
 
@@ -45,10 +50,12 @@ class TraceBalance:
     """The low watermark of each partition with open traces."""
     open_examples: list[str] = field(default_factory=list[str])
     passed_over: int = 0
-    """Traces that were open when somebody moved the stage's position forward."""
+    """Traces that were open when somebody moved the stage's position forward, so that turns are missing."""
     passed_examples: list[str] = field(default_factory=list[str])
     missing: int = 0
     """Turns that were to be made and are in no log."""
+    not_compared: int = 0
+    """Further ones, of traces that closed before `assemble` or `dialects` said so."""
     examples: list[str] = field(default_factory=list[str])
 
     @property
@@ -76,6 +83,7 @@ class TraceAudit:
         self._database = sqlite3.connect("")  # a temporary file, deleted when it is closed
         self._database.executescript(_TABLES)
         self._balance = TraceBalance()
+        self._released = set[str]()
 
     def close(self) -> None:
         """Delete what was collected."""
@@ -83,10 +91,8 @@ class TraceAudit:
 
     def see_turn(self, value: bytes) -> bool:
         """A record of the log of turns, or of unlinked ones; whether its turn was seen before."""
-        turn = _ids(value)
-        return (
-            turn is not None and not self._database.execute("INSERT OR IGNORE INTO found VALUES (?, ?)", turn).rowcount
-        )
+        turn, add = _fields(value), "INSERT OR IGNORE INTO found VALUES (?, ?)"
+        return turn is not None and not self._database.execute(add, turn[:2]).rowcount
 
     async def read(
         self,
@@ -118,38 +124,55 @@ class TraceAudit:
                             await fold.deliver([piece for piece in pieces if _place(piece) not in left_out])
                             self._expect(made, pieces, pieces[0].timestamp)
                 if state is not None:
-                    self._add_open(partition, state.low_watermark, stage.open_trace_ids(partition))
+                    released = self._add_open(partition, state.low_watermark, stage.open_trace_ids(partition))
+                    await fold.deliver([StoredRecord(partition, state.offset, _AT_LAST, None, b"", TICK)])
+                    self._expect(made, [], 0.0, released)
             content.finish(partition)
 
-    def _add_open(self, partition: int, low: int, traces: Sequence[tuple[int, str]]) -> None:
-        """Add what is open; the stage does not know traces any more that begin before its low watermark."""
+    def _add_open(self, partition: int, low: int, traces: Sequence[tuple[int, str, float]]) -> dict[str, float]:
+        """Add what is open. Returns the begin of each trace before the low watermark, which the stage does not know any
+        more: shorter limits closed it, or somebody moved the stage's position forward, so that it has no turns.
+        """
         balance = self._balance
-        remembered = [trace for offset, trace in traces if offset >= low]
+        remembered = [trace for offset, trace, _ in traces if offset >= low]
         balance.open += len(remembered)
         balance.open_from |= {partition: low} if remembered else {}
         balance.open_examples += remembered[: EXAMPLES - len(balance.open_examples)]
-        forgotten = [trace for offset, trace in traces if offset < low]
-        balance.passed_over += len(forgotten)
-        balance.passed_examples += forgotten[: EXAMPLES - len(balance.passed_examples)]
+        released = {trace.partition("@")[0]: began for offset, trace, began in traces if offset < low}
+        self._released |= released.keys()
+        return released
 
-    def _expect(self, made: _Made, read: Sequence[StoredRecord], closed: float) -> None:
-        """Note the turns of traces that closed at `closed` (s) or within a second after it."""
+    def _expect(
+        self, made: _Made, read: Sequence[StoredRecord], closed: float, released: Mapping[str, float] | None = None
+    ) -> None:
+        """Note the turns of traces that closed at `closed` (s) or within a second after it; or of the `released` alone,
+        with their times.
+        """
         keys = [(record.key.decode(errors="replace"),) for record in read if record.key]
         self._database.executemany("INSERT OR IGNORE INTO seen VALUES (?)", keys)
-        turns = [(*turn, closed) for record in made.records if (turn := _ids(record.value)) is not None]
-        self._database.executemany("INSERT OR IGNORE INTO expected VALUES (?, ?, ?)", turns)
+        turns = [turn for record in made.records if (turn := _fields(record.value)) is not None]
+        times = {turn[0]: closed for turn in turns} if released is None else released
+        timed = [(*turn, times[turn[0]]) for turn in turns if turn[0] in times]
+        self._database.executemany("INSERT OR IGNORE INTO expected VALUES (?, ?, ?, ?)", timed)
         made.records.clear()
 
-    def balance(self, since: float) -> TraceBalance:
+    def balance(self, since: float, read_since: ReadSince) -> TraceBalance:
         """Compare. Traces that closed before `since` (s) are not: retention has deleted turns of that time."""
         balance = self._balance
+        self._database.create_function("read_since", 1, read_since.of)
         counts = "SELECT (SELECT count(*) FROM seen), (SELECT count(DISTINCT trace) FROM expected)"
         with closing(self._database.execute(counts)) as rows:
             balance.seen, balance.with_turns = rows.fetchone()
         with closing(self._database.execute(_LACKING, [since])) as rows:
-            for trace, lacking in rows:
-                balance.missing += lacking
-                balance.examples += [trace] if len(balance.examples) < EXAMPLES else []
+            for trace, lacking, earlier in rows:
+                balance.not_compared += min(lacking, earlier)
+                if lacking > earlier and trace in self._released:
+                    balance.passed_over += 1
+                    balance.passed_examples += [trace] if len(balance.passed_examples) < EXAMPLES else []
+                elif lacking > earlier:
+                    balance.missing += lacking - earlier
+                    balance.examples += [trace] if len(balance.examples) < EXAMPLES else []
+        balance.with_turns -= balance.passed_over
         return balance
 
 
@@ -157,10 +180,10 @@ def _place(record: StoredRecord) -> tuple[int, int, int]:
     return record.partition, record.offset, record.piece
 
 
-def _ids(value: bytes) -> tuple[str, str] | None:
-    """The trace and the turn of a record; None if it holds no turn of a trace."""
+def _fields(value: bytes) -> tuple[str, str, str] | None:
+    """The trace, the turn and the dialect of a record; None if it holds no turn of a trace."""
     try:
         turn = orjson.loads(value)
-        return (turn["trace_id"], turn["turn_id"]) if turn["trace_id"] else None
+        return (turn["trace_id"], turn["turn_id"], turn.get("dialect") or "") if turn["trace_id"] else None
     except (orjson.JSONDecodeError, KeyError, TypeError):
         return None

@@ -7,19 +7,22 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from operator import gt, lt
 from pathlib import Path
+from statistics import fmean
 
 import orjson
 from rich import box
 from rich.table import Table
 
-from collector.calibration.agreement_watch import DRIFT_ERRORS, WEAKEST, Withheld, people_sums, random_labels, withheld
-from collector.calibration.labels import HumanLabel, judged_pairs, read_labels, weighted_pairs
+from collector.calibration.agreement_watch import DRIFT_ERRORS, WEAKEST, labels_of_queue, people_sums, why_withheld
+from collector.calibration.labels import HumanLabel, judged_pairs, mean_label, read_labels, weighted_pairs
 from collector.calibration.page_labels import LabelIndex, Version
 from collector.config.command_options import require_known
 from collector.config.configured import Config
 from collector.errors import ConfigError
 from collector.logs.whole_log import read_records
-from collector.past.evaluations import evaluations_in
+from collector.page.label_queue import draw_probability, label_doubt
+from collector.page.settings import PageSettings
+from collector.past.evaluations import REPLAY_OF, evaluations_in
 from collector.records.audits import AuditScore, audit_of
 from collector.records.json import fields_of
 from collector.records.labels import tokens_read
@@ -36,6 +39,7 @@ from collector.statistics.intervals import mean_text
 from collector.telemetry.wide_console import wide_console
 from collector.wording import plural
 from evaluators.cases import Json
+from evaluators.judges.cascade import doubt_of
 from evaluators.results import Evaluation
 
 
@@ -92,24 +96,37 @@ def measure(config: Config, options: CalibrateOptions) -> Calibration:
     if options.labels is None and config.settings.log.kind == "memory":
         raise ConfigError("log.kind is memory, so labels of the page end with the service; name a file of labels")
     ledger = asyncio.run(_ledger_of(config, version, scale))
-    if options.labels is None:
-        labels, notes = _page_labels(version, ledger)
-    else:
-        scores = {name: one.judged for one in (*ledger.repeated, *ledger.scored) for name in one.names}
-        labels, notes = read_labels(options.labels, scores, lower_is_better=scale.lower_is_better), ()
+    labels, notes = _labels(options, version, ledger, lower_is_better=scale.lower_is_better)
     if options.random:
-        labels = [label if label.probability else replace(label, probability=1.0) for label in labels]
+        labels, alike = _as_random(labels)
+        notes = (*notes, *alike)
+    if number := sum(label.is_of_other for label in labels):
+        what = f"{plural(number, 'label')} of other versions of {options.evaluator} count here"
+        why = "this one scored the same answers. If it asks people for something else, give it another name"
+        notes = (*notes, f"{what}: {why}.")
     if ledger.others:
         others = plural(len(ledger.others), "score")
         notes = (*notes, f"Not used: {others} of other versions of {options.evaluator} or other judges.")
     once, scored, left_out = _once(labels, ledger)
-    notes = (*notes, *left_out, *_bias_notes(once, scored), *_notes_on_time(random_labels(once), scored))
+    notes = (*notes, *left_out, *_bias_notes(once, scored), *_notes_on_time(labels_of_queue(once), scored),
+             *_note_on_sample(labels_of_queue(once), scored))  # fmt: skip
     result = calibration(options, once, [one.judged for one in scored], scale, notes)
-    return replace(
-        result,
-        agreements=(result.agreements[0], *_segments(labels, scale)),
-        monitors=dict(_by_monitor(labels, (*ledger.scored, *ledger.repeated), scale)),
-    )
+    monitors = dict(_by_monitor(labels, (*ledger.scored, *ledger.repeated), scale))
+    return replace(result, agreements=(result.agreements[0], *_segments(labels, scale)), monitors=monitors)
+
+
+def _as_random(labels: Sequence[HumanLabel]) -> tuple[list[HumanLabel], Sequence[str]]:
+    """The labels as a random draw with equal chances, of the log. If not all their answers are there, it is a draw of
+    all traffic, in which the log's sampling weights would count some of them more often; a note says that.
+    """
+    own = [label for label in labels if not label.probability]
+    outside = [label.weight for label in own if not label.name]
+    alike = {*outside} == {1.0} and any(label.weight != 1.0 for label in own)
+    equal = [replace(label, probability=1.0, weight=1.0 if alike else label.weight) for label in own]
+    number, others = plural(len(outside), "label"), plural(len(own) - len(outside), "other")
+    why = f"{number} of --random are of answers outside the log, so its sampling weights of {others} do not count"
+    rest = [label for label in labels if label.probability]
+    return [*equal, *rest], (f"Each label counts once: {why}.",) if alike else ()
 
 
 def _once(
@@ -139,8 +156,8 @@ def _by_monitor(
     names, monitors = {name: one.monitor for one in scored for name in one.names[:1]}, {one.monitor for one in scored}
     for monitor in sorted(monitors) if len(monitors) > 1 else ():
         ledger = [one.judged for one in scored if one.monitor == monitor]
-        own = [label for label in random_labels(labels) if names.get(label.name) == monitor]
-        yield monitor, (weighted_mean(ledger), None if withheld(own, scale) else mean_by_people(own, ledger))
+        own = [label for label in labels_of_queue(labels) if names.get(label.name) == monitor]
+        yield monitor, (weighted_mean(ledger), None if why_withheld(own, scale) else mean_by_people(own, ledger))
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,12 +171,16 @@ class _Scored:
     audit: AuditScore | None
     monitor: str
     at: datetime
+    doubt: float
+    """That of the answer's first score."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Ledger:
     """The logged scores and labels of a version of an evaluator. `others` are the evaluations that its other versions
-    scored: their ids, each with its subject's id.
+    scored: their ids, each with its subject's id. `first` has of each evaluation the first score of its answer, with
+    the judge's doubt and whether there is an audit (with the same shares, equal ones are drawn alike), the probability
+    of its draw now, and its doubt by the threshold of now.
 
     If several monitors judged an answer, `scored` has the score of the one that draws most, `repeated` has the others.
     Draws are nested, so this one has judged all that they have, and its weights are those of the traffic of all.
@@ -168,19 +189,32 @@ class _Ledger:
     scored: tuple[_Scored, ...]
     repeated: tuple[_Scored, ...]
     others: Mapping[str, str]
+    first: Mapping[str, tuple[object, float, float]]
     book: LabelIndex
+
+    @property
+    def ids(self) -> Mapping[str, str]:
+        """The evaluation by each name that a label may have for it."""
+        return {name: one.names[0] for one in (*self.repeated, *self.scored) for name in one.names}
 
 
 async def _ledger_of(config: Config, version: Version, scale: ScoreScale) -> _Ledger:
     book = LabelIndex([version[0]] if scale.lower_is_better else [])
     scored: list[_Scored] = []
-    others = dict[str, str]()
+    others, first = dict[str, str](), dict[str, tuple[object, float, float]]()
+    queue = (config.settings.page or PageSettings()).queue
+    threshold = config.evaluators[version[0]].evaluator.threshold
     async with open_logs(config.settings.log, create=False) as logs:
         async for past in evaluations_in(logs.evaluations):
             evaluation = past.evaluation
             if evaluation.evaluator == version[0] and evaluation.score is not None:
+                is_audited, before = audit_of(evaluation) is not None, str(evaluation.attributes.get(REPLAY_OF))
+                kind = evaluation.score, doubt_of(evaluation.details), is_audited
+                doubt = label_doubt(evaluation, threshold)
+                share = draw_probability(queue, doubt, audited=is_audited)
+                of = first[evaluation.evaluation_id] = first.get(before) or (kind, share, doubt)
                 if evaluation.evaluator_version == version[1]:
-                    scored.append(_scored(evaluation))
+                    scored.append(_scored(evaluation, of[2]))
                 else:
                     others[evaluation.evaluation_id] = _subject(evaluation)
         async for record in read_records(logs.labels):
@@ -190,34 +224,30 @@ async def _ledger_of(config: Config, version: Version, scale: ScoreScale) -> _Le
         chosen.setdefault(one.names[1], one.monitor)
     once = [one for one in scored if one.monitor == chosen[one.names[1]]]
     repeated = [one for one in scored if one.monitor != chosen[one.names[1]]]
-    return _Ledger(tuple(once), tuple(repeated), others, book)
+    return _Ledger(tuple(once), tuple(repeated), others, first, book)
 
 
 def _subject(evaluation: Evaluation) -> str:
     return evaluation.subject.turn_id or evaluation.subject.conversation_id
 
 
-def _scored(evaluation: Evaluation) -> _Scored:
+def _scored(evaluation: Evaluation, doubt: float) -> _Scored:
     assert evaluation.score is not None
     conversation = evaluation.subject.conversation_id
     names = (evaluation.evaluation_id, _subject(evaluation))
     judged = WeightedScore(evaluation.score, 1.0 / evaluation.sampling.probability, conversation)
     return _Scored(
         judged, names, tokens_read(evaluation), evaluation.attributes, audit_of(evaluation), evaluation.monitor,
-        evaluation.time,
+        evaluation.time, doubt,
     )  # fmt: skip
 
 
 def _bias_notes(labels: Sequence[HumanLabel], scored: Sequence[_Scored]) -> Iterator[str]:
     """Notes on the judge's biases, by people's labels and by audits."""
     known = {name: one for one in scored for name in one.names}
+    read = [(label, known.get(label.name)) for label in labels]
     by_people = judged_pairs(
-        [
-            replace(label, tokens=known[label.name].tokens, attributes=known[label.name].attributes)
-            if label.name in known
-            else label
-            for label in labels
-        ]
+        [replace(label, tokens=one.tokens, attributes=one.attributes) if one else label for label, one in read]
     )
     by_audits = [
         JudgedPair(
@@ -247,52 +277,120 @@ def _notes_on_time(at_random: Sequence[HumanLabel], scored: Sequence[_Scored]) -
             yield f"Not represented by labels: {what}. evalstream labels next draws from the whole log."
 
 
-def _page_labels(version: Version, ledger: _Ledger) -> tuple[list[HumanLabel], tuple[str, ...]]:
+def _note_on_sample(at_random: Sequence[HumanLabel], scored: Sequence[_Scored]) -> Iterator[str]:
+    """A note if the labelled answers' mean score, or doubt, differs from that of all beyond chance.
+
+    The error is that of a Poisson sample of values with this variance (Särndal, Swensson and Wretman 1992).
+    """
+    known = {one.names[0]: one for one in scored}
+    sample = [(label, known[label.name]) for label in at_random if label.name in known]
+    if len(sample) < FEWEST:
+        return
+    part = min(1.0, math.fsum(1.0 / (label.probability or 1.0) for label, _ in sample) / len(scored))
+    left = [math.sqrt(1.0 - part * (label.probability or 1.0)) for label, _ in sample]
+    weights = [one.judged.weight / (label.probability or 1.0) for label, one in sample]
+    all_weights = [one.judged.weight for one in scored]
+    error = math.hypot(*map(float.__mul__, weights, left)) / math.fsum(weights)
+    for what, of_all, of_sample in (
+        ("score", [one.judged.score for one in scored], [one.judged.score for _, one in sample]),
+        ("doubt", [one.doubt for one in scored], [one.doubt for _, one in sample]),
+    ):
+        labelled, whole = fmean(of_sample, weights), fmean(of_all, all_weights)
+        spread = math.sqrt(fmean([(value - whole) ** 2 for value in of_all], all_weights))
+        if abs(labelled - whole) > DRIFT_ERRORS * error * spread + _ROUNDING:
+            means = f"the judge's mean {what} of labelled answers is {labelled:.3f}, of all {whole:.3f}, beyond chance"
+            yield f"Not represented by labels: {means}, so they are no random draw; evalstream labels next draws again."
+            return
+
+
+_ROUNDING = 1e-9
+
+
+def _notes_on_shares(labels: Sequence[HumanLabel], ledger: _Ledger) -> tuple[str, ...]:
+    """A note if labels are of several draws: in one draw, the first score of an answer determines the probability. Or
+    if they are of one with other shares than those of now.
+    """
+    shares, others = dict[object, float](), 0
+    for label in labels:
+        if label.probability is not None and (first := ledger.first.get(label.name)) is not None:
+            share = shares.setdefault(first[0], label.probability)
+            others += not math.isclose(label.probability, first[1])
+            if not math.isclose(share, label.probability):
+                note = f"equal scores have the label_probability {share:.3g} and {label.probability:.3g}"
+                why = "page.queue or the threshold changed between them, so these figures may be wrong"
+                return (f"{_MIXED}{note}, as {why}. evalstream labels next draws again; calibrate its file alone.",)
+    what = f"Drawn with other shares: page.queue does not give the label_probability of {plural(others, 'label')} now"
+    return (
+        (f"{what}. If that draw left answers out (--without), evalstream labels next draws again.",) if others else ()
+    )
+
+
+_MIXED = "Mixed draws: "
+
+
+def _labels(
+    options: CalibrateOptions, version: Version, ledger: _Ledger, *, lower_is_better: bool
+) -> tuple[list[HumanLabel], tuple[str, ...]]:
+    """The labels that count, and notes on them: those of the page, or of a file. With drawn labels of logged answers in
+    the file, the page's are of the same draw, so that both count; unless one of them was drawn with other shares.
+    """
+    page, notes = _page_labels(version, ledger, is_needed=options.labels is None)
+    if options.labels is None:
+        return page, (*notes, *_notes_on_shares(page, ledger))
+    scores, ids = {name: one.judged for one in (*ledger.repeated, *ledger.scored) for name in one.names}, ledger.ids
+    labels = read_labels(options.labels, scores, version[0], lower_is_better=lower_is_better)
+    labels = [replace(label, name=ids.get(label.name, "")) for label in labels]
+    segments, answers = {label.name: label.segment for label in labels}, dict[object, list[HumanLabel]]()
+    page = [replace(label, segment=segments.get(label.name, "all"), monitor="") for label in labels_of_queue(page)]
+    for number, label in enumerate((*labels, *page)):
+        answers.setdefault((label.name or number, label.segment), []).append(label)
+    both, own = [mean_label(each) for each in answers.values()], _notes_on_shares(labels, ledger)
+    of_page = f"{plural(len(page), 'label')} of the page"
+    if not page or not any(label.name for label in labels_of_queue(labels)):
+        alone = f"Not used: {of_page}, as the file has no drawn label of an answer in the log."
+        return labels, (*own, alone) if page else own
+    mixed = _notes_on_shares([*labels, *page], ledger)
+    if own != mixed and mixed[0].startswith(_MIXED):
+        return labels, (*own, f"Not used: {of_page}, drawn with other shares than those of the file.")
+    return both, (*notes, *mixed, f"{of_page} count as well as those of the file.")
+
+
+def _page_labels(version: Version, ledger: _Ledger, *, is_needed: bool) -> tuple[list[HumanLabel], tuple[str, ...]]:
     """The labels of the page, and notes on them. A label of another version counts for the same subject's score by this
     one, which both versions have to have sampled: their draws are nested, so that the less probable one counts.
     """
-    evaluator = version[0]
-    labels, others = ledger.book.labels(version), ledger.book.others(version)
-    scored = (*ledger.scored, *ledger.repeated)
-    subjects = {one.names[0]: (one.monitor, one.names[1]) for one in scored}
-    own, current = {subjects.get(label.name) for label in labels}, {(one.monitor, one.names[1]): one for one in scored}
-    by_subject = {
-        subject: replace(label, judge=one.judged.score, weight=max(label.weight, one.judged.weight), name=one.names[0])
-        for label in sorted(others, key=lambda label: label.at)
-        if (subject := (label.monitor, ledger.others.get(label.name, ""))) not in own
-        and (one := current.get(subject)) is not None
-    }
-    notes: list[str] = []
-    if by_subject:
-        notes.append(
-            f"{plural(len(by_subject), 'label')} of other versions of {evaluator} count here: this one "
-            "scored the same answers. If it asks people for something else, label again."
-        )
-    if unused := len(others) - len(by_subject):
+    evaluator, newest, unused, notes = version[0], dict[str, HumanLabel](), 0, list[str]()
+    current = {(one.monitor, one.names[1]): one for one in (*ledger.scored, *ledger.repeated)}
+    own, others = ledger.book.labels(version), ledger.book.others(version)
+    labels, names = [*others, *own], {label.name for label in own}
+    for label in sorted(labels, key=lambda label: (label.probability is not None, label.at)):
+        one = current.get((label.monitor, ledger.others.get(label.name, "")))
+        if label.name in names:
+            newest[label.name] = label
+        elif one is not None:
+            judge, weight, name = one.judged.score, max(label.weight, one.judged.weight), one.names[0]
+            newest[name] = replace(label, judge=judge, weight=weight, name=name, is_of_other=True)
+        else:
+            unused += 1
+    if replaced := len(labels) - len(newest) - unused:
+        notes.append(f"Not used: {plural(replaced, 'older label')} of answers that have a newer one.")
+    if unused:
         notes.append(f"Not used: {plural(unused, 'label')} of answers that this version of {evaluator} did not score.")
-    if not labels and not by_subject:
-        older = (
-            f" ({plural(unused, 'label')} of other versions; rejudge scores the same answers by this one)"
-            if unused
-            else ""
-        )
-        raise ConfigError(
-            f"the page has no labels of {evaluator}{older}; label some evaluations there, or name a file of labels"
-        )
-    return [*labels, *by_subject.values()], tuple(notes)
+    if is_needed and not newest:
+        older = f" ({plural(unused, 'label')} of other versions; rejudge scores the same answers by this one)"
+        none = f"the page has no labels of {evaluator}{older if unused else ''}"
+        raise ConfigError(f"{none}; label some evaluations there, or name a file of labels")
+    return list(newest.values()), tuple(notes)
 
 
 def calibration(
-    options: CalibrateOptions,
-    labels: Sequence[HumanLabel],
-    ledger: Sequence[WeightedScore],
-    scale: ScoreScale,
+    options: CalibrateOptions, labels: Sequence[HumanLabel], ledger: Sequence[WeightedScore], scale: ScoreScale,
     notes: tuple[str, ...] = (),
-) -> Calibration:
+) -> Calibration:  # fmt: skip
     """The figures; `ledger` holds all scores of the traffic that the labels were drawn from."""
     pairs = weighted_pairs(labels)
     at_random = [label for label in labels if label.probability is not None]
-    why = withheld(random_labels(labels), scale)
+    why = why_withheld(labels_of_queue(labels), scale)
     threshold = scale.threshold_for(pairs, options.target)
     fitted = replace(scale, threshold=scale.threshold if threshold is None else threshold)
     good = [one for pair in pairs for one in pair.verdicts() if not scale.is_bad(one.human)]
@@ -314,10 +412,10 @@ def mean_by_people(labels: Sequence[HumanLabel], ledger: Sequence[WeightedScore]
         for scores in by_conversation(ledger)
     ]
     of_all = Sums(*map(math.fsum, zip(*((w, wy, w * w, w * wy, wy * wy) for w, wy in totals), strict=True)))
-    return (people_sums(labels, of_scores=all(label.name for label in labels)) + sums_of_scores(of_all)).corrected()
+    return (people_sums(labels, are_scored=all(label.name for label in labels)) + sums_of_scores(of_all)).corrected()
 
 
-def _notes_on_mean(why: Withheld, at_random: Sequence[HumanLabel], ledger: Sequence[WeightedScore]) -> Iterator[str]:
+def _notes_on_mean(why: str, at_random: Sequence[HumanLabel], ledger: Sequence[WeightedScore]) -> Iterator[str]:
     """Why there is no corrected mean, and what it rests on."""
     if why in WITHHELD:
         yield WITHHELD[why]
@@ -329,15 +427,15 @@ def _notes_on_mean(why: Withheld, at_random: Sequence[HumanLabel], ledger: Seque
     elif at_random and not ledger:
         yield "No corrected mean: the log has no score by this version of the evaluator."
     if ledger and (strange := sum(not label.name for label in at_random)):
-        what = f"Not checked: {plural(strange, 'drawn label')} of answers outside the log, whose scores count for"
-        yield f"{what} the means and the certificate. Both must be of the same traffic."
+        what = f"Not checked: whether {plural(strange, 'drawn label')} of answers outside the log"
+        yield f"{what} and the log's scores, by which means and certificate are computed, are of the same traffic."
 
 
 _FEWEST_LABELS = 32
 """Drawn labels with which, at equal weights, a corrected mean has enough (`FEWEST_AUDITS`; see `people_sums`)."""
 
 
-WITHHELD: Mapping[Withheld, str] = {
+WITHHELD: Mapping[str, str] = {
     "weak": f"Withheld: the corrected mean. Sensitivity + specificity - 1 is below {WEAKEST:g}: the judge tells too "
     "little of what people would say.",
     "drift": "Withheld: the corrected mean. The newer half of the labels differs from the older one by more than "
@@ -354,16 +452,10 @@ def _certificate(
     if not labels or not ledger:
         what = "labels that were drawn at random (--random, or label_probability)" if ledger else "scores in the log"
         raise ConfigError(f"--certify: needs {what}; there are none")
-    certificate = certify(
-        [
-            VerdictPair(scale.fails(one.judge), scale.is_bad(one.human), one.weight, one.conversation)
-            for label in labels
-            for one in label.weighted().verdicts()
-        ],
-        [JudgedVerdict(scale.fails(score.score), score.weight, score.conversation) for score in ledger],
-        bound,
-    )
-    return replace(certificate, labels=len(labels))
+    both = [one for label in labels for one in label.weighted().verdicts()]
+    pairs = [VerdictPair(scale.fails(one.judge), scale.is_bad(one.human), one.weight, one.conversation) for one in both]
+    verdicts = [JudgedVerdict(scale.fails(score.score), score.weight, score.conversation) for score in ledger]
+    return replace(certify(pairs, verdicts, bound), labels=len(labels))
 
 
 def _notes_on_draw(labels: Sequence[HumanLabel], at_random: Sequence[HumanLabel]) -> Iterator[str]:
@@ -380,6 +472,7 @@ def _notes_on_draw(labels: Sequence[HumanLabel], at_random: Sequence[HumanLabel]
 
 def as_json(result: Calibration) -> str:
     """One JSON object."""
+    certificate = result.certificate
     document = {
         **fields_of(result, "evaluator", "threshold", "fitting_threshold", "good_failed", "raw_mean", "notes"),
         "segments": [
@@ -397,9 +490,7 @@ def as_json(result: Calibration) -> str:
             name: {"raw_mean": raw, "corrected_mean": _as_numbers(by_people)}
             for name, (raw, by_people) in result.monitors.items()
         },
-        "certificate": None
-        if result.certificate is None
-        else {**asdict(result.certificate), "certified": result.certificate.certified},
+        "certificate": certificate and {**asdict(certificate), "certified": certificate.certified},
     }
     return orjson.dumps(document).decode() + "\n"
 
@@ -426,11 +517,8 @@ def _table(evaluator: str, of: Agreement) -> Table:
     table.add_column("value", justify="right")
     table.add_column("95 % interval", justify="right")
     for name, (value, bounds) in of.measures.items():
-        table.add_row(
-            name.replace("_", " "),
-            "–" if math.isnan(value) else f"{value:.3f}",
-            "–" if bounds is None else f"{bounds[0]:.3f} … {bounds[1]:.3f}",
-        )
+        interval = "–" if bounds is None else f"{bounds[0]:.3f} … {bounds[1]:.3f}"
+        table.add_row(name.replace("_", " "), "–" if math.isnan(value) else f"{value:.3f}", interval)
     return table
 
 
@@ -443,9 +531,8 @@ def _conclusions(result: Calibration) -> Iterator[str]:
         at = f"{result.fitting_threshold:.3f}"
         fails = f"fails at least {result.target:.0%} of what people label as bad, and {result.good_failed:.0%} of what "
         none = f"No threshold fails {result.target:.0%} of what people label as bad and less than half of what they "
-        fits = (
-            f"Suggested threshold: {at}; it" if result.good_failed < 0.5 else f"{none}label as good. The nearest, {at},"
-        )
+        few = result.good_failed < 0.5
+        fits = f"Suggested threshold: {at}; it" if few else f"{none}label as good. The nearest, {at},"
         yield f"{fits} {fails}they label as good."
     if result.raw_mean is not None and result.corrected_mean is not None:
         yield f"Mean score of the judge: {_means(result.raw_mean, result.corrected_mean)}."

@@ -53,8 +53,7 @@ async def write_cases(config: Config, options: CasesOptions, say: Callable[[str]
     if not cases:
         say(f"no case: {summary}; an earlier --from takes in more")
         return NONE
-    content = FORMATS[options.form](cases, options.name)
-    write_new(options.output, content)
+    write_new(options.output, FORMATS[options.form](cases, options.name))
     say(f"{options.output}: {plural(len(cases), 'case')} as {options.form}; {summary}")
     return DONE
 

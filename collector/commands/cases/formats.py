@@ -11,7 +11,7 @@ from evaluators.cases import Conversation, Turn
 from evaluators.records import to_dict
 
 Write = Callable[[Sequence[SelectedCase], str], bytes]
-"""Makes the bytes of a file of cases and the set's name."""
+"""Makes a file's bytes from cases and the set's name."""
 
 
 def to_jsonl(cases: Sequence[SelectedCase], _name: str) -> bytes:
@@ -196,5 +196,4 @@ def _expected(case: Turn | Conversation) -> str | None:
 
 
 def _texts(case: Turn | Conversation, name: str) -> list[str] | None:
-    turn = case if isinstance(case, Turn) else case.turns[-1]
-    return list(getattr(turn, name) or ()) or None
+    return list(getattr(case if isinstance(case, Turn) else case.turns[-1], name) or ()) or None

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from collector.config.configured import Config, judges_of
 from collector.config.settings import BudgetSettings, JudgeSettings, TrafficSettings
+from collector.records.grouping import group_by
 from collector.telemetry.compilation import is_compiled
 from collector.wording import figure, plural, usd
 
@@ -57,18 +58,10 @@ class CpuCosts:
 
 
 _MICROSECONDS = {
-    "receive_span": (12, 10),
-    "receive_trace": (90, 85),
-    "assemble_span": (10, 8),
-    "assemble_turn": (330, 260),
-    "evaluate_turn": (16, 16),
-    "evaluation": (470, 430),
-    "judge_request": (930, 850),
-    "export_evaluation": (200, 200),
-    "unwanted_trace": (130, 110),
-    "unwanted_assemble_turn": (34, 30),
-    "unwanted_evaluate_turn": (2, 2),
-}
+    "receive_span": (12, 10), "receive_trace": (90, 85), "assemble_span": (10, 8), "assemble_turn": (330, 260),
+    "evaluate_turn": (16, 16), "evaluation": (470, 430), "judge_request": (930, 850), "export_evaluation": (200, 200),
+    "unwanted_trace": (130, 110), "unwanted_assemble_turn": (34, 30), "unwanted_evaluate_turn": (2, 2),
+}  # fmt: skip
 """In pure Python, and compiled."""
 PURE, COMPILED = (CpuCosts(**{name: each[n] / 1e6 for name, each in _MICROSECONDS.items()}) for n in (0, 1))
 
@@ -133,7 +126,7 @@ def capacity_of(config: Config, costs: CpuCosts) -> Capacity | None:
     turns = traffic.spans_per_second / traffic.spans_per_turn
     rates = list(expected_uses(config, traffic))
     evaluations = sum(use.per_second for use in rates)
-    judges = tuple(_judges(config, traffic, rates))
+    judges = tuple(_judges(config, traffic, _requests(rates)))
     deferred = sum(judge.deferred_per_second for judge in judges)
     requests = sum(judge.requests_per_second for judge in judges) - deferred
     wanted = _wanted_share(config)
@@ -143,25 +136,24 @@ def capacity_of(config: Config, costs: CpuCosts) -> Capacity | None:
     evaluations_mb = evaluations * EVALUATION_BYTES / 1e6
     sums = [judge.usd_per_day for judge in judges]
     return Capacity(
-        spans_per_second=traffic.spans_per_second,
-        turns_per_second=turns,
-        evaluations_per_second=evaluations,
-        stages=stages,
-        partitions=_partitions(_most_of_a_stage(stages)),
+        spans_per_second=traffic.spans_per_second, turns_per_second=turns, evaluations_per_second=evaluations,
+        stages=stages, partitions=_partitions(_most_of_a_stage(stages)),
         broker_in_mb_per_second=spans_mb + turns_mb + evaluations_mb,
-        broker_out_mb_per_second=spans_mb + turns_mb + evaluations_mb * max(1, len(config.exporters)),
-        judges=judges,
+        broker_out_mb_per_second=spans_mb + turns_mb + evaluations_mb * max(1, len(config.exporters)), judges=judges,
         usd_per_day=None if None in sums else sum(each or 0.0 for each in sums),
-    )
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class ExpectedUse:
-    """An evaluator of a monitor, the evaluations that it makes in a second, and whether these may wait for batches."""
+    """An evaluator of a monitor, the evaluations that it makes in a second, whether these may wait for batches, and
+    the subjects that the monitor watches.
+    """
 
     name: str
     per_second: float
     deferred: bool
+    watches: str
 
 
 def expected_uses(config: Config, traffic: TrafficSettings) -> Iterator[ExpectedUse]:
@@ -170,10 +162,16 @@ def expected_uses(config: Config, traffic: TrafficSettings) -> Iterator[Expected
         hourly = monitor.alerts.turns_per_hour
         matching = traffic.spans_per_second / traffic.spans_per_turn if hourly is None else hourly / 3600.0
         for use in monitor.uses:
-            subjects = matching
-            if config.evaluators[use.name].evaluator.scope == "conversation":
-                subjects /= traffic.turns_per_conversation
-            yield ExpectedUse(use.name, subjects * monitor.rate_of(use), monitor.urgency == "hours")
+            of_conversations = config.evaluators[use.name].evaluator.scope == "conversation"
+            subjects = matching / traffic.turns_per_conversation if of_conversations else matching
+            watches = monitor.subjects if hourly is None else f"{monitor.subjects} {monitor.match}"
+            yield ExpectedUse(use.name, subjects * monitor.rate_of(use), monitor.urgency == "hours", watches)
+
+
+def _requests(uses: Iterable[ExpectedUse]) -> list[ExpectedUse]:
+    """Those whose judge is asked: for the same subjects once for all monitors, at the highest of their rates."""
+    groups = group_by(uses, lambda use: (use.name, use.deferred, use.watches))
+    return [max(group, key=lambda use: use.per_second) for group in groups.values()]
 
 
 def _wanted_share(config: Config) -> float:
@@ -194,13 +192,11 @@ def _stages(
     trace = wanted * costs.receive_trace + unwanted * costs.unwanted_trace
     turn = wanted * costs.evaluate_turn + unwanted * costs.unwanted_evaluate_turn
     assembled = spans * costs.assemble_span + turns * costs.assemble_turn
+    asking = requests * costs.judge_request + deferred * costs.deferred_request
     work = {
         "receive": spans * costs.receive_span + turns * trace,
         "assemble": wanted * assembled + unwanted * turns * costs.unwanted_assemble_turn,
-        "evaluate": turns * turn
-        + evaluations * costs.evaluation
-        + requests * costs.judge_request
-        + deferred * costs.deferred_request,
+        "evaluate": turns * turn + evaluations * costs.evaluation + asking,
         "export": evaluations * costs.export_evaluation,
     }
     return tuple(_need(stage, cores, turns) for stage, cores in work.items())
@@ -226,12 +222,10 @@ def _judges(config: Config, traffic: TrafficSettings, uses: list[ExpectedUse]) -
     rates: dict[str, float] = {}
     deferred: dict[str, float] = {}
     for use in uses:
-        rate = use.per_second
-        judge = config.evaluators[use.name].judge
-        audit = config.evaluators[use.name].audit
-        named = [(judge, rate)] if judge else []
+        judge, audit = config.evaluators[use.name].judge, config.evaluators[use.name].audit
+        named = [(judge, use.per_second)] if judge else []
         if audit is not None:
-            named.append((judges_of(use.name, config.evaluators)[-1], rate * audit.share))
+            named.append((judges_of(use.name, config.evaluators)[-1], use.per_second * audit.share))
         for name, its_rate in named:
             for member in config.settings.members(name):
                 rates[member] = rates.get(member, 0.0) + its_rate
@@ -239,14 +233,11 @@ def _judges(config: Config, traffic: TrafficSettings, uses: list[ExpectedUse]) -
     for name, rate in rates.items():
         judge_settings = config.settings.judges[name]
         yield JudgeNeed(
-            judge=name,
-            requests_per_second=rate,
-            deferred_per_second=deferred[name],
+            judge=name, requests_per_second=rate, deferred_per_second=deferred[name],
             in_flight=math.ceil((rate - deferred[name]) * JUDGE_SECONDS),
-            input_tokens_per_second=rate * traffic.input_tokens,
-            output_tokens_per_second=rate * traffic.output_tokens,
+            input_tokens_per_second=rate * traffic.input_tokens, output_tokens_per_second=rate * traffic.output_tokens,
             usd_per_day=_usd(judge_settings, traffic, rate - judge_settings.batch_discount * deferred[name]),
-        )
+        )  # fmt: skip
 
 
 def _usd(judge: JudgeSettings, traffic: TrafficSettings, rate: float) -> float | None:
@@ -323,12 +314,10 @@ def _shortages(config: Config, needed: Capacity) -> Iterator[str]:
 
 def _by_judge(config: Config) -> dict[str, float]:
     """Evaluations in a second by the judge, or the jury, that they name: each has a concurrency of its own."""
-    rates: dict[str, float] = {}
-    for use in expected_uses(config, config.settings.traffic) if config.settings.traffic else ():
-        judge = config.evaluators[use.name].judge
-        if judge is not None and not use.deferred:
-            rates[judge] = rates.get(judge, 0.0) + use.per_second
-    return rates
+    traffic = config.settings.traffic
+    uses = [use for use in _requests(expected_uses(config, traffic)) if not use.deferred] if traffic else []
+    by_judge = group_by(uses, lambda use: config.evaluators[use.name].judge)
+    return {judge: sum(use.per_second for use in of_judge) for judge, of_judge in by_judge.items() if judge is not None}
 
 
 def _beyond_budget(config: Config, needed: Capacity) -> Iterator[str]:

@@ -1,10 +1,11 @@
-"""The changes by a configuration, as `evalstream check --diff` prints it: against what runs, or another file."""
+"""The changes by a configuration, as `evalstream check --diff` prints them: against what runs, or another file."""
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any
 
 import orjson
@@ -15,19 +16,24 @@ from collector.alerting.rules.targets import targets
 from collector.commands.check.capacity import capacity_of, costs_here
 from collector.commands.check.check import judge_calls
 from collector.commands.check.summary import Spent, basis, usd_per_1000
-from collector.commands.check.traffic import running_sections, spent_so_far
-from collector.config.configured import Config, judges_of
-from collector.config.live_part import LIVE, SECRET_JUDGE_KEYS, live_keys, live_values, restart_keys, with_live_values
-from collector.config.section_hashes import section_hashes
-from collector.config.settings import BudgetSettings, PlannedRate
+from collector.commands.check.traffic import running_sections, running_versions, spent_at_present, tokens_so_far
+from collector.config.configured import Config
+from collector.config.live_part import LIVE, SECRET_JUDGE_KEYS, live_keys, restart_keys, start_changes, with_live_values
+from collector.config.section_hashes import differing, section_hashes
+from collector.config.settings import PlannedRate
 from collector.errors import ConfigError
 from collector.logs.log import LogUnavailable
-from collector.service.live.history import ConfigurationHistory
+from collector.service.live.history import ConfigurationHistory, NumberedConfiguration
 from collector.service.open_logs import open_logs, require_topics_of
-from collector.service.plan_builder import evaluator_versions
+from collector.service.plan_builder import evaluator_versions, judges_behind, tokens_usd
 from collector.wording import listed, usd
+from evaluators.results import Usage
 
 Value = float | str | None
+Versions = Mapping[tuple[str, str], str]
+"""The version of each monitor's evaluators, by monitor and evaluator."""
+Tokens = Mapping[str, Usage]
+"""The tokens of the requests so far, and their number, by evaluator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,30 +77,33 @@ class Changes:
     changed_rules: tuple[str, ...]
 
 
-def changes_of(old: Config, new: Config, spent: Spent, *, knows_secrets: bool = True) -> Changes:
-    """Compare two configurations. Without the secrets of the old one, they and the golden set are left out."""
+def changes_of(
+    old: Config, new: Config, spent: Spent, *, tokens: Tokens = MappingProxyType({}), knows_secrets: bool = True,
+    running: Versions = MappingProxyType({}),
+) -> Changes:  # fmt: skip
+    """Compare two configurations. Without the secrets of the old one, they and the golden set are left out.
+
+    `spent` and `tokens` are those of the old one so far, `running` the versions that it has by other code.
+    """
     live = live_keys(old.settings, new.settings)
     calls = ("".join(judge_calls(each.settings.monitors.values(), each)) for each in (old, new))
-    rules_before, rules_after = _rules(old), _rules(new)
+    earlier, rules = _rules(old), _rules(new)
     return Changes(
         live=tuple(each for each in live if knows_secrets or not _is_unknown(each)),
         restart=tuple(restart_keys(old.settings, new.settings)),
-        evaluators=tuple(_evaluators(old, new)),
+        evaluators=tuple(_evaluators({**evaluator_versions(old), **running}, evaluator_versions(new))),
         sampling=tuple(_differences(dict(_sampling(old)), dict(_sampling(new)))),
         budgets=tuple(_differences(dict(_budgets(old)), dict(_budgets(new)))),
         targets=tuple(_differences(dict(_targets(old)), dict(_targets(new)))),
-        cost=_cost(old, new, spent),
+        cost=_cost(old, new, spent, tokens),
         calls=NumberChange("for 1,000 matching turns", *calls),
-        new_rules=tuple(sorted(rules_after.keys() - rules_before.keys())),
-        removed_rules=tuple(sorted(rules_before.keys() - rules_after.keys())),
-        changed_rules=tuple(
-            sorted(name for name in rules_before.keys() & rules_after.keys() if rules_before[name] != rules_after[name])
-        ),
+        new_rules=tuple(sorted(rules.keys() - earlier.keys())),
+        removed_rules=tuple(sorted(earlier.keys() - rules.keys())),
+        changed_rules=tuple(sorted(name for name in rules.keys() & earlier.keys() if rules[name] != earlier[name])),
     )
 
 
-def _evaluators(old: Config, new: Config) -> Iterator[EvaluatorChange]:
-    before, after = evaluator_versions(old), evaluator_versions(new)
+def _evaluators(before: Versions, after: Versions) -> Iterator[EvaluatorChange]:
     for key in dict.fromkeys((*before, *after)):
         if before.get(key) != after.get(key):
             yield EvaluatorChange(*key, before.get(key), after.get(key))
@@ -117,13 +126,10 @@ def _sampling(config: Config) -> Iterator[tuple[str, Value]]:
 
 
 def _budgets(config: Config) -> Iterator[tuple[str, Value]]:
-    def each(where: str, budget: BudgetSettings) -> Iterator[tuple[str, Value]]:
+    of_monitors = [(name, monitor.budget) for name, monitor in config.settings.monitors.items()]
+    for where, budget in [("all", config.settings.evaluate.budget), *of_monitors]:
         yield f"{where} an hour", budget.usd_per_hour
         yield f"{where} a day", budget.usd_per_day
-
-    yield from each("all", config.settings.evaluate.budget)
-    for name, monitor in config.settings.monitors.items():
-        yield from each(name, monitor.budget)
 
 
 _THRESHOLD = "threshold of "
@@ -137,20 +143,33 @@ def _targets(config: Config) -> Iterator[tuple[str, Value]]:
             yield f"{_THRESHOLD}{use.name} of {name}", config.evaluators[use.name].evaluator.threshold
 
 
-def _cost(old: Config, new: Config, spent: Spent) -> NumberChange:
-    """At the same traffic: that which the new one expects. Calls so far give the price of those that stay."""
+def _cost(old: Config, new: Config, spent: Spent, tokens: Tokens) -> NumberChange:
+    """At the traffic that the new one expects."""
     traffic = new.settings.traffic
     if traffic is None:
-        same = {name for name in spent if judges_of(name, old.evaluators) == judges_of(name, new.evaluators)}
-        known = {name: spent[name] for name in same} if old.settings.judges == new.settings.judges else {}
-        before, after = usd_per_1000(old, known), usd_per_1000(new, known)
-        return NumberChange(f"for 1,000 matching turns{f' ({basis(new, known)})' if after else ''}", before, after)
+        again = _again(old, new, spent, tokens)
+        after = usd_per_1000(new, again)
+        # a guess is compared with a guess
+        paid = {name: spent[name] for name in spent if after is None or name in again or name not in new.evaluators}
+        same = all(spent.get(name) == calls for name, calls in again.items())
+        source = basis(new, again, "by calls so far" if same else "by the tokens of calls so far")
+        return NumberChange(
+            f"for 1,000 matching turns{f' ({source})' if after else ''}", usd_per_1000(old, paid), after
+        )
     expecting = replace(old, settings=old.settings.model_copy(update={"traffic": traffic}))
-    costs = costs_here()
-    needed, need = capacity_of(expecting, costs), capacity_of(new, costs)
-    assert needed is not None
-    assert need is not None
-    return NumberChange("a day", needed.usd_per_day, need.usd_per_day)
+    needs = (capacity_of(config, costs_here()) for config in (expecting, new))
+    return NumberChange("a day", *(need.usd_per_day for need in needs if need is not None))
+
+
+def _again(old: Config, new: Config, spent: Spent, tokens: Tokens) -> Spent:
+    """The cost of the calls so far if the new one's judges answered them, without evaluators of which it is unknown."""
+    again = {name: spent[name] for name in spent if judges_behind(old, name) == judges_behind(new, name)}
+    for name, usage in tokens.items():
+        before, after = (tokens_usd(config, name, usage) for config in (old, new))
+        if name not in again and after is not None:
+            paid, calls = spent.get(name, (0.0, 0.0))
+            again[name] = (paid * (after / before), calls) if paid and before else (after, usage.calls)
+    return again
 
 
 def _rules(config: Config) -> dict[str, Counter[str]]:
@@ -167,8 +186,9 @@ def _rules(config: Config) -> dict[str, Counter[str]]:
 class Compared:
     """A configuration to compare with, and its name.
 
-    `knows_secrets`: those of its judges are known. `restart` are keys and sections that a start alone reads, and in
-    which it differs beyond `config`; `unseen` says why not all of these are known.
+    `knows_secrets`: those of its judges are known. `restart` are keys and sections read at a start alone that
+    differ, besides those of `config`; `unseen` says why not all of these are known. `versions` are those that it has by
+    other code: an earlier release, or a plug-in as it was. `since` ends the sentence that nothing changes.
     """
 
     config: Config
@@ -176,11 +196,17 @@ class Compared:
     knows_secrets: bool = True
     restart: tuple[str, ...] = ()
     unseen: str = ""
+    since: str = ""
     spent: Spent = field(default_factory=dict[str, tuple[float, float]])
+    tokens: Tokens = field(default_factory=dict[str, Usage])
+    versions: Versions = field(default_factory=dict[tuple[str, str], str])
 
     def changes_by(self, config: Config) -> Changes:
         """The changes that another configuration would make to it."""
-        changes = changes_of(self.config, config, self.spent, knows_secrets=self.knows_secrets)
+        known = self.knows_secrets
+        changes = changes_of(
+            self.config, config, self.spent, tokens=self.tokens, knows_secrets=known, running=self.versions
+        )
         return replace(changes, restart=tuple(sorted({*changes.restart, *self.restart})))
 
 
@@ -188,44 +214,69 @@ async def running_configuration(config: Config) -> Compared:
     """The newest configuration that the logs of a deployment have. Only reads.
 
     Raises:
-        ConfigError: the logs cannot be read, or no service has run with them.
+        ConfigError: the logs cannot be read, no service has run with them, or the one that runs has others.
     """
-    linking = config.optional_logs["linking"]
-    require_topics_of(config.settings.log, linking=linking)
-    async with open_logs(config.settings.log, linking=linking) as logs:
-        try:
-            newest = await ConfigurationHistory(await logs.generated_steps(), config).refresh()
-        except LogUnavailable as error:
-            raise ConfigError(f"log: {error}; start the broker, or try again") from error
-    if newest is None:
-        raise ConfigError(
-            "log: no configuration was taken there yet, so there is none to compare with; name a file with --against"
-        )
-    source = f"configuration {newest.number}"
-    since = datetime.fromtimestamp(newest.since, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    name = f"{source}, in force since {since}"
     try:
-        compared = Compared(with_live_values(config, newest.values, source), name)
+        newest = await _newest(config)
+    except ConfigError as error:
+        _, running, _ = await asyncio.to_thread(running_sections, config)
+        if running and (keys := _of_log(differing(section_hashes(config), running))):
+            raise _other_log(config, keys) from None
+        raise ConfigError(f"{config.source}: {error}") from None
+    source = f"configuration {newest.number}"
+    at = f"{datetime.fromtimestamp(newest.since, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    name = f"{source}, in force since {at}"
+    since = f": the service took this file at {at}; to look first, check a copy"
+    try:
+        compared = Compared(with_live_values(config, newest.values, source), name, since=since)
     except ConfigError:  # a judge of then is not in this file, so its key is not known here
         before = with_live_values(config, newest.values, source, answering=False)
         compared = Compared(before, name, knows_secrets=False)
     return await asyncio.to_thread(_with_start_keys, compared, config, newest.values)
 
 
+async def _newest(config: Config) -> NumberedConfiguration:
+    require_topics_of(config.settings.log, linking=False)
+    async with open_logs(config.settings.log) as logs:
+        try:
+            newest = await ConfigurationHistory(await logs.generated_steps(), config).refresh()
+        except LogUnavailable as error:
+            raise ConfigError(f"log: {error}; start the broker, or try again") from error
+    if newest is None:
+        raise ConfigError("log: no configuration was taken there yet to compare with; name a file with --against")
+    return newest
+
+
+_AT_START = "read at a start alone; a service refuses a file that changes"
+
+
+def _of_log(names: Sequence[str]) -> list[str]:
+    return [name for name in names if name.startswith("log.")]
+
+
+def _other_log(config: Config, keys: Sequence[str]) -> ConfigError:
+    """The log of the file is not that of the service, so that it does not know what runs."""
+    remedy = "write the running service's value to see what else changes"
+    return ConfigError(f"{config.source}: {listed(keys)}: {_AT_START} it; {remedy}")
+
+
 def _with_start_keys(compared: Compared, config: Config, stored: Mapping[str, Any]) -> Compared:
-    """With what a start alone reads: of that the log has the declared attributes, and /metrics hashes of sections."""
-    declares_others = stored.get("attributes", []) != live_values(config).get("attributes", [])
-    attributes = ("assemble.attributes",) if declares_others else ()
+    """Add what a start alone reads: what all processes share, from the log, and the rest, from /metrics."""
+    shared = start_changes(stored, config)
     metrics, running, unseen = running_sections(config)
-    compared = replace(compared, spent=spent_so_far(metrics))
+    compared = replace(compared, spent=spent_at_present(compared.config, metrics), tokens=tokens_so_far(metrics))
     if unseen:
-        return replace(compared, restart=attributes, unseen=unseen)
-    before = section_hashes(compared.config)
-    other = {name for name in before.keys() | running.keys() if before.get(name) != running.get(name)}
-    sections = tuple(name for name in other if name.partition(".")[0] not in (*LIVE, "assemble" if attributes else ""))
+        return replace(compared, restart=tuple(shared), unseen=f"{unseen}; its port is such a key")
+    other = differing(section_hashes(compared.config), running)
+    if (keys := _of_log(other)) and any(name.startswith(("evaluators.", "monitors.")) for name in other):
+        raise _other_log(config, keys)  # an older copy, or that of another service
+    sections = [name for name in other if name.partition(".")[0] not in LIVE]
     if "alerts" in other:
         unseen = "alerts.watcher or an address of alerts differs"
-    return replace(compared, restart=(*attributes, *sections), unseen=unseen)
+    now, running_now = evaluator_versions(compared.config), running_versions(metrics)
+    same = {use: versions for use, versions in running_now.items() if f"evaluators.{use[1]}" not in other}
+    versions = {use: listed(same[use]) for use in now.keys() & same.keys() if now[use] not in same[use]}
+    return replace(compared, restart=(*shared, *sections), unseen=unseen, versions=versions)
 
 
 def change_lines(config: Config, compared: Compared) -> Iterator[str]:
@@ -234,17 +285,21 @@ def change_lines(config: Config, compared: Compared) -> Iterator[str]:
     yield f"{config.source}: valid; compared with {compared.name}"
     yield ""
     unseen = f", unless a key that a start alone reads differs as well ({compared.unseen})" if compared.unseen else ""
-    if not changes.live and not changes.restart:
-        yield f"changes    nothing{unseen}"
+    if not (changes.live or changes.restart or changes.evaluators):
+        yield f"changes    nothing{unseen}{compared.since}"
         return
+    if compared.versions and not changes.restart:
+        yield "restart    takes other code, of evalstream or a plug-in, which changes versions"
     if changes.restart:
-        yield f"restart    {listed(changes.restart)}: read at a start alone; a running service refuses the whole file"
+        yield f"restart    {listed(changes.restart)}: {_AT_START} it"
     if any(key.startswith("export") for key in changes.restart):
         yield "           a new exporter (not one that changes) first sends all evaluations that the log still has"
+    if "plugins" in changes.restart and not changes.evaluators:
+        yield "           no version changes: if a plug-in's evaluator now scores otherwise, raise its `revision`"
     if changes.live and changes.restart:
         yield f"refused    {listed(changes.live)}: until the restart"
     elif changes.live:
-        yield f"taken      {listed(changes.live)}{unseen}"
+        yield f"no restart {listed(changes.live)}: in force seconds after the file is saved{unseen}"
     for evaluator in changes.evaluators:
         yield f"evaluator  {_evaluator(evaluator)}"
     yield from (f"sampling   {_figure(change)}" for change in changes.sampling)
@@ -266,8 +321,8 @@ def change_lines(config: Config, compared: Compared) -> Iterator[str]:
 
 def changes_json(config: Config, compared: Compared) -> str:
     """The same as one JSON object."""
-    compared_with = {"compared_with": compared.name, "unseen": compared.unseen or None}
-    document = {"configuration": config.source, **compared_with, **asdict(compared.changes_by(config))}
+    known = {"configuration": config.source, "compared_with": compared.name, "unseen": compared.unseen or None}
+    document = known | asdict(compared.changes_by(config))
     return orjson.dumps(document, option=orjson.OPT_INDENT_2).decode() + "\n"
 
 

@@ -235,7 +235,7 @@ def _judges(config: Config) -> Iterator[str]:
 
 def judge_text(judge: JudgeSettings) -> str:
     """A judge in words: its model, its address and the source of its prices."""
-    price = "" if judge.usd_per_million_input_tokens is not None else "; cost unknown (no price set, none listed)"
+    price = "" if judge.usd_per_million_input_tokens is not None else "; cost unknown (no price set, none listed there)"
     if judge.at_list_prices:
         price = f"; cost by list prices of {date_of_list()}"
     if judge.kind == "openai" and not _has_key(judge) and not is_loopback(urlsplit(judge.base_url).hostname or ""):
@@ -349,7 +349,7 @@ def samples(monitor: MonitorSettings) -> str:
     for use in monitor.uses:
         share = sampled(monitor) if use.sample is None else _of_conversations(use.sample)
         by_share.setdefault(share, []).append(use.name)
-    return "; ".join(f"{share} by {listed(names)}" for share, names in by_share.items())
+    return "judged " + ", ".join(f"by {listed(names)} in {share}" for share, names in by_share.items())
 
 
 def sampled(monitor: MonitorSettings) -> str:
@@ -388,7 +388,7 @@ def boosts(boost: BoostSettings, config: Config) -> Iterator[str]:
     factors |= {f"{settings.field} {' or '.join(settings.values)}": settings.factor for settings in boost.matching}
     named = [f"{reason} × {factor:g}" for reason, factor in factors.items() if factor > 1.0]
     if named:
-        yield f"sampled more often, beyond the calls said here: {', '.join(named)} (means are weighted)"
+        yield f"sampled more often, which judge calls and costs leave out: {', '.join(named)} (means are weighted)"
 
 
 def _budget(budget: BudgetSettings, monitors: Collection[MonitorSettings], config: Config) -> Iterator[str]:

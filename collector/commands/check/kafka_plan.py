@@ -5,7 +5,7 @@ retention is to what the service still needs, and what it has deleted already.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -23,7 +23,7 @@ from collector.export.judged_spans.fold import GROUP as JUDGED_SPANS_GROUP
 from collector.export.stage import feedback_group_of
 from collector.logs.log import LogError, LogRefused, LogUnavailable, NotPermitted
 from collector.page.stage import EVALUATIONS_GROUP, LABELS_GROUP, TURNS_GROUP
-from collector.service.app import require_startable
+from collector.service.app import STAGES, require_startable
 from collector.service.kafka_settings import SERVICE_RIGHTS, group_of, settings_of_log, settings_of_source
 from collector.service.open_logs import names_of, topic_configs
 from collector.telemetry.series import RECORDS_LOST
@@ -38,8 +38,23 @@ if TYPE_CHECKING:
     from collector.logs.kafka.topics import TopicState
 
 
-def kafka_lines(config: Config, *, offline: bool = False) -> Iterator[str]:
-    """The plan for the clusters, and their state; `offline` without a question to brokers.
+def require_kafka(config: Config, stages: Collection[str]) -> None:
+    """Refuse a start of these stages before it makes a topic: for all that brokers do not permit, or for a note.
+
+    A broker that does not answer is left to the start.
+
+    Raises:
+        ConfigError: see `kafka_lines`.
+    """
+    try:
+        list(kafka_lines(config, stages=stages))
+    except ConfigError as error:
+        if not isinstance(error.__cause__, LogUnavailable):
+            raise
+
+
+def kafka_lines(config: Config, *, offline: bool = False, stages: Collection[str] = STAGES) -> Iterator[str]:
+    """The plan for the clusters, and their state, as these stages need it; `offline` without a question to brokers.
 
     Raises:
         ConfigError: no broker answers, or a login, a permission or a topic is not as the service needs it to start.
@@ -48,13 +63,13 @@ def kafka_lines(config: Config, *, offline: bool = False) -> Iterator[str]:
     look: Look = _unasked if offline else partial(_state, refused)
     log = config.settings.log.kafka if config.settings.log.kind == "kafka" else None
     if log is not None:
-        yield from _log_lines(config, log, look)
-    for number, source in enumerate(config.settings.receive.kafka):
+        yield from _log_lines(config, log, look, stages)
+    for number, source in enumerate(config.settings.receive.kafka if "receive" in stages else ()):
         yield from _source_lines(config, number, source, look)
     if refused:
         raise ConfigError("\n".join(refused))
     spans = config.exporters.get("spans")
-    if isinstance(spans, JudgedSpansSettings) and spans.kafka is not None and not offline:
+    if isinstance(spans, JudgedSpansSettings) and spans.kafka is not None and not offline and "export" in stages:
         topic_of(spans.kafka)
 
 
@@ -66,23 +81,19 @@ def groups_of(config: Config) -> list[str]:
     watch = ["watch"] if settings.alerts.watcher is not None else []
     releases = [f"{each}.releases" for each, there in (("watch", watch), ("page", page)) if there and compares]
     return [
-        "assemble",
-        "evaluate",
-        *(["link"] if settings.assemble.link is not None else []),
-        *(f"export.{name}" for name in settings.export),
-        *([JUDGED_SPANS_GROUP] if "spans" in settings.export else []),
-        FEEDBACK_GROUP,
-        *(feedback_group_of(name) for name in settings.export if name in ("otlp", "prometheus")),
-        *watch,
-        *page,
-        *releases,
-    ]
+        "assemble", "evaluate", *(["link"] if settings.assemble.link is not None else []),
+        *(f"export.{name}" for name in settings.export), *([JUDGED_SPANS_GROUP] if "spans" in settings.export else []),
+        FEEDBACK_GROUP, *(feedback_group_of(name) for name in settings.export if name in ("otlp", "prometheus")),
+        *watch, *page, *releases,
+    ]  # fmt: skip
 
 
-def _log_lines(config: Config, log: KafkaLogSettings, look: Look) -> Iterator[str]:
+def _log_lines(config: Config, log: KafkaLogSettings, look: Look, stages: Collection[str]) -> Iterator[str]:
     names = names_of(page=config.settings.page is not None, **config.optional_logs)
     topics = [f"{log.prefix}.{name}" for name in names]
-    groups = [f"{log.prefix}.{name}" for name in groups_of(config)]
+    stage_of = {"link": "assemble", JUDGED_SPANS_GROUP: "export", FEEDBACK_GROUP: "watch"}
+    parts = [(name, name.partition(".")[0]) for name in groups_of(config)]
+    groups = [f"{log.prefix}.{name}" for name, part in parts if stage_of.get(part, part) in stages]
     own = topic_configs(log, names)
     forever = [topic for topic, configs in own.items() if configs.get("retention.ms") == "-1"]
     copies = plural(log.replication_factor, "copy", "copies")
@@ -152,7 +163,7 @@ def _state(
             down = isinstance(error, LogUnavailable) and not isinstance(error, LogRefused)
             remedy = "; start it, correct bootstrap_servers, or check the file alone with --offline" if down else ""
             refused.append(f"{where}: {error}{remedy}")
-            if not isinstance(error, NotPermitted):
+            if isinstance(error, LogUnavailable) and not isinstance(error, NotPermitted):
                 raise ConfigError("\n".join(refused)) from error
     for topic in topics:
         configs = ", ".join(f"{name} {value}" for name, value in state.topics.get(topic, {}).items())

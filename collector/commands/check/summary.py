@@ -9,11 +9,11 @@ from types import MappingProxyType
 
 import orjson
 
-from collector.alerting.rules.targets import targets
+from collector.alerting.rules.targets import targets, unalerted
 from collector.commands.check import check as plan
 from collector.commands.check.capacity import capacity_of, costs_here
 from collector.config.configured import Config
-from collector.service.plan_builder import GUESSED_TOKENS, known_usd
+from collector.service.plan_builder import GUESSED_TOKENS, judges_behind, known_usd
 from collector.wording import listed, plural, usd
 
 _MOST = 3
@@ -22,7 +22,7 @@ _ATTENTION = ("note", "lost", "traces")
 _INDENT = 11
 """Columns before the text of a line: what it is about, if it is not the same as before."""
 Spent = Mapping[str, tuple[float, float]]
-"""The cost of requests, in US dollars, and their number, by evaluator."""
+"""The cost of requests that had a price, in US dollars, and their number, by evaluator."""
 _UNREACHABLE = "now unknown ("
 
 
@@ -83,17 +83,20 @@ def _judges(config: Config, spent: Spent) -> Iterator[str]:
         yield f"           ≈ {calls}{cost} for 1,000 turns that match{more}"
 
 
-def basis(config: Config, spent: Spent) -> str:
-    """The source of `usd_per_1000`."""
-    if {*chain(*plan.asking(config.settings.monitors.values(), config, "turn"))} <= spent.keys():
-        return "as calls cost so far"
-    return "an evaluation taken for {:,} tokens in and {} out".format(*GUESSED_TOKENS)
+def basis(config: Config, spent: Spent, paid: str = "by calls so far") -> str:
+    """The source of `usd_per_1000`; `paid` is that of `spent`."""
+    asking = {*chain(*plan.asking(config.settings.monitors.values(), config, "turn"))}
+    past = paid if asking & spent.keys() else ""
+    if past and any(len(judges_behind(config, name)) != 1 for name in asking & spent.keys()):
+        past += ", whichever judges answered"  # whose tokens they were is not counted
+    guess = "an evaluation taken for {:,} tokens in and {} out".format(*GUESSED_TOKENS)
+    return (f"{past}; without calls, {guess}" if past else guess) if asking - spent.keys() else past
 
 
 def usd_per_1000(config: Config, spent: Spent) -> float | None:
     """The cost of 1,000 matching turns; None: a judge has no price. A conversation has an unknown number of turns.
 
-    Requests cost what those of their evaluator cost so far; before the first, what is guessed of an evaluation.
+    Requests cost what those of their evaluator so far cost; before the first, what is guessed of an evaluation.
     """
     total = 0.0
     for names, (rate, calls) in plan.asking(config.settings.monitors.values(), config, "turn").items():
@@ -109,7 +112,7 @@ def _alerts(config: Config) -> Iterator[str]:
     """Targets, and what has none; how small a drop pages is in the details."""
     every = [target for target in targets(config) if target.label is None]
     aims = [f"{target.evaluator} {target.mean:g}" for target in every if target.mean is not None]
-    without = [target.evaluator for target in every if target.mean is None]
+    without = [target.evaluator for target in unalerted(every)]
     if aims:
         yield f"alerts     if a mean falls below its target: {', '.join(dict.fromkeys(aims))}"
     if without:

@@ -18,13 +18,16 @@ from collector.assemble.collect_trace import TracePiece
 from collector.assemble.unread.examination import examine
 from collector.commands.normalize import describe_unread, pieces_in
 from collector.config.configured import Config
-from collector.config.section_hashes import differences, section_hashes
+from collector.config.section_hashes import differing, section_hashes
 from collector.errors import ConfigError
+from collector.judging.batches import at_batch_prices
 from collector.receive.files import files_in, first_unreadable
+from collector.records.grouping import group_by
 from collector.service.assembly_builder import build_assembler
-from collector.service.plan_builder import strata_of
+from collector.service.plan_builder import strata_of, tokens_usd
 from collector.telemetry import series
-from collector.wording import plural
+from collector.wording import listed, plural
+from evaluators.results import Usage
 from evaluators.wire.http_client import ask_blocking
 
 _FUNNEL = tuple(
@@ -43,7 +46,10 @@ def traffic(config: Config) -> Iterator[str]:
         return
     counts = parse_counts(metrics)
     yield from (f"traffic    the service says: {problem}" for problem in running_problems(config))
-    yield from arrival_lines(metrics, has_turns=any(any(count.values()) for count in counts.values()))
+    if config.settings.log.kind == "kafka":
+        yield "traffic    counts of this process; its stages may read different partitions, so they need not add up;"
+        yield "           those of all processes together: evalstream audit"
+    yield from arrival_lines(metrics, has_turns=any(any(counts[key].values()) for key in counts if not key[1]))
     yield from count_lines(config, counts)
     yield from boost_lines(config, metrics)
     yield from letter_lines(metrics)
@@ -52,10 +58,11 @@ def traffic(config: Config) -> Iterator[str]:
 def running_metrics(config: Config) -> tuple[str, str]:
     """The text of /metrics of the service that runs with this configuration on this machine; else "" and the reason."""
     text, sections, problem = running_sections(config)
-    if not problem and (other := differences(section_hashes(config), sections)):
+    if not problem and (other := differing(section_hashes(config), sections)):
         where = f"the service on port {config.exporters['prometheus'].model_dump()['port']}"
-        remedy = "if it refused this file, restart it; to run beside it, write other ports"
-        problem = f"{where} has another configuration: {other}; {remedy}"
+        remedy = "to take this file, restart that service; to run beside it, this file needs other ports"
+        verb = "differs" if len(other) == 1 else "differ"
+        problem = f"{where} has another configuration: {listed(other)} {verb}; {remedy}"
     return ("", problem) if problem else (text, "")
 
 
@@ -69,15 +76,43 @@ def running_sections(config: Config) -> tuple[str, dict[str, str], str]:
         return "", {}, f"no service answers on /metrics, port {exporter.port}"
     sections = _sections(text)
     if not sections:
-        other = f"what answers on port {exporter.port} is no service of this version; set export.prometheus.port"
-        return "", {}, other
+        return "", {}, f"what answers on port {exporter.port} is no service of this version; set export.prometheus.port"
     return text, sections, ""
 
 
 def spent_so_far(metrics: str) -> dict[str, tuple[float, float]]:
-    """The cost of each evaluator's requests, in US dollars, and their number, in the text of /metrics."""
-    costs, calls = (_sums(metrics, of, "evaluator") for of in (series.JUDGE_COST, series.JUDGE_CALLS))
-    return {name: (costs[name], calls[name]) for name in costs.keys() & calls.keys()}
+    """The cost of each evaluator's priced requests, in US dollars, and their number, in the text of /metrics."""
+    counters = series.JUDGE_COST, series.JUDGE_CALLS, series.JUDGE_UNPRICED_CALLS
+    costs, calls, unpriced = (_sums(metrics, of, "evaluator") for of in counters)
+    return {name: (costs[name], calls[name] - unpriced.get(name, 0)) for name in costs.keys() & calls.keys()}
+
+
+def spent_at_present(config: Config, metrics: str) -> dict[str, tuple[float, float]]:
+    """The cost and number of each evaluator's requests so far, at its present judge's prices: others may have answered
+    before. It is what was paid if several judges answer an evaluator, or some in batches and some at once.
+    """
+    spent = spent_so_far(metrics)
+    for name, usage in tokens_so_far(metrics).items():
+        monitors = config.settings.monitors.values()
+        urgencies = {monitor.urgency for monitor in monitors if name in [use.name for use in monitor.uses]}
+        priced = at_batch_prices(config) if urgencies == {"hours"} else config
+        if len(urgencies) == 1 and (paid := tokens_usd(priced, name, usage)) is not None:
+            spent[name] = paid, usage.calls
+    return spent
+
+
+def tokens_so_far(metrics: str) -> dict[str, Usage]:
+    """The tokens of each evaluator's requests, and their number, in the text of /metrics."""
+    tokens = _sums(metrics, series.JUDGE_TOKENS, "evaluator", "direction")
+    tokens |= _sums(metrics, series.JUDGE_CACHED_TOKENS, "evaluator", "cache")
+    return {
+        name: Usage(
+            input_tokens=round(tokens.get(f"{name} input", 0)), output_tokens=round(tokens.get(f"{name} output", 0)),
+            cached_input_tokens=round(tokens.get(f"{name} read", 0)),
+            cache_write_tokens=round(tokens.get(f"{name} write", 0)), calls=round(calls),
+        )
+        for name, calls in _sums(metrics, series.JUDGE_CALLS, "evaluator").items()
+    }  # fmt: skip
 
 
 def running_problems(config: Config) -> list[str]:
@@ -92,16 +127,21 @@ def running_problems(config: Config) -> list[str]:
 def _sections(text: str) -> dict[str, str]:
     """The hashes of the running configuration's sections, in the text of /metrics."""
     try:
-        families = list(text_string_to_metric_families(text))
+        return {labels["section"]: labels["hash"] for labels in _labels(text, series.CONFIG_SECTION_INFO)}
     except ValueError:  # no metrics at all
         return {}
-    return {
-        sample.labels["section"]: sample.labels["hash"]
-        for family in families
-        if family.name == series.CONFIG_SECTION_INFO.name
-        for sample in family.samples
-        if sample.value
-    }
+
+
+def running_versions(metrics: str) -> dict[tuple[str, str], list[str]]:
+    """The versions in use, by monitor and evaluator, in the text of /metrics: that of a fallback judge as well."""
+    uses = group_by(_labels(metrics, series.EVALUATOR_INFO), lambda labels: (labels["monitor"], labels["evaluator"]))
+    return {use: sorted(labels["evaluator_version"] for labels in of_use) for use, of_use in uses.items()}
+
+
+def _labels(metrics: str, gauge: series.Series) -> list[Mapping[str, str]]:
+    """The labels of a gauge's samples that are not 0."""
+    families = (family for family in text_string_to_metric_families(metrics) if family.name == gauge.name)
+    return [sample.labels for family in families for sample in family.samples if sample.value]
 
 
 def parse_counts(text: str) -> Counts:
@@ -122,25 +162,23 @@ def parse_counts(text: str) -> Counts:
 
 def arrival_lines(metrics: str, *, has_turns: bool) -> Iterator[str]:
     """The items received, how many of them dialects read, and unread text: everything before a turn."""
-    refused = {
-        f"with {status}": number
-        for status, number in _sums(metrics, series.RECEIVE_REQUESTS, "status").items()
-        if status not in _ACCEPTED
-    }
+    requests = _sums(metrics, series.RECEIVE_REQUESTS, "status")
+    refused = {f"with {status}": number for status, number in requests.items() if status not in _ACCEPTED}
     came = {
         name.replace("traces ", "spans " if number != 1 else "span ").replace("logs ", "log records "): number
         for name, number in _sums(metrics, series.RECEIVE_ITEMS, "signal", "result").items()
     }
     if came or refused or not has_turns:  # a process of other stages has turns alone
-        yield f"traffic    received by this process since its start: {_listed(came) or 'nothing'}" + (
-            f"; requests refused: {_listed(refused)}" if refused else ""
-        )
+        others = f"; requests refused: {_listed(refused)}" if refused else ""
+        yield f"traffic    received by this process since its start: {_listed(came) or 'nothing'}{others}"
     if read := _sums(metrics, series.SPANS_READ, "dialect"):
         none = read.pop("none", 0.0)
         by = f", {none:.0f} others are no model calls of a known library" if none else ""
         yield f"           spans read: {_listed(read) or 'none'}{by}"
     if turns := _sums(metrics, series.TURNS_ASSEMBLED, "outcome", "reason"):
         yield f"           turns made: {_listed(turns)}"
+    if opened := round(sum(_sums(metrics, series.OPEN_TRACES).values())):
+        yield f"           {plural(opened, 'trace')} open: turns come a while after a trace's last span"
     for scope in _sums(metrics, series.UNREAD_TEXT, "scope"):
         yield f"           text of {scope} that nobody reads: evalstream explain TRACE_ID shows what helps"
 
@@ -154,7 +192,7 @@ def _sums(metrics: str, counter: series.Series, *labels: str) -> dict[str, float
     """The sums of a counter that are not 0, by the labels that are not empty."""
     sums: dict[str, float] = {}
     for family in text_string_to_metric_families(metrics):
-        if f"{family.name}_total" == counter.name:
+        if counter.name in {family.name, f"{family.name}_total"}:
             for sample in family.samples:
                 if sample.name == counter.name and sample.value:
                     name = " ".join(filter(None, (sample.labels.get(label, "") for label in labels)))
@@ -163,25 +201,23 @@ def _sums(metrics: str, counter: series.Series, *labels: str) -> dict[str, float
 
 
 def count_lines(config: Config, counts: Counts) -> Iterator[str]:
-    """The counts in words, and the reason for each evaluator that never ran."""
-    unmatched = counts.get(("", ""), {}).get("unmatched", 0)
-    if unmatched:
+    """The counts in words, and the reason for each evaluator that has not run since the start."""
+    if unmatched := counts.get(("", ""), {}).get("unmatched", 0):
         yield f"traffic    {plural(round(unmatched), 'turn')} matched no monitor"
+    came = any(any(numbers.values()) for (_, evaluator), numbers in counts.items() if not evaluator)
     for name, monitor in config.settings.monitors.items():
         turns = {what: number for what, number in counts.get((name, ""), {}).items() if number}
-        yield f"traffic    {name}: turns {_listed(turns) or 'none matched'}"
+        yield f"traffic    {name}: turns {_listed(turns) or ('none matched' if came else 'none yet')}"
         for use in monitor.uses:
             evaluations = {outcome: number for outcome, number in counts.get((name, use.name), {}).items() if number}
-            yield f"           - {use.name}: {_outcomes(evaluations) or _why(config, use.name, turns)}"
+            yield f"           - {use.name}: {_outcomes(evaluations) or _why(config, use.name, turns, came=came)}"
 
 
 def boost_lines(config: Config, metrics: str) -> Iterator[str]:
     """The boosts that no judged turn has met; none before something was judged."""
-    probability = series.SAMPLING_PROBABILITY.name
-    families = [family for family in text_string_to_metric_families(metrics) if family.name == probability]
+    judged = _labels(metrics, series.SAMPLING_PROBABILITY)
     for name, monitor in config.settings.monitors.items():
-        labels = [sample.labels for family in families for sample in family.samples]
-        met = {each["stratum"] for each in labels if each["monitor"] == name}
+        met = {labels["stratum"] for labels in judged if labels["monitor"] == name}
         boosts = [boost.stratum for boost in strata_of(monitor.boost, config.evaluators).boosts]
         if met and (unmet := [stratum for stratum in boosts if stratum not in met]):
             yield f"traffic    {name}: no judged turn has met the boost {' or '.join(unmet)}"
@@ -203,12 +239,11 @@ def letter_lines(metrics: str) -> Iterator[str]:
         yield f"           dead-lettered, as they could not be processed: {counts}; why: evalstream dead-letters list"
 
 
-def _why(config: Config, evaluator: str, turns: Mapping[str, float]) -> str:
-    if not turns:
-        return "never ran: no turn matched its monitor"
-    if config.evaluators[evaluator].evaluator.scope == "conversation":
-        return "never ran: no sampled conversation has ended yet"
-    return "never ran"
+def _why(config: Config, evaluator: str, turns: Mapping[str, float], *, came: bool) -> str:
+    if turns and config.evaluators[evaluator].evaluator.scope != "conversation":
+        return "not run since this start"
+    none = "no turn matched its monitor" if came else "no turn is complete yet"
+    return f"not run since this start: {'no sampled conversation has ended yet' if turns else none}"
 
 
 def _listed(counts: Mapping[str, float]) -> str:

@@ -1,7 +1,7 @@
 """`evalstream diagnose`: reads scores from the log, and says which part of the traffic explains that they fell."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -55,6 +55,8 @@ class Diagnosis:
     to_read: tuple[tuple[str, ...], ...]
     other_versions: int = 0
     """Scores that are left out, as another version of the evaluator or another judge made them."""
+    improved: bool = False
+    """Whether the mean got surely better; then no slice explains anything."""
 
 
 async def diagnose(config: Config, options: DiagnoseOptions, say: Callable[[str], None], *, as_json: bool) -> int:
@@ -133,33 +135,26 @@ def _diagnose(
     lower = config.evaluators[name].evaluator.direction == "lower_is_better"
     explanation = explain_drop(before, after, lower_is_better=lower, error_rate=ERROR_RATE / evaluators)
     to_read = tuple(worst_of(after, drop.slice, lower_is_better=lower) for drop in explanation.drops)
-    return Diagnosis(evaluator=name, explanation=explanation, to_read=to_read, other_versions=len(of_name) - len(own))
+    return Diagnosis(
+        evaluator=name, explanation=explanation, to_read=to_read, other_versions=len(of_name) - len(own),
+        improved=explanation.change * (-1.0 if lower else 1.0) > 3.0 * explanation.error,
+    )  # fmt: skip
 
 
 def _item(evaluation: Evaluation, attributes: set[str]) -> ScoredItem:
-    known: Mapping[str, object] = {
-        name: attribute for name, attribute in evaluation.attributes.items() if name in attributes
-    }
+    known = {name: value for name, value in evaluation.attributes.items() if name in attributes}
     assert evaluation.score is not None
     return ScoredItem(
-        evaluation.evaluation_id,
-        evaluation.subject.conversation_id,
-        evaluation.score,
-        1.0 / evaluation.sampling.probability,
-        labels_of(known),
-        evaluation.time.timestamp(),
-    )
+        evaluation.evaluation_id, evaluation.subject.conversation_id, evaluation.score,
+        1.0 / evaluation.sampling.probability, labels_of(known), evaluation.time.timestamp(),
+    )  # fmt: skip
 
 
 def _document(made: Sequence[Diagnosis], options: DiagnoseOptions) -> dict[str, Any]:
     return {
-        "monitor": options.monitor,
-        "from": options.since,
-        "to": options.until,
-        "against": options.reference,
-        "error_rate": ERROR_RATE,
-        "evaluators": {diagnosis.evaluator: _one(diagnosis) for diagnosis in made},
-    }
+        "monitor": options.monitor, "from": options.since, "to": options.until, "against": options.reference,
+        "error_rate": ERROR_RATE, "evaluators": {diagnosis.evaluator: _one(diagnosis) for diagnosis in made},
+    }  # fmt: skip
 
 
 def _one(made: Diagnosis) -> dict[str, Any]:
@@ -167,25 +162,18 @@ def _one(made: Diagnosis) -> dict[str, Any]:
     return {
         "before": {"mean": explanation.before.mean, "conversations": explanation.before.conversations},
         "after": {"mean": explanation.after.mean, "conversations": explanation.after.conversations},
-        "other_versions": made.other_versions,
-        "change": explanation.change,
-        "error": explanation.error,
+        "other_versions": made.other_versions, "change": explanation.change, "error": explanation.error,
         "first_candidate": None if explanation.move is None else asdict(explanation.move),
         "looked_at": {"values": explanation.values, "pairs": explanation.pairs},
-        "slices": [
+        "slices": [] if made.improved else [
             {
-                "slice": dict(drop.slice),
-                "before": drop.mean_before,
-                "after": drop.mean,
-                "error": drop.error,
-                "share_before": drop.share_before,
-                "share": drop.share,
-                "explains": abs(drop.explained),
+                "slice": dict(drop.slice), "before": drop.mean_before, "after": drop.mean, "error": drop.error,
+                "share_before": drop.share_before, "share": drop.share, "explains": abs(drop.explained),
                 "read": to_read,
             }
             for drop, to_read in zip(explanation.drops, made.to_read, strict=True)
         ],
-    }
+    }  # fmt: skip
 
 
 def _lines(made: Sequence[Diagnosis], options: DiagnoseOptions) -> Iterator[str]:
@@ -215,6 +203,9 @@ def _evaluator_lines(made: Diagnosis) -> Iterator[str]:
     if made.other_versions:
         others = plural(made.other_versions, "score")
         yield f"  {others} of another version or judge left out: scores of two are not one mean"
+    if made.improved:
+        yield "  the mean got better: diagnose explains falls only"
+        return
     if explanation.move is not None:
         first = _time(datetime.fromtimestamp(explanation.move.first_seen, UTC))
         yield f"  first candidate: {explanation.move.text}, first seen {first}, in nearly all of the traffic since"
@@ -237,10 +228,10 @@ def _level(drop: SliceDrop) -> str:
 
 def _explained(drop: SliceDrop, explanation: DropExplanation) -> str:
     part = f"without it the mean would be {abs(drop.explained):.3f} {'higher' if drop.explained < 0.0 else 'lower'} now"
-    change = explanation.change
-    if abs(change) <= 2 * explanation.error or drop.explained * change <= 0.0:
+    share = drop.explained / explanation.change if abs(explanation.change) > 2 * explanation.error else 0.0
+    if share <= 0.0:
         return part
-    return f"{part}, {min(1.0, drop.explained / change):.0%} of the change"
+    return f"{part}, {share:.0%} of the change" if share <= 1.0 else f"{part}, more than the whole change"
 
 
 def _time(moment: datetime) -> str:

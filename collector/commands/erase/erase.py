@@ -292,9 +292,7 @@ async def erase(config: Config, options: EraseOptions, say: Say) -> int:
                 _, mentions = await _count(logs, person)
             # Also if records of others mention an id: they are in the copy, too.
             settings, topics = _old_topics(config, kafka)
-            topics.remove(
-                f"{kafka.prefix}.definitions"
-            )  # its note of the copy keeps a service from starting here again
+            topics.remove(f"{kafka.prefix}.definitions")  # its note keeps a service from starting here again
             await asyncio.to_thread(delete, settings, topics)
         if kafka is not None and key is not None:
             target = options.to and options.to.settings.log.kafka

@@ -21,7 +21,8 @@ from collector.config.command_options import require_window
 from collector.errors import BadInput, ConfigError
 from collector.otlp.decode import read_request, request_from_protobuf, split_by_trace
 from collector.wording import plural, unknown
-from evaluators.private_files import SecretFiles, open_private
+from evaluators.private_files import open_private
+from evaluators.secret_files import SecretFiles
 from evaluators.wire.http_client import HttpClient
 
 SOURCES: Mapping[str, Source] = MappingProxyType({
@@ -124,13 +125,9 @@ async def fetch_traces(options: FetchOptions, environment: Mapping[str, str], sa
     source = _source(options)
     headers = _headers(options, environment)
     wanted = Wanted(
-        since=options.since,
-        until=options.until,
-        limit=options.limit,
-        query=options.query,
-        services=tuple(options.services),
-        project=options.project,
-    )
+        since=options.since, until=options.until, limit=options.limit, query=options.query,
+        services=tuple(options.services), project=options.project,
+    )  # fmt: skip
     async with HttpClient(timeout=TIMEOUT, longest=LONGEST) as client:
         backoff = Backoff(deadline=options.patience, patience=options.patience)
         api = ApiReader(source.title, options.url or source.url, headers, client, backoff=backoff, say=say)

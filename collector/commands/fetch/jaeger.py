@@ -62,8 +62,7 @@ def search_query(service: str, operation: str | None, begin: datetime, end: date
 
 def spans_in(answer: Document) -> list[Document]:
     """The spans in an answer, by resource, out of the envelope that Jaeger puts around them."""
-    result = object_at(answer, "result") or answer
-    return objects(result.get("resourceSpans"))
+    return objects((object_at(answer, "result") or answer).get("resourceSpans"))
 
 
 def documents_in(answer: bytes) -> list[bytes]:

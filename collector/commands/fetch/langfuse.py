@@ -168,8 +168,7 @@ def hex_id(name: str, size: int) -> str:
 def _nanoseconds(moment: object) -> int:
     """A time of the API since the epoch; 0 without one."""
     try:
-        at = datetime.fromisoformat(str(moment))
-        return max(0, round(at.timestamp() * 1e6) * 1000)
+        return max(0, round(datetime.fromisoformat(str(moment)).timestamp() * 1e6) * 1000)
     except (ValueError, OverflowError, OSError):  # the last two are of years that no system counts
         return 0
 

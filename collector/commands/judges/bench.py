@@ -9,7 +9,8 @@ A judge is enough if it is not worse than the best one for sure by more than a m
 the mean difference of their losses, over the cases that both scored, is at most the margin (a test of
 non-inferiority), and it scores at least 95 % of the cases. The best is the one with the least mean loss here, so its
 own mean flatters it a little, which makes it harder to be enough beside it.
-Of judges that agree with it in every case, too, one that is enough needs 3 / margin conversations.
+Of judges that agree with it in every case, too, one that is enough needs 3 / margin conversations, so with fewer cases
+there is no verdict: nothing is the best or enough yet.
 """
 
 import math
@@ -30,6 +31,7 @@ _SEED = 7
 Choice = Literal["best", "enough", "open", "worse", "silent"]
 """best: the least loss; enough: see above; open: the cases do not decide; worse: beyond the margin for sure; silent:
 scores too few."""
+_FIT = ("best", "enough")
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,21 +122,21 @@ class JudgeFigures:
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """All judges, the one with the least loss first; and the name of the one to take, None if nothing was scored."""
+    """All judges, the one with the least loss first; and the name of the one to take. It is None if nothing was scored,
+    or fewer than the `fewest` cases of a verdict.
+    """
 
     evaluator: str
     margin: float
     figures: Sequence[JudgeFigures]
     take: str | None
+    fewest: int = 0
 
 
 def bench(
-    evaluator: str,
-    models: Mapping[str, str],
-    judged: Mapping[str, Sequence[JudgedCase]],
-    scale: LossScale,
+    evaluator: str, models: Mapping[str, str], judged: Mapping[str, Sequence[JudgedCase]], scale: LossScale,
     margin: float,
-) -> Bench:
+) -> Bench:  # fmt: skip
     """The figures of judges by their names; `judged` has the same cases for each."""
     losses = {name: {case.case: scale.loss(case) for case in cases if case.scores} for name, cases in judged.items()}
     places = {case.case: Place(case.cluster, case.weight) for cases in judged.values() for case in cases}
@@ -143,18 +145,17 @@ def bench(
     best = min(whole or means, key=means.__getitem__, default=None)
     figures = [_figures(name, models[name], cases, scale, losses[name], places) for name, cases in judged.items()]
     compared = [_compared(judge, losses, places, best, margin) for judge in figures]
+    fewest = math.ceil(3.0 / max(margin, 0.001) - 1e-9)
+    if best is not None and len(losses[best]) < fewest:
+        compared = [replace(each, choice="open") if each.choice in _FIT else each for each in compared]
     ordered = sorted(compared, key=lambda each: math.inf if each.agreement is None else -each.agreement.value)
-    return Bench(evaluator, margin, ordered, _take(ordered))
+    return Bench(evaluator, margin, ordered, _take(ordered), fewest)
 
 
 def _figures(
-    name: str,
-    model: str,
-    cases: Sequence[JudgedCase],
-    scale: LossScale,
-    losses: Mapping[str, float],
+    name: str, model: str, cases: Sequence[JudgedCase], scale: LossScale, losses: Mapping[str, float],
     places: Mapping[str, Place],
-) -> JudgeFigures:
+) -> JudgeFigures:  # fmt: skip
     attempts = [attempt for case in cases for attempt in case.attempts]
     alike = {
         case.case: fmean(scale.alike(first, other) for n, first in enumerate(case.scores) for other in case.scores[:n])
@@ -165,26 +166,19 @@ def _figures(
     priced = any(attempt.cost_usd is not None for attempt in attempts)
     times = sorted(attempt.seconds for attempt in attempts if attempt.score is not None)
     return JudgeFigures(
-        judge=name,
-        model=model,
-        cases=len(cases),
-        scored=len(losses),
+        judge=name, model=model, cases=len(cases), scored=len(losses),
         failures=dict(Counter(attempt.error for attempt in attempts if attempt.error is not None)),
         agreement=mean_figure({case: 1.0 - loss for case, loss in losses.items()}, places, (0.0, 1.0)),
-        repeatability=mean_figure(alike, places, (0.0, 1.0)),
-        cost_usd=mean_figure(costs, places) if priced else None,
+        repeatability=mean_figure(alike, places, (0.0, 1.0)), cost_usd=mean_figure(costs, places) if priced else None,
         seconds=median(times) if times else None,
         seconds_p95=times[min(len(times) - 1, math.ceil(0.95 * len(times)) - 1)] if times else None,
-    )
+    )  # fmt: skip
 
 
 def _compared(
-    judge_figures: JudgeFigures,
-    losses: Mapping[str, Mapping[str, float]],
-    places: Mapping[str, Place],
-    best: str | None,
-    margin: float,
-) -> JudgeFigures:
+    judge_figures: JudgeFigures, losses: Mapping[str, Mapping[str, float]], places: Mapping[str, Place],
+    best: str | None, margin: float,
+) -> JudgeFigures:  # fmt: skip
     """The figures with the judge's place beside the best one."""
     if best is None or not losses[judge_figures.judge]:
         return judge_figures
@@ -210,7 +204,7 @@ def _choice(behind: Figure | None, margin: float) -> Choice:
 
 def _take(figures: Sequence[JudgeFigures]) -> str | None:
     """The cheapest of the best and those that are enough; the fastest of these where no price is known."""
-    fit = [judge for judge in figures if judge.choice in ("best", "enough")]
+    fit = [judge for judge in figures if judge.choice in _FIT]
     if not fit:
         return None
     if all(judge.cost_usd is not None for judge in fit):
@@ -233,7 +227,7 @@ def mean_figure(
     if not values:
         return None
     sums: dict[str, tuple[float, float]] = {}
-    for case, value in values.items():
+    for case, value in sorted(values.items()):  # in one order, so that the seed draws the same clusters
         place = places[case]
         total, weight = sums.get(place.cluster, (0.0, 0.0))
         sums[place.cluster] = (total + place.weight * value, weight + place.weight)

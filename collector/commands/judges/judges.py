@@ -123,16 +123,12 @@ def _table(result: Bench, cases: int) -> Table:
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("", no_wrap=True)
     for figures in result.figures:
+        again, cost, seconds = figures.repeatability, figures.cost_usd, figures.seconds
         table.add_row(
-            figures.judge,
-            f"{figures.scored}/{figures.cases}",
-            _figure(figures.agreement),
-            _behind(figures.behind),
-            "–" if figures.repeatability is None else f"{figures.repeatability.value:.2f}",
-            "–" if figures.cost_usd is None else f"{1000 * figures.cost_usd.value:.3g}",
-            "–" if figures.seconds is None else f"{figures.seconds:.2f}",
-            _CHOICES[figures.choice],
-        )
+            figures.judge, f"{figures.scored}/{figures.cases}", _figure(figures.agreement), _behind(figures.behind),
+            f"{again.value:.2f}" if again else "–", f"{1000 * cost.value:.3g}" if cost else "–",
+            "–" if seconds is None else f"{seconds:.2f}", _CHOICES[figures.choice],
+        )  # fmt: skip
     return table
 
 
@@ -158,6 +154,9 @@ def _conclusions(result: Bench) -> Iterator[str]:
             reasons = (f"{count} {reason}" for reason, count in sorted(figures.failures.items()))
             yield f"{figures.judge}: no score in some attempts: {', '.join(reasons)}"
     if result.take is None:
+        if any(figures.choice == "open" for figures in result.figures):
+            takes = f"a --margin of {result.margin:g} takes {plural(result.fewest, 'case')}"
+            yield f"No verdict yet: {takes}. Label more, or allow a larger one."
         return
     chosen = next(figures for figures in result.figures if figures.judge == result.take)
     yield f"Take {chosen.judge}: {_why(chosen, result)}"
@@ -167,15 +166,23 @@ def _conclusions(result: Bench) -> Iterator[str]:
 
 
 def _why(chosen: JudgeFigures, result: Bench) -> str:
-    best = next(figures for figures in result.figures if figures.choice == "best")
-    if chosen is best:
-        return "it agrees with people best, and no cheaper one is proven to be enough."
+    fit = [figures for figures in result.figures if figures.choice in ("best", "enough")]
+    best = next(figures for figures in fit if figures.choice == "best")
     behind = chosen.behind.interval[1] if chosen.behind is not None and chosen.behind.interval is not None else 0.0
-    price = ""
+    reason = f"it is at most {max(0.0, behind):.3f} behind {best.judge} (95 %; allowed {result.margin:g})"
+    if chosen is best:
+        reason = "it agrees with people best"
+    if len(fit) == 1:
+        return f"{reason}, and no other one is proven to be enough."
+    if unpriced := [figures.judge for figures in fit if figures.cost_usd is None]:
+        fastest = ", and is the fastest that is enough" * (len(unpriced) == len(fit))
+        remedy = "set usd_per_million_input_tokens and usd_per_million_output_tokens to learn which is cheapest"
+        return f"{reason}{fastest}. The price of {listed(unpriced)} is unknown: {remedy}."
+    if chosen is best:
+        return f"{reason}, and none that is enough is cheaper."
     if chosen.cost_usd is not None and best.cost_usd is not None and best.cost_usd.value:
-        price = f", at {chosen.cost_usd.value / best.cost_usd.value:.0%} of its price"
-    at_most = f"at most {max(0.0, behind):.3f} behind {best.judge} (95 %; allowed {result.margin:g})"
-    return f"it is {at_most}{price}."
+        reason = f"{reason}, at {chosen.cost_usd.value / best.cost_usd.value:.0%} of its price"
+    return f"{reason}."
 
 
 DONE, FAILED = 0, 1
@@ -185,8 +192,8 @@ DONE, FAILED = 0, 1
 class JudgesOptions:
     """The command's options. Each judge judges each case `repeat` times.
 
-    `margin` is by how much a judge may agree less with people than the best one. Without names all judges are asked
-    that can be.
+    `margin` is by how much a judge may agree less with people than the best one. Without names all suitable judges
+    are asked.
     """
 
     file: Path
@@ -210,7 +217,7 @@ def compare_judges(config: Config, options: JudgesOptions) -> int:
     configured = config.evaluators[name]
     cases, picked = representative([case for case in cases if case.evaluator in (None, name)])
     if picked:
-        show(f"evalstream: {plural(picked, 'case')} that somebody picked left out: the others were drawn", err=True)
+        show(f"evalstream: left out {plural(picked, 'case')} that somebody picked: the others were drawn", err=True)
     judges = _judges(config, name, options)
     _check_scope(configured, cases, options.file)
     if options.max_usd is not None:
@@ -218,7 +225,7 @@ def compare_judges(config: Config, options: JudgesOptions) -> int:
     made, result = asyncio.run(_run(config, name, judges, cases, options))
     show((as_json if options.json else as_text)(result, len(cases)), end="")
     problems = [limit_message(made, options.max_usd, options.output)] if made.left and options.max_usd else []
-    if result.take is None:
+    if all(figures.choice == "silent" for figures in result.figures):
         problems.append("no judge could score enough of the cases; the failures are in the table")
     for problem in problems:
         show(f"evalstream: {problem}", err=True)
@@ -274,19 +281,16 @@ async def _run(
     configured = config.evaluators[name]
     # each judge is opened for a separate evaluator, with the layers that it has in the service
     every = replace(config, evaluators={judge: replace(configured, judge=judge) for judge in judges})
-    is_named = "log" in config.settings.model_fields_set
-    async with open_logs(config.settings.log, create=is_named) as logs:
+    has_log_section = "log" in config.settings.model_fields_set
+    async with open_logs(config.settings.log, create=has_log_section) as logs:
         definitions = await logs.generated_steps()
         async with open_judges(every, definitions) as opened, guarded_run(config, from_logs=False) as run:
             opened_judges = {judge: without_answer_cache(opened[judge]) for judge in judges}
             jobs = list(_jobs(every, opened_judges, cases, options.repeat))
             made = await run_jobs(
-                [job for job, _ in jobs],
-                output=options.output,
-                concurrency=config.settings.evaluate.concurrency,
-                run=run,
-                max_usd=options.max_usd,
-            )
+                [job for job, _ in jobs], output=options.output, concurrency=config.settings.evaluate.concurrency,
+                run=run, max_usd=options.max_usd,
+            )  # fmt: skip
             models = {each: judge.model for each, judge in opened_judges.items()}
     places = {job.evaluation_id: place for job, place in jobs}
     verdicts = all(case.label.human in (0, 1) for case in cases)
@@ -303,14 +307,11 @@ def _jobs(
     evaluator = next(iter(config.evaluators.values())).evaluator
     assignments = {
         name: Assignment(
-            evaluator=evaluator,
-            judge=judge,
-            version=judged_version(evaluator, judge.model),
-            expected_usd=expected_usd(config, name),
-            judge_name=name,
+            evaluator=evaluator, judge=judge, version=judged_version(evaluator, judge.model),
+            expected_usd=expected_usd(config, name), judge_name=name,
         )
         for name, judge in judges.items()
-    }
+    }  # fmt: skip
     for number, labelled in enumerate(cases):
         subject, revision = subject_id_of(labelled.case)
         for attempt in range(repeat):
@@ -322,12 +323,9 @@ def _jobs(
 
 
 def _judged(
-    evaluations: Sequence[Evaluation],
-    places: Mapping[str, _Place],
-    judges: Sequence[str],
-    cases: Sequence[LabelledCase],
-    configured: EvaluatorEntry,
-) -> dict[str, list[JudgedCase]]:
+    evaluations: Sequence[Evaluation], places: Mapping[str, _Place], judges: Sequence[str],
+    cases: Sequence[LabelledCase], configured: EvaluatorEntry,
+) -> dict[str, list[JudgedCase]]:  # fmt: skip
     """The attempts by judge and case."""
     lower = configured.evaluator.direction == "lower_is_better"
     attempts: dict[_Place, list[Attempt]] = {}
@@ -336,17 +334,13 @@ def _judged(
     return {
         name: [
             JudgedCase(
-                str(number),
-                conversation_id_of(case.case),
-                case.label.human_score(lower_is_better=lower),
-                tuple(made),
+                str(number), conversation_id_of(case.case), case.label.human_score(lower_is_better=lower), tuple(made),
                 case.label.weight / (case.label.label_probability or 1.0),
             )
-            for number, case in enumerate(cases)
-            if (made := attempts.get((name, number)))
+            for number, case in enumerate(cases) if (made := attempts.get((name, number)))
         ]
         for name in judges
-    }
+    }  # fmt: skip
 
 
 def _attempt(evaluation: Evaluation) -> Attempt:

@@ -61,7 +61,7 @@ class _Source:
         numbers = range(log.partitions)
         commits = {group: await log.committed(group) for group in groups}
         starts = {number: await log.start_offset(number) for number in numbers}
-        return cls(log, starts, {number: await log.end_offset(number) for number in numbers}, commits)
+        return cls(log, starts, await log.end_offsets(numbers), commits)
 
     def read_until(self, group: str) -> dict[int, int]:
         """Up to where a group has read."""

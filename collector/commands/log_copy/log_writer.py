@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from collector.logs.log import Committed, CopyableLog, Log, Record, StoredRecord, partition_of
 from collector.logs.whole_log import end_offsets
-from collector.past.merging import merged
+from collector.past.merging import merge
 from collector.records.shared_records import divide_records
 
 _BATCH_RECORDS, _BATCH_BYTES = 2_000, 8 << 20
@@ -47,8 +47,7 @@ class LogWriter:
     @classmethod
     async def open(cls, source_partitions: int, target: CopyableLog) -> "LogWriter":
         """Begin at the ends of an empty log."""
-        ends = dict(enumerate(await end_offsets(target)))
-        return cls(source_partitions, target, ends)
+        return cls(source_partitions, target, dict(enumerate(await end_offsets(target))))
 
     def mark(self, name: str, offsets: Mapping[int, int]) -> None:
         """Notice where the first records are that lie at or behind these offsets of the source's partitions."""
@@ -183,7 +182,7 @@ class PartitionStretch:
 
 def in_order(log: Log, stretches: Sequence[PartitionStretch]) -> AsyncIterator[StoredRecord]:
     """The records of stretches of different partitions, by the times of the log; each partition's in its order."""
-    return merged([_records(log, stretch) for stretch in stretches], lambda record: record.timestamp)
+    return merge([_records(log, stretch) for stretch in stretches], lambda record: record.timestamp)
 
 
 async def _records(log: Log, stretch: PartitionStretch) -> AsyncGenerator[StoredRecord]:

@@ -54,66 +54,32 @@ _SAMPLING: Columns = {
     "upstream_probability": "number",
 }
 EVALUATION_COLUMNS: Columns = {
-    **_IDENTITY,
-    "outcome": "text",
-    "score": "number",
-    "label": "text",
-    "passed": "flag",
+    **_IDENTITY, "outcome": "text", "score": "number", "label": "text", "passed": "flag",
     **_all("text", "explanation", "reason", "error_type", "error_message", "method"),
     **_all("number", "raw_score", "range_low", "range_high", "kept_mass"),
     **_all("text", "details", "judge_model", "judge_fingerprint", "judge_prompt_hash"),
-    **_all("whole", "input_tokens", "output_tokens", "judge_calls"),
-    "cost_usd": "number",
-    **_SUBJECT,
-    **_SAMPLING,
-    "supersedes": "texts",
-    "shares": "text",
-    "retry_attempt": "whole",
+    **_all("whole", "input_tokens", "output_tokens", "judge_calls"), "cost_usd": "number", **_SUBJECT, **_SAMPLING,
+    "supersedes": "texts", "shares": "text", "retry_attempt": "whole",
     **_all("text", "retry_reason", "escalation_reason"),
     **_all("number", "escalation_probability", "escalation_doubt", "first_score"),
-    **_all("time", "started_at", "ended_at", "happened_at", "time", "recorded_at"),
-    "attributes": "map",
-}
+    **_all("time", "started_at", "ended_at", "happened_at", "time", "recorded_at"), "attributes": "map",
+}  # fmt: skip
 LABEL_COLUMNS: Columns = {
-    "label_id": "text",
-    **_IDENTITY,
-    "opinion": "text",
-    "score": "number",
-    "good": "flag",
-    "note": "text",
-    "judge_score": "number",
-    "judge_passed": "flag",
-    "judge_model": "text",
-    **_SUBJECT,
-    **_SAMPLING,
-    "label_probability": "number",
-    "given_by": "text",
-    "given_at": "time",
-    "retracted": "flag",
-    "recorded_at": "time",
-}
+    "label_id": "text", **_IDENTITY, "opinion": "text", "score": "number", "good": "flag", "note": "text",
+    "judge_score": "number", "judge_passed": "flag", "judge_model": "text", **_SUBJECT, **_SAMPLING,
+    "label_probability": "number", "given_by": "text", "given_at": "time", "retracted": "flag", "recorded_at": "time",
+}  # fmt: skip
 
 
 _PLACES: Mapping[str, str] = {
-    "error_type": "error.type",
-    "error_message": "error.message",
-    "judge_model": "judge.model",
-    "judge_fingerprint": "judge.fingerprint",
-    "judge_prompt_hash": "judge.prompt_hash",
-    "input_tokens": "usage.input_tokens",
-    "output_tokens": "usage.output_tokens",
-    "judge_calls": "usage.calls",
-    "retry_attempt": "retry.attempt",
-    "retry_reason": "retry.reason",
-    "escalation_reason": "escalation.reason",
-    "escalation_probability": "escalation.probability",
-    "escalation_doubt": "escalation.doubt",
-    "first_score": "escalation.first_score",
-    **{name: f"subject.{name}" for name in _SUBJECT},
-    "probability": "sampling.probability",
-    "stratum": "sampling.stratum",
-    "sampling_unit": "sampling.unit",
-}
+    "error_type": "error.type", "error_message": "error.message", "judge_model": "judge.model",
+    "judge_fingerprint": "judge.fingerprint", "judge_prompt_hash": "judge.prompt_hash",
+    "input_tokens": "usage.input_tokens", "output_tokens": "usage.output_tokens", "judge_calls": "usage.calls",
+    "retry_attempt": "retry.attempt", "retry_reason": "retry.reason", "escalation_reason": "escalation.reason",
+    "escalation_probability": "escalation.probability", "escalation_doubt": "escalation.doubt",
+    "first_score": "escalation.first_score", **{name: f"subject.{name}" for name in _SUBJECT},
+    "probability": "sampling.probability", "stratum": "sampling.stratum", "sampling_unit": "sampling.unit",
+}  # fmt: skip
 """The place of a column's value in a record, if it is nested there; other columns have the name of their field."""
 
 
@@ -379,14 +345,10 @@ class DayFiles:
     def _schema(self, columns: Columns) -> Any:
         pa = self._pa
         types: dict[str, Any] = {
-            "text": pa.string(),
-            "number": pa.float64(),
-            "whole": pa.int64(),
-            "flag": pa.bool_(),
-            "time": pa.timestamp("us", tz="UTC"),
-            "texts": pa.list_(pa.string()),
+            "text": pa.string(), "number": pa.float64(), "whole": pa.int64(), "flag": pa.bool_(),
+            "time": pa.timestamp("us", tz="UTC"), "texts": pa.list_(pa.string()),
             "map": pa.map_(pa.string(), pa.string()),
-        }
+        }  # fmt: skip
         return pa.schema([(name, types[kind]) for name, kind in columns.items()])
 
 

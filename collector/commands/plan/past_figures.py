@@ -16,7 +16,7 @@ from collector.statistics.bounded_sums import VARIANCE_FLOOR, Weight
 from collector.statistics.score_history import DAY
 
 _SHORTEST = 60.0
-"""Seconds that the past is taken to be long at least."""
+"""The fewest seconds that the past is taken to last."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +51,7 @@ class ScoredTwice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastFigures:
-    """A day by the past: `days` is how long that is, `conversations` how many were seen in each stratum."""
+    """An average day of the past `days`, in which `conversations` were seen in each stratum."""
 
     day: DayFigures
     mean: float
@@ -111,21 +111,17 @@ def figures_of(past: Sequence[PricedEvaluation], strata: Sequence[str]) -> PastF
         products=_products(cells.values(), len(strata), days),
     )
     return PastFigures(
-        day=day,
-        mean=mean,
-        scores=len(scored),
-        days=days,
+        day=day, mean=mean, scores=len(scored), days=days,
         conversations=tuple(
             sum(any(cell.stratum == number for cell in of.values()) for of in cells.values())
             for number in range(len(strata))
         ),
-        audit_usd=audit_usd,
-        pairs=tuple(pairs),
-    )
+        audit_usd=audit_usd, pairs=tuple(pairs),
+    )  # fmt: skip
 
 
 def _audit_usd(scored: Iterable[PricedEvaluation]) -> float | None:
-    """The cost of an audit: how much more audited evaluations do than others; None if there are no two kinds."""
+    """The cost of an audit: what audited evaluations cost more than others; None without both of them."""
     audited: dict[bool, list[float]] = {True: [], False: []}
     for evaluation in scored:
         audited[evaluation.was_audited].append(evaluation.usd or 0.0)
@@ -147,7 +143,7 @@ def with_second_phase(day: DayFigures, pairs: Sequence[ScoredTwice], usd: float)
     """The day if a second judge scores a share again, for `usd` each; None with too few pairs of scores.
 
     Second scores are taken to be as alike within conversations as first ones: pairs are too few to tell. What is left
-    unexplained is that of all pairs, in strata with `FEWEST_AUDITS` pairs their own.
+    unexplained is that of all pairs; with `FEWEST_AUDITS` pairs, a stratum's own.
     """
     if len(pairs) < FEWEST_AUDITS:
         return None
@@ -165,12 +161,9 @@ def with_second_phase(day: DayFigures, pairs: Sequence[ScoredTwice], usd: float)
         of = _unexplained(own, first, second, slope) if len(own) >= FEWEST_AUDITS else whole
         residuals.append(of * squares)
     again = SecondPhase(
-        spread=yy / xx,
-        residuals=tuple(residuals),
-        usd=tuple(usd * each for each in day.arrived),
-        correlation=max(-1.0, min(1.0, xy / math.sqrt(xx * yy))),
-        pairs=len(pairs),
-    )
+        spread=yy / xx, residuals=tuple(residuals), usd=tuple(usd * each for each in day.arrived),
+        correlation=max(-1.0, min(1.0, xy / math.sqrt(xx * yy))), pairs=len(pairs),
+    )  # fmt: skip
     return replace(day, second=again)
 
 

@@ -29,10 +29,10 @@ from collector.evaluate.planned_rates.learned_figures import DayFigures, rates_o
 from collector.evaluate.sampling.strata import EVERYTHING
 from collector.logs.log import Log
 from collector.logs.whole_log import read_records
-from collector.past.evaluations import EvaluationFilter, of_newest_versions
+from collector.past.evaluations import EvaluationFilter, of_versions
 from collector.records.audits import FEWEST_AUDITS, audit_of, audit_outcome
 from collector.service.open_logs import Logs, open_stored_logs
-from collector.service.plan_builder import lower_is_better, strata_of
+from collector.service.plan_builder import evaluator_versions, lower_is_better, strata_of
 from collector.statistics.bounded_sums import Weight
 from collector.wording import hours, plural, usd
 from evaluators.results import Evaluation
@@ -48,7 +48,7 @@ FEWEST_IN_STRATUM = 30
 class PlanOptions:
     """The command's options: the standard error to reach, and the past from `since` to `until`.
 
-    With `usd_per_label` it is the error of the mean that people would give.
+    With `usd_per_label`, `error` is of the mean that people would give.
     """
 
     error: float
@@ -64,7 +64,7 @@ class PlannedEvaluator:
     """An evaluator's past, and what its configuration and the proposed one come to.
 
     `second` is who scores a share again: `audits`, `labels` or None. `proposed` is None where the error is out of
-    reach; `most` is what comes of scoring everything by everybody.
+    reach; `most` is the outcome of scoring everything, by both.
     """
 
     use: UseSettings
@@ -99,17 +99,16 @@ async def plan(config: Config, options: PlanOptions) -> SamplingPlan:
     """
     uses = _uses(config, options)
     async with open_stored_logs(config.settings.log) as logs:
-        past = await _read(logs.evaluations, options)
+        past = await _read(logs.evaluations, config, options)
         labels = await _labels(logs, config) if options.usd_per_label is not None else None
-    monitor = config.settings.monitors[options.monitor]
-    strata = _strata(monitor, config)
+    strata = _strata(config.settings.monitors[options.monitor], config)
     counts = {use.name: sum(one.score is not None for one in past.get(use.name, [])) for use in uses}
     enough = [use for use in uses if counts[use.name] >= FEWEST]
     if not enough:
         most = max(counts.values(), default=0)
         raise EvalstreamError(
-            f"monitor {options.monitor}: {plural(most, 'score')} of an evaluator in this time at most, and a plan "
-            f"needs {FEWEST}; name an earlier --from, or come back when there are more"
+            f"monitor {options.monitor}: {plural(most, 'score')} of an evaluator's present version in this time at "
+            f"most, and a plan needs {FEWEST}; name an earlier --from, or come back when there are more"
         )
     made = [_evaluator(use, past[use.name], config, options, strata, labels) for use in enough]
     return _planned(made, options, strata, {name: count for name, count in counts.items() if count < FEWEST})
@@ -124,11 +123,12 @@ def _uses(config: Config, options: PlanOptions) -> list[UseSettings]:
     return [use for use in uses if options.evaluator in (None, use.name)]
 
 
-async def _read(log: Log, options: PlanOptions) -> Mapping[str, list[PricedEvaluation]]:
-    """The evaluations of the monitor by evaluator: those of the version that scored last. A verdict that another
-    monitor paid for has the mean price of those that were paid.
+async def _read(log: Log, config: Config, options: PlanOptions) -> Mapping[str, list[PricedEvaluation]]:
+    """The evaluations of the monitor by evaluator: those of the versions in force. A verdict that another monitor paid
+    for has the mean price of those that were paid.
     """
-    past = await of_newest_versions(log, EvaluationFilter(since=options.since, until=options.until), priced_evaluation)
+    selection = EvaluationFilter(since=options.since, until=options.until)
+    past = await of_versions(log, selection, evaluator_versions(config), priced_evaluation)
     paid = defaultdict[tuple[str, bool], list[float]](list)
     for one in chain.from_iterable(past.values()):
         if one.usd and one.score is not None:
@@ -146,17 +146,11 @@ async def _read(log: Log, options: PlanOptions) -> Mapping[str, list[PricedEvalu
 def priced_evaluation(evaluation: Evaluation) -> PricedEvaluation:
     """An evaluation as far as planning needs it."""
     return PricedEvaluation(
-        time=evaluation.time.timestamp(),
-        conversation=evaluation.subject.conversation_id,
-        stratum=evaluation.sampling.stratum,
-        weight=Weight.of(evaluation.sampling),
-        score=evaluation.score,
-        usd=evaluation.cost_usd,
-        audit=audit_of(evaluation),
-        was_audited=audit_outcome(evaluation) is not None,
-        version=evaluation.evaluator_version,
-        is_shared=evaluation.shares is not None,
-    )
+        time=evaluation.time.timestamp(), conversation=evaluation.subject.conversation_id,
+        stratum=evaluation.sampling.stratum, weight=Weight.of(evaluation.sampling), score=evaluation.score,
+        usd=evaluation.cost_usd, audit=audit_of(evaluation), was_audited=audit_outcome(evaluation) is not None,
+        version=evaluation.evaluator_version, is_shared=evaluation.shares is not None,
+    )  # fmt: skip
 
 
 async def _labels(logs: Logs, config: Config) -> LabelIndex:
@@ -175,13 +169,9 @@ def _strata(monitor: MonitorSettings, config: Config) -> dict[str, float]:
 
 
 def _evaluator(
-    use: UseSettings,
-    past: Sequence[PricedEvaluation],
-    config: Config,
-    options: PlanOptions,
-    strata: Mapping[str, float],
-    labels: LabelIndex | None,
-) -> PlannedEvaluator:
+    use: UseSettings, past: Sequence[PricedEvaluation], config: Config, options: PlanOptions,
+    strata: Mapping[str, float], labels: LabelIndex | None,
+) -> PlannedEvaluator:  # fmt: skip
     configured = config.evaluators[use.name]
     figures = figures_of(past, tuple(strata))
     if configured.judge is not None and all(evaluation.usd is None for evaluation in past):
@@ -213,15 +203,9 @@ def _evaluator(
     rate = _newest_rate(past, strata) if isinstance(monitor.rate, PlannedRate) else monitor.rate_of(use)
     rates = rates_of(rate, tuple(strata.values()))
     return PlannedEvaluator(
-        use=use,
-        version=past[-1].version,
-        figures=figures,
-        day=day,
-        second=second,
-        present=_allocation(day, rates, share),
-        most=_allocation(day, (1.0,) * len(strata), 1.0),
-        notes=tuple(notes),
-    )
+        use=use, version=past[-1].version, figures=figures, day=day, second=second,
+        present=_allocation(day, rates, share), most=_allocation(day, (1.0,) * len(strata), 1.0), notes=tuple(notes),
+    )  # fmt: skip
 
 
 def _newest_rate(past: Sequence[PricedEvaluation], strata: Mapping[str, float]) -> float:
@@ -231,7 +215,7 @@ def _newest_rate(past: Sequence[PricedEvaluation], strata: Mapping[str, float]) 
 
 
 def _labelled(labels: LabelIndex, evaluator: str, version: str, monitor: str) -> list[ScoredTwice]:
-    """The scores of judge and people of what was drawn to be labelled; of which stratum is not noted (-1)."""
+    """The scores by judge and people of what was drawn to be labelled; the stratum is not noted (-1)."""
     return [
         ScoredTwice(label.judge, label.human, label.weight / label.probability, -1)
         for label in labels.labels((evaluator, version))
@@ -256,12 +240,9 @@ def _planned(
     present = tuple(strata.values())
     boosts = cheapest_boosts([planned.day for planned in made], options.error, present, free)
     return SamplingPlan(
-        strata=tuple(strata),
-        present_boosts=present,
-        boosts=boosts,
-        evaluators=tuple(_proposed(planned, boosts, options.error) for planned in made),
-        too_few=too_few,
-    )
+        strata=tuple(strata), present_boosts=present, boosts=boosts,
+        evaluators=tuple(_proposed(planned, boosts, options.error) for planned in made), too_few=too_few,
+    )  # fmt: skip
 
 
 def _proposed(planned: PlannedEvaluator, boosts: Sequence[float], error: float) -> PlannedEvaluator:
@@ -315,7 +296,8 @@ def configuration(config: Config, monitor: str, made: SamplingPlan) -> dict[str,
             piece.setdefault("evaluators", {})[name] = {"audit": changed}
     labelled = [proposed.share for planned, proposed in reached.values() if planned.second == "labels"]
     if labelled:
-        piece["page"] = {"queue": {"random": max(labelled)}}
+        # The plan pays for labels drawn alike, each by one person: no other share may draw more of them.
+        piece["page"] = {"queue": {"random": max(0.001, *labelled), "doubtful": 0, "audited": 0, "twice": 0}}
     return piece
 
 
@@ -338,23 +320,17 @@ def _document(made: SamplingPlan, options: PlanOptions, piece: Mapping[str, Any]
         "present_boosts": dict(zip(made.strata, made.present_boosts, strict=True)),
         "evaluators": [
             {
-                "evaluator": evaluator.use.name,
-                "version": evaluator.version,
-                "mean": evaluator.figures.mean,
-                "scores": evaluator.figures.scores,
-                "days": evaluator.figures.days,
-                "second": evaluator.second,
+                "evaluator": evaluator.use.name, "version": evaluator.version, "mean": evaluator.figures.mean,
+                "scores": evaluator.figures.scores, "days": evaluator.figures.days, "second": evaluator.second,
                 "correlation": evaluator.day.second.correlation if evaluator.day.second else None,
-                "present": _outcome(evaluator.present),
-                "proposed": _outcome(evaluator.proposed),
-                "most": _outcome(evaluator.most),
-                "notes": evaluator.notes,
+                "present": _outcome(evaluator.present), "proposed": _outcome(evaluator.proposed),
+                "most": _outcome(evaluator.most), "notes": evaluator.notes,
             }
             for evaluator in made.evaluators
         ],
         "too_few": dict(made.too_few),
         "configuration": piece,
-    }
+    }  # fmt: skip
 
 
 def _outcome(allocation: Allocation | None) -> dict[str, float | None] | None:
@@ -375,7 +351,7 @@ def _lines(made: SamplingPlan, config: Config, options: PlanOptions) -> Iterator
         yield f"{options.monitor}/{name}: {plural(count, 'score')}, too few to plan with"
     monitor = config.settings.monitors[options.monitor]
     if isinstance(rate := monitor.rate, PlannedRate):
-        yield f"sample: auto holds the rate for an error of {rate.standard_error:g}; what it has planned is `present`"
+        yield f"sample: auto plans the rate for an error of {rate.standard_error:g}; `present` has the newest one"
     if monitor.budget.limited or config.settings.evaluate.budget.limited:
         yield "a budget is set, which may lower these rates; errors grow then"
 
@@ -394,15 +370,11 @@ def _evaluator_lines(each: PlannedEvaluator, made: SamplingPlan, config: Config,
         if day.subjects[number]:
             deviation = math.sqrt(max(0.0, day.products[number][number]) / max(day.squares[number], 1e-9))
             few = figures.conversations[number] < FEWEST_IN_STRATUM and number
-            yield (
-                f"  stratum {name}: {day.subjects[number]:,.0f} a day, deviation {deviation:.2f}"
-                + (", too few to change its boost" if few else "")
-            )
-    if day.second is not None:
-        yield (
-            f"  {each.second}: {day.second.pairs:,} with a correlation of {day.second.correlation:.2f} to the scores, "
-            f"{usd(sum(day.second.usd) / subjects)} each"
-        )
+            note = ", too few to change its boost" if few else ""
+            yield f"  stratum {name}: {day.subjects[number]:,.0f} a day, deviation {deviation:.2f}{note}"
+    if (second := day.second) is not None:
+        known = f"{second.pairs:,} with a correlation of {second.correlation:.2f} to the scores"
+        yield f"  {each.second}: {known}, {usd(sum(second.usd) / subjects)} each"
     yield from (f"  {note}" for note in each.notes)
     yield f"  present:  {_sampling(each, each.present, made, made.present_boosts)}"
     if each.proposed is None:

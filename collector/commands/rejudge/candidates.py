@@ -3,12 +3,13 @@
 They follow from the contents of the evaluations log: by id, by subject, and what backfills of a stretch have cost.
 """
 
-from collections.abc import AsyncIterator, Collection, Hashable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Literal
 
 from collector.evaluate.plan import Plan
+from collector.evaluate.recovery.configurations import UNNUMBERED, Configurations, PlanHistory, switches_of
 from collector.evaluate.recovery.control_records import ControlRecord
 from collector.evaluate.references.subject import (
     ReferencesByKey,
@@ -24,12 +25,12 @@ from collector.past.evaluations import (
     REPLAY_OF,
     PastEvaluation,
     evaluations_in,
-    is_owed,
-    is_unmade,
     key_of,
+    needs_retry,
     subject_key,
+    was_never_tried,
 )
-from collector.past.merging import merged
+from collector.past.merging import merge
 from collector.past.turns import case_of, turns_in_log
 from evaluators.cases import Conversation, Turn
 from evaluators.evaluation import subject_of
@@ -38,6 +39,8 @@ from evaluators.results import Evaluation, SkipReason
 
 What = Literal["failed", "unscored", "all"]
 
+_Names = tuple[str, str]
+"""A monitor and an evaluator."""
 _AT_ONCE = 10_000
 """Failed evaluations whose subjects are in memory together."""
 
@@ -81,13 +84,12 @@ class Candidates:
     what: What
     reasons: Collection[str]
     requested: frozenset[str]
+    history: PlanHistory
     left_out: LeftOut = field(default_factory=LeftOut)
     _again: list[Candidate] = field(default_factory=list[Candidate])
     _unreferenced: int = 0
     _superseded: set[str] = field(default_factory=set[str])
-    _lived: dict[tuple[str, str], tuple[datetime, datetime]] = field(
-        default_factory=dict[tuple[str, str], tuple[datetime, datetime]]
-    )
+    _lived: dict[_Names, tuple[datetime, datetime]] = field(default_factory=dict[_Names, tuple[datetime, datetime]])
 
     async def prepare(self) -> None:
         """Look through the stretch once, for what depends on all of it."""
@@ -112,7 +114,7 @@ class Candidates:
         partitions = () if self.what == "failed" else range(self.turns.partitions)
         sources = [_listed(self._again), *(self._new(partition) for partition in partitions)]
         seen: set[str] = set()
-        async for candidate in merged(sources, lambda candidate: candidate.happened_at):
+        async for candidate in merge(sources, lambda candidate: candidate.happened_at):
             name = candidate.request.evaluation_id
             if name not in seen and name not in self.requested:
                 seen.add(name)
@@ -120,6 +122,7 @@ class Candidates:
 
     async def _new(self, partition: int) -> AsyncIterator[Candidate]:
         """Evaluations that this definition never made, with their draws."""
+        in_force = Configurations(switches_of((0, UNNUMBERED), self.controls[partition]), self.plan)
         async for past_due_job in self._due(partition):
             job = past_due_job.job
             name = job.assignment.evaluation_id(*subject_id_of(past_due_job.case))
@@ -132,24 +135,29 @@ class Candidates:
             key = job.monitor.name, *subject_key(evaluator.name, evaluator.scope, subject, job.attributes)
             if self.what == "unscored" and key in self.known.by_subject:
                 continue  # scored, or among the owed
-            first, last = self._lived.get(_names(past_due_job), (None, None))
-            if first is not None and last is not None and first <= past_due_job.happened_at <= last:
-                # The evaluator was at work then and did not draw it, because the rates were different. Together with
-                # what it drew, which weighs by its own rate, this one would count too much.
+            if key not in self.known.by_others and await self._was_at_work(past_due_job, in_force):
+                # The evaluator did not draw it, because the rates were different. Together with what it drew, which
+                # weighs by its own rate, this one would count too much.
                 self.left_out.unsampled += 1
                 continue
             before = self.known.by_subject.get(key)
             request = BackfillRequest(
-                evaluation_id=name,
-                monitor=job.monitor.name,
-                evaluator=job.assignment.evaluator.name,
-                case=past_due_job.case,
-                sampling=job.sampling,
-                happened_at=past_due_job.happened_at,
-                supersedes=job.supersedes,
-                attributes={**job.attributes, **({REPLAY_OF: before} if before else {})},
-            )
+                evaluation_id=name, monitor=job.monitor.name, evaluator=job.assignment.evaluator.name,
+                case=past_due_job.case, sampling=job.sampling, happened_at=past_due_job.happened_at,
+                supersedes=job.supersedes, attributes={**job.attributes, **({REPLAY_OF: before} if before else {})},
+            )  # fmt: skip
             yield Candidate(request, partition, job.monitor.name, request.evaluator, past_due_job.happened_at)
+
+    async def _was_at_work(self, past: PastDueJob, in_force: Configurations) -> bool:
+        """Whether this definition judged the traffic of then: between its evaluations, another may have been in force,
+        or the monitor may have done without the evaluator.
+        """
+        names = _names(past)
+        if names not in self._lived or not self._lived[names][0] <= past.happened_at <= self._lived[names][1]:
+            return False
+        plan = await self.history.plan_of(in_force.number_at(past.job.trigger_offset))
+        use = None if plan is None else plan.assignment_of(*names)
+        return plan is None or (use is not None and use[1].definition == past.job.assignment.definition)
 
     async def _find_owed(self) -> None:
         """The failures of the stretch, each with its subject."""
@@ -167,13 +175,10 @@ class Candidates:
         self._again.sort(key=lambda candidate: candidate.happened_at)
 
     def _is_wanted(self, evaluation: Evaluation) -> bool:
-        if self.what == "failed" and not is_owed(evaluation):
-            return False
-        if self.reasons and evaluation.reason_code not in self.reasons:
-            return False
-        # With `all`, evaluations that failed by an earlier definition are made new by the present one.
-        version = self.known.versions[evaluation.evaluator]
-        return self.what != "all" or evaluation.evaluator_version == version
+        if self.what == "failed":
+            return needs_retry(evaluation) and (not self.reasons or evaluation.reason_code in self.reasons)
+        key = evaluation.monitor, *key_of(evaluation)
+        return self.what != "all" or self.known.is_current(evaluation) or self.known.by_subject[key] is None
 
     def _add_owed(self, owed: PastEvaluation, case: Turn | Conversation | None, references: ReferencesByKey) -> None:
         failed = owed.evaluation
@@ -183,16 +188,17 @@ class Candidates:
         happened_at = failed.happened_at or ended_at(case, failed.started_at.astimezone(UTC).timestamp())
         if happened_at < self.stretch.since and failed.evaluation_id not in self.requested:
             self.left_out.older.append(happened_at)
-        if happened_at in self.stretch and failed.reason_code == SkipReason.REFERENCE_MISSING:
+        if happened_at not in self.stretch or (self.what == "all" and not self.known.is_current(failed)):
+            return  # of another version, the present one makes a new evaluation
+        if failed.reason_code == SkipReason.REFERENCE_MISSING:
             # What has come after its wait; what still lacks something would be skipped once more.
             case = with_references(case, references_of(case, references))
             use = self.plan.assignment_of(failed.monitor, failed.evaluator)
             if use is None or use[1].evaluator.scope != failed.scope or awaited_fields(use[1], case):
                 self._unreferenced += 1
                 return
-        if happened_at in self.stretch:
-            request = RetryRequest(failed, case, happened_at)
-            self._again.append(Candidate(request, owed.partition, failed.monitor, failed.evaluator, happened_at))
+        request = RetryRequest(failed, case, happened_at)
+        self._again.append(Candidate(request, owed.partition, failed.monitor, failed.evaluator, happened_at))
 
 
 async def _listed(candidates: Sequence[Candidate]) -> AsyncIterator[Candidate]:
@@ -200,7 +206,7 @@ async def _listed(candidates: Sequence[Candidate]) -> AsyncIterator[Candidate]:
         yield candidate
 
 
-def _names(due: PastDueJob) -> tuple[str, str]:
+def _names(due: PastDueJob) -> _Names:
     return due.job.monitor.name, due.job.assignment.evaluator.name
 
 
@@ -208,19 +214,22 @@ def _names(due: PastDueJob) -> tuple[str, str]:
 class KnownEvaluations:
     """Known evaluations by these evaluators (all, if none are named), each in its present version.
 
-    `live` are ids of what was made as the traffic came. `by_subject` has the newest score's id of each monitor,
+    `live` are ids of what was made as the traffic came, `by_others` the subjects that other versions judged so.
+    `by_subject` has the newest score's id of each monitor,
     evaluator and subject, None where none is a score. `owed` are failures and what was not even tried, if nothing
-    supersedes it. `mean_usd` is the average cost of a scored evaluation, by the tokens and today's `prices` (by
-    evaluator) where there was none then; `spent_usd` is the cost of backfills of the stretch by the present version.
+    supersedes it; `failures` are their types. `mean_usd` is the average of what scored evaluations would cost now
+    (`usd_now`); `spent_usd` is the cost of backfills of the stretch by the present version.
     """
 
     versions: Mapping[str, str]
     stretch: Stretch
-    prices: Mapping[str, tuple[float, float]]
+    usd_now: Callable[[Evaluation], float | None]
     ids: set[str] = field(default_factory=set[str])
     live: set[str] = field(default_factory=set[str])
+    by_others: set[Hashable] = field(default_factory=set[Hashable])
     by_subject: dict[Hashable, str | None] = field(default_factory=dict[Hashable, str | None])
     owed: dict[str, PastEvaluation] = field(default_factory=dict[str, PastEvaluation])
+    failures: set[str] = field(default_factory=set[str])
     spent_usd: float = 0.0
     costs: dict[str, tuple[float, int]] = field(default_factory=dict[str, tuple[float, int]])
     ends: dict[int, int] = field(default_factory=dict[int, int])
@@ -242,27 +251,26 @@ class KnownEvaluations:
         for name in superseded:
             self.owed.pop(name, None)
 
-    def _cost(self, evaluation: Evaluation) -> float | None:
-        prices, usage = self.prices.get(evaluation.evaluator), evaluation.usage
-        if evaluation.cost_usd is not None or prices is None or usage is None:
-            return evaluation.cost_usd
-        return (prices[0] * usage.input_tokens + prices[1] * usage.output_tokens) / 1e6
+    def is_current(self, evaluation: Evaluation) -> bool:
+        """Whether the present version of its evaluator made it."""
+        return evaluation.evaluator_version == self.versions[evaluation.evaluator]
 
     def _add(self, past: PastEvaluation) -> None:
         evaluation = past.evaluation
         self.ids.add(evaluation.evaluation_id)
+        self.failures.update([evaluation.reason_code] if evaluation.outcome == "failed" else ())
         if evaluation.evaluator not in self.versions:
             return
-        is_current = evaluation.evaluator_version == self.versions[evaluation.evaluator]
+        key = evaluation.monitor, *key_of(evaluation)  # each monitor counts its own
         if evaluation.happened_at is None:
             self.live.add(evaluation.evaluation_id)
-        elif is_current and evaluation.happened_at in self.stretch:
+            self.by_others.update(() if self.is_current(evaluation) else (key,))
+        elif self.is_current(evaluation) and evaluation.happened_at in self.stretch:
             self.spent_usd += evaluation.cost_usd or 0.0
-        key = evaluation.monitor, *key_of(evaluation)  # each monitor counts its own
         scored = evaluation.evaluation_id if evaluation.score is not None else None
         self.by_subject[key] = scored or self.by_subject.get(key)
-        if scored and evaluation.shares is None and (cost := self._cost(evaluation)) is not None:
+        if scored and evaluation.shares is None and (cost := self.usd_now(evaluation)) is not None:
             total, number = self.costs.get(evaluation.evaluator, (0.0, 0))
             self.costs[evaluation.evaluator] = (total + cost, number + 1)
-        if is_owed(evaluation) or is_unmade(evaluation):
+        if needs_retry(evaluation) or was_never_tried(evaluation):
             self.owed[evaluation.evaluation_id] = past

@@ -7,16 +7,20 @@ from dataclasses import dataclass
 from collector.commands.rejudge.candidates import Candidates, KnownEvaluations, LeftOut, What
 from collector.commands.rejudge.request_window import Money, Progress, RequestWindow
 from collector.commands.score.runner import require_prices
-from collector.config.command_options import require_known
+from collector.config.command_options import require_known, require_window
 from collector.config.configured import Config, judges_of
 from collector.errors import ConfigError
+from collector.evaluate.failures import FAILURE_TYPES
 from collector.evaluate.retry.past_jobs import Stretch, control_records_in, plan_of
 from collector.evaluate.retry.request import requested_evaluations
-from collector.evaluate.sampling.draw_key import draw_key
 from collector.evaluate.stage import GROUP
+from collector.judging.batches import at_batch_prices
+from collector.past.evaluations import needs_retry
+from collector.service.live.history import ConfigurationHistory
 from collector.service.open_logs import open_stored_logs
-from collector.service.plan_builder import build_unasked_plan, evaluator_version_in, expected_usd, known_usd
-from collector.wording import plural, usd
+from collector.service.plan_builder import build_unasked_plan, evaluator_version_in, expected_usd, known_usd, usd_again
+from collector.wording import listed, plural, usd
+from evaluators.results import NEVER_TRIED, Evaluation
 
 DONE, FAILED = 0, 1
 PATIENCE = 120.0
@@ -47,26 +51,21 @@ async def rejudge(config: Config, options: RejudgeOptions, say: Callable[[str], 
     Raises:
         ConfigError: the configuration stores nothing that could be judged, or has not what is named, or no limit.
     """
+    require_window(options.stretch.since, options.stretch.until)
     versions = _versions(config, options)
     async with open_stored_logs(config.settings.log) as logs:
-        key = (await draw_key(await logs.generated_steps())).secret
+        history = ConfigurationHistory(await logs.generated_steps(), config)
+        await history.refresh()
         requested = await requested_evaluations(logs.turns, GROUP)
-        prices = {name: of for name in versions if (of := _prices(config, name)) is not None}
-        known = KnownEvaluations(versions, options.stretch, prices)
+        known = KnownEvaluations(versions, options.stretch, _usd_now(config))
         await known.read(logs.evaluations)
+        require_known("--reason", "reason", options.reasons, FAILURE_TYPES | NEVER_TRIED | known.failures)
         candidates = Candidates(
-            turns=logs.turns,
-            plan=plan_of(build_unasked_plan(config, key), options.monitors, options.evaluators),
-            controls={
-                partition: await control_records_in(logs.evaluations, partition)
-                for partition in range(logs.turns.partitions)
-            },
-            known=known,
-            stretch=options.stretch,
-            what=options.what,
-            reasons=options.reasons,
-            requested=frozenset(requested),
-        )
+            turns=logs.turns, known=known, history=history,
+            plan=plan_of(build_unasked_plan(config, history.key), options.monitors, options.evaluators),
+            controls={each: await control_records_in(logs.evaluations, each) for each in range(logs.turns.partitions)},
+            stretch=options.stretch, what=options.what, reasons=options.reasons, requested=frozenset(requested),
+        )  # fmt: skip
         await candidates.prepare()
         expected = {name: known.mean_usd.get(name) or expected_usd(config, name) for name in versions}
         counts = Counter([(candidate.monitor, candidate.evaluator) async for candidate in candidates.all()])
@@ -75,11 +74,8 @@ async def rejudge(config: Config, options: RejudgeOptions, say: Callable[[str], 
         lines = _summary(counts, versions, expected, unknown, known.spent_usd, outstanding)
         for line in [*lines, *_notes(candidates.left_out)]:
             say(line)
-        wanted = sum(counts.values())
         if options.dry_run or not (counts or outstanding):
-            nothing = f"there is nothing to make since {options.stretch.since:%Y-%m-%dT%H:%M:%SZ}"
-            earlier = f"{nothing}; an earlier --from takes in older turns, --what all what other versions judged"
-            say("nothing was requested (--dry-run)" if counts else earlier)
+            say("nothing was requested (--dry-run)" if counts else _nothing(options, known))
             return DONE
         money = Money(options.max_usd, known.spent_usd, expected)
         window = RequestWindow(
@@ -88,16 +84,17 @@ async def rejudge(config: Config, options: RejudgeOptions, say: Callable[[str], 
         )  # fmt: skip
         await window.request_all(candidates.all())
     progress = window.progress
-    say(_conclusion(progress, wanted + len(outstanding), options))
+    say(_conclusion(progress, counts.total() + len(outstanding), options))
     complete = not (progress.out_of_money or progress.stalled or progress.too_large)
     failed = candidates.left_out.expired or (progress.outcomes and progress.failed == progress.made)
     return DONE if complete and not failed else FAILED
 
 
-def _prices(config: Config, name: str) -> tuple[float, float] | None:
-    """The prices of an evaluator's judge, if it asks one alone."""
-    members = {each for judge in judges_of(name, config.evaluators) for each in config.settings.members(judge)}
-    return config.settings.judges[members.pop()].prices if len(members) == 1 else None
+def _usd_now(config: Config) -> Callable[[Evaluation], float | None]:
+    """The cost of a past evaluation today, by the prices of batches where its monitor can wait for these."""
+    deferred = {name for name, monitor in config.settings.monitors.items() if monitor.urgency == "hours"}
+    in_batches = at_batch_prices(config)
+    return lambda past: usd_again(in_batches if past.monitor in deferred else config, past.evaluator, past)
 
 
 def _versions(config: Config, options: RejudgeOptions) -> Mapping[str, str]:
@@ -111,12 +108,8 @@ def _versions(config: Config, options: RejudgeOptions) -> Mapping[str, str]:
             "set store_text: true for future traffic"
         )
     require_known("--monitor", "monitor", options.monitors, settings.monitors)
-    used = {
-        use.name
-        for name, monitor in settings.monitors.items()
-        if not options.monitors or name in options.monitors
-        for use in monitor.uses
-    }
+    monitors = [each for name, each in settings.monitors.items() if not options.monitors or name in options.monitors]
+    used = {use.name for monitor in monitors for use in monitor.uses}
     require_known("--evaluator", "evaluator", options.evaluators, used)
     names = sorted(set(options.evaluators) or used)
     judges = [judge for name in names for judge in judges_of(name, config.evaluators)]
@@ -133,13 +126,9 @@ def _versions(config: Config, options: RejudgeOptions) -> Mapping[str, str]:
 
 
 def _summary(
-    counts: Mapping[tuple[str, str], int],
-    versions: Mapping[str, str],
-    expected: Mapping[str, float],
-    unknown: Collection[str],
-    spent: float,
-    outstanding: Mapping[str, str],
-) -> list[str]:
+    counts: Mapping[tuple[str, str], int], versions: Mapping[str, str], expected: Mapping[str, float],
+    unknown: Collection[str], spent: float, outstanding: Mapping[str, str],
+) -> list[str]:  # fmt: skip
     """The evaluations to make and their cost; of the `unknown` evaluators a judge has no price."""
     lines = [
         f"{monitor}  {evaluator}  {count:,}{_usd(count * expected[evaluator], evaluator in unknown)}"
@@ -177,6 +166,15 @@ def _notes(left_out: LeftOut) -> list[str]:
     return lines
 
 
+def _nothing(options: RejudgeOptions, known: KnownEvaluations) -> str:
+    nothing = f"there is nothing to make since {options.stretch.since:%Y-%m-%dT%H:%M:%SZ}"
+    failed = (past.evaluation for past in known.owed.values() if options.reasons and needs_retry(past.evaluation))
+    if others := Counter(failure.reason_code for failure in failed if failure.time >= options.stretch.since):
+        return f"{nothing}; failed for other reasons: {listed(f'{count:,} {of}' for of, count in others.items())}"
+    judged = "" if options.what == "all" else ", and --what all makes new scores of what other versions judged"
+    return f"{nothing}; an earlier --from takes in older turns{judged}"
+
+
 def _conclusion(progress: Progress, wanted: int, options: RejudgeOptions) -> str:
     outcomes = ", ".join(f"{number:,} {outcome}" for outcome, number in sorted(progress.outcomes.items()))
     made = f"made {progress.made:,} of {wanted:,}{f' ({outcomes})' if outcomes else ''}"
@@ -190,6 +188,5 @@ def _conclusion(progress: Progress, wanted: int, options: RejudgeOptions) -> str
         until = progress.covered_until
         covered = f"; judged are subjects that ended by {until:%Y-%m-%dT%H:%M:%SZ}" if until is not None else ""
         return f"{made}{spent}: stopped by --max-usd {options.max_usd:g}{covered}; raise it and run the command again"
-    too_large = progress.too_large
-    large = f"; {plural(too_large, 'subject')} larger than a record of the log may be" if too_large else ""
+    large = f"; {plural(n, 'subject')} larger than a record of the log may be" if (n := progress.too_large) else ""
     return f"{made}{spent}{large}"

@@ -8,11 +8,10 @@ from datetime import datetime
 
 from collector.backoff import Backoff
 from collector.commands.rejudge.candidates import Candidate
-from collector.errors import BadInput
 from collector.evaluate.retry.request import append_requests
 from collector.logs.log import Log, LogUnavailable
+from collector.past.evaluations import readable_evaluation
 from collector.records.epochs import valid_evaluations
-from collector.records.json import evaluation_from_json
 from collector.wording import usd
 from evaluators.results import Evaluation
 
@@ -35,7 +34,6 @@ class Money:
 class Progress:
     """The outcome of the candidates. `covered_until` is when the last requested subject ended."""
 
-    requested: int = 0
     made: int = 0
     failed: int = 0
     outcomes: Counter[str] = field(default_factory=Counter[str])
@@ -95,10 +93,8 @@ class RequestWindow:
                 return
 
     def _is_affordable(self, candidate: Candidate, batch: Collection[Candidate]) -> bool:
-        if self._limit is None:
-            return True
-        open_usd = sum(map(self._cost, self._outstanding.values())) + sum(self._cost(each.evaluator) for each in batch)
-        return self.progress.spent_usd + open_usd + self._cost(candidate.evaluator) <= self._limit
+        evaluators = (*self._outstanding.values(), *(each.evaluator for each in batch), candidate.evaluator)
+        return self._limit is None or self.progress.spent_usd + sum(map(self._cost, evaluators)) <= self._limit
 
     def _cost(self, evaluator: str) -> float:
         """The most that an evaluation may cost: the highest cost of this run; at first, the estimate too."""
@@ -114,11 +110,8 @@ class RequestWindow:
         )
         refused = {candidate.evaluation_id for candidate in too_large}
         self.progress.too_large += len(refused)
-        self.progress.requested += len(batch) - len(refused)
         self._outstanding |= {
-            candidate.request.evaluation_id: candidate.evaluator
-            for candidate in batch
-            if candidate.request.evaluation_id not in refused
+            name: each.evaluator for each in batch if (name := each.request.evaluation_id) not in refused
         }
         self.progress.covered_until = max(candidate.happened_at for candidate in batch)
         batch.clear()
@@ -144,10 +137,8 @@ class RequestWindow:
             if end == start:
                 continue
             async for record in valid_evaluations(self.evaluations, partition, start):
-                try:
-                    self._settle(evaluation_from_json(record.value))
-                except BadInput:
-                    continue  # the exporters report it
+                if (evaluation := readable_evaluation(record)) is not None:
+                    self._settle(evaluation)
             self._ends[partition] = end
 
     def _settle(self, evaluation: Evaluation) -> None:

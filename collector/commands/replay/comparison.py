@@ -30,9 +30,9 @@ class EvaluationPair:
 
     @property
     def weight(self) -> float:
-        """How many subjects of the traffic this one stands for, as one that was judged, and labelled if it has a label.
+        """How many subjects of the traffic it stands for: 1 / the probability to be judged, and labelled if it is.
 
-        Draws for two versions are nested, so the less probable one counts.
+        `old`'s and the labelled version's draws nest: the rarer counts.
         """
         judged = 1.0 / self.old.sampling.probability
         return judged if self.label is None else max(judged, self.label.weight) / (self.label.probability or 1.0)
@@ -74,17 +74,17 @@ def compare(pairs: Sequence[EvaluationPair], *, worst: int = 5) -> Comparison | 
     if not pairs:
         return None
     verdicts = [(bool(pair.old.passed), bool(pair.new.passed)) for pair in pairs if _has_verdicts(pair)]
-    judged = len(verdicts) == len(pairs)
-    differing = (pair for pair in pairs if pair.difference)  # ties need an order, too
-    furthest = sorted(differing, key=lambda pair: (-abs(pair.difference), pair.old.evaluation_id))
+    have_verdicts = len(verdicts) == len(pairs)
+    differing = (pair for pair in pairs if pair.difference)
+    furthest = sorted(differing, key=lambda pair: (-abs(pair.difference), pair.old.evaluation_id))  # ties, too
     return Comparison(
         pairs=len(pairs),
         conversations=len({pair.old.subject.conversation_id for pair in pairs}),
         mean=change(pairs, [(pair.old.score or 0.0, pair.new.score or 0.0) for pair in pairs]),
-        passing=change(pairs, verdicts) if judged else None,
-        same_verdict=change(pairs, [(old == new, 0.0) for old, new in verdicts]).old if judged else None,
-        to_fail=sum(old and not new for old, new in verdicts) if judged else None,
-        to_pass=sum(new and not old for old, new in verdicts) if judged else None,
+        passing=change(pairs, verdicts) if have_verdicts else None,
+        same_verdict=change(pairs, [(old == new, 0.0) for old, new in verdicts]).old if have_verdicts else None,
+        to_fail=sum(old and not new for old, new in verdicts) if have_verdicts else None,
+        to_pass=sum(new and not old for old, new in verdicts) if have_verdicts else None,
         rank_correlation=spearman([(pair.old.score or 0.0, pair.new.score or 0.0) for pair in pairs]),
         weighted=len({pair.weight for pair in pairs}) > 1,
         worst=tuple(furthest[:worst]),

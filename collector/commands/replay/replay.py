@@ -29,6 +29,7 @@ from collector.commands.replay.people import (
     labels_of_page,
     verdict_on_people,
 )
+from collector.commands.score.output import read_earlier
 from collector.commands.score.runner import MOST_AT_ONCE, RunResult, guarded_run, require_prices, run_jobs
 from collector.commands.score.score import limit_message, resume_hint, turns_in
 from collector.config.configured import Config, EvaluatorEntry, without_audits
@@ -50,7 +51,7 @@ from collector.past.evaluations import (
 from collector.past.turns import Turns, by_conversation, case_of, turns_in_log
 from collector.records.json import fields_of
 from collector.service.open_logs import Logs, open_logs
-from collector.service.plan_builder import build_assignment, known_usd, with_pack
+from collector.service.plan_builder import build_assignment, known_usd, usd_again, with_pack
 from collector.statistics.agreement import ScoreScale
 from collector.telemetry.plain import plain, show
 from collector.telemetry.wide_console import wide_console
@@ -79,7 +80,7 @@ class ComparedEvaluator:
 class EvaluatorComparison:
     """One evaluator's past evaluations compared with the new ones.
 
-    `no_score` counts, by outcome, the new evaluations without a score; `failed` names errors.
+    `no_score` counts the new evaluations without a score, by their reasons.
     """
 
     old: ComparedEvaluator
@@ -110,11 +111,9 @@ def _compared_evaluator(evaluations: tuple[Evaluation, ...]) -> ComparedEvaluato
     newest = evaluations[-1]
     costs = [evaluation.cost_usd for evaluation in evaluations if evaluation.cost_usd is not None]
     return ComparedEvaluator(
-        evaluator=newest.evaluator,
-        version=newest.evaluator_version,
-        judge=newest.judge.model if newest.judge else "",
-        cost_usd=math.fsum(costs) if costs else None,
-    )
+        evaluator=newest.evaluator, version=newest.evaluator_version,
+        judge=newest.judge.model if newest.judge else "", cost_usd=math.fsum(costs) if costs else None,
+    )  # fmt: skip
 
 
 def as_json(report: ReplayReport) -> str:
@@ -135,26 +134,17 @@ def _plain(each: EvaluatorComparison) -> dict[str, Any]:
     figures: dict[str, Any] = {"pairs": 0}
     if comparison is not None:
         figures = {
-            **fields_of(comparison, *_FIGURES),
-            "pass_to_fail": comparison.to_fail,
-            "fail_to_pass": comparison.to_pass,
-            "labels": each.people.labels,
-            "agreement_with_people": each.people.agreement,
+            **fields_of(comparison, *_FIGURES), "pass_to_fail": comparison.to_fail, "fail_to_pass": comparison.to_pass,
+            "labels": each.people.labels, "agreement_with_people": each.people.agreement,
             "worst_disagreements": [_plain_pair(pair) for pair in comparison.worst],
-        }
+        }  # fmt: skip
     return {"old": each.old, "new": each.new, "no_new_score": dict(each.no_score), **figures}
 
 
 def _plain_pair(pair: EvaluationPair) -> dict[str, Any]:
-    subject = pair.old.subject
-    return {
-        "conversation_id": subject.conversation_id,
-        "turn_id": subject.turn_id,
-        "trace_id": subject.trace_id,
-        "difference": pair.difference,
-        "old": {"evaluation_id": pair.old.evaluation_id, "score": pair.old.score, "explanation": pair.old.explanation},
-        "new": {"evaluation_id": pair.new.evaluation_id, "score": pair.new.score, "explanation": pair.new.explanation},
-    }
+    old, new = (fields_of(each, "evaluation_id", "score", "explanation") for each in (pair.old, pair.new))
+    subject = fields_of(pair.old.subject, "conversation_id", "turn_id", "trace_id")
+    return {**subject, "difference": pair.difference, "old": old, "new": new}
 
 
 def as_text(report: ReplayReport, console: Console) -> None:
@@ -162,12 +152,12 @@ def as_text(report: ReplayReport, console: Console) -> None:
     if report.left:
         console.print(f"Only a part: --max-usd left out {plural(report.left, 'evaluation')}; all may differ.")
     for comparison in report.comparisons:
-        _print(comparison, console)
+        _print(comparison, console, "In this part, the" if report.left else "The")
     for line in _omissions(report):
         console.print(line, highlight=False)
 
 
-def _print(each: EvaluatorComparison, console: Console) -> None:
+def _print(each: EvaluatorComparison, console: Console, subject_start: str) -> None:
     comparison = each.comparison
     if comparison is None:
         console.print(Text(f"{each.new.evaluator}: no new score{_unscored(each)}"))
@@ -176,7 +166,7 @@ def _print(each: EvaluatorComparison, console: Console) -> None:
     console.print(Text(f"\n{each.new.evaluator}: {pairs} in {conversations}"))
     console.print(Text(f"  old: {_who(each.old)}\n  new: {_who(each.new)}"), soft_wrap=True)
     console.print(_table(each, comparison))
-    for line in _conclusions(each, comparison):
+    for line in _conclusions(each, comparison, subject_start):
         console.print(Text(line), soft_wrap=True)
     if comparison.worst:
         console.print("Largest differences:", highlight=False)
@@ -212,12 +202,11 @@ def _cells(comparison: MeanChange) -> tuple[str, str, str, str]:
     return f"{comparison.old:.3f}", f"{comparison.new:.3f}", f"{comparison.difference:+.3f}", bounds
 
 
-def _conclusions(each: EvaluatorComparison, comparison: Comparison) -> Iterator[str]:
-    yield _verdict(comparison.mean)
+def _conclusions(each: EvaluatorComparison, comparison: Comparison, subject_start: str) -> Iterator[str]:
+    yield _verdict(comparison.mean, subject_start)
     yield verdict_on_people(each.people)
     if comparison.same_verdict is not None:
-        flips = f"{comparison.to_fail} from pass to fail, {comparison.to_pass} from fail to pass"
-        yield f"Same verdict at the threshold: {comparison.same_verdict:.1%}; {flips}."
+        yield same_verdict_text(comparison, comparison.same_verdict)
     if not math.isnan(comparison.rank_correlation):
         yield f"Rank correlation of the scores: {comparison.rank_correlation:.3f}."
     if comparison.weighted:
@@ -226,13 +215,20 @@ def _conclusions(each: EvaluatorComparison, comparison: Comparison) -> Iterator[
         yield f"Without a new score{_unscored(each)}."
 
 
-def _verdict(mean: MeanChange) -> str:
+def same_verdict_text(comparison: Comparison, share: float) -> str:
+    """The share of equal verdicts, and how many changed; it says which of them is weighted."""
+    kinds = (" by weight", f"; unweighted, of {comparison.pairs}:") if comparison.weighted else ("", ";")
+    flips = f"{comparison.to_fail} from pass to fail, {comparison.to_pass} from fail to pass"
+    return f"Same verdict at the threshold: {share:.1%}{kinds[0]}{kinds[1]} {flips}."
+
+
+def _verdict(mean: MeanChange, subject_start: str) -> str:
     if mean.interval is None:
         return "No interval: it needs at least two conversations."
     low, high = mean.interval
     if low <= 0.0 <= high:
-        return "The means do not differ beyond chance."
-    return f"The new scores are {'higher' if mean.difference > 0 else 'lower'}, beyond chance."
+        return f"{subject_start} means do not differ beyond chance."
+    return f"{subject_start} new scores are {'higher' if mean.difference > 0 else 'lower'}, beyond chance."
 
 
 def _unscored(each: EvaluatorComparison) -> str:
@@ -303,7 +299,7 @@ def replay(config: Config, new: Config, options: ReplayOptions) -> int:
         ConfigError: there is nothing to evaluate, no evaluator for it, or its texts were never stored.
         EvalstreamError: its texts have expired.
     """
-    _check(config, options)
+    _check_options(config, options)
     try:
         report, problems = asyncio.run(_replay(config, new, options))
     except KeyboardInterrupt:
@@ -318,7 +314,7 @@ def replay(config: Config, new: Config, options: ReplayOptions) -> int:
     return FAILED if problems else DONE
 
 
-def _check(config: Config, options: ReplayOptions) -> None:
+def _check_options(config: Config, options: ReplayOptions) -> None:
     if config.settings.log.kind == "memory":
         raise ConfigError(
             f"{config.source}: log.kind is memory, so there are no past evaluations; "
@@ -354,7 +350,7 @@ async def _replay(config: Config, new: Config, options: ReplayOptions) -> tuple[
         assignments = {old: build_assignment(UseSettings(name=name), priced, judges) for old, name in names.items()}
         wanted = [judged for judged in selected.scored if judged.evaluation.evaluator in assignments]
         labels = await _labels(logs, past, wanted, assignments, options.labels)
-        every = jobs = _jobs(wanted, await _turns(config, logs, wanted, options), assignments, new)
+        all_jobs = jobs = _jobs(wanted, await _turns(config, logs, wanted, options), assignments, new)
         if not options.selection.evaluators:
             jobs = _changed(jobs, config, new)
         if not jobs:
@@ -363,28 +359,25 @@ async def _replay(config: Config, new: Config, options: ReplayOptions) -> tuple[
                 "choose a later time range, or name files with the turns"
             )
         run = await stack.enter_async_context(guarded_run(new, from_logs=True))
-        _say_price(config, priced, jobs)
+        _show_expected_cost(priced, jobs, options.output)
         made = await run_jobs(
-            [job for _, job in jobs],
-            output=options.output,
+            [job for _, job in jobs], output=options.output, run=run, max_usd=options.max_usd,
             concurrency=new.settings.evaluate.concurrency if batches is None else MOST_AT_ONCE,
-            run=run,
-            max_usd=options.max_usd,
-        )
+        )  # fmt: skip
         if batches is not None:
             batches.finish()
-    report = _report(selected, wanted, every, jobs, made, labels)
+    report = _report(selected, wanted, all_jobs, jobs, made, labels)
     return report, list(_problems(report, made, options))
 
 
 def _nothing(selected: SelectedEvaluations) -> str:
     where = "the evaluations log"
-    if not selected.known:
+    if not selected.read:
         return f"{where} has no evaluations yet, so there is nothing to evaluate again"
     if selected.unscored:
         return f"{where}: no score to compare with in {plural(len(selected.unscored), 'selected evaluation')}"
     return (
-        f"{where}: none of {plural(selected.known, 'evaluation')} is selected; "
+        f"{where}: none of {plural(selected.read, 'evaluation')} is selected; "
         "widen --from and --to, or check --monitor and --evaluator"
     )
 
@@ -412,7 +405,7 @@ def _names(selected: SelectedEvaluations, new: Config, options: ReplayOptions) -
 
 
 def _judging(new: Config, names: Collection[str], judge: str | None) -> Config:
-    """The new configuration with these evaluators alone, and their judge where another is named."""
+    """The new configuration with only these evaluators, which ask `judge` if one is named."""
     known = new.settings.judge_names
     if judge is not None and judge not in known:
         raise ConfigError(f"{new.source}: --judge: {unknown('judge', judge, known)}")
@@ -433,12 +426,9 @@ async def _turns(config: Config, logs: Logs, past: Sequence[PastEvaluation], opt
 
 
 async def _labels(
-    logs: Logs,
-    past: Sequence[PastEvaluation],
-    wanted: Sequence[PastEvaluation],
-    assignments: Mapping[str, Assignment],
-    path: Path | None,
-) -> dict[Labelled, HumanLabel]:
+    logs: Logs, past: Sequence[PastEvaluation], wanted: Sequence[PastEvaluation],
+    assignments: Mapping[str, Assignment], path: Path | None,
+) -> dict[Labelled, HumanLabel]:  # fmt: skip
     """People's labels of what these evaluators judged."""
     scales = {name: ScoreScale.of(assignment.evaluator) for name, assignment in assignments.items()}
     judged = [each.evaluation for each in past if each.evaluation.evaluator in scales]
@@ -451,13 +441,11 @@ async def _labels(
 def _jobs(
     past: Sequence[PastEvaluation], turns: Turns, assignments: Mapping[str, Assignment], new: Config
 ) -> list[PastJob]:
-    """The jobs; those of evaluators that the new configuration's monitor packs ask together there."""
+    """The jobs; evaluators packed by the new configuration's monitor are asked together."""
     jobs: dict[str, PastJob] = {}
     for judged in past:
-        assignment, monitor = (
-            assignments[judged.evaluation.evaluator],
-            new.settings.monitors.get(judged.evaluation.monitor),
-        )
+        assignment = assignments[judged.evaluation.evaluator]
+        monitor = new.settings.monitors.get(judged.evaluation.monitor)
         if monitor is not None:
             assignment = with_pack(assignment, pack_of(assignment.evaluator.name, monitor, new.evaluators), new)
         job = _job(judged.evaluation, turns, assignment)
@@ -469,7 +457,7 @@ def _jobs(
 def _changed(jobs: list[PastJob], config: Config, new: Config) -> list[PastJob]:
     """The jobs of new definitions: the others would pay to make the same again.
 
-    Without a second configuration, and another judge, all are made again: it shows how steady the judge is.
+    With no second configuration and no other judge all are made again: it shows how steady the judge is.
 
     Raises:
         ConfigError: the second configuration changes none of them.
@@ -499,32 +487,29 @@ def _job(old: Evaluation, turns: Turns, assignment: Assignment) -> Job | None:
     return command_job(monitor, assignment, case, sampling=old.sampling, attributes=attributes)
 
 
-def _say_price(config: Config, new: Config, jobs: Sequence[PastJob]) -> None:
+def _show_expected_cost(new: Config, all_jobs: Sequence[PastJob], output: Path | None) -> None:
+    stored = {evaluation.evaluation_id for evaluation in read_earlier(output)}
+    if not (jobs := [each for each in all_jobs if each[1].evaluation_id not in stored]):
+        return
     costs = [past.evaluation.cost_usd for past, _ in jobs if past.evaluation.cost_usd is not None]
     before = f" (the old ones cost {usd(sum(costs))})" if costs else ""
-    guess = sum(_expected_usd(past.evaluation, job, config, new) for past, job in jobs)
+    guess = sum(_expected_usd(past.evaluation, job, new) for past, job in jobs)
     about = f", for roughly {usd(guess)}" if guess else ""
     if any(known_usd(new, name) is None for name in {job.assignment.evaluator.name for _, job in jobs}):
         about = ", at an unknown cost (a judge has no price)"
     show(f"evalstream: making {plural(len(jobs), 'evaluation')} again{about}{before}", err=True)
 
 
-def _expected_usd(old: Evaluation, job: Job, config: Config, new: Config) -> float:
-    """The cost of the old evaluation where the same judge is asked at the same price, else a guess."""
-    known, judging = config.evaluators.get(old.evaluator), new.evaluators[job.assignment.evaluator.name]
-    same = known and known.judge == judging.judge and config.settings.judges == new.settings.judges
-    return (same and old.cost_usd) or job.assignment.expected_usd
+def _expected_usd(old: Evaluation, job: Job, new: Config) -> float:
+    """The cost of the old evaluation at the new judge's prices, else a guess."""
+    return usd_again(new, job.assignment.evaluator.name, old) or job.assignment.expected_usd
 
 
 def _report(
-    selected: SelectedEvaluations,
-    wanted: Sequence[PastEvaluation],
-    every: Sequence[PastJob],
-    jobs: Sequence[PastJob],
-    made: RunResult,
-    labels: Mapping[Labelled, HumanLabel],
-) -> ReplayReport:
-    made_again = [past for past, _ in every]
+    selected: SelectedEvaluations, wanted: Sequence[PastEvaluation], all_jobs: Sequence[PastJob],
+    jobs: Sequence[PastJob], made: RunResult, labels: Mapping[Labelled, HumanLabel],
+) -> ReplayReport:  # fmt: skip
+    made_again = [past for past, _ in all_jobs]
     unchanged = _evaluators(made_again) - _evaluators(past for past, _ in jobs)
     old_of = {job.evaluation_id: past.evaluation for past, job in jobs}
     scales = {past.evaluation.evaluator: ScoreScale.of(job.assignment.evaluator) for past, job in jobs}

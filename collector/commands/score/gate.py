@@ -14,14 +14,11 @@ from evaluators.results import Evaluation
 
 Verdict = Literal["worse", "better", "alike", "unsure", "no pairs", "other version"]
 _TEXTS = {
-    "worse": "worse for sure",
-    "better": "better for sure",
-    "alike": "not worse by more than the tolerance",
-    "unsure": "not known: more cases are needed",
-    "no pairs": "no case has a score in both runs",
+    "worse": "worse for sure", "better": "better for sure", "alike": "not worse by more than the tolerance",
+    "unsure": "not known: more cases are needed", "no pairs": "no case has a score in both runs",
     "other version": "no verdict, as another version of the evaluator judged the base; judge both by one version, or "
     "compare the versions by evalstream compare evaluators",
-}
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,13 +121,9 @@ def as_junit(results: Sequence[GateResult]) -> bytes:
     verdicts = [result.verdict for result in results]
     skipped = ("unsure", "no pairs", "other version")
     suite = ET.Element(
-        "testsuite",
-        name="evalstream score --against",
-        tests=str(len(results)),
-        failures=str(verdicts.count("worse")),
-        skipped=str(sum(map(verdicts.count, skipped))),
-        errors="0",
-    )
+        "testsuite", name="evalstream score --against", tests=str(len(results)), failures=str(verdicts.count("worse")),
+        skipped=str(sum(map(verdicts.count, skipped))), errors="0",
+    )  # fmt: skip
     for result in results:
         case = ET.SubElement(suite, "testcase", classname="evalstream", name=result.evaluator)
         if result.verdict == "worse":

@@ -31,7 +31,7 @@ def read_earlier(path: Path | None) -> list[Evaluation]:
     Raises:
         ConfigError: it exists and cannot be read, or contains something else.
     """
-    if path is None or path.suffix == ".csv":
+    if path is None or path.suffix == ".csv" or path.is_char_device():
         return []
     try:
         return read_results(path)
@@ -43,7 +43,7 @@ def read_earlier(path: Path | None) -> list[Evaluation]:
 
 def failed_earlier(path: Path | None) -> frozenset[str]:
     """The ids of the evaluations of earlier runs in a JSONL file that failed; those that it has no other result of."""
-    if path is None or path.suffix == ".csv" or not path.exists():
+    if path is None or path.suffix == ".csv" or not path.is_file():
         return frozenset()
     outcomes: dict[str, str] = {}
     for line in path.read_bytes().splitlines():

@@ -163,7 +163,7 @@ async def _evaluated(
                 done.append(ended.get_nowait())
             for each in done:
                 for job, evaluation in zip(running.pop(each), each.result(), strict=True):
-                    spend_limit.settle(job, charge_of(evaluation, job))
+                    spend_limit.settle(job, charge_of(evaluation, job.assignment))
             for each in done:
                 yield each.result()
     finally:

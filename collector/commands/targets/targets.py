@@ -22,8 +22,9 @@ from collector.config.command_options import require_known, require_window
 from collector.config.configured import Config
 from collector.errors import EvalstreamError
 from collector.logs.log import Log
-from collector.past.evaluations import EvaluationFilter, of_newest_versions
+from collector.past.evaluations import EvaluationFilter, of_versions
 from collector.service.open_logs import open_stored_logs
+from collector.service.plan_builder import evaluator_versions
 from collector.statistics.bounded_sums import BoundedSums, Sums, Weight
 from collector.statistics.incident import DropDetector, evidence
 from collector.statistics.intervals import mean_text
@@ -210,7 +211,7 @@ async def propose(config: Config, options: TargetsOptions, say: Callable[[str], 
     every = targets(config)
     chosen, alerts_of = _chosen(every, options), partial(_alerts_of, config, every)
     async with open_stored_logs(config.settings.log) as logs:
-        scores = await _read(logs.evaluations, options)
+        scores = await _read(logs.evaluations, config, options)
     made: list[Proposal] = []
     for target in chosen:
         known = scores.get((target.monitor, target.evaluator), [])
@@ -218,7 +219,8 @@ async def propose(config: Config, options: TargetsOptions, say: Callable[[str], 
             made.append(_before_incidents(_propose(target, known, alerts_of), known, alerts_of))
     if not made:
         raise EvalstreamError(
-            f"no evaluator has {FEWEST} scores in this time; name an earlier --from, or come back when there are more"
+            f"no evaluator's present version has {FEWEST} scores in this time; name an earlier --from, or come back "
+            "when there are more"
         )
     if as_json:
         say(orjson.dumps({"targets": [_document(proposal) for proposal in made]}, option=orjson.OPT_INDENT_2).decode())
@@ -234,10 +236,10 @@ def _chosen(every: Sequence[Target], options: TargetsOptions) -> list[Target]:
     return [target for target in every if not target.is_derived and options.monitor in (None, target.monitor)]
 
 
-async def _read(log: Log, options: TargetsOptions) -> Mapping[tuple[str, str], list[PastScore]]:
-    """The scores of each monitor's evaluators in order of time: those of the version that scored last."""
+async def _read(log: Log, config: Config, options: TargetsOptions) -> Mapping[tuple[str, str], list[PastScore]]:
+    """The scores of each monitor's evaluators in order of time: those of the versions in force."""
     selection = EvaluationFilter(since=options.since, until=options.until)
-    scores = await of_newest_versions(log, selection, _past_score)
+    scores = await of_versions(log, selection, evaluator_versions(config), _past_score)
     return {key: sorted(past) for key, past in scores.items()}
 
 

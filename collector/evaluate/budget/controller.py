@@ -1,13 +1,14 @@
 """The budget controller of a process: what its partitions have spent and reserved, and the rates that follow from it.
 
 Each partition has an equal part of every budget, and its saved state moves with it to another process, so that the
-parts of all replicas add up to the budget. A process pools the parts of its partitions. Rates that are planned for an
-error (`sample: auto`) are decided with them: the lower one counts.
+parts of all replicas add up to the budget. A process pools the parts of its partitions. With `sample: auto`, rates are
+also planned for an error; the lower rate counts.
 """
 # Why not one shared counter: it would need a store and a round trip per evaluation, and a replica that is cut off from
 # it would have to stop or overspend. Parts by partition need no communication at all.
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
@@ -63,7 +64,7 @@ class PartitionBudget:
         self.demands: dict[tuple[str, str], Demand] = {}
         self.decided_at = now
         self.began = False
-        """Whether a rate has been decided; the first decision comes with the first record."""
+        """Whether a rate has been decided under these budgets; the first decision comes with the first record."""
         self.started = False
         """Whether the traffic is known. Until then a rate holds only for seconds, or until little is spent."""
         self._read_since, self._read_until = math.inf, 0.0
@@ -86,27 +87,30 @@ class PartitionBudget:
         }
 
     def restore(self, saved: Mapping[str, Any], costs: Sequence[tuple[str, float, float]]) -> None:
-        """Continue from the result of `to_json` and the costs since then; a budget that it does not contain starts
-        empty, as what was spent before there was one is no part of it.
+        """Continue from the result of `to_json` and the costs since then. A budget that is not in it is new: it starts
+        empty, whatever was spent before, and is saved with the next record.
         """
+        restored = 0
         for name, saved_windows in saved["windows"].items():
             by_period = {saved_window["period"]: saved_window for saved_window in saved_windows}
             for window in self.windows.get(name, ()):
                 if window.period in by_period:
+                    restored += 1
                     window.restore(by_period[window.period])
                     for monitor, usd, when in costs:
                         if name in (ALL_MONITORS, monitor):
                             window.spend(usd, when)
         for monitor, evaluator, per_second in saved["demands"]:
             self.demand(monitor, evaluator).per_second = per_second
-        self.began, self.started = True, self._is_known or not self.windows
+        self.began = restored == sum(map(len, self.windows.values()))
+        self.started = self._is_known or not self.windows
 
     @property
     def _is_known(self) -> bool:
         return any(demand.per_second for demand in self.demands.values())
 
     @property
-    def has_waiting(self) -> bool:
+    def has_new_demand(self) -> bool:
         """Whether something has come since the last decision."""
         return any(demand.units for demand in self.demands.values())
 
@@ -167,6 +171,7 @@ class BudgetController:
         self._reserved: dict[str, tuple[str, float]] = {}
         self._deferred: dict[str, tuple[str, float]] = {}
         self._deferred_usd: dict[str, float] = {}
+        self._beside = defaultdict[str, float](float)  # until the first partition comes
         self._on_settled: list[Callable[[], None]] = []
         self._last = FULL_RATES
 
@@ -204,6 +209,9 @@ class BudgetController:
             partition_budget.restore(saved, costs)
         self._planner.add_partition(partition, now, saved.get("planned", ()) if saved is not None else ())
         self._by_partition[partition] = partition_budget
+        for monitor, usd in self._beside.items():
+            self.spend_beside(monitor, usd, now)
+        self._beside.clear()
 
     def saved(self, partition: int) -> Mapping[str, Any]:
         """The state of a partition's budget, to be saved."""
@@ -235,13 +243,11 @@ class BudgetController:
         partition_budget = self._by_partition[partition]
         partition_budget.read(now if time is None else time)
         elapsed = now - partition_budget.decided_at
+        if self._budgets and not partition_budget.began:
+            return True
         if self._budgets and not partition_budget.started:
-            step = FIRST_STEP if partition_budget.has_waiting else STEP
-            return (
-                not partition_budget.began
-                or elapsed >= step
-                or partition_budget.is_first_spent(self._plan, self.expected_usd)
-            )
+            step = FIRST_STEP if partition_budget.has_new_demand else STEP
+            return elapsed >= step or partition_budget.is_first_spent(self._plan, self.expected_usd)
         if not self.limited or elapsed < EARLY:
             return False
         step = STEP if self._budgets else PLANNED_STEP
@@ -268,13 +274,13 @@ class BudgetController:
         partition_budget = self._by_partition[partition]
         # Where traffic is unknown, the other partitions are taken to get as much as this one.
         known = 1 + sum(budget.started for budget in self._by_partition.values())
-        others = 1.0 if partition_budget.started or not self._budgets else len(self._by_partition) / known
+        unknown_factor = 1.0 if partition_budget.started or not self._budgets else len(self._by_partition) / known
         partition_budget.end_step(now, known=not self._budgets)
         for windows in (named for each in self._by_partition.values() for named in each.windows.values()):
             for window in windows:
                 window.accrue(now)
         shares = {
-            monitor.name: self._share(monitor, now, others)
+            monitor.name: self._share(monitor, now, unknown_factor)
             for monitor in self._plan.monitors
             if self._limited(monitor.name)
         }
@@ -299,7 +305,7 @@ class BudgetController:
             paid = float(evaluation.shares is None)
             self._paid_shares[key] = (1 - _SHARE_RATE) * self._paid_shares.get(key, 1.0) + _SHARE_RATE * paid
 
-    def _share(self, monitor: Monitor, now: float, others: float) -> RateReduction:
+    def _share(self, monitor: Monitor, now: float, unknown_factor: float) -> RateReduction:
         factor, fallback = 1.0, False
         for name, monitors in ((monitor.name, (monitor,)), (ALL_MONITORS, self._plan.monitors)):
             budget = self._budgets.get(name)
@@ -308,7 +314,7 @@ class BudgetController:
             fallback = fallback or self.used_fraction(name, now) >= budget.fallback_at
             for index in range(len(list(budget.windows()))):
                 allowed = sum(each.windows[name][index].allowed_per_second for each in self._by_partition.values())
-                demand_usd = others * sum(self._demand_usd(monitor, fallback) for monitor in monitors)
+                demand_usd = unknown_factor * sum(self._demand_usd(monitor, fallback) for monitor in monitors)
                 factor = min(factor, rate_factor(allowed, demand_usd))
         return RateReduction(factor, fallback)
 
@@ -333,7 +339,7 @@ class BudgetController:
     def used_fraction(self, name: str, now: float, *, with_reserved: bool = True) -> float:
         """The largest fraction of a hard cap that is spent or reserved.
 
-        Deferred evaluations are not counted here: they are reserved in the budget of a day only, and free nothing soon.
+        Deferred evaluations count in the budget of a day only, also without `with_reserved`: they free nothing soon.
         """
         budget = self._budgets[name]
         deferred = sum(usd for monitor, usd in self._deferred_usd.items() if name in (ALL_MONITORS, monitor))
@@ -368,7 +374,9 @@ class BudgetController:
         return any(self.used_fraction(name, now) >= 1.0 for name in (monitor, ALL_MONITORS) if name in self._budgets)
 
     def spend_beside(self, monitor: str, usd: float, now: float) -> None:
-        """Add a cost that is not for an evaluation of the traffic; all partitions share it."""
+        """Add a cost that is not for an evaluation of the traffic; all partitions share it, or the first that comes."""
+        if not self._by_partition:
+            self._beside[monitor] += usd
         for partition_budget in self._by_partition.values():
             for window in partition_budget.windows_of(monitor):
                 window.spend(usd / len(self._by_partition), now)
@@ -422,10 +430,10 @@ class BudgetController:
             window.spend(usd, now)
 
 
-def charge_of(made: Result | Evaluation, job: Job) -> float | None:
+def charge_of(made: Result | Evaluation, assignment: Assignment) -> float | None:
     """The US dollars charged for an evaluation: its cost, the expected one if no price is known; None if not made."""
     if made.cost_usd is None and made.usage is not None and made.usage.calls:
-        return job.assignment.expected_usd
+        return assignment.expected_usd
     return made.cost_usd
 
 

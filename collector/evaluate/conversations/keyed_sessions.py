@@ -3,8 +3,8 @@
 A window opens with its first turn. It closes when a turn says so, after `idle_gap` without a turn, or at a limit of
 age, turns or bytes. A window that closed after a gap or by an end marker waits for late turns: a turn less than
 `idle_gap` + `allowed_lateness` before or after one of its turns belongs to it and reopens it, and its next result is
-revision n+1. It is removed `allowed_lateness` later, so turns that are at most so late find the same windows as if they
-had come in order. A late turn that connects two windows of one id merges them.
+revision n+1. It is removed `allowed_lateness` after that time, so turns at most that late find the same windows as if
+in order. A late turn that connects two windows of one id merges them.
 
 A turn that belongs to no window opens one, however old it is: a sender that was cut off for a day delivers whole
 conversations afterwards, and each is judged. The age of a window is the span of its turns plus the wait since the last

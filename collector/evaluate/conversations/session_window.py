@@ -1,4 +1,8 @@
-"""A session window: when it closes, its turns, and the sampling rate and revisions of its evaluation."""
+"""Session windows. A window collects the turns of a conversation; whenever the window closes, they are evaluated.
+
+A late turn opens a closed window again. Each closing is a *revision*, and supersedes the earlier revisions. A window
+that closes at a limit is *purged*: its texts are released, and its turn ids stay to recognize duplicates.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,7 +21,11 @@ TURN_BYTES = 400
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionWindowSettings:
-    """When session windows close; times in seconds."""
+    """When session windows close; times in seconds.
+
+    A window closes after `idle_gap` without a turn, and is removed after 2 x `allowed_lateness` more. At `max_age`,
+    `max_turns` or `max_bytes` it is closed and purged.
+    """
 
     idle_gap: float = 900.0
     allowed_lateness: float = 600.0
@@ -28,7 +36,7 @@ class SessionWindowSettings:
 
 @dataclass(frozen=True, slots=True)
 class EndRule:
-    """The mark of a conversation's last turn: an attribute's value, or the name of a tool or an event."""
+    """How a conversation's last turn is recognized: by the value of an attribute, or by the name of a tool or event."""
 
     attributes: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
     tools: frozenset[str] = frozenset()
@@ -46,9 +54,10 @@ class EndRule:
 
 
 class ClosedRevision(NamedTuple):
-    """One closing of a window: a digest of its turns' ids, and the probability with which it was to be judged.
+    """One closing of a window: a digest of the turns' ids, and the factors with which it was sampled.
 
-    The probability is `rate` times `boost`; for evaluators that a budget does not reduce, it is `boost` alone.
+    `rate` is the share of the sampling rate that budgets left, `boost` the factor of the stratum:
+    `Monitor.probability` takes both. `fallback` says whether the fallback judge was in use.
     """
 
     digest: str
@@ -61,9 +70,9 @@ class ClosedRevision(NamedTuple):
 class WindowResult:
     """A closed window, with its turns in the order of their start.
 
-    `supersedes` are all earlier revisions with a part of these turns; some of them may not have been judged.
-    `replay_point` belongs to its conversation. `missing_messages` is the number of user messages that histories mention
-    but no turn contains.
+    `supersedes` are all earlier revisions with some of these turns, judged or not. A replay from `replay_point`
+    rebuilds the conversation. `missing_messages` is the number of user messages that histories contain but no turn
+    has.
     """
 
     conversation_id: str
@@ -80,11 +89,11 @@ class WindowResult:
 
 @dataclass(slots=True, eq=False)
 class SessionWindow:
-    """A session window: open, closed and waiting for late turns, or purged of its texts.
+    """A session window. It is open, or waits closed for late turns, or is purged of its texts.
 
-    Times are seconds since the epoch. `touched_at` is when the last turn came, never before its own time;
-    `last_ignored_at` is when the last duplicate turn came. A duplicate defers the window's removal, because a replay
-    that begins between a turn and its duplicate takes the duplicate for a new turn. `missing_user_hashes` are hashes of
+    Times are seconds since the epoch. `touched_at` is when the last turn came, never before that turn happened;
+    `last_ignored_at` is when the last duplicate turn came. A duplicate defers the removal: a replay that begins
+    after the turn makes a window of the duplicate, which must not outlast this one. `missing_user_hashes` are hashes of
     user messages seen in histories but not yet received as turns.
     """
 
@@ -112,7 +121,7 @@ class SessionWindow:
     timer_at: float = 0.0
 
     def add(self, incoming: IncomingTurn) -> None:
-        """Add a turn that the window does not have."""
+        """Add a turn that the window does not have yet."""
         key = (incoming.packed.started_at, incoming.turn_id)
         if not self.turns:
             self.first_at = self.last_at = incoming.packed.happened_at
@@ -126,13 +135,13 @@ class SessionWindow:
             self.upstream = None
         self.turns[incoming.turn_id] = incoming.packed
         self.size += len(incoming.packed.data) + TURN_BYTES
-        self._order(key, incoming)
+        self._update_first_and_last(key, incoming)
         self._raise_chance(incoming.rate, incoming.boost, incoming.stratum)
         if incoming.prior_user_hashes:
             self.missing_user_hashes |= incoming.prior_user_hashes - self._user_hashes()
         self.closed = False
 
-    def _order(self, key: tuple[float, str], incoming: IncomingTurn) -> None:
+    def _update_first_and_last(self, key: tuple[float, str], incoming: IncomingTurn) -> None:
         at = incoming.packed.happened_at
         if at > self.last_at:
             self.last_at = at
@@ -144,11 +153,11 @@ class SessionWindow:
             self.oldest, self.hashes_before_first = key, incoming.prior_user_hashes
 
     def _raise_chance(self, rate: float, boost: float, stratum: str) -> None:
-        """Make `rate` times `boost` the largest product of any turn."""
-        # Not the largest rate of one turn times the largest boost of another: no turn was drawn with that chance, so
-        # 1 / chance would be too small a weight, and means would be biased.
+        """Make the window's `rate` times `boost` the largest such product of any of its turns."""
+        # The largest rate of one turn times the largest boost of another would be wrong: no turn was drawn with that
+        # chance, so 1 / chance would be too small a weight, and means would be biased.
         if boost == self.boost == 1.0 and rate <= self.rate and stratum == self.stratum:
-            return  # nearly all turns do
+            return  # the case of nearly all turns
         chance = max(self.rate * self.boost, rate * boost)
         self.boost, self.stratum = max((self.boost, self.stratum), (boost, stratum))
         self.rate = chance / self.boost
@@ -170,7 +179,7 @@ class SessionWindow:
         self.closed_revisions += other.closed_revisions
 
     def close(self, closed_by: str, *, replay_point: ReplayPoint, fallback: bool) -> WindowResult:
-        """Close the window; its next closing is another revision and supersedes this one."""
+        """Close the window. Its next closing will be another revision, which supersedes this one."""
         turns = sorted(
             ((turn_id, packed) for turn_id, packed in self.turns.items() if packed is not None),
             key=lambda item: (item[1].started_at, item[0]),
@@ -212,10 +221,10 @@ class SessionWindow:
 class ConversationWindows:
     """All windows of one conversation id, from the first that opens until the last is removed.
 
-    A replay from `replay_point`, that of the first window's first record, or from before, rebuilds every window. A
-    replay from behind it does not: its windows are unreliable until all of them are removed, or a snapshot is restored.
-    `last_change` is the offset of the last record that changed anything. `retries` are the ids of repeated evaluations
-    of it, by the failed ones' ids: a later revision supersedes them, too.
+    `replay_point` belongs to the first record of the first window. A replay that begins there or earlier rebuilds every
+    window. In a replay that begins later, the windows are unreliable until all of them are removed, or a snapshot is
+    restored. `last_change` is the offset of the last record that changed a window. `retries` maps the id of a failed
+    evaluation of the conversation to the id of its repetition: a later revision supersedes the repetition, too.
     """
 
     replay_point: ReplayPoint
@@ -223,6 +232,6 @@ class ConversationWindows:
     last_change: int
     retries: Mapping[str, str] = field(default_factory=lambda: NO_RETRIES)
     snapshot_pending: bool = False
-    """Whether a snapshot was written and not yet read."""
+    """Whether a snapshot was written to the log and is not yet read from it."""
     too_large: bool = False
-    """Whether the log did not take a snapshot for its size."""
+    """Whether a snapshot was too large for the log."""

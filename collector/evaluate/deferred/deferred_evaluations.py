@@ -233,7 +233,7 @@ async def _cancelled(running: asyncio.Future[Sequence[Evaluation]]) -> None:
     await asyncio.wait([running])
 
 
-def pack_jobs(jobs: Sequence[Job]) -> Sequence[Job]:
+def compress_cases(jobs: Sequence[Job]) -> Sequence[Job]:
     """The jobs with their cases compressed. The case of a conversation is compressed already."""
     if jobs[0].assignment.evaluator.scope != "turn":
         return jobs

@@ -1,6 +1,6 @@
 """The figures of an evaluator's day, learnt from its evaluations: the error and the cost of a mean at given rates.
 
-Each evaluation stands for 1 / its probability. Draws are nested, so two strata of a conversation are both seen with the
+Each evaluation stands for 1 / its probability. Draws are nested, so a conversation is in two strata's samples with the
 lower of their probabilities. Therefore figures that were learnt at one rate hold for all rates. All figures are sums
 that fade: an evaluation of `MEMORY` seconds ago counts e times less. The sums of partitions add up.
 
@@ -41,8 +41,7 @@ _HALVINGS = 18
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecondPhase:
-    """The second scores of a share of the judged subjects: by stratum, for a day on which all subjects are scored
-    twice.
+    """The second scores of judged subjects, by stratum, as if all subjects of a day were scored twice.
 
     `spread` is the variance of the second scores divided by that of the first, `residuals` are T_h of the module's
     formula, `usd` the costs. `correlation` is the correlation of first and second scores over `pairs` pairs.

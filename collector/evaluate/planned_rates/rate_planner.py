@@ -67,7 +67,7 @@ class RatePlanner:
         return [[*key, figures.to_json()] for key, figures in self._by_partition[partition].items()]
 
     def arrived(self, partition: int, monitor: Monitor, assignment: Assignment, subjects: float) -> None:
-        """Add subjects of an evaluator that came, judged or not."""
+        """Add an evaluator's arrived subjects, judged or not."""
         figures = self._by_partition[partition].get((monitor.name, assignment.evaluator.name))
         if figures is not None:
             figures.arrivals += subjects
@@ -128,7 +128,7 @@ def divided(saved: Sequence[Saved], partitions: int) -> Saved:
 
 
 def _divided(parts: Sequence[Mapping[str, Any]], partitions: int) -> Mapping[str, Any]:
-    """Sums add up; the length of the past does not."""
+    """Counts and sums add up; `seconds` does not."""
     newest = max(parts, key=lambda part: part["time"])
     alike = [part for part in parts if all(part[name] == newest[name] for name in ("version", "strata"))]
     result = dict(newest)

@@ -78,8 +78,7 @@ class Configurations:
 
     def number_at(self, offset: int) -> int:
         """The number in force at an offset."""
-        index = bisect_right(self.switches, offset, key=_OFFSET)
-        return self.switches[max(0, index - 1)][1]
+        return self.switches[max(0, bisect_right(self.switches, offset, key=_OFFSET) - 1)][1]
 
     def past_at(self, offset: int, resumed: Iterable[int] = ()) -> tuple[int, ...]:
         """The newest numbers that were in force before the one at an offset, oldest first; `resumed` are older than all
@@ -87,8 +86,7 @@ class Configurations:
         """
         over = bisect_right(self.switches, offset, key=_OFFSET) - 1
         numbers = [*resumed, *map(_NUMBER, self.switches[: max(0, over)])]
-        newest = dict.fromkeys(filter(UNNUMBERED.__ne__, reversed(numbers)))
-        return tuple(newest)[:_PAST][::-1]
+        return tuple(dict.fromkeys(filter(UNNUMBERED.__ne__, reversed(numbers))))[:_PAST][::-1]
 
     def by_others(self, job: Job) -> Sequence[Job]:
         """The job as each plan except `plan` would make it: one of them may have judged the same turn before.
@@ -108,8 +106,7 @@ class Configurations:
 
 async def past_plans(numbers: Iterable[int], history: PlanHistory) -> list[Plan]:
     """The plans of configurations from before a replay point, without plans that cannot be built here."""
-    plans = [await history.plan_of(number) for number in numbers]
-    return [plan for plan in plans if plan is not None]
+    return [plan for number in numbers if (plan := await history.plan_of(number)) is not None]
 
 
 async def configurations_of(

@@ -35,7 +35,7 @@ RETRY = Backoff(cap=1.0)
 
 @dataclass(frozen=True, slots=True)
 class _Checkpoint:
-    """At `time` (s) of the turns log, turns below `turns` had been processed and evaluations ended at `evaluations`."""
+    """At `time` (s) of the turns log, turns below `turns` were processed; the ledger's end was at `evaluations`."""
 
     time: float
     turns: int
@@ -63,7 +63,7 @@ class Ledger:
     on_evaluation: Callable[[str, bytes], None] | None = None
 
     def __post_init__(self) -> None:
-        self._ids: dict[str, int] = {}  # maps to an offset not above its own; both in ascending order
+        self._ids: dict[str, int] = {}  # id: an offset up to its record's, in ascending order
         self._checkpoints: deque[_Checkpoint] = deque()
         self.end_offset = 0
         """The end of the log some seconds ago; all later records come after it."""
@@ -227,8 +227,8 @@ class Ledger:
 
         `low_watermark` is the oldest turn that is still needed.
         """
-        # The evaluations of later turns come after a checkpoint, but not below `previous_end`: an earlier owner may
-        # have processed more than it committed, and its evaluations of these turns come earlier.
+        # The evaluations of later turns come after a checkpoint, except for turns below `previous_end`: an earlier
+        # owner may have processed more than it committed, and evaluated these before.
         if turns < self.previous_end or (self._checkpoints and time - self._checkpoints[-1].time < CHECKPOINT_INTERVAL):
             return
         try:

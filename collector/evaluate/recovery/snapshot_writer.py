@@ -45,7 +45,7 @@ class SnapshotWriter:
         """The work of a restart in this partition without reading snapshots; reading a turn that is judged costs 1."""
         # Snapshots of open turns are what costs. With very many open turns, a longer restart is better than writing
         # each of them again and again.
-        turns = sum(sessions.turns for sessions in self._state.conversations.values())
+        turns = sum(sessions.turns for sessions in self._state.sessions_by_monitor.values())
         return max(self._limits.snapshot_turns / max(1, len(self._partitions)), turns / TURNS_PER_SNAPSHOT_TURN, 1.0)
 
     async def write(self, done_below: int) -> Sequence[tuple[str, str]]:
@@ -56,7 +56,7 @@ class SnapshotWriter:
         """
         self.note_work()
         state, limits = self._state, self._limits
-        windows = sum(map(len, state.conversations.values()))
+        windows = sum(map(len, state.sessions_by_monitor.values()))
         # Not `snapshot_records` alone: if more windows are open than that, the snapshots of some would push the others
         # beyond the limit, and the log would grow by snapshots of snapshots.
         records = max(limits.snapshot_records, 2 * windows)
@@ -68,7 +68,7 @@ class SnapshotWriter:
             offset = 0  # pending or waiting evaluations hold the low watermark, so snapshots would be useless
         done, self._snapshotted_at = state.work - self._snapshotted_at, state.work
         too_large: list[tuple[str, str]] = []
-        for monitor, sessions in state.conversations.items():
+        for monitor, sessions in state.sessions_by_monitor.items():
             number = max(SNAPSHOTS_AT_ONCE, ceil(CATCHING_UP * len(sessions) * done / work))
             needing = sessions.needing_snapshot(max(offset, latest.offset), latest.time, number)
             for group in _written_together(needing, latest):

@@ -108,10 +108,10 @@ class ReferenceJoin:
     @property
     def oldest_triggers(self) -> Mapping[str, int]:
         """By evaluator, the offset of the oldest record with a waiting evaluation."""
-        return {name: next(iter(trigger.values())) for name, trigger in self._triggers.items() if trigger}
+        return {evaluator: next(iter(trigger.values())) for evaluator, trigger in self._triggers.items() if trigger}
 
-    def _current(self, name: str) -> int | None:
-        waiting = self._waiting.get(name)
+    def _current(self, evaluation_id: str) -> int | None:
+        waiting = self._waiting.get(evaluation_id)
         return None if waiting is None else waiting.replay_point.offset
 
     @property
@@ -121,23 +121,23 @@ class ReferenceJoin:
 
     def clear(self) -> None:
         """Forget everything."""
-        for name in list(self._waiting):
-            self._release(name)
-        for name in list(self._remembered):
-            self._forget(name)
+        for evaluation_id in list(self._waiting):
+            self._release(evaluation_id)
+        for reference_id in list(self._remembered):
+            self._forget(reference_id)
 
     def awaits(self, job: Job, case: Turn | Conversation) -> bool:
         """Whether an evaluation needs references: its subject lacks fields that references can bring."""
         return job.monitor.name in self._waits and bool(awaited_fields(job.assignment, case))
 
     def admit(self, job: Job, case: Turn | Conversation) -> Iterator[Job]:
-        """Let an evaluation that `awaits` wait. Yields the job at once if all its references have come already;
+        """Let an evaluation wait: see `awaits`. Yields the job at once if all its references have come already;
         otherwise yields the jobs that it crowds out.
 
         The evaluation that it supersedes does not wait any longer.
         """
-        for name in job.supersedes:
-            self._release(name)
+        for evaluation_id in job.supersedes:
+            self._release(evaluation_id)
         if job.evaluation_id in self._waiting or self._is_over(job):
             return
         waiting = _WaitingJob(
@@ -174,15 +174,15 @@ class ReferenceJoin:
         self._remembered[reference.reference_id] = known
         self._remembered_by_key.setdefault(reference.key, {})[reference.reference_id] = None
         self._remembered_size += size
-        for name in list(self._waiting_by_key.get(reference.key, ())):
-            waiting = self._waiting[name]
+        for evaluation_id in list(self._waiting_by_key.get(reference.key, ())):
+            waiting = self._waiting[evaluation_id]
             if concerns(reference, waiting.job.case()):
                 self._merge(waiting, known)
                 if _is_complete(waiting):
-                    self._release(name)
+                    self._release(evaluation_id)
                     yield replace(_with_references(waiting), trigger_offset=point.offset, triggered_at=self._time)
                 else:
-                    heapq.heappush(self._offsets, (waiting.replay_point.offset, name))
+                    heapq.heappush(self._offsets, (waiting.replay_point.offset, evaluation_id))
         while len(self._remembered) > MOST_REFERENCES or self._remembered_size > MOST_REFERENCE_BYTES:
             self._forget(next(iter(self._remembered)))
 
@@ -194,23 +194,25 @@ class ReferenceJoin:
         while (deadline := self._peek_deadline()) is not None and deadline[0] <= self._time:
             yield self._give_up(deadline[2], offset)
         while self._remembered:
-            name, oldest = next(iter(self._remembered.items()))
+            reference_id, oldest = next(iter(self._remembered.items()))
             if oldest.until > self._time:
                 break
-            self._forget(name)
+            self._forget(reference_id)
 
     def _peek_deadline(self) -> tuple[float, int, str] | None:
         while self._deadlines:
-            deadline, _, name = self._deadlines[0]
-            if name in self._waiting and self._waiting[name].deadline == deadline:
+            deadline, _, evaluation_id = self._deadlines[0]
+            if evaluation_id in self._waiting and self._waiting[evaluation_id].deadline == deadline:
                 return self._deadlines[0]
             heapq.heappop(self._deadlines)
         return None
 
     def _earlier_references(self, keys: tuple[str, ...]) -> list[_Remembered]:
         """The remembered references about any of these keys, in order of arrival."""
-        names = {name for key in keys for name in self._remembered_by_key.get(key, ())}
-        return sorted((self._remembered[name] for name in names), key=lambda entry: entry.replay_point.offset)
+        ids = {reference_id for key in keys for reference_id in self._remembered_by_key.get(key, ())}
+        return sorted(
+            (self._remembered[reference_id] for reference_id in ids), key=lambda entry: entry.replay_point.offset
+        )
 
     def _merge(self, waiting: _WaitingJob, known: _Remembered) -> None:
         waiting.references.append(known.reference)
@@ -221,27 +223,27 @@ class ReferenceJoin:
             self._outcomes().count_reference("joined")
 
     def _hold(self, waiting: _WaitingJob) -> None:
-        name = waiting.job.evaluation_id
-        self._waiting[name] = waiting
+        evaluation_id = waiting.job.evaluation_id
+        self._waiting[evaluation_id] = waiting
         self._waiting_size += waiting.size
-        self._triggers.setdefault(waiting.job.assignment.evaluator.name, {})[name] = waiting.job.trigger_offset
+        self._triggers.setdefault(waiting.job.assignment.evaluator.name, {})[evaluation_id] = waiting.job.trigger_offset
         for key in waiting.keys:
-            self._waiting_by_key.setdefault(key, {})[name] = None
+            self._waiting_by_key.setdefault(key, {})[evaluation_id] = None
         self._sequence += 1
-        heapq.heappush(self._deadlines, (waiting.deadline, self._sequence, name))
-        heapq.heappush(self._offsets, (waiting.replay_point.offset, name))
+        heapq.heappush(self._deadlines, (waiting.deadline, self._sequence, evaluation_id))
+        heapq.heappush(self._offsets, (waiting.replay_point.offset, evaluation_id))
 
-    def _release(self, name: str) -> _WaitingJob | None:
-        waiting = self._waiting.pop(name, None)
+    def _release(self, evaluation_id: str) -> _WaitingJob | None:
+        waiting = self._waiting.pop(evaluation_id, None)
         if waiting is not None:
             self._waiting_size -= waiting.size
-            del self._triggers[waiting.job.assignment.evaluator.name][name]
+            del self._triggers[waiting.job.assignment.evaluator.name][evaluation_id]
             for key in waiting.keys:
-                _discard(self._waiting_by_key, key, name)
+                _discard(self._waiting_by_key, key, evaluation_id)
         return waiting
 
-    def _give_up(self, name: str, offset: int) -> Job:
-        waiting = self._release(name)
+    def _give_up(self, evaluation_id: str, offset: int) -> Job:
+        waiting = self._release(evaluation_id)
         assert waiting is not None
         job = waiting.job
         self._outcomes().count_missing(job.monitor.name, job.assignment.evaluator.name)
@@ -257,10 +259,10 @@ class ReferenceJoin:
         known.replay_point, known.until = point, self._time + self._memory
         self._remembered.move_to_end(known.reference.reference_id)
 
-    def _forget(self, name: str) -> None:
-        known = self._remembered.pop(name)
+    def _forget(self, reference_id: str) -> None:
+        known = self._remembered.pop(reference_id)
         self._remembered_size -= known.size
-        _discard(self._remembered_by_key, known.reference.key, name)
+        _discard(self._remembered_by_key, known.reference.key, reference_id)
 
 
 def _is_complete(waiting: _WaitingJob) -> bool:
@@ -281,9 +283,9 @@ def _packed_case(case: Turn | Conversation):  # noqa: ANN202
     return lambda: conversation_from_json(conversation)
 
 
-def _discard(index: dict[str, dict[str, None]], key: str, name: str) -> None:
-    names = index.get(key)
-    if names is not None:
-        names.pop(name, None)
-        if not names:
+def _discard(index: dict[str, dict[str, None]], key: str, id_: str) -> None:
+    ids = index.get(key)
+    if ids is not None:
+        ids.pop(id_, None)
+        if not ids:
             del index[key]

@@ -8,7 +8,7 @@ from collector.errors import BadInput
 from collector.evaluate.plan import Assignment
 from collector.logs.log import Log
 from collector.logs.whole_log import read_partitions
-from collector.records.references import IDS, Reference, is_reference, parse_reference
+from collector.records.references import IDS, Reference, comparable_id, is_reference, parse_reference
 from collector.records.tenants import tenant_of
 from collector.records.turns import conversation_key
 from evaluators.asking.judge_input import is_missing
@@ -42,8 +42,7 @@ def keys_of(case: Turn | Conversation) -> tuple[str, ...]:
     """The keys of references that may concern a case."""
     if isinstance(case, Conversation):
         return (f"conversation_id:{case.conversation_id}",)
-    values = _ids(case)
-    return tuple(f"{name}:{value}" for name, value in values.items() if value)
+    return tuple(f"{name}:{value}" for name, value in _ids(case).items() if value)
 
 
 def concerns(reference: Reference, case: Turn | Conversation) -> bool:
@@ -60,13 +59,9 @@ def concerns(reference: Reference, case: Turn | Conversation) -> bool:
 
 
 def _ids(turn: Turn) -> dict[str, str | None]:
-    return {
-        "turn_id": turn.turn_id,
-        "span_id": turn.span_id,
-        "response_id": turn.response_id,
-        "trace_id": turn.trace_id,
-        "conversation_id": conversation_key(turn),
-    }
+    values = {name: getattr(turn, name) for name in ("turn_id", "span_id", "response_id", "trace_id")}
+    ids = {name: value and comparable_id(name, value) for name, value in values.items()}
+    return {**ids, "conversation_id": conversation_key(turn)}
 
 
 def provided_fields(references: Iterable[Reference]) -> frozenset[str]:

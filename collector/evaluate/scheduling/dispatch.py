@@ -1,7 +1,7 @@
-"""Execution of evaluation jobs: reserve money, evaluate, write the record into the ledger.
+"""Execution of evaluation jobs: reserve money, evaluate, write the record into the evaluations log.
 
-Every judge has its own slots (a bulkhead), so a judge that is down or slow does not delay the others. If several
-monitors need the same verdict, it is asked and paid once, and each monitor counts it.
+Every judge has its own slots (a bulkhead), so a judge that is down or slow does not delay the other judges. If several
+monitors need the same verdict, the judge is asked and paid once, and each monitor counts the verdict.
 """
 
 import asyncio
@@ -41,8 +41,8 @@ from evaluators.packs.evaluate_pack import run_pack
 from evaluators.results import Evaluation, Failure, Skipped, SkipReason
 
 REMEMBERED = 4096
-"""The verdicts that are kept for other monitors, about two kilobytes each. Other monitors usually ask within
-moments."""
+"""The most verdicts that are remembered for other monitors, about two kilobytes each. Other monitors usually need a
+verdict within moments."""
 
 
 class SharedVerdicts:
@@ -58,15 +58,15 @@ class SharedVerdicts:
         if len(self._records) > REMEMBERED:
             self._records.popitem(last=False)
 
-    def in_turn(self, jobs: Sequence[Job]) -> AbstractAsyncContextManager[None]:
-        """Wait until no other job asks for these verdicts. A prompt job does not wait for one in a batch."""
+    def exclusively(self, jobs: Sequence[Job]) -> AbstractAsyncContextManager[None]:
+        """Wait until no other job asks for these verdicts. Jobs in a batch, which take hours, delay only each other."""
         names = [f"{job.verdict_ids[0]}/{job.deferred}" for job in jobs if job.assignment.sharers and job.verdict_ids]
         return self._locked(sorted(names)) if names else nullcontext()
 
     @asynccontextmanager
     async def _locked(self, names: Sequence[str]) -> AsyncGenerator[None]:
         async with AsyncExitStack() as stack:
-            for name in names:  # every job takes the locks in this order, so no two jobs wait for each other
+            for name in names:  # in sorted order for every job, so that no two jobs wait for each other
                 await stack.enter_async_context(self._locks.setdefault(name, asyncio.Lock()))
             yield
 
@@ -94,7 +94,7 @@ def _verdict(record: bytes) -> Evaluation | None:
 class BulkheadLimits:
     """The limits of each judge: `slots` evaluations run at once; `waiting` more, in about `bytes`, wait for a slot.
 
-    A job that has waited longer than `shed_after` seconds is skipped; with None it waits on.
+    A job that has waited longer than `shed_after` seconds is skipped; None sets no limit.
     """
 
     slots: int
@@ -104,11 +104,11 @@ class BulkheadLimits:
 
 
 class Bulkhead:
-    """The evaluations of one judge, over all partitions of this process, in order of arrival."""
+    """Admits the evaluations of one judge in order of arrival, over all partitions of this process."""
 
     def __init__(self, limits: BulkheadLimits) -> None:
         self.paused_partitions = 0
-        """The number of partitions that are paused because the bulkhead is full."""
+        """The number of partitions that wait for an evaluation here to end."""
         self._limits = limits
         self._slots = asyncio.Semaphore(limits.slots)
         self._inside = 0
@@ -135,8 +135,8 @@ class Bulkhead:
         return self.busy and (self._inside >= limits.slots + limits.waiting or self._bytes >= limits.bytes)
 
     async def acquire(self, size: int) -> None:
-        """Admit an evaluation of `size` bytes; waits while the bulkhead is full (back-pressure). `release` the same
-        size.
+        """Admit an evaluation of `size` bytes. Waits while the bulkhead is full (back-pressure). The caller must
+        `release` the same size.
         """
         while self.full:
             await self.wait_for_release()
@@ -182,6 +182,7 @@ Bulkheads: TypeAlias = defaultdict[str, Bulkhead]
 logger = logging.getLogger(__name__)
 
 _WAITS = "waits"
+"""The decision that a job has to wait until reservations of other jobs are settled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,9 +200,9 @@ class Dispatcher:
 
     A job ends when its evaluation is durable in the evaluations log, whatever the outcome; while that log cannot be
     written the job keeps its slot and retries by the `backoff`. A job that waited too long, or that would exceed a hard
-    cap of the `budget`, is skipped with that reason. If only the reservations of jobs in flight keep it from being
-    paid, it waits for them. `confirm` waits until this process certainly owns its partitions; jobs of other partitions
-    are not done.
+    cap of the `budget`, is skipped with that reason. If the budget lacks room only because of the reservations of other
+    jobs in flight, the job waits until they are settled. `confirm` waits until this process certainly owns its
+    partitions, so that no job of another process's partition is done.
     """
 
     def __init__(
@@ -228,7 +229,7 @@ class Dispatcher:
         self._shed_after = limits.shed_after
         self._guard = guard or Guard()
         self.confirm = confirm
-        self._over_budget = set[str]()  # the monitors whose hard cap is reached, as the log was told
+        self._over_budget = set[str]()  # the monitors whose hard cap was logged as reached
 
     def queue_timeout(self, job: Job) -> float | None:
         """Seconds that a job may still wait for a slot; None for no limit."""
@@ -237,8 +238,8 @@ class Dispatcher:
         return max(0.0, job.triggered_at + self._shed_after - self._clock())
 
     def slot(self, jobs: Sequence[Job], bulkhead: Bulkhead) -> AbstractAsyncContextManager[bool]:
-        """A slot for jobs that ask together; yields False if none became free in time. A known verdict needs no
-        slot.
+        """A slot for jobs that ask together; yields False if no slot became free in time. If all verdicts are known,
+        the jobs need no slot.
         """
         if None not in map(self.verdicts.known_verdict, jobs):
             return nullcontext(True)
@@ -280,7 +281,7 @@ class Dispatcher:
                 numbers, made, reserved = zip(*granted, strict=True)
                 for number, job, result in zip(numbers, made, await self._evaluate(made, case, reserved), strict=True):
                     ended[number] = evaluation_of(job, case, result)
-            elif waits:  # before the first cost is known, reservations are guesses, and most of them may be freed again
+            elif waits:  # until a cost is known, reservations are guesses: jobs that end may free most of the money
                 assert self.budget is not None
                 settled = asyncio.Event()
                 self.budget.on_settled(settled.set)
@@ -294,7 +295,7 @@ class Dispatcher:
     async def write(
         self, evaluations: Sequence[Evaluation], partition: int, since: int, epoch: int | None = None
     ) -> None:
-        """Append evaluations after the offset `since` of the evaluations log, in one append; durable on return."""
+        """Append evaluations together; durable on return. A retry omits those in the log from `since` on."""
         records = [
             Record(
                 evaluation.evaluation_id.encode(), stamped(evaluation_to_json(evaluation), epoch), partition=partition
@@ -306,7 +307,7 @@ class Dispatcher:
     def deferred_reservation(
         self, job: Job, partition: int, *, granted: bool
     ) -> DeferredReservation | FixedReservation:
-        """The reservation of a job that waits for hours."""
+        """The reservation of a job that waits for batches, perhaps for hours; `granted` if it was granted before."""
         reservation = self._reservation(partition, job)
         if isinstance(reservation, FixedReservation):
             return reservation
@@ -318,7 +319,7 @@ class Dispatcher:
         return BudgetReservation(self.budget, job, partition, self._clock)
 
     def _decide(self, job: Job, reservation: Reservation) -> str | None:
-        """None if a job may be done now; else why it must not be done, or that it waits for other reservations."""
+        """None if a job may be done now; else the reason to skip it, or `_WAITS`."""
         if job.skip is not None:
             return job.skip
         if self.queue_timeout(job) == 0.0:
@@ -363,7 +364,7 @@ class Dispatcher:
                     results = [await drive(runs[0](first.judge))]
                 else:
                     results = await drive(run_pack(first.judge, runs))
-            costs = list(map(charge_of, results, jobs))
+            costs = [charge_of(result, job.assignment) for result, job in zip(results, jobs, strict=True)]
         finally:
             place.close()
             for reservation, cost in zip(reservations, costs, strict=True):
@@ -378,7 +379,7 @@ class Dispatcher:
 
 
 def _trace_of(job: Job, case: Turn | Conversation) -> str | None:
-    """The trace of an evaluation's span; None for a past subject, whose span lies at another time."""
+    """The trace id for an evaluation's span; None for a backfill, since its trace is long over."""
     if job.happened_at is not None:
         return None
     turns = (case,) if isinstance(case, Turn) else case.turns[-1:]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
 
-from collector.evaluate.deferred.deferred_evaluations import DeferredEvaluations, pack_jobs
+from collector.evaluate.deferred.deferred_evaluations import DeferredEvaluations, compress_cases
 from collector.evaluate.outcomes import OutcomeCounter
 from collector.evaluate.plan import Job
 from collector.evaluate.recovery.ledger import Ledger, monitor_key
@@ -17,31 +17,33 @@ from collector.records.json import evaluation_to_json
 from evaluators.results import Evaluation
 
 WRITE_GRACE = 2.0
-"""Seconds that a durable append may take when its partition is reassigned."""
+"""The seconds that an append in progress gets to finish when its partition is reassigned."""
 
 _SLACK = 64
+"""A heap is rebuilt when its entries exceed twice the number of pending jobs by more than this."""
 _TRIGGER = attrgetter("trigger_offset")
 
 
 @dataclass(frozen=True, slots=True)
 class PendingJob:
-    """A job that is not done: the oldest record that it needs, the record that triggered it, and the task that does it.
+    """A job that is not done. `replay_point` belongs to the oldest record that it needs, `trigger_offset` to the record
+    that made it due.
 
-    Without a bulkhead it waits for batches. `end_weight` counts that its weight does not wait any more.
+    A job without a `bulkhead` waits for its judge's batches. `subtract_weight` lowers `WAITING_WEIGHT`.
     """
 
     replay_point: ReplayPoint
     trigger_offset: int
     bulkhead: Bulkhead | None
     evaluator: str
-    end_weight: Callable[[], None] = lambda: None
+    subtract_weight: Callable[[], None] = lambda: None
 
 
 @dataclass(eq=False, repr=False)
 class PartitionJobs:
     """The jobs of one partition. `on_evaluated` is called when an evaluation is durable.
 
-    `deferred` makes the jobs that may wait for hours: they take no slot of a judge, and delay no other job.
+    `deferred` makes the jobs that wait, perhaps for hours, for a judge's batches; they take no slot, and delay no job.
     """
 
     partition: int
@@ -74,7 +76,7 @@ class PartitionJobs:
 
     @property
     def low_watermark(self) -> ReplayPoint | None:
-        """The oldest record that a pending job was made from."""
+        """The oldest record from which a pending job was made."""
         oldest = self._by_replay_point.peek()
         return oldest.replay_point if oldest else None
 
@@ -86,8 +88,8 @@ class PartitionJobs:
     def is_known(self, *jobs: Job) -> bool:
         """Whether the evaluation of any of these jobs exists or is pending.
 
-        A monitor that is not the first to use its evaluator may have been the first earlier: its older evaluations have
-        ids without the monitor's name.
+        For the first monitor that uses an evaluator, ids do not depend on the monitor's name. A monitor that is not the
+        first now may have been the first earlier: then its older evaluations have such ids.
         """
         for job in jobs:
             if job.evaluation_id in self._pending or job.evaluation_id in self.ledger:
@@ -97,14 +99,14 @@ class PartitionJobs:
         return False
 
     async def submit(self, *jobs: Job, resumed: bool = False) -> None:
-        """Start a job that is not known, or the jobs of a pack, which take one slot and ask their judge together.
+        """Start a new job, or the jobs of a pack, which take one slot and ask their judge together.
 
-        Waits while the judge's bulkhead is full (back-pressure). Jobs that may wait for hours wait for batches instead,
-        or are shed if too many wait; `resumed` jobs had room before. If their judge has no batches, they are like other
-        jobs.
+        Waits while the judge's bulkhead is full (back-pressure). Jobs that may wait for hours take no slot: they wait
+        for batches, if their judge has batches. If too many wait already, new jobs are shed, but not `resumed`
+        ones, because these were admitted before.
         """
         if self.deferred is not None and jobs[0].deferred and self.deferred.takes(jobs):
-            small = pack_jobs(jobs)
+            small = compress_cases(jobs)
             self._begin(small, None)
             self._defer(small, self.deferred, has_room=self.deferred.admit(small, resumed=resumed))
             return
@@ -119,7 +121,7 @@ class PartitionJobs:
             raise
         task = self.task_group.create_task(self._run(jobs, bulkhead))
         self._job_tasks.add(task)
-        # A task that is cancelled before it starts runs no `finally`.
+        # A callback, since a task that is cancelled before it starts runs no `finally`.
         task.add_done_callback(partial(self._end, jobs, partial(bulkhead.release, size)))
         if bulkhead.busy:
             await asyncio.sleep(0)  # let the jobs run: a long delivery must not starve them
@@ -129,8 +131,10 @@ class PartitionJobs:
             if job.happened_at is None:  # only live traffic shows whether an evaluator is stale
                 self.outcomes.count_started(job.monitor.name, job.assignment.evaluator.name)
             name, evaluator = job.evaluation_id, job.assignment.evaluator.name
-            end = self.outcomes.count_waiting_weight(job)
-            self._pending[name] = pending = PendingJob(job.replay_point, job.trigger_offset, bulkhead, evaluator, end)
+            subtract_weight = self.outcomes.count_waiting_weight(job)
+            self._pending[name] = pending = PendingJob(
+                job.replay_point, job.trigger_offset, bulkhead, evaluator, subtract_weight
+            )
             self._by_replay_point.add(name, pending)
             same = self._by_evaluator.setdefault(evaluator, {})
             same[name] = pending
@@ -149,22 +153,22 @@ class PartitionJobs:
 
     def _remove_pending(self, name: str) -> None:
         job = self._pending.pop(name)
-        job.end_weight()
+        job.subtract_weight()
         del self._by_evaluator[job.evaluator][name]
         self._immediate.pop(name, None)
 
     async def wait_for_oldest(self, offset: int, records: int) -> None:
         """Wait while a pending job was triggered more than `records` records before `offset`.
 
-        All later records stay in memory with it, and are read again after a restart. Jobs in batches are not waited
-        for: everything else would stop for hours.
+        Until that job is done, a restart has to read all later records again. Jobs in batches are not waited for, since
+        everything else would stop for hours.
         """
         while (oldest := self._immediate_by_trigger.peek()) is not None and offset - oldest.trigger_offset > records:
             assert oldest.bulkhead is not None
             await oldest.bulkhead.wait_for_release()
 
     async def _run(self, jobs: Sequence[Job], bulkhead: Bulkhead) -> None:
-        async with self.dispatcher.verdicts.in_turn(jobs), self.dispatcher.slot(jobs, bulkhead) as has_slot:
+        async with self.dispatcher.verdicts.exclusively(jobs), self.dispatcher.slot(jobs, bulkhead) as has_slot:
             task = asyncio.current_task()
             assert task is not None
             self._running.add(task)
@@ -175,7 +179,7 @@ class PartitionJobs:
     async def _run_deferred(self, jobs: Sequence[Job], deferred: DeferredEvaluations, *, has_room: bool) -> None:
         task = asyncio.current_task()
         assert task is not None
-        async with self.dispatcher.verdicts.in_turn(jobs):
+        async with self.dispatcher.verdicts.exclusively(jobs):
             if has_room:
                 evaluations = await deferred.make(jobs)
             else:
@@ -185,7 +189,7 @@ class PartitionJobs:
         deferred.forget(jobs)
 
     async def _record(self, task: asyncio.Task[None], jobs: Sequence[Job], evaluations: Sequence[Evaluation]) -> None:
-        """Write the evaluations down; then the jobs are done."""
+        """Append the evaluations to the evaluations log; then the jobs are done."""
         await self.dispatcher.confirm()
         self._writing.add(task)
         await self.dispatcher.write(evaluations, self.partition, self.ledger.end_offset, self.ledger.epoch)
@@ -206,16 +210,14 @@ class PartitionJobs:
             tasks.discard(task)
         for job in jobs:
             if job.evaluation_id in self._pending:
-                self._pending[job.evaluation_id].end_weight()
+                self._pending[job.evaluation_id].subtract_weight()
                 self._count_reassigned(job)
 
     def _count_reassigned(self, job: Job) -> None:
         self.outcomes.count_evaluation(job.monitor.name, job.assignment.evaluator.name, "reassigned")
 
     async def drain(self, grace: float) -> None:
-        """Give all jobs `grace` seconds to end, also those that wait for a slot. Jobs that wait for batches are left to
-        wait.
-        """
+        """Give jobs `grace` seconds to end, also jobs that wait for a slot, but not jobs that wait for batches."""
         if (prompt := self._job_tasks - self._deferred_tasks) and grace > 0:
             await asyncio.wait(list(prompt), timeout=grace)
 
@@ -223,7 +225,7 @@ class PartitionJobs:
         """Give running jobs `grace` seconds to end, then cancel them; the next owner makes them again.
 
         Jobs that wait for a slot are cancelled at once. An append in progress gets `WRITE_GRACE` s more: if it were
-        cancelled, it would count as reassigned although it may still reach the log.
+        cancelled, its jobs would count as reassigned although their evaluations may still reach the log.
         """
         for task in self._job_tasks - self._running:
             task.cancel()
@@ -238,7 +240,9 @@ class PartitionJobs:
 
 
 class LazyMinHeap:
-    """The pending job with the least number, by a heap with lazy deletion: jobs end in any order."""
+    """Finds the pending job whose `number` (an offset) is lowest. Jobs end in any order, so an ended job stays in the
+    heap for a while.
+    """
 
     def __init__(self, pending: Mapping[str, PendingJob], number: Callable[[PendingJob], int]) -> None:
         self._pending = pending
@@ -246,7 +250,7 @@ class LazyMinHeap:
         self._heap: list[tuple[int, str]] = []
 
     def add(self, name: str, job: PendingJob) -> None:
-        """Add a pending job. When it ends, it disappears from `pending`, which `peek` notices."""
+        """Add a pending job. When the job ends, its owner removes it from `pending`, and `peek` passes over it."""
         heapq.heappush(self._heap, (self._number(job), name))
         if len(self._heap) > 2 * len(self._pending) + _SLACK:  # most entries have ended
             self._heap = sorted((self._number(pending), name) for name, pending in self._pending.items())

@@ -139,6 +139,6 @@ async def _records(turns: Log, partition: int, committed: Committed) -> AsyncIte
 
 
 def _conversations(state: PartitionState) -> Iterator[Record]:
-    for monitor, sessions in state.conversations.items():
+    for monitor, sessions in state.sessions_by_monitor.items():
         for conversation_id, conversation in sessions.items():
             yield conversation_record(monitor, conversation_id, conversation)

@@ -17,7 +17,7 @@ import orjson
 
 from collector.backoff import Backoff
 from collector.export.acceptance import no_acceptance
-from collector.export.exporter import ExportContext, ExportUnavailable, believed
+from collector.export.exporter import ExportContext, ExportUnavailable, bounded_refusals
 from collector.export.otlp_client import retry_after
 from collector.export.platforms.corrections import CorrectedPlatform, CorrectionReading
 from collector.export.platforms.platform import Platform, PlatformRequest, PlatformSettings, TraceMissing
@@ -74,7 +74,7 @@ class PlatformSender:
                     return 0
                 answer = await self._call(known.method, known.path, known)
                 refused = self.platform.refused(answer)
-                return self._dropped("refused", believed(refused, len(request.evaluations), self.platform.name))
+                return self._dropped("refused", bounded_refusals(refused, len(request.evaluations), self.platform.name))
             except TraceMissing:
                 return self._without_trace(request)
             except _Rejection as error:

@@ -116,8 +116,7 @@ def id_end(span_id: str) -> str:
     In front of them stand the time, the version, and 12 further bits of the hash.
     """
     digest = hashlib.sha256(bytes.fromhex(span_id)).digest()[:10]
-    variant = bytes([digest[2] & 0x3F | 0x80])
-    tail = (variant + digest[3:]).hex()
+    tail = (bytes([digest[2] & 0x3F | 0x80]) + digest[3:]).hex()
     return f"{tail[:4]}-{tail[4:]}"
 
 

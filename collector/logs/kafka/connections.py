@@ -7,8 +7,7 @@ behind. So one connection is made first, by itself: whether a broker answers, an
 import logging
 import socket
 import ssl
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -16,7 +15,7 @@ from kafka import errors
 from kafka.net.compat import KafkaNetClient
 from kafka.protocol.metadata import MetadataRequest
 
-from collector.logs.kafka.settings import KafkaSettings, translated
+from collector.logs.kafka.settings import KafkaSettings, login_sentence, translated
 from collector.logs.kafka.workarounds import client_without_topic_creation
 from collector.logs.log import LogError, LogRefused, LogUnavailable
 
@@ -34,7 +33,7 @@ def connect(client: Callable[..., Any], settings: KafkaSettings, options: Mappin
         LogUnavailable: no broker answers.
         LogRefused: a broker refuses us.
     """
-    with translated():
+    with translated(settings):
         secured = settings.credentials.options()
         knock(settings, secured)
         return client(**options, **secured, kafka_client=partial(_client, settings.credentials.login))
@@ -92,17 +91,6 @@ def is_reachable(server: str) -> bool:
     return True
 
 
-@contextmanager
-def _silenced_client() -> Generator[None]:
-    """Without the client's own lines on a connection that fails: its error becomes a sentence with the remedy."""
-    connections = logging.getLogger("kafka.net")
-    connections.setLevel(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        connections.setLevel(logging.NOTSET)
-
-
 def _log_in(settings: KafkaSettings, server: str, secured: Mapping[str, Any]) -> None:
     """Connect, log in, and ask for something that only those get who are in."""
     timeout = int(min(settings.request_timeout, 10.0) * 1000)
@@ -116,14 +104,16 @@ def _log_in(settings: KafkaSettings, server: str, secured: Mapping[str, Any]) ->
         connection = await manager.get_connection(node, timeout_ms=timeout, refresh_metadata_on_err=False)
         await connection.send_request(MetadataRequest(topics=[], allow_auto_topic_creation=False))
 
+    connections = logging.getLogger("kafka.net")
+    connections.setLevel(logging.CRITICAL)  # the error of a connection that fails becomes a sentence with the remedy
     try:
-        with _silenced_client():
-            manager.run(ask)
+        manager.run(ask)
     except LogError:  # of the token endpoint
         raise
     except Exception as error:
         raise refusal(error, server, settings) from error
     finally:
+        connections.setLevel(logging.NOTSET)
         client.close()
 
 
@@ -136,7 +126,7 @@ def refusal(error: BaseException, server: str, settings: KafkaSettings) -> LogEr
     closed = isinstance(error, errors.KafkaConnectionError) and "disconnected" in str(error)
     refused_token = closed and security is not None and security.oauth is not None  # told by closing the connection
     if refused_token or isinstance(error, errors.SaslAuthenticationFailedError):
-        return LogRefused(f"{where} {_login_sentence(settings)}")
+        return LogRefused(f"{where} {login_sentence(settings)}")
     if isinstance(error, (errors.UnsupportedSaslMechanismError, errors.IllegalSaslStateError)):
         mechanism = security.mechanism if security is not None else None
         return LogRefused(f"{where} does not offer {mechanism} on this port; correct security.mechanism, or the port")
@@ -178,15 +168,4 @@ def _tls_sentence(error: ssl.SSLError) -> str:
         )
     return (
         f"does not speak TLS on this port ({reason.replace('_', ' ').lower()}); correct security.protocol, or the port"
-    )
-
-
-def _login_sentence(settings: KafkaSettings) -> str:
-    security = settings.credentials.security
-    if security is None or security.oauth is not None:
-        client = security.oauth.client_id if security is not None and security.oauth is not None else ""
-        return f"refuses the token of the client {client}; see that it trusts the endpoint, the scope and the audience"
-    return (
-        f"refuses the user {security.username} ({security.mechanism}): wrong user or password; "
-        "correct security.username and security.password, or password_file"
     )

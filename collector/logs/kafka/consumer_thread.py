@@ -17,7 +17,7 @@ import math
 import threading
 import time
 from bisect import insort
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -59,7 +59,7 @@ from collector.logs.log import (
 
 
 class Membership:
-    """Of one consumer, in its event loop. `ask` sends a heartbeat now, if a broker is there to take it."""
+    """A consumer's membership, in its event loop. `ask` sends a heartbeat now, if a broker can take it."""
 
     def __init__(
         self, group: str, session_timeout: float, ask: Callable[[], None], clock: Callable[[], float] = since_boot
@@ -179,10 +179,7 @@ class GroupStart:
     def subscribe(self, consumer: Any, listener: Any) -> None:
         """Subscribe, and wait for the topics."""
         consumer.subscribe(topics=self._topics.names, listener=listener)
-        self._await_topics(consumer)
-
-    def _await_topics(self, consumer: Any) -> None:
-        """Wait until the partitions of the topics are known: a leader that joins earlier may distribute none."""
+        # until partitions are known: a leader that joins before that may assign none
         give_up_at = time.monotonic() + TOPICS_WITHIN
         while known_partitions(consumer, self._topics.names) is None and time.monotonic() < give_up_at:
             if self.stopping.is_set():
@@ -211,7 +208,7 @@ _RebalanceListener: Any = vars(subscription_state)["AsyncConsumerRebalanceListen
 HIDDEN_AFTER = 5.0
 """A topic is reported as missing after the brokers' answers have lacked it for this many seconds: after a lost
 connection no topic is known for a moment."""
-POLL = 0.25
+POLL = 0.5
 """Seconds that a poll waits for records, and so the longest time until a commit is sent."""
 
 POLL_PAUSED = 0.02
@@ -221,7 +218,7 @@ POLL_WITHOUT_GROUP = 1.0
 """The same while brokers give this consumer nothing, and take no commit: see `waits_for_group`."""
 
 RECORDS_PER_POLL = 2_000
-"""The most that one poll returns, and so how much more than its limit may wait for a partition's fold."""
+"""The most records of one poll, by which a partition's waiting records may exceed their limit."""
 
 CLOSE_WITHIN = 5.0
 """Seconds that leaving the group may take."""
@@ -247,14 +244,14 @@ class ConsumerThread:
         self._watchdog = Watchdog(
             f"reading for group {subscription.group}", settings.stall_timeout, subscription.on_stall
         )
-        self._group_watch = GroupWatch(
+        self.group_watch = GroupWatch(
             subscription.group, partial(ask_brokers, settings, subscription.group), instance=subscription.instance
         )
         self._consumer: Any = None
         self._send_heartbeat: Callable[[], None] | None = None
         self._call = partial(_call_in, asyncio.get_running_loop())
         self._commits = CommitSender(self._call)
-        self._owned = OwnedPartitions(subscription, listener, flow, self._commits, self._call)
+        self.owned = OwnedPartitions(subscription, listener, flow, self._commits, self._call)
         self._failing_since: float | None = None
         self._hidden_since: float | None = None
         self._reading = FailureLog(f"reading for group {subscription.group}")
@@ -282,11 +279,6 @@ class ConsumerThread:
         else:
             self._commits.add(CommitCommand(states, done))
 
-    @property
-    def long_wait(self) -> float | None:
-        """For how many seconds the group could not be joined, once that is long."""
-        return self._group_watch.long_wait
-
     def ask_membership(self) -> None:
         """Send a heartbeat now, if there is a connection; the first one goes out in any case."""
         if self._send_heartbeat is not None:
@@ -299,7 +291,7 @@ class ConsumerThread:
             if self._start():
                 self._poll_until_stopped()
         except Exception as error:  # the listener must learn whatever ended the thread
-            failure = translate(error)
+            failure = translate(error, self._settings)
             logger.debug("the consumer thread has ended", exc_info=True)
         finally:
             self._close()
@@ -320,49 +312,49 @@ class ConsumerThread:
             return False
         workarounds.poll_in_one_thread(consumer)
         self._decoding.install(consumer)
-        workarounds.report_out_of_range(consumer, self._owned.set_out_of_range)
+        workarounds.report_out_of_range(consumer, self.owned.set_out_of_range)
         workarounds.wait_in_poll(consumer)
         self._send_heartbeat = workarounds.report_heartbeats(
             consumer, partial(self._call, self._listener.confirmed), self._is_fenced.set
         )
-        start.subscribe(consumer, _Listener(self._owned, consumer))
+        start.subscribe(consumer, _Listener(self.owned, consumer))
         return True
 
     def _poll_until_stopped(self) -> None:
         while not self._stopping.is_set():
             self._watchdog.beat()
-            self._commits.send_queued(self._consumer, self._owned.offsets_of)
+            self._commits.send_queued(self._consumer, self.owned.offsets_of)
             polled: PolledRecords = {}
             try:
                 self._wait(self._pace.wait(time.monotonic()))
                 self._raise_if_fenced()
                 paused = self._apply_pauses()
                 workarounds.keep_joining(self._consumer)
-                if self._group_watch.should_rejoin(self._group_view):
+                if self.group_watch.should_rejoin(self._group_view):
                     workarounds.rejoin(self._consumer)
                 workarounds.give_back_parked_records(self._consumer)
                 polled = self._consumer.poll(
                     timeout_ms=milliseconds(self._longest_poll(paused=paused)), max_records=self._records_per_poll
                 )
-                self._owned.notice_replaced(self._consumer, polled)
-                self._owned.report_assigned(self._consumer, polled, milliseconds(self._settings.request_timeout))
-                self._owned.report_out_of_range(self._consumer, polled)
+                self.owned.notice_replaced(self._consumer, polled)
+                self.owned.report_assigned(self._consumer, polled, milliseconds(self._settings.request_timeout))
+                self.owned.report_out_of_range(self._consumer, polled)
             except Exception as error:  # noqa: BLE001 - whatever it is, the next `poll` may succeed
                 self._tolerate(error)
             else:
                 self._failing_since = None
                 self._note_hidden_topics()
             self._report_polled(polled)
-        self._commits.send_queued(self._consumer, self._owned.offsets_of)
+        self._commits.send_queued(self._consumer, self.owned.offsets_of)
 
     def _note_hidden_topics(self) -> None:
-        """A poll has not failed: all is well, unless brokers show this user a topic no more."""
+        """A poll succeeded: all is well, unless brokers now hide a topic from this user."""
         hidden, now = workarounds.hidden_topics(self._consumer, self._topics.names), time.monotonic()
         self._hidden_since = (self._hidden_since or now) if hidden else None
         if self._hidden_since is None:
             self._reading.succeeded()
             self._subscription.on_refused(None)
-        elif now - self._hidden_since >= HIDDEN_AFTER:  # before that, what was last said holds: see the constant
+        elif now - self._hidden_since >= HIDDEN_AFTER:  # until then the last report stays: see the constant
             refused = LogRefused(f"{absent(hidden)}: it is waited for")
             self._reading.failed(refused)
             self._subscription.on_refused(refused)
@@ -387,7 +379,7 @@ class ConsumerThread:
 
     def _tolerate(self, error: Exception) -> None:
         """Let an error of `poll` pass, up to the patience: most go away, and kafka-python retries by itself."""
-        problem = translate(error)
+        problem = translate(error, self._settings)
         if isinstance(error, FencedInstanceIdError):
             name = self._settings.group_instance_id
             raise LogError(f"another process has taken the group_instance_id {name!r}; give each its own") from error
@@ -414,7 +406,7 @@ class ConsumerThread:
             workarounds.wait_in_thread(self._consumer, min(left, STOPS_WITHIN))
 
     def _apply_pauses(self) -> bool:
-        """Pause and resume. Compared with the consumer each time: it unpauses what a rebalance assigns again."""
+        """Pause and resume. Asks the consumer each time what is paused: a rebalance may have unpaused it."""
         wanted = {self._topics.where(number) for number in self._flow.paused_partitions()} & self._consumer.assignment()
         actual: set[TopicPartition] = self._consumer.paused()
         if wanted - actual:
@@ -424,9 +416,7 @@ class ConsumerThread:
         return bool(wanted)
 
     def _report_polled(self, polled: PolledRecords) -> None:
-        records: dict[int, list[StoredRecord]] = {
-            self._topics.number_of(where): batch for where, batch in polled.items()
-        }
+        records = {self._topics.number_of(where): batch for where, batch in polled.items()}
         for gap in self._decoding.drain_unreadable():
             self._subscription.on_unreadable(gap)
             number = self._topics.number_of(TopicPartition(gap.topic, gap.partition))
@@ -435,7 +425,10 @@ class ConsumerThread:
                 number, gap.offset, at, None, b"", end_offset=gap.end_offset, reason=gap.error
             )
             insort(records.setdefault(number, []), unreadable, key=attrgetter("offset"))
-        batches = [_polled(number, record) for number, record in records.items()]
+        moved = self.owned.moved(self._consumer)
+        batches = [
+            _polled(number, records.get(number, ()), moved.get(number, 0)) for number in records.keys() | moved.keys()
+        ]
         if batches:
             self._pace.add(
                 sum(len(batch.records) for batch in batches), sum(batch.size for batch in batches), time.monotonic()
@@ -458,9 +451,8 @@ def _call_in(loop: asyncio.AbstractEventLoop, function: Callable[..., object], *
         loop.call_soon_threadsafe(function, *arguments)
 
 
-def _polled(number: int, records: list[StoredRecord]) -> Polled:
-    last = records[-1]
-    end = last.end_offset if isinstance(last, UnreadableRecords) else last.offset + 1
+def _polled(number: int, records: Sequence[StoredRecord], end: int) -> Polled:
+    end = max([end, *(getattr(last, "end_offset", last.offset + 1) for last in records[-1:])])
     return Polled(number, records, end, sum([len(record.value) for record in records]))
 
 

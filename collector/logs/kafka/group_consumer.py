@@ -60,20 +60,19 @@ class GroupConsumer:
         self._append = append
         self._flow = PrefetchLimiter(*settings.max_queued)
         self._streams: dict[int, _GroupStream] = {}
-        self._feeds: dict[int, PartitionFeed] = {}
+        self.feeds: dict[int, PartitionFeed] = {}
+        """By the number of the partition."""
+        self.is_member = False
+        """Whether a broker has confirmed the membership, and all partitions that it gave are in `feeds`."""
         self._epochs: dict[int, int] = {}
         self._changes: asyncio.Queue[Assigned | Sequence[int] | LogError] = asyncio.Queue()
         self._thread = ConsumerThread(settings, subscription, self, flow=self._flow)
-        self._membership = Membership(subscription.group, settings.session_timeout, self._thread.ask_membership)
+        self.membership = Membership(subscription.group, settings.session_timeout, self._thread.ask_membership)
 
     @property
     def long_wait(self) -> float | None:
         """For how many seconds the group could not be joined, once that is long."""
-        return self._thread.long_wait
-
-    async def confirm(self, *, newly: bool = False) -> None:
-        """See `Log.confirm`."""
-        await self._membership.confirm(newly=newly)
+        return self._thread.group_watch.long_wait
 
     async def run(self, open_fold: OpenFold) -> None:
         """Consume until cancelled."""
@@ -94,29 +93,30 @@ class GroupConsumer:
             raise change
         if isinstance(change, Assigned):
             if self._epochs.get(change.partition) == change.epoch:  # else it was revoked again
-                runner.assign(self._feeds[change.partition])
+                runner.assign(self.feeds[change.partition])
             return
         await asyncio.gather(*map(runner.revoke, change))
-        self._membership.closed()
+        self.membership.closed()
 
     def assigned(self, assigned: Assigned) -> None:
         """A partition was assigned: queue its records from now on; its fold opens when the one before is closed."""
         stream = _GroupStream(assigned.partition, self._flow, self._timing)
         self._streams[assigned.partition] = stream
         self._epochs[assigned.partition] = assigned.epoch
-        self._feeds[assigned.partition] = PartitionFeed(
-            assigned.partition, assigned.committed, assigned.start, stream, self._timing, self.confirm
+        self.feeds[assigned.partition] = PartitionFeed(
+            assigned.partition, assigned.committed, assigned.start, stream, self._timing, self.membership.confirm
         )
         self._changes.put_nowait(assigned)
 
     def revoked(self, partitions: Sequence[int]) -> None:
         """Partitions were revoked."""
-        self._membership.revoked()
+        self.is_member = False
+        self.membership.revoked()
         for partition in partitions:
             stream = self._streams.pop(partition, None)
             if stream is not None:
                 stream.close()
-            self._feeds.pop(partition, None)
+            self.feeds.pop(partition, None)
             self._epochs.pop(partition, None)
         self._changes.put_nowait(partitions)
 
@@ -129,7 +129,8 @@ class GroupConsumer:
 
     def confirmed(self, sent_at: float) -> None:
         """A broker has answered a heartbeat."""
-        self._membership.confirmed(sent_at)
+        self.is_member = not self._thread.owned.unreported
+        self.membership.confirmed(sent_at)
 
     def failed(self, error: LogError) -> None:
         """The thread has ended."""
@@ -137,7 +138,7 @@ class GroupConsumer:
 
     def pending(self, partition: int) -> Committed | None:
         """The position to commit for a partition."""
-        feed = self._feeds.get(partition)
+        feed = self.feeds.get(partition)
         return feed.last_uncommitted if feed is not None else None
 
     async def _commit(self, states: Mapping[int, Committed]) -> None:

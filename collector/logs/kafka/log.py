@@ -129,11 +129,17 @@ class KafkaLog:
 
     async def end_offset(self, partition: int) -> int:
         """The offset that the next record of the partition will get."""
-        return await self._shared.range_reader.end_offset(TopicPartition(self._topic, partition))
+        return (await self.end_offsets([partition]))[partition]
+
+    async def end_offsets(self, partitions: Collection[int]) -> dict[int, int]:
+        """The same of several partitions, in one request to each broker."""
+        wanted = [TopicPartition(self._topic, partition) for partition in partitions]
+        return {where.partition: end for where, end in (await self._shared.range_reader.offsets(wanted)).items()}
 
     async def start_offset(self, partition: int) -> int:
         """The offset of the oldest record."""
-        return await self._shared.range_reader.start_offset(TopicPartition(self._topic, partition))
+        where = TopicPartition(self._topic, partition)
+        return (await self._shared.range_reader.offsets([where], of_starts=True))[where]
 
     def read(self, partition: int, start: int) -> AsyncIterator[Sequence[StoredRecord]]:
         """Read batches up to the end of the log at the first step."""
@@ -158,7 +164,7 @@ class KafkaLog:
         """Wait until a broker has confirmed within the session that this process is a member of the group."""
         consumer = self._consumers.get(group)
         if consumer is not None:
-            await consumer.confirm(newly=newly)
+            await consumer.membership.confirm(newly=newly)
 
     def long_wait(self, group: str) -> float | None:
         """For how many seconds this process could not join the group, once that is long: it reads nothing."""

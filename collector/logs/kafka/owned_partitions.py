@@ -3,7 +3,7 @@ partition is given up.
 
 All of it happens in the thread that polls, and may block within limits; the listener hears of it in the event loop,
 which also asks for commits. Polled records that wait for their fold are limited: partitions beyond that are paused.
-That is no `BoundedGate`, as the thread must never wait, or it would leave the group.
+A `BoundedGate` would make the thread wait, so that it left the group.
 
 Kafka stores the low watermark as a group's offset, and the rest of a commit as JSON in the metadata. So
 `topics.truncate` and tools that know only Kafka keep the records that a replay needs, and without readable metadata too
@@ -46,7 +46,7 @@ def to_kafka(state: Committed, topic_id: str | None = None) -> OffsetAndMetadata
 
 
 def from_kafka(committed: OffsetAndMetadata) -> Committed:
-    """The state that was committed; of a commit that is not ours only the offset, so all from there is new."""
+    """The committed state. A commit that is not ours has only an offset: all from there on is new."""
     offset: int = committed.offset
     try:
         stored = orjson.loads(committed.metadata or "")
@@ -74,9 +74,9 @@ Starts = dict[TopicPartition, tuple[Committed | None, int]]
 class StartOffsets:
     """Finds the start offsets of partitions. `timeout` (ms) is for each request to a broker.
 
-    `lost` is what their group needed of them and retention has deleted: ranges of offsets. `topic_ids` are those of
-    topics as they are now, where a topic may be replaced by another one. `of_now` are the partitions for which the
-    group has committed with that id.
+    `lost` are ranges of offsets that the group needed and cannot read any more. `topic_ids` are the present ids of
+    topics that may be replaced by others of the same name. `committed_for_present` are the partitions for which the
+    group has committed with the present id.
     """
 
     def __init__(self, consumer: Any, timeout: int, topic_ids: Mapping[str, str] | None = None) -> None:
@@ -84,28 +84,34 @@ class StartOffsets:
         self._timeout = timeout
         self._topic_ids = topic_ids or {}
         self.lost: dict[TopicPartition, list[tuple[int, int, LossReason]]] = {}
-        self.of_now: set[TopicPartition] = set()
+        self.committed_for_present: set[TopicPartition] = set()
 
     def find(
         self, assigned: Sequence[TopicPartition], polled: PolledRecords, replaced: Mapping[TopicPartition, int] = {}
     ) -> Starts:
         """The start of each; unknown ones are omitted, and their records put back.
 
-        `replaced` are known to be of another topic than before, each with the next offset of that, as far as it is
-        known; unless the group has committed for the topic of now.
+        `replaced` are partitions of re-created topics, each with the next offset of the old topic, 0 if unknown. They
+        are void if the group has committed for the new topic.
         """
         commits = self._commits(assigned, replaced)
-        ends, firsts = self._ends(list(commits)), self._firsts(list(commits))
+        every, timeout = list(commits), self._timeout
+        ends: dict[TopicPartition, int] = self._consumer.end_offsets(every, timeout_ms=timeout) if every else {}
+        firsts: dict[TopicPartition, int] = self._consumer.beginning_offsets(every, timeout_ms=timeout) if every else {}
         starts: Starts = {}
         for where in assigned:
             committed = commits.get(where)
             if committed is not None and committed.offset > ends[where]:
-                self._start_over(where, committed, ends[where], polled)
+                logger.error(
+                    "%s[%d] ends at %d, but %d was committed: records were lost, or the topic is another one of the"
+                    " same name; reading it from its start", *where, ends[where], committed.offset,
+                )  # fmt: skip
+                self._begin_again(where, polled)
                 committed = None
             if committed is not None and committed.low_watermark < firsts[where]:
-                self._catch_up(where, polled)
+                self._begin_again(where, polled)  # with what is left, even if new groups start at the end
                 self.lost[where] = list(_lost(committed, firsts[where]))
-            if where in self.lost and committed is None:  # of another topic: what was fetched may be from its middle
+            if where in self.lost and committed is None:  # a new topic: what was polled may begin in its middle
                 polled.pop(where, None)
             start = committed.low_watermark if committed else self._next_offset(where, polled)
             if start is None:
@@ -130,8 +136,9 @@ class StartOffsets:
         commits: dict[TopicPartition, Committed] = {}
         for where, state in stored.items():
             known = None if state is None or state.offset < 0 else from_kafka(state)
-            of_now = state is not None and topic_id_in(state) == self._topic_ids.get(where.topic, "")
-            if (where in replaced and not of_now) or (state is not None and self._is_of_another(where, state)):
+            before, now = state and topic_id_in(state), self._topic_ids.get(where.topic)
+            committed_for_present = before is not None and before == now
+            if (where in replaced and not committed_for_present) or (None not in (before, now) and before != now):
                 at = known.offset if known is not None else replaced.get(where, 0)
                 self.lost[where] = [(at, at, LossReason.TOPIC_REPLACED)]
                 self._consumer.seek_to_beginning(where)
@@ -142,34 +149,15 @@ class StartOffsets:
                         where.topic, where.partition, known.offset,
                     )  # fmt: skip
                 commits[where] = known
-                if of_now:
-                    self.of_now.add(where)
+                if committed_for_present:
+                    self.committed_for_present.add(where)
         return commits
-
-    def _is_of_another(self, where: TopicPartition, state: OffsetAndMetadata) -> bool:
-        before, now = topic_id_in(state), self._topic_ids.get(where.topic)
-        return before is not None and now is not None and before != now
-
-    def _ends(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        return self._consumer.end_offsets(partitions, timeout_ms=self._timeout) if partitions else {}
-
-    def _firsts(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        return self._consumer.beginning_offsets(partitions, timeout_ms=self._timeout) if partitions else {}
 
     def _next_offset(self, where: TopicPartition, polled: PolledRecords) -> int | None:
         records = polled.get(where)
         return records[0].offset if records else self._consumer.position(where, timeout_ms=self._timeout)
 
-    def _catch_up(self, where: TopicPartition, polled: PolledRecords) -> None:
-        """The oldest record needed was deleted: start with what is left, even if new groups start at the end."""
-        polled.pop(where, None)
-        self._consumer.seek_to_beginning(where)
-
-    def _start_over(self, where: TopicPartition, committed: Committed, end: int, polled: PolledRecords) -> None:
-        logger.error(
-            "%s[%d] ends at %d, but %d was committed: records were lost, or the topic is another one of the same name;"
-            " reading it from its start", where.topic, where.partition, end, committed.offset,
-        )  # fmt: skip
+    def _begin_again(self, where: TopicPartition, polled: PolledRecords) -> None:
         polled.pop(where, None)
         self._consumer.seek_to_beginning(where)
 
@@ -182,13 +170,11 @@ def _lost(committed: Committed, first: int) -> Iterator[tuple[int, int, LossReas
         yield committed.offset, first, LossReason.RETENTION
 
 
+@dataclass(slots=True)
 class _Waiting:
-    __slots__ = ("bytes", "items", "paused")
-
-    def __init__(self) -> None:
-        self.items = 0
-        self.bytes = 0
-        self.paused = False
+    items: int = 0
+    bytes: int = 0
+    paused: bool = False
 
 
 class PrefetchLimiter:
@@ -306,17 +292,18 @@ class OwnedPartitions:
 
     def __post_init__(self) -> None:
         self._topics = self.subscription.topics
-        self._assigned: dict[TopicPartition, None] = {}  # not yet reported, in the order of assignment
+        self.unreported: dict[TopicPartition, None] = {}  # not yet reported, in the order of assignment
         self._out_of_range: dict[TopicPartition, int] = {}  # expected records that are gone, until they are reported
         self._epochs: dict[int, int] = {}
         self._topic_ids: dict[int, str] = {}  # of the topics of others, as they were when the partition was assigned
-        self._last_topic_ids: dict[int, str] = {}  # the same, also of what was revoked: brokers forget their commits
-        self._replaced: dict[TopicPartition, int] = {}  # not yet reported, with the next offset of the topic before
+        self._last_topic_ids: dict[int, str] = {}  # kept when revoked: brokers forget a deleted topic's commits
+        self._replaced: dict[TopicPartition, int] = {}  # not yet reported, with the next offset of the old topic
+        self._positions: dict[int, tuple[int, int | None]] = {}  # by partition, with the epoch: see `moved`
         self._epoch = 0
 
     def add_assigned(self, assigned: Iterable[TopicPartition]) -> None:
         """Take partitions that were assigned; `report_assigned` tells the listener."""
-        self._assigned.update(dict.fromkeys(assigned))
+        self.unreported.update(dict.fromkeys(assigned))
 
     def set_out_of_range(self, where: TopicPartition, offset: int) -> None:
         """Note an offset that was to be read and that no broker has."""
@@ -346,14 +333,24 @@ class OwnedPartitions:
                 self._out_of_range.pop(where, None)
                 self.flow.close_partition(number)
                 self.call(self.listener.revoked, [number])
-                self._assigned[where] = None
+                self.unreported[where] = None
+
+    def moved(self, consumer: Any) -> dict[int, int]:
+        """The next offsets of source topics that have changed since the last call: aborted transactions and the marks
+        of committed ones are passed over without a record.
+        """
+        if self.subscription.log is not None:
+            return {}
+        where, before = self._topics.where, self._positions
+        now = {number: (epoch, position_after_reset(consumer, where(number))) for number, epoch in self._epochs.items()}
+        self._positions = now
+        return {number: at for number, (_, at) in now.items() if at is not None and now[number] != before.get(number)}
 
     def _current_topic_ids(self, consumer: Any) -> dict[str, str]:
         """The ids of the topics of others, as far as brokers have them. The logs' own topics are never replaced."""
         if self.subscription.log is not None:
             return {}
-        ids = {topic: topic_id(consumer, topic) for topic in self._topics.names}
-        return {topic: known for topic, known in ids.items() if known is not None}
+        return {topic: known for topic in self._topics.names if (known := topic_id(consumer, topic)) is not None}
 
     def report_assigned(self, consumer: Any, polled: PolledRecords, timeout: int) -> None:
         """Report newly assigned partitions, each with its start offset, before their records.
@@ -361,7 +358,7 @@ class OwnedPartitions:
         If that is unknown now, the consumer seeks back, and a later poll returns their records again. Each request to a
         broker may take `timeout` milliseconds.
         """
-        assigned = list(self._assigned)
+        assigned = list(self.unreported)
         if not assigned:
             return
         topic_ids = self._current_topic_ids(consumer)
@@ -377,14 +374,16 @@ class OwnedPartitions:
                 offsets.put_back(where, polled)
             raise  # the records of other partitions are still reported: no later poll returns them again
         for where, (committed, start) in starts.items():
-            if self._assigned.pop(where, False) is None:  # else it was revoked again
+            if self.unreported.pop(where, False) is None:  # else it was revoked again
                 number = self._topics.number_of(where)
                 if where.topic in topic_ids:
                     self._topic_ids[number] = self._last_topic_ids[number] = topic_ids[where.topic]
-                self._report_assigned_one(number, committed, start)
+                self._epoch = self._epochs[number] = self._epoch + 1
+                self.flow.open_partition(number)
+                self.call(self.listener.assigned, Assigned(number, self._epoch, committed, start))
                 if self.subscription.log is None:
                     begun = committed if committed is not None else Committed(start, start)
-                    self._begin(consumer, where, begun, noted=where in offsets.of_now)
+                    self._begin(consumer, where, begun, noted=where in offsets.committed_for_present)
                 self._out_of_range.pop(where, None)
                 self._replaced.pop(where, None)
                 for offset, end, reason in offsets.lost.get(where, ()):
@@ -394,7 +393,7 @@ class OwnedPartitions:
         """Commit where reading begins, with the topic's id; then have that id remembered.
 
         Without the commit a partition that had no record yet would begin at its end again after a restart, if new
-        groups do. The other way round, a process killed in between would take a topic for read that it was not.
+        groups do. In the other order, a process killed in between would take an unread topic for a read one.
         """
         topic_id = self._topic_ids.get(self._topics.number_of(where))
 
@@ -406,12 +405,6 @@ class OwnedPartitions:
             self.call(remember, None)
         else:
             self.commits.send(consumer, {where: to_kafka(begun, topic_id)}, remember)
-
-    def _report_assigned_one(self, number: int, committed: Committed | None, start: int) -> None:
-        self._epoch += 1
-        self._epochs[number] = self._epoch
-        self.flow.open_partition(number)
-        self.call(self.listener.assigned, Assigned(number, self._epoch, committed, start))
 
     def report_out_of_range(self, consumer: Any, polled: PolledRecords) -> None:
         """Report the records that retention deleted while this consumer waited, now that the next offset is known.
@@ -442,7 +435,7 @@ class OwnedPartitions:
     async def revoke(self, consumer: Any, revoked: Iterable[TopicPartition], *, commit: bool) -> None:
         """Give partitions up, and report it. Nothing may block here.
 
-        The positions that their folds have reached are committed here and now: afterwards the new owner has read the
+        The positions that their folds have reached are committed at once: later, the new owner has read the old
         commit.
         """
         numbers = [self._topics.number_of(where) for where in revoked]
@@ -454,7 +447,7 @@ class OwnedPartitions:
                 offsets[where] = to_kafka(state, self._topic_ids.get(number))
             self._topic_ids.pop(number, None)
             self._replaced.pop(where, None)
-            self._assigned.pop(where, None)
+            self.unreported.pop(where, None)
             self._out_of_range.pop(where, None)
             self.flow.close_partition(number)
         if offsets and commit:

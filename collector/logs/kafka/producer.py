@@ -222,7 +222,7 @@ class SharedProducer:
             append.producer = producer = self._connected()
             self._hand_over(producer, append)
         except Exception as error:  # noqa: BLE001 - whatever it is, a task waits for the append
-            append.reject(translate(error))
+            append.reject(translate(error, self._settings))
 
     def _hand_over(self, producer: Any, append: _Append) -> None:
         send, topic = producer.send, append.topic

@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Any, TypeVar
 
 from kafka.consumer.group import KafkaConsumer
@@ -30,6 +31,7 @@ class _RangeConsumer:
     """A consumer without a group. All its methods but `stop` block; one works at a time."""
 
     def __init__(self, settings: KafkaSettings, on_unreadable: OnUnreadable) -> None:
+        self._settings = settings
         self._timeout = milliseconds(settings.request_timeout)
         self._on_unreadable = on_unreadable
         self._working = threading.Lock()
@@ -39,16 +41,13 @@ class _RangeConsumer:
         self._consumer: Any = connect(KafkaConsumer, settings, options)
         self._decoding.install(self._consumer)
 
-    def end_offset(self, where: TopicPartition) -> int:
-        with self._working, translated():
-            return self._consumer.end_offsets([where], timeout_ms=self._timeout)[where]
-
-    def start_offset(self, where: TopicPartition) -> int:
-        with self._working, translated():
-            return self._consumer.beginning_offsets([where], timeout_ms=self._timeout)[where]
+    def offsets(self, wanted: Sequence[TopicPartition], *, of_starts: bool = False) -> dict[TopicPartition, int]:
+        ask = self._consumer.beginning_offsets if of_starts else self._consumer.end_offsets
+        with self._working, translated(self._settings):
+            return ask(wanted, timeout_ms=self._timeout)
 
     def begin(self, where: TopicPartition, start: int) -> None:
-        with self._working, translated():
+        with self._working, translated(self._settings):
             self._consumer.assign([where])
             self._consumer.seek(where, start)
             self._decoding.times.clear()
@@ -61,13 +60,13 @@ class _RangeConsumer:
     def _next(self, where: TopicPartition, end: int, limit: int, patience: float) -> list[StoredRecord]:
         give_up_at = time.monotonic() + patience
         while time.monotonic() < give_up_at and not self._stopped.is_set():
-            with translated():
+            with translated(self._settings):
                 records = self._consumer.poll(timeout_ms=200, max_records=limit).get(where, [])
             for unreadable in self._decoding.drain_unreadable():
                 self._on_unreadable(unreadable)
             if records:
                 return [record for record in records if record.offset < end] if records[-1].offset >= end else records
-            with translated():
+            with translated(self._settings):
                 offset = self._consumer.position(where, timeout_ms=self._timeout)
             if offset is not None and offset >= end:
                 return []
@@ -91,27 +90,23 @@ class RangeReader:
         self._threads = ThreadPoolExecutor(MAX_CONSUMERS, "kafka-reader")
         self._free = asyncio.Semaphore(MAX_CONSUMERS)
         self._idle: list[_RangeConsumer] = []
+        self._closed = False
 
-    async def end_offset(self, where: TopicPartition) -> int:
-        """The offset that the next record will get.
+    async def offsets(self, wanted: Sequence[TopicPartition], *, of_starts: bool = False) -> dict[TopicPartition, int]:
+        """The offset that the next record of each partition will get, or of the oldest record: one request to a broker.
 
         Raises:
             LogUnavailable: no broker answers now.
         """
         async with self._consumer() as consumer:
-            return await self._in_thread(consumer.end_offset, where)
-
-    async def start_offset(self, where: TopicPartition) -> int:
-        """The offset of the oldest record. Raises LogUnavailable."""
-        async with self._consumer() as consumer:
-            return await self._in_thread(consumer.start_offset, where)
+            return await self._in_thread(partial(consumer.offsets, wanted, of_starts=of_starts))
 
     async def read(
         self, where: TopicPartition, start: int, *, limit: int, patience: float
     ) -> AsyncGenerator[Sequence[StoredRecord]]:
-        """Batches of at most `limit` records from `start` up to the end of the log at the first step."""
+        """Batches of at most `limit` records from `start` to where the log ends as this begins."""
         async with self._consumer() as consumer:
-            end = await self._in_thread(consumer.end_offset, where)
+            end = (await self._in_thread(consumer.offsets, [where]))[where]
             if start >= end:
                 return
             await self._in_thread(consumer.begin, where, start)
@@ -124,6 +119,7 @@ class RangeReader:
         """Close the consumers that are idle."""
         idle, self._idle = self._idle, []
         await asyncio.gather(*(self._in_thread(consumer.close) for consumer in idle))
+        self._closed = True
         self._threads.shutdown(wait=False)
 
     @asynccontextmanager
@@ -132,12 +128,10 @@ class RangeReader:
             consumer = self._idle.pop() if self._idle else await self._new()
             try:
                 yield consumer
-            except LogUnavailable:
-                await self._in_thread(consumer.close)
-                raise
-            except asyncio.CancelledError:
+            except (LogUnavailable, asyncio.CancelledError):
                 consumer.stop()
-                self._threads.submit(consumer.close)
+                with suppress(LogUnavailable):  # its process ends, and with it the connection
+                    self._submit(consumer.close)
                 raise
             except BaseException:
                 self._idle.append(consumer)
@@ -145,7 +139,7 @@ class RangeReader:
             self._idle.append(consumer)
 
     async def _new(self) -> _RangeConsumer:
-        creation = self._threads.submit(_RangeConsumer, self._settings, self._on_unreadable)
+        creation = self._submit(_RangeConsumer, self._settings, self._on_unreadable)
         try:
             return await asyncio.wrap_future(creation)
         except asyncio.CancelledError:
@@ -153,7 +147,12 @@ class RangeReader:
             raise
 
     async def _in_thread(self, operation: Callable[..., T], *arguments: Any) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, operation, *arguments)
+        return await asyncio.wrap_future(self._submit(operation, *arguments))
+
+    def _submit(self, operation: Callable[..., T], *arguments: Any) -> Future[T]:
+        if self._closed:
+            raise LogUnavailable("nothing is read any more: the process stops")
+        return self._threads.submit(operation, *arguments)
 
 
 def _close_unused(creation: Future[_RangeConsumer]) -> None:

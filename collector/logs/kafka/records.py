@@ -77,7 +77,7 @@ def _gunzip(data: bytes, limit: int) -> bytes:
 def _unsnappy(data: bytes, limit: int) -> bytes:
     if not data.startswith(_XERIAL_MAGIC):
         _check(_snappy_length(data), limit, limit)
-        return _snappy_block(data)
+        return _snappy.uncompress(data)
     blocks: list[bytes] = []
     left = limit
     at = _XERIAL_HEADER
@@ -85,14 +85,10 @@ def _unsnappy(data: bytes, limit: int) -> bytes:
         end = at + 4 + int.from_bytes(data[at : at + 4], "big")
         block = data[at + 4 : end]
         _check(_snappy_length(block), left, limit)
-        blocks.append(_snappy_block(block))
+        blocks.append(_snappy.uncompress(block))
         left -= len(blocks[-1])
         at = end
     return b"".join(blocks)
-
-
-def _snappy_block(data: bytes) -> bytes:
-    return _snappy.uncompress(data)
 
 
 def _snappy_length(data: bytes) -> int:

@@ -104,14 +104,12 @@ _NAMED = re.compile(r"(?:GROUP/|name=')([^':]{1,300})")
 """The group or topic, in the client's words for a refusal."""
 
 
-def translate(error: BaseException) -> LogError:
-    """Kafka's error as ours. Ours never hold what was read or written."""
+def translate(error: BaseException, settings: KafkaSettings | None = None) -> LogError:
+    """Kafka's error as ours. Ours never hold what was read or written. With `settings` a refused login is named."""
     text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     text = text.partition(" Request '")[0][:_LONGEST]
     if isinstance(error, LogError):
         return error
-    if isinstance(error, errors.InvalidReplicationFactorError):
-        return LogError("the cluster has fewer brokers than a topic's copies; lower replication_factor, or add brokers")
     if isinstance(error, _TOO_LARGE):
         return RecordTooLarge(text)
     if refusal := _REFUSAL.search(text):  # the client does not always raise the error that it names
@@ -119,6 +117,8 @@ def translate(error: BaseException) -> LogError:
         what = f" ({' '.join([kind, *_named(error)])})" if kind in {"topic", "group"} else ""
         return NotPermitted(f"Kafka does not permit it{what}; grant this user {_RIGHTS.get(kind, _RIGHTS['topic'])}")
     if isinstance(error, _LOGIN):
+        if settings is not None and isinstance(error, errors.SaslAuthenticationFailedError):
+            return LogRefused(f"Kafka at {', '.join(settings.bootstrap_servers)} {login_sentence(settings)}")
         return LogRefused(f"Kafka refuses the login ({type(error).__name__}); correct the keys under security")
     return LogError(text) if isinstance(error, _FATAL) else LogUnavailable(text)
 
@@ -137,10 +137,22 @@ def absent(topics: Sequence[str]) -> str:
     return f"there is no topic {', '.join(topics)}, or this user may not see it (READ of it)"
 
 
+def login_sentence(settings: KafkaSettings) -> str:
+    """A refused login: whose it is, and the keys to correct."""
+    security = settings.credentials.security
+    if security is None or security.oauth is not None:
+        client = security.oauth.client_id if security and security.oauth else ""
+        return f"refuses the token of the client {client}; see that it trusts the endpoint, the scope and the audience"
+    return (
+        f"refuses the user {security.username} ({security.mechanism}): wrong user or password; "
+        "correct security.username and security.password, or password_file"
+    )
+
+
 @contextmanager
-def translated() -> Generator[None]:
+def translated(settings: KafkaSettings) -> Generator[None]:
     """Turns Kafka's errors into ours."""
     try:
         yield
     except errors.KafkaError as error:
-        raise translate(error) from error
+        raise translate(error, settings) from error

@@ -1,14 +1,18 @@
 """Topics that others write: consumed like a log, never written."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+import math
+import time
+from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Literal
 
+from collector.logs.consumer_lag import TopicOfSource
 from collector.logs.consumer_runner import ConsumerTiming
-from collector.logs.journal.stall_watchdog import exit_stalled
 from collector.logs.kafka.group_consumer import GroupConsumer
-from collector.logs.kafka.records import OnUnreadable, log_unreadable
+from collector.logs.kafka.range_reader import RangeReader
 from collector.logs.kafka.settings import KafkaSettings, require_crc32c
 from collector.logs.kafka.subscription import (
     BegunTopics,
@@ -18,8 +22,12 @@ from collector.logs.kafka.subscription import (
     Subscription,
     log_lost,
 )
-from collector.logs.kafka.topics import require_topics
-from collector.logs.log import LogRefused, OpenFold
+from collector.logs.kafka.topics import require_topics, retention
+from collector.logs.log import LogRefused, LogUnavailable, OpenFold
+
+TOLERANCE = 1.0
+"""Seconds by which topics that are read in step may be apart, and after which brokers are asked again where the topics
+end."""
 
 
 class KafkaSource:
@@ -38,6 +46,9 @@ class KafkaSource:
         self._timing = timing
         self._refused: LogRefused | None = None
         self._consumer: GroupConsumer | None = None
+        self._range_reader = RangeReader(settings, subscription.on_unreadable)
+        self._ends: dict[int, int] = {}
+        self._ask_at = -math.inf
 
     @classmethod
     async def open(
@@ -47,9 +58,7 @@ class KafkaSource:
         *,
         start: Literal["earliest", "latest"] = "earliest",
         timing: ConsumerTiming | None = None,
-        on_unreadable: OnUnreadable = log_unreadable,
         on_lost: OnLost = log_lost,
-        on_stall: Callable[[], None] = exit_stalled,
     ) -> "KafkaSource":
         """Check that the topics exist. `start` is where a group starts that has committed nothing.
 
@@ -67,16 +76,45 @@ class KafkaSource:
             start=start,
             committed_only=True,
             patience=timing.patience,
-            on_unreadable=on_unreadable,
             on_lost=on_lost,
-            on_stall=on_stall,
         )
         return cls(settings, subscription, timing)
 
     def where(self, partition: int) -> tuple[str, int]:
         """The topic, and its own number for the partition, that a record's `partition` stands for."""
-        where = self._topics.where(partition)
-        return where.topic, where.partition
+        return self._topics.where(partition)
+
+    def each_topic(self) -> Sequence[TopicOfSource]:
+        """Its topics, one by one."""
+        names, ends = self._topics.names, self._end_offsets
+        return [TopicOfSource(topic, ends, partial(self._retention, topic)) for topic in names]
+
+    async def _retention(self, topic: str) -> float | None:
+        return await asyncio.to_thread(retention, self._settings, topic)
+
+    async def _end_offsets(self, partitions: Collection[int]) -> dict[int, int]:
+        ends = await self._range_reader.offsets([self._topics.where(partition) for partition in partitions])
+        return {partition: ends[self._topics.where(partition)] for partition in partitions}
+
+    async def await_older(self, than: float) -> None:
+        """Wait until all records of this process's partitions that are older than this time (s since the epoch) are
+        delivered.
+
+        While the topics cannot be read, such records are unknown, so it waits until they can be read.
+        """
+        while not await self._has_delivered(than - TOLERANCE):  # noqa: ASYNC110 - brokers have to be asked
+            await asyncio.sleep(0.05)
+
+    async def _has_delivered(self, until: float) -> bool:
+        consumer = self._consumer
+        if consumer is None or not consumer.is_member or self.problem() is not None:
+            return False
+        if time.monotonic() >= self._ask_at and any(feed.time < until for feed in consumer.feeds.values()):
+            self._ask_at, self._ends = time.monotonic() + TOLERANCE, {}
+            with suppress(LogUnavailable):
+                self._ends = await self._end_offsets([*consumer.feeds])
+        ends, feeds = self._ends, consumer.feeds.items()
+        return all(feed.time >= until or feed.offset >= ends.get(number, math.inf) for number, feed in feeds)
 
     def problem(self) -> str | None:
         """Why brokers refuse us now, or let us wait for long; None if they do not."""
@@ -99,7 +137,10 @@ class KafkaSource:
             self._subscription, group=group, begun=begun or NothingBegun(), on_refused=self._note_refused
         )
         self._consumer = GroupConsumer(self._settings, subscription, self._timing, append=None)
-        await self._consumer.run(open_fold)
+        try:
+            await self._consumer.run(open_fold)
+        finally:
+            await self._range_reader.close()
 
     def _note_refused(self, refused: LogRefused | None) -> None:
         """In the consumer's thread."""

@@ -46,9 +46,9 @@ def log_lost(lost: LostRecords) -> None:
     """Log one line for each, with the remedy."""
     if lost.reason == LossReason.TOPIC_REPLACED:
         logger.error(
-            "%s[%d] is another topic than the one of this name that was read before: what that had %s"
-            " is lost, however much it was. The new one is read from its start",
-            lost.topic, lost.partition, f"from offset {lost.offset} on" if lost.offset else "unread",
+            "%s[%d] was deleted and made again: unread records of the deleted topic%s, if there were any, are lost. The"
+            " new one is read from its start",
+            lost.topic, lost.partition, f" from offset {lost.offset} on" if lost.offset else "",
         )  # fmt: skip
         return
     what = {
@@ -142,7 +142,7 @@ class Assigned:
 
 @dataclass(frozen=True, slots=True)
 class Polled:
-    """Records of one partition and the offset after them."""
+    """Records of one partition, perhaps none, and the offset after them and after what is no record."""
 
     partition: int
     records: Sequence[StoredRecord]

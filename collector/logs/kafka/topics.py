@@ -11,6 +11,7 @@ from kafka.admin.client import KafkaAdminClient
 from kafka.errors import (
     CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,
+    InvalidReplicationFactorError,
     KafkaError,
     NoError,
     NotCoordinatorError,
@@ -24,6 +25,7 @@ from collector.logs.kafka.connections import connect, is_reachable
 from collector.logs.kafka.owned_partitions import from_kafka
 from collector.logs.kafka.settings import KafkaSettings, absent, milliseconds, translated
 from collector.logs.log import Committed, LogError, LogUnavailable, NotPermitted
+from collector.wording import plural
 
 T = TypeVar("T")
 _Resource: Any = ConfigResource  # wrongly typed
@@ -67,6 +69,7 @@ def ensure_topics(
     with administrating(settings) as admin:
         there = _partitions(admin, topics)
         missing, hidden = [topic for topic in topics if topic not in there], list[str]()
+        copies = _copies_mistake(admin, replication_factor) if missing else ""
         for topic in missing:
             config = {**_config(settings), **_copies(replication_factor), **(configs or {}).get(topic, {})}
             config[TIMESTAMPS] = timestamps
@@ -76,15 +79,25 @@ def ensure_topics(
             except TopicAlreadyExistsError:  # another process has just made it, or this user may not see it
                 hidden.append(topic)
             except TopicAuthorizationFailedError as error:
-                more = f", and {', '.join(rights)}: they show once the topics exist" if rights else ""
-                raise _refused({key: ["CREATE"] for key in missing}, more) from error
-        if missing and not validate_only:
-            _await_topics(admin, missing)
-        if hidden and (unseen := set(hidden) - _partitions(admin, hidden).keys()):
-            raise _refused({topic: ["READ", "WRITE"] for topic in unseen})
+                more = f", and {', '.join(rights)} (not checked before the topics exist)" if rights else ""
+                raise _refused({key: ["CREATE"] for key in missing}, more + (copies and f"; {copies}")) from error
+            except InvalidReplicationFactorError as error:
+                raise LogError(copies or str(error)) from error
+        if made := hidden if validate_only else missing:
+            _await_topics(admin, made)
         if known := list(there) if validate_only else topics:
             _check(admin, settings, known, partitions, timestamps)
             _require(described(admin, known), *rights)
+
+
+def _copies_mistake(admin: Any, replication_factor: int) -> str:
+    brokers = len(admin.describe_cluster()["brokers"])
+    if replication_factor <= brokers:
+        return ""
+    return (
+        f"the cluster has {plural(brokers, 'broker')}, too few for log.kafka.replication_factor: {replication_factor}; "
+        f"write {brokers}, or add brokers"
+    )
 
 
 def require_topics(settings: KafkaSettings, topics: Sequence[str]) -> None:
@@ -296,11 +309,6 @@ def _config(settings: KafkaSettings) -> dict[str, str]:
     return {TIMESTAMPS: APPEND_TIME, LARGEST: str(settings.max_record_bytes + (1 << 20))}
 
 
-def _copies(replication_factor: int) -> dict[str, str]:
-    """An acknowledged record is on two brokers at least, wherever there are three that keep it."""
-    return {"min.insync.replicas": "2"} if replication_factor > 2 else {}
-
-
 def described(admin: Any, topics: Sequence[str] | None) -> dict[str, Any]:
     """The descriptions of the existing ones of these topics, by name; None for all that this user may see."""
     answer = admin.describe_topics(None if topics is None else list(topics))
@@ -335,9 +343,20 @@ def _values(admin: Any, topics: Sequence[str], *names: str) -> dict[str, dict[st
 
 
 def _await_topics(admin: Any, topics: Sequence[str]) -> None:
-    """Wait until a broker knows topics that were just made, perhaps by another process."""
+    """Wait until a broker knows topics that were just made, perhaps by another process.
+
+    Raises:
+        LogRefused: this user may not see one.
+        LogUnavailable: the broker does not know one in time.
+    """
     give_up_at = time.monotonic() + KNOWN_WITHIN
-    while len(_partitions(admin, topics)) < len(topics) and time.monotonic() < give_up_at:
+    while errors := {topic["name"]: topic["error_code"] for topic in admin.describe_topics(list(topics))}:
+        if refused := [name for name, code in errors.items() if code == TopicAuthorizationFailedError.errno]:
+            raise _refused({topic: ["READ", "WRITE"] for topic in refused})
+        if not (unknown := [name for name, code in errors.items() if code]):
+            return
+        if time.monotonic() >= give_up_at:
+            raise LogUnavailable(f"the broker does not know {', '.join(unknown)} yet, made just now")
         time.sleep(0.1)
 
 
@@ -368,8 +387,7 @@ def offsets_at(admin: Any, partitions: Sequence[TopicPartition], spec: Any) -> d
 
 def _needs(admin: Any, topic: str) -> list[dict[TopicPartition, int]]:
     """The committed offsets in the topic of each group that has any."""
-    groups = [group["group_id"] for group in admin.list_groups()]
-    committed = committed_by(admin, groups)
+    committed = committed_by(admin, [group["group_id"] for group in admin.list_groups()])
     needs = [
         {where: state.offset for where, state in offsets.items() if where.topic == topic and state.offset >= 0}
         for offsets in committed.values()
@@ -382,11 +400,16 @@ def administrating(settings: KafkaSettings) -> Generator[Any]:
     """An admin client, whose errors are raised as ours."""
     admin = connect(KafkaAdminClient, settings, settings.client_options())
     try:
-        with translated():
+        with translated(settings):
             yield admin
     finally:
         with suppress(KafkaError):
             admin.close()
+
+
+def _copies(replication_factor: int) -> dict[str, str]:
+    """An acknowledged record is on two brokers at least, wherever there are three that keep it."""
+    return {"min.insync.replicas": "2"} if replication_factor > 2 else {}
 
 
 # wrongly typed

@@ -43,12 +43,12 @@ export function marks(track) {
   const length = track.width * track.points.length;
   return [
     ...(track.changes || []).map((at) => ({ at, kind: "change", text: `v: an earlier version of evaluator or judge gave its last score at ${clock(at)}` })),
-    ...(track.releases || []).map(({ version, started }) => ({ at: started, kind: "release", text: `r: release ${version} at ${clock(started)}` })),
+    ...(track.releases || []).filter(({ beside }) => !beside).map(({ version, started }) => ({ at: started, kind: "release", text: `r: release ${version} at ${clock(started)}` })),
   ].map((moment) => ({ ...moment, place: (moment.at - first) / length })).filter(({ place }) => place >= 0 && place <= 1);
 }
 
 /** Whether a target has a line of its own: it is usually the threshold itself. */
-const drawsTarget = (track) => typeof track.target === "number" && track.target !== track.threshold;
+export const drawsTarget = (track) => typeof track.target === "number" && track.target !== track.threshold;
 
 function follow(figure, picture, reading, track, x) {
   const cursor = picture.querySelector(".cursor");

@@ -6,9 +6,9 @@ export const score = (value) => (value === null || value === undefined ? "–" :
 export function margin({ mean, interval, scores }) {
   if (!interval) return "";
   const [low, high] = interval;
-  const all = scores ? ` (${scores} of ${scores})` : "";
-  if (high === 1 && mean >= 1) return `at least ${low.toFixed(2)}${all}`;
-  if (low === 0 && mean <= 0) return `at most ${high.toFixed(2)}${all}`;
+  const all = scores ? ` (${plural(scores, "score")}, all ${mean})` : "";
+  if (high === 1 && mean >= 1) return `true mean at least ${low.toFixed(2)}${all}`;
+  if (low === 0 && mean <= 0) return `true mean at most ${high.toFixed(2)}${all}`;
   const isSymmetric = Math.abs(high + low - 2 * mean) < 0.2 * (high - low);
   return isSymmetric ? `±${((high - low) / 2).toFixed(2)}` : `(${low.toFixed(2)} to ${high.toFixed(2)})`;
 }

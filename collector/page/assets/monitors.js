@@ -1,7 +1,7 @@
 // The monitors: each evaluator's score now and over time, and what fires.
 
 import { href } from "./address.js";
-import { chart, marks } from "./chart.js";
+import { chart, drawsTarget, marks } from "./chart.js";
 import { byId, fill, h } from "./dom.js";
 import { clock, count, margin, moment, percent, plural, score, span } from "./format.js";
 
@@ -10,7 +10,7 @@ const STATES = {
   bad: ["below its threshold", "▼"],
   unsure: ["near its threshold", "≈"],
   few: ["too few to say", "…"],
-  silent: ["no scores", "○"],
+  silent: ["no score in", "○"], // how long: beside it are older ones
   plain: ["no threshold", "–"],
 };
 
@@ -61,7 +61,7 @@ function card(of, overview, state, chosen) {
 /** Between which bounds the mean of all is, where failures leave any. */
 function withLost(bounds) {
   if (!bounds || bounds[1] - bounds[0] < 0.005) return "";
-  return `; if the cases without a score had one, the mean would be between ${score(bounds[0])} and ${score(bounds[1])}`;
+  return `; with scores of 0 or 1 for the cases that lack one, the mean would be between ${score(bounds[0])} and ${score(bounds[1])}`;
 }
 
 /** What the audits make of the whole range: the dear judge's mean over all, with the cheap scores' help. */
@@ -123,7 +123,9 @@ function badge(track) {
   const lower = track.lower_is_better && (track.state === "good" || track.state === "bad");
   const [text, sign] = STATES[track.state];
   const said = lower ? text.replace(/above|below/, track.state === "good" ? "below" : "above") : text;
-  return h("span", { class: "badge", "data-state": track.state }, h("span", { "aria-hidden": "true" }, sign), ` ${said}`);
+  const held = drawsTarget(track) ? said.replace("threshold", "target") : said; // alerts hold the mean to its target
+  const against = track.state === "silent" ? `${held} ${span(track.recent_seconds)}` : held;
+  return h("span", { class: "badge", "data-state": track.state }, h("span", { "aria-hidden": "true" }, sign), ` ${against}`);
 }
 
 function counts(track) {
@@ -134,6 +136,7 @@ function counts(track) {
   const lost = withLost(whole.bounds);
   if (lost) parts.push(lost.slice(2));
   if (whole.clipped >= 0.005) parts.push(`${percent(whole.clipped)} of the weight left out: one conversation outweighed the others`);
+  if (whole.rejudged) parts.push(`${percent(whole.rejudged)} of the weight rejudged; without it, as in metrics and alerts, ${score(whole.live)}`);
   if (changes?.length) parts.push(`an earlier version of evaluator or judge gave its last score at ${clock(changes[0])}: the curve shows its scores, the figures leave them out`);
   parts.push(...marks(track).filter(({ kind }) => kind === "release").map(({ text }) => text.slice(3)));
   if (newest) parts.push(`newest ${clock(newest)}`);

@@ -108,13 +108,11 @@ class ConfigurationHistory:
 
     async def find_newest(self) -> None:
         """For who only looks on: this is the newest one."""
-        newest = await self.refresh()
-        self.number = UNNUMBERED if newest is None else newest.number
+        self.number = UNNUMBERED if (newest := await self.refresh()) is None else newest.number
 
     async def find_own(self, config: Config) -> None:
         """Find the number of a process's configuration: it has one if it is the newest."""
-        newest = await self.refresh()
-        if newest is not None and newest.digest == digest_of(live_values(config)):
+        if (newest := await self.refresh()) and newest.digest == digest_of(live_values(config)):
             self.number = newest.number
 
     async def plan_of(self, number: int) -> Plan | None:

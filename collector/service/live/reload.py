@@ -6,12 +6,13 @@ configuration that it cannot take as a whole, with the reason, and continues wit
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 
 from collector.config.configured import Config
-from collector.config.live_part import digest_of, live_keys, live_values, restart_keys, with_live_values
+from collector.config.live_part import digest_of, live_keys, live_values, restart_keys, start_changes, with_live_values
 from collector.config.loading import load
 from collector.errors import ConfigError
 from collector.service.live.exchange import Exchange, OpenedJudges
@@ -60,11 +61,8 @@ class Reload:
     async def run_forever(self) -> None:
         """Look again and again, and when asked."""
         while True:
-            try:
-                async with asyncio.timeout(self.every):
-                    await self._requested.wait()
-            except TimeoutError:
-                pass
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._requested.wait(), self.every)
             self._requested.clear()
             await self.look()
 
@@ -97,25 +95,20 @@ class Reload:
             return
         before, self._in_file = self._in_file, config.settings
         if config.settings == before and not signalled:
-            if self._began_with is None:
-                self._status.restore()  # the file says nothing new, whatever others have taken meanwhile
+            if self._began_with is None and self._status.refused is not None:
+                self._status.keep()  # the file says nothing new, whatever others have taken meanwhile
             return
         self._began_with = None
         newest = await self.history.refresh()
         digest = digest_of(live_values(config))
         # A file may reach one machine later than another. A configuration that others have taken meanwhile, and
         # replaced again, is no news.
-        seen = next(
-            (
-                configuration.number
-                for configuration in self.history.after(self._newest_seen)
-                if configuration.digest == digest
-            ),
-            None,
-        )
+        later = self.history.after(self._newest_seen)
+        seen = next((entry.number for entry in later if entry.digest == digest), None)
         if seen is not None:
             self._newest_seen = seen
-        if config.settings == self._running.settings:
+        back = signalled and self.evaluates and newest is not None and newest.number == self._refused_number
+        if config.settings == self._running.settings and not back:
             self._status.keep()
         elif newest is not None and digest == newest.digest:
             await self._take(config, newest.number)
@@ -136,16 +129,22 @@ class Reload:
         """
         keys = restart_keys(self._running.settings, config.settings)
         if keys:
-            more = f" and {len(keys) - _NAMED} more" if len(keys) > _NAMED else ""
-            verb = "is" if len(keys) == 1 else "are"
             raise ConfigError(
-                f"{config.source}: {listed(keys[:_NAMED])}{more} {verb} read at the start alone, so nothing of the "
-                "file is taken; restart the process to take all of it, or put the old values back"
+                f"{config.source}: {_named(keys)}: read at a start alone, so nothing of the file is taken; restart the "
+                "process to take all of it, or put the old values back"
+            )
+
+    def _require_same_start(self, newest: NumberedConfiguration) -> None:
+        if keys := start_changes(newest.values, self._running):
+            raise ConfigError(
+                f"{self.history.describe(newest.number)} has another {_named(keys)}, which only a start reads; "
+                "write the newest file to every machine, and restart the processes that started with another one"
             )
 
     async def _follow(self, newest: NumberedConfiguration) -> None:
         """Take what another process has taken."""
         try:
+            self._require_same_start(newest)
             config = with_live_values(self._running, newest.values, f"configuration {newest.number}")
         except ConfigError as error:
             self._refused_number = newest.number
@@ -156,7 +155,8 @@ class Reload:
         elif (old := self._began_with) is not None:
             self._status.refuse(
                 f"{self.path} has {self.history.describe(old.number)}, which others have replaced by "
-                f"{self.history.describe(old.number + 1)}; change this file, too, or send SIGHUP to go back to it"
+                f"{self.history.describe(old.number + 1)}; write the newer file here, too, or send SIGHUP to take all "
+                "processes back to this one"
             )
 
     async def _take(self, config: Config, number: int | None) -> bool:
@@ -175,9 +175,13 @@ class Reload:
         self.history.number, self._newest_seen = number, max(self._newest_seen, number)
         self.history.report_change(before, number)
         await self.exchange.take(prepared, number)
-        more = f" and {len(changed) - _NAMED} more" if len(changed) > _NAMED else ""
-        self._status.take(number, f"{', '.join(changed[:_NAMED]) or 'nothing'}{more}")
+        self._status.take(number, _named(changed) if changed else "nothing")
         return True
+
+
+def _named(keys: Sequence[str]) -> str:
+    """The first keys, and how many there are besides."""
+    return listed([*keys[:_NAMED], *([f"{len(keys) - _NAMED} more"] if len(keys) > _NAMED else [])])
 
 
 def start_reload(

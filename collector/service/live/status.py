@@ -60,11 +60,6 @@ class ConfigurationStatus:
         logger.info("the file is that of configuration %d again, which runs on", self.number)
         self.refused = None
 
-    def restore(self) -> None:
-        """The file is again as it was before a version of it was refused."""
-        if self.refused is not None:
-            self.keep()
-
     def refuse(self, reason: str) -> None:
         """Another configuration was not taken."""
         reason = "; ".join(reason.splitlines())
@@ -72,15 +67,6 @@ class ConfigurationStatus:
         self.refused = RefusedConfiguration(reason, since)
         self._telemetry.counter(series.CONFIGURATION_CHANGES, "refused").inc()
         logger.error("configuration refused, and configuration %d runs on: %s", self.number, reason)
-
-    @property
-    def refused_since(self) -> float | None:
-        """When a changed configuration was refused first (s since the epoch); None if none is."""
-        return self.refused.since if self.refused is not None else None
-
-    def check(self) -> str | None:
-        """The problem, as a check of the process's health."""
-        return self.problem
 
     @property
     def problem(self) -> str | None:
