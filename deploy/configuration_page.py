@@ -211,10 +211,10 @@ def _type(annotation: Any, metadata: Sequence[Any] = ()) -> str:
         field = "a [field of a turn](concepts.md#turns-and-conversations)"
         return field if arguments == TURN_FIELDS else ", ".join(f"`{each}`" for each in arguments)
     if origin in (list, tuple, set, frozenset, Sequence, AbstractSet):
-        return f"list ({_type(arguments[0])})" if arguments else "list"
+        item = _type(arguments[0]) if arguments else ""
+        return f"list ({item})" if " " in item else f"{item}[]" if item else "list"
     if origin in (dict, Mapping):
-        held = _type(arguments[1])
-        return "sections by name" if held == "section" else f"values by name ({held})"
+        return f"map ({_type(arguments[1])})"
     return _plain_type(annotation) + _range(metadata)
 
 
@@ -229,9 +229,11 @@ def _range(metadata: Sequence[Any]) -> str:
     flat = [each for item in metadata for each in (getattr(item, "metadata", None) or [item])]
     low = next((each for each in flat if isinstance(each, Ge | Gt)), None)
     high = next((each for each in flat if isinstance(each, Le | Lt)), None)
+    if isinstance(low, Ge) and isinstance(high, Le):
+        return f" {_number(low.ge)}…{_number(high.le)}"
     bounds = [
-        *([f"from {_number(low.ge)}" if isinstance(low, Ge) else f"above {_number(low.gt)}"] if low else []),
-        *([f"to {_number(high.le)}" if isinstance(high, Le) else f"below {_number(high.lt)}"] if high else []),
+        *([f"≥{_number(low.ge)}" if isinstance(low, Ge) else f">{_number(low.gt)}"] if low else []),
+        *([f"≤{_number(high.le)}" if isinstance(high, Le) else f"<{_number(high.lt)}"] if high else []),
     ]
     return f" {' '.join(bounds)}" if bounds else ""
 

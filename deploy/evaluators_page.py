@@ -15,6 +15,8 @@ from evaluators.evaluator import Evaluator
 
 SHARED_BY = 3
 """A key that so many kinds have in the same words is explained once, above all of them."""
+OF_JUDGED_KINDS = "longest_text"
+"""The key that every kind has that asks a judge: the page says so once."""
 
 
 def document() -> str:
@@ -60,7 +62,7 @@ def _section(cls: type[Evaluator[Any]], shared: set[Row], shown: dict[Row, str])
 def _keys(kind: str, shared: set[Row], shown: dict[Row, str]) -> Iterator[str]:
     """The keys of a kind: those of several kinds by name, those of an earlier kind by its name, its own in a table."""
     rows = own_keys(kind)
-    if common := [f"`{row.key}`" for row in rows if row in shared]:
+    if common := [f"`{row.key}`" for row in rows if row in shared and row.key != OF_JUDGED_KINDS]:
         yield f"Shared keys: {', '.join(common)}\n"
     for other in dict.fromkeys(shown[row] for row in rows if row in shown):
         names = (f"`{row.key.strip('*')}`" for row in rows if shown.get(row) == other)

@@ -2,6 +2,7 @@
 
 from grafana_foundation_sdk.builders import dashboard as boards
 
+from collector.alerting.rules.drops import MEMORY
 from collector.alerting.rules.series import DROP_EVIDENCE, DROP_THRESHOLD, PASS_OBJECTIVE, SCORE_TARGET
 from collector.telemetry.series import (
     FEEDBACK_VERDICTS,
@@ -120,7 +121,8 @@ def _evidence() -> object:
             width=24,
             low=0,
         ),
-        Query(f"max by (evaluator) ({DROP_EVIDENCE}{WATCHED})", "{{evaluator}}"),
+        # as the rules read it: at a restart the detector continues with it
+        Query(f"max by (evaluator) (last_over_time({DROP_EVIDENCE}{WATCHED}[{MEMORY / 3600:g}h]))", "{{evaluator}}"),
         Query(f"max by (evaluator) ({DROP_THRESHOLD}{WATCHED})", "{{evaluator}} threshold"),
     )
 

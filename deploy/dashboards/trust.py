@@ -99,7 +99,7 @@ def _unscored() -> list[object]:
         lines(
             Look("Why there is no score", "Evaluations over the window by the reason.", width=8),
             Query(
-                increase(EVALUATIONS, "evaluator, outcome, reason", UNSCORED, WINDOW),
+                f"{increase(EVALUATIONS, 'evaluator, outcome, reason', UNSCORED, WINDOW)} > 0",
                 "{{evaluator}} {{outcome}}: {{reason}}",
             ),
             stacked=True,
