@@ -66,13 +66,15 @@ class Lives:
         self._short, self._weight = np.zeros(runs), np.zeros(runs)
         self._settled, self._after = np.zeros(runs, bool), np.zeros((6, runs))
 
-    def _settle(self, settling: np.ndarray, minute: tuple[np.ndarray, ...], margin: np.ndarray) -> None:
+    def _settle(
+        self, settling: np.ndarray, minute: tuple[np.ndarray, ...], margin: np.ndarray, down: np.ndarray
+    ) -> None:
         self._after += np.where(settling, np.stack((*minute, np.ones_like(margin))), 0.0)
         w, wy, w2, w2y, w2y2, intervals = self._after
         mean = wy / np.maximum(w, 1e-12)
         squares = np.maximum(0.0, w2y2 - 2 * mean * w2y + mean**2 * w2) + VARIANCE_FLOOR * w2
         sure = (4 * squares <= (margin * w) ** 2) | (w >= LARGEST_SETTLING_WEIGHT)
-        now = settling & sure & (intervals >= SETTLING_INTERVALS)
+        now = settling & sure & down & (intervals >= SETTLING_INTERVALS)
         self.level = np.where(now, np.minimum(self.level, mean), self.level)
         self._settled |= now
 
@@ -112,7 +114,12 @@ class Lives:
         self._short = np.where(known, np.maximum(0.0, self._short + null * w - wy), self._short)
         self._weight = np.where(known, np.where(self._short > 0, self._weight + w, 0.0), self._weight)
         fired, ended = known & (evidence > self.of.threshold), known & (recovery > RECOVERS)
-        self._settle(known & incident & ~fired & ~self._settled, (w, wy, w2, w2y, w2y2), margin)
+        self._settle(
+            known & incident & ~fired & ~self._settled,
+            (w, wy, w2, w2y, w2y2),
+            margin,
+            (recovery <= RECOVERS / 2) & (wy < (target - margin) * w),
+        )
         self._settled &= ~fired
         mean = null - self._short / np.maximum(self._weight, 1e-12)
         self.level = np.where(fired, mean, self.level)

@@ -201,7 +201,7 @@ def turns_of(stage: EvaluateStage) -> int:
     return sum(
         len(session.turns)
         for fold in stage._processors.values()
-        for conversations in fold.state.conversations.values()
+        for conversations in fold.state.sessions_by_monitor.values()
         for conversation in conversations._conversations.values()
         for session in conversation.windows
     )

@@ -359,10 +359,11 @@ async def test_releases_are_shown_with_their_intervals(chromium: Chromium) -> No
         lost=(0.01, 0.12),
     )  # fmt: skip
     waiting = ReleaseView(**known, version="1.43", difference=None, low=None, high=None, method=None, state="waiting")
-    async with showing(sources=Sources(releases=lambda: [worse, waiting])) as shown:
+    pair = replace(waiting, attribute="lang", within="", baseline="en", version="de", beside=True)
+    async with showing(sources=Sources(releases=lambda: [worse, waiting, pair])) as shown:
         for width in (1360, 400):
             async with chromium.browsing(shown.url(), width=width) as tab:
-                first, second = await tab.locator("#releases tbody tr").all_inner_texts()
+                first, second, third = await tab.locator("#releases tbody tr").all_inner_texts()
                 for text in (
                     "1.42",
                     "after 1.41",
@@ -375,6 +376,7 @@ async def test_releases_are_shown_with_their_intervals(chromium: Chromium) -> No
                 assert "−0.112 to −0.030, in the same hours" in first
                 assert "12 % of its cases have no score, 1 % before" in first
                 assert "too few scores" in second
+                assert "de beside en" in third, "two values that ran together: neither came after the other"
                 narrowest = (
                     "Math.min(...[...document.querySelectorAll('#releases tbody th')].map((each) => each.clientWidth))"
                 )

@@ -22,6 +22,17 @@ ALERT = AlertView(
 )  # fmt: skip
 
 
+async def test_a_mean_of_older_scores_is_not_said_to_have_none(chromium: Chromium) -> None:
+    """The badge said "no scores" beside "0.76 ±0.09" and "50 scores of 26 conversations"."""
+    async with showing() as shown:
+        turn = await shown.put_turn("c", "Is it open?", "Yes.")
+        await shown.put(shown.judged(turn, 0.8, ago=1200.0))
+        async with chromium.browsing(shown.url("?range=1h")) as tab:
+            card = tab.locator(f".track[data-key='helpdesk/{WATCHED[0].evaluator}']")
+            await expect(card.locator(".counts")).to_contain_text("1 score of 1 conversation")
+            await expect(card.locator(".badge")).to_have_text("○ no score in 10 min")
+
+
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1360), ("dark", 1360), ("light", 390)])
 async def test_the_target_is_drawn_and_an_alert_is_one_sentence(chromium: Chromium, scheme: str, width: int) -> None:
     watched = [replace(WATCHED[0], target=0.9), *WATCHED[1:]]
@@ -29,6 +40,8 @@ async def test_the_target_is_drawn_and_an_alert_is_one_sentence(chromium: Chromi
         await a_busy_hour(shown)
         async with chromium.browsing(shown.url(), scheme=scheme, width=width) as tab:
             await expect(tab.locator(".plot .target")).to_have_count(1)
+            badge = tab.locator(f".track[data-key='helpdesk/{WATCHED[0].evaluator}'] .badge")
+            await expect(badge).to_have_text("▼ below its target")  # and not above its threshold, under an alert
             assert await tab.locator(".mark.aim").inner_text() == "target 0.9"
             details = tab.locator("#alerts details")
             assert not await details.evaluate("each => each.open")

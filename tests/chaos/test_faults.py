@@ -202,7 +202,7 @@ async def test_a_source_topic_that_is_replaced_while_nobody_reads_is_read_from_i
     before = {trace_id(number).hex() for number in range(1000)}
     assert_each_once([each for each in ledger if each.subject.trace_id not in before], range(1000, 1050))
     assert lost == PARTITIONS
-    assert said(service).count("is another topic than the one of this name that was read before") == PARTITIONS
+    assert said(service).count("was deleted and made again") == PARTITIONS
 
 
 async def read_in_every_partition(service: ServiceProcess, topics: Topics) -> int:

@@ -14,7 +14,7 @@ from zipfile import ZipFile
 import pytest
 from tools import DEPLOY, ROOT
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
+pytestmark = pytest.mark.timeout(1800)
 
 TESTS = (
     "tests/golden", "tests/hostile/test_fuzz.py", "tests/property", "tests/unit/assemble", "tests/unit/dialects", "tests/unit/evaluate",
@@ -46,6 +46,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "site"
 
 
+@pytest.mark.long
 def test_it_is_compiled_and_says_so(installed: Path):
     files = [Path(each) for each in _with(installed, "-c", NAMES).split()]
     assert all(each.is_relative_to(installed) and each.suffix == ".so" for each in files), files
@@ -53,6 +54,7 @@ def test_it_is_compiled_and_says_so(installed: Path):
     assert _with(installed, "-c", command).endswith(", compiled")
 
 
+@pytest.mark.nightly  # thousands of tests, once more
 def test_it_passes_the_tests_of_what_is_compiled(installed: Path):
     options = ("-q", "-p", "no:cacheprovider", "-m", "not long and not nightly", "--numprocesses", "2")
     _with(installed, "-m", "pytest", *options, *TESTS)

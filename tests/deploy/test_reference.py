@@ -28,12 +28,12 @@ def test_generated_pages_are_current(page: Path) -> None:
 
 def test_keys_have_types_and_defaults() -> None:
     lines = (document() + advanced()).splitlines()
-    assert any(line.startswith("- `tolerance` (number above 0 to 1; `0.2`): ") for line in lines)
+    assert any(line.startswith("- `tolerance` (number >0 ≤1; `0.2`): ") for line in lines)
     rows = {tuple(line.split(" | ")[:3]) for line in lines if line.startswith("| ")}
     assert ("| **model**", "text", "") in rows
     assert ("| timeout", "duration", "`1m`") in rows
-    assert "- `usd_per_hour` (number above 0): The cost per hour at which sample rates aim." in lines
-    assert ("| max_open_bytes", "integer from 1,048,576", "`268435456`") in rows
+    assert "- `usd_per_hour` (number >0): The cost per hour at which sample rates aim." in lines
+    assert ("| max_open_bytes", "integer ≥1,048,576", "`268435456`") in rows
     assert any(line.startswith("- `when_open` (`pause`, `shed`; `pause`): ") for line in lines)
 
 

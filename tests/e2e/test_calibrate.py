@@ -66,7 +66,12 @@ def test_a_table_for_people(tmp_path: Path) -> None:
     [
         ("{nonsense", "labels.jsonl: line 1: not a label"),
         ('{"human": 7, "score": 0.5}', "labels.jsonl: line 1: not a label"),
-        ('{"human": null, "score": 0.7}', "labels.jsonl: no label is filled in; write true, false or a number"),
+        ('[{"human": true, "score": 0.5}]', "labels.jsonl: line 1: not a label (a line is one JSON object"),
+        ('{"human": true, "score": NaN}', "labels.jsonl: line 1: not a label (a line is one JSON object, without NaN)"),
+        (
+            '{"human": null, "score": 0.7}',
+            "labels.jsonl: no label of helpful is filled in; write true, false or a number",
+        ),
         ('{"human": true, "turn_id": "t"}', "labels.jsonl: no judge's score is known for its 1 label"),
     ],
 )
@@ -86,3 +91,27 @@ def test_without_a_file_and_without_labels_on_the_page_it_says_so(tmp_path: Path
     assert done.stderr == (
         "evalstream: log.kind is memory, so labels of the page end with the service; name a file of labels\n"
     )
+
+
+def test_own_cases_are_scored_and_labelled_in_the_lines_of_score(tmp_path: Path) -> None:
+    """Own gold cases needed three forms of file, and lines of another evaluator about a turn counted for this one."""
+    (tmp_path / "evalstream.yaml").write_text(
+        "log: {kind: memory}\nevaluators:\n  short: {kind: length, maximum: 9, threshold: 0.5}\n"
+        "  long: {kind: length, minimum: 10, threshold: 0.5}\nmonitors: {all: {evaluators: [short, long]}}\n"
+    )
+    cases = [{"input": "?", "actual_output": "!" * (5 + n % 2 * 9), "conversation_id": f"c{n // 2}"} for n in range(40)]
+    (tmp_path / "cases.jsonl").write_text("\n".join(map(json.dumps, cases)))
+    command = [sys.executable, "-m", "collector.cli", "score", "cases.jsonl", "--output", "scores.jsonl"]
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, timeout=60)
+    lines = [json.loads(line) for line in (tmp_path / "scores.jsonl").read_text().splitlines()]
+    assert len(lines) == 80
+    short = [{**line, "human": line["score"] >= 0.5 if line["evaluator"] == "short" else False} for line in lines]
+    (tmp_path / "labels.jsonl").write_text("\n".join(map(json.dumps, short)))
+    done = calibrate(tmp_path, "labels.jsonl", "--evaluator", "short", "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    (whole,) = json.loads(done.stdout)["segments"]
+    assert (whole["labels"], whole["equal_verdicts"]["value"]) == (40, 1.0)
+    by_itself = [{**line, "subject": None} for line in short]
+    (tmp_path / "labels.jsonl").write_text("\n".join(map(json.dumps, by_itself)))
+    again = json.loads(calibrate(tmp_path, "labels.jsonl", "--evaluator", "short", "--json").stdout)["segments"][0]
+    assert whole["equal_verdicts"]["interval"][0] < again["equal_verdicts"]["interval"][0], "20 conversations, not 40"

@@ -73,6 +73,40 @@ def test_a_missing_file_says_how_to_name_one(tmp_path: Path) -> None:
     )
 
 
+SHORT = """\
+evaluators: {short: {kind: length, maximum: 10, threshold: 0.5}}
+monitors: {all: {evaluators: [short]}}
+"""
+NO_ROOM = "evalstream: the output cannot be written (No space left on device); free some room, or write elsewhere\n"
+EMPTY = "evalstream: standard input: is empty; give OTLP, or turns with one JSON object per line\n"
+TWICE = "evalstream: -c is given twice, and one file is read; keep one\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "status", "err"),
+    [
+        ("check --offline >/dev/full", 1, NO_ROOM),
+        ("--help >/dev/full", 1, NO_ROOM),
+        ("score turns.jsonl --json >/dev/full", 1, NO_ROOM),
+        ("score turns.jsonl -o full.jsonl", 2, "evalstream: full.jsonl: cannot be written (No space left on device); name another file with --output\n"),
+        ("check --offline >&-", 0, ""),
+        ("score - <&-", 2, EMPTY),
+        ("turns <(cat turns.jsonl)", 0, ""),
+        ("check -c a.yaml -c b.yaml", 2, TWICE),
+        ("check --config=a.yaml --config b.yaml", 2, TWICE),
+    ],
+)  # fmt: skip
+def test_streams_that_are_full_closed_or_no_files(command: str, status: int, err: str, tmp_path: Path) -> None:
+    written(tmp_path, SHORT)
+    (tmp_path / "turns.jsonl").write_text('{"input": "a", "actual_output": "b"}\n')
+    (tmp_path / "full.jsonl").symlink_to("/dev/full")
+    done = subprocess.run(
+        ["bash", "-c", f"{sys.executable} -m collector.cli {command}"], check=False, cwd=tmp_path, capture_output=True,
+        env=os.environ | {"PYTHONUNBUFFERED": ""}, text=True, timeout=60,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (status, err)
+
+
 def test_check_prints_the_plan(tmp_path: Path) -> None:
     written(tmp_path, GOOD)
     done = evalstream("check", folder=tmp_path)

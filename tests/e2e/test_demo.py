@@ -50,6 +50,7 @@ def test_ctrl_c_ends_it_with_a_summary() -> None:
     ) as demo:
         assert demo.stdout is not None
         assert "judge:" in demo.stdout.readline()
+        assert "Ctrl-C ends it" in demo.stdout.readline()
         assert any(re.search(r" s  [1-9]\d* turns", line) for line in demo.stdout), "there are turns to sum up"
         demo.send_signal(signal.SIGINT)
         out, err = demo.communicate(timeout=60)

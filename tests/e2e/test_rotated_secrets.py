@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import time
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -20,7 +21,7 @@ from stand_in_judge import serve_judge
 from collector.config.loading import check
 from collector.errors import ConfigError
 from collector.judging.open_judges import open_judges
-from evaluators.private_files import SecretFiles
+from evaluators.secret_files import SecretFiles
 
 
 class Gate:
@@ -100,7 +101,11 @@ async def test_a_running_service_takes_rotated_keys(tmp_path: Path) -> None:
                 await until(lambda: gate.seen["judge", 200] >= 1 and gate.seen["otlp", 200] >= 2)
                 gate.keys = {"Authorization": "Bearer second", "x-team": "second"}
                 await send(process, 2)
-                await until(lambda: gate.seen["judge", 401] >= 1)
+                await until(lambda: "refuses every request" in process.stderr.read_text())
+                replaced(key, "wrong-as-well\n")
+                await until(lambda: "also with the new key" in process.stderr.read_text())
+                refused = gate.seen["judge", 401]
+                await until(lambda: gate.seen["judge", 401] >= refused + 3)
                 before = gate.seen.copy()
                 replaced(key, "second\n")
                 replaced(team, "second\n")
@@ -109,6 +114,9 @@ async def test_a_running_service_takes_rotated_keys(tmp_path: Path) -> None:
                 text = process.stderr.read_text()
                 ledger = await process.ledger()
     assert [each.outcome for each in ledger] == ["scored", "scored"]
+    refusals = re.findall(r"judge main at \S+ (refuses every request.*?) \(", text)
+    assert refusals == ["refuses every request", "refuses every request, also with the new key"], text
+    assert "wrong-as-well" not in text
     assert "first" not in text.replace("first_", "").replace("first time", "")
     assert "second\\n" not in text
 
@@ -140,6 +148,31 @@ def test_a_file_in_the_middle_of_being_replaced_leaves_the_key_of_before(tmp_pat
     assert files.texts() == {"key": "first"}, "looked at once a second"
     now[0] += 2
     assert files.texts() == {"key": "second"}
+
+
+def test_a_replaced_key_that_is_none_is_said_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The key of before was sent on, was refused on, and nothing said that the new one is two lines."""
+    now = [0.0]
+    path = tmp_path / "key"
+    path.write_text("first\n")
+    files = SecretFiles({"key": path}, lambda: now[0])
+
+    def look(times: int) -> list[str]:
+        caplog.clear()
+        for _ in range(times):
+            now[0] += 1
+            files.texts()
+        return caplog.messages
+
+    before = "its content of before is used until that is mended"
+    replaced(path, "sec\nret\n")
+    assert look(2) == [], "it may be in the middle of being replaced"
+    assert look(9) == [f"{path} holds no key: one line of printable ASCII is needed; {before}"]
+    replaced(path, "second\n")
+    assert look(1) == []
+    assert files.texts() == {"key": "second"}
+    path.unlink()
+    assert look(9) == [f"{path} cannot be read; {before}"]
 
 
 @pytest.mark.parametrize(("content", "problem"), [(None, "cannot be read (No such file or directory)"), (b"", "holds no key"), ("schlüssel".encode(), "holds no key")], ids=["missing", "empty", "not ascii"])  # fmt: skip

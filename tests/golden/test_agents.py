@@ -24,8 +24,10 @@ from evaluators.testing import ScriptedJudge
 WITHOUT_DEFINITIONS = frozenset(
     {
         "claude-agent-sdk",
+        "langchain4j",
         "llamaindex-own",
         "mastra-otel",
+        "openai-java",
         "openinference-dspy",
         "openinference-openai-redacted",
         "openlit",

@@ -164,7 +164,7 @@ async def test_what_is_finished_is_not_judged_again_and_what_is_open_is(taken: T
     assert len(again) == calls + 1, "by the new versions alone: the conversation, and one of its turns"
     assert any(WAITS in each for each in taken.judge.requests)
     # A key, a configuration and a note of the rates; the judge is not asked for steps that it wrote before.
-    assert taken.count("definitions") == 5  # one of them is the key of draws
+    assert taken.count("definitions") == 6  # the key of draws and what traces are read by among them
     # Revision 1 by the new version, which was never made: before is another version's, and stays.
     assert new[NEW["complete of reopened, revision 2"]]["supersedes"] == ["8389caba8034d328c0a6e2c5469ae43e"]
     exported = [json.loads(line)["evaluation_id"] for line in (taken.folder / "scores.jsonl").read_text().splitlines()]

@@ -540,6 +540,7 @@ async def test_runs_of_the_golden_set_among_the_definitions(tmp_path: Path) -> N
             Telemetry(),
             ReportedJudges(MemoryLog("evaluations", 1)),
             GoldenRules(86400.0, tolerance=0.02),
+            lambda _target, _made: None,
             clock=lambda: 1777896000.5,
         )
         await runs.run_due()
@@ -964,7 +965,13 @@ async def test_names_of_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
             sources.add((topics[0], group))
             await asyncio.Event().wait()
 
-        return SimpleNamespace(follow=follow, where=lambda number: (topics[0], number), problem=lambda: None)
+        return SimpleNamespace(
+            follow=follow,
+            where=lambda number: (topics[0], number),
+            problem=lambda: None,
+            await_older=None,
+            each_topic=tuple,
+        )
 
     monkeypatch.setattr(KafkaSource, "open", open_)
     topics = {"bootstrap_servers": ["broker:9092"], "traces": ["spans"], "logs": ["logs"], "turns": ["turns"]}

@@ -105,7 +105,8 @@ def worst(work: Callable[[str], object], texts: list[tuple[str, str, str]]) -> l
     return list(dict.fromkeys((*by_cost[:WORST], *by_growth[:WORST])))
 
 
-@pytest.mark.parametrize("longest", [LONG // 4, pytest.param(LONG, marks=pytest.mark.long)])
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("longest", [LONG // 4, pytest.param(LONG, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("name", PATTERNS)
 def test_patterns(name, longest):
     pattern = PATTERNS[name]

@@ -26,7 +26,7 @@ print(json.dumps(answers))
 
 
 def statements(name: str) -> list[str]:
-    """ClickHouse's of an example, without its first line, a comment."""
+    """The statements of an example, without its first line, a comment."""
     _, _, text = (EXAMPLES / name).read_text().partition("\n")
     return [statement.strip() for statement in text.split(";\n") if statement.strip()]
 

@@ -43,8 +43,8 @@ class World:
         path.write_text(yaml.safe_dump(self.settings | changes))
         return path
 
-    async def command(self, name: str, *arguments: str) -> Result:
-        command = [name, "-c", str(self.folder / "evalstream.yaml"), *arguments]
+    async def command(self, name: str, *arguments: str, config: Path | None = None) -> Result:
+        command = [name, "-c", str(config or self.folder / "evalstream.yaml"), *arguments]
         return await asyncio.to_thread(CliRunner().invoke, app, command)
 
     @asynccontextmanager

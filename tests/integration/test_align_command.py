@@ -93,7 +93,7 @@ def test_nothing_is_gained_by_labels_that_follow_nothing(tmp_path: Path, seed: i
         ({"proposals": ()}, "the proposer strong sees nothing in common in the disagreements"),
         (
             {"proposals": [{"change": "clause"}]},
-            "none of the 1 proposal of strong makes a valid definition that is new",
+            "none of the 1 proposal of strong makes a valid new definition",
         ),
         ({"proposals": [USELESS]}, "no candidate agrees more with people on the training part"),
     ],

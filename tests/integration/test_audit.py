@@ -206,7 +206,7 @@ async def test_a_deleted_turn_is_a_hole(world: World) -> None:
     assert result.exit_code == 1
     assert "turns[0]: 1 record (offsets 4 to 4) is gone from the middle of the log" in result.output
     assert (
-        "brief of all: 11 = 11 scored (and 1 more that were due before a change or a copy, came from a replay, or are newer)"
+        "brief of all: 11 = 11 scored (the log has 1 more, not compared: due before the configuration changed or the log was copied, from a replay, or newer than the audit)"
         in result.output
     )
 
@@ -219,6 +219,25 @@ async def test_an_exporter_that_is_behind_is_in_flight_and_wrong_once_all_is_ove
     result = await world.audit("--drained")
     assert result.exit_code == 1
     assert "5 records of the evaluations log are not read by export.jsonl" in result.output
+    assert "does not add up" not in result.output
+    world.change("DELETE FROM records WHERE id = ?", world.row("evaluations", 10))
+    assert "3 things do not add up" in (await world.audit("--drained")).output
+
+
+async def test_traces_that_are_open_at_a_stop_are_not_drained_but_nothing_is_wrong(world: World) -> None:
+    """A clean stop while senders went on sending was told as "1 thing does not add up"."""
+    spans = (Path(__file__).parents[1] / "golden/otlp/openinference-openai/001-traces.pb").read_bytes()
+    async with running(load(world.folder / "evalstream.yaml"), {"assemble"}) as service:
+        await service.logs.spans.append([Record(b"5f" * 16, spans, (("signal", b"traces"),), 0)])
+        async with asyncio.timeout(60):
+            while not (done := await service.logs.spans.committed("assemble")) or not done[0].offset:
+                await asyncio.sleep(0.05)
+    plain = await world.audit()
+    assert (plain.exit_code, " open in spans[0]" in plain.output) == (0, True), plain.output
+    result = await world.audit("--drained")
+    assert result.exit_code == 1
+    assert "It adds up, but is not drained: stop the senders, wait assemble.idle_timeout, then" in result.output
+    assert "1 accepted trace is still open" in result.output
 
 
 async def test_an_exporter_beyond_the_end_has_read_what_is_lost(world: World) -> None:

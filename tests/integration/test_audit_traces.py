@@ -30,15 +30,25 @@ def piece(number: int) -> Record:
     return Record(f"{number:032x}".encode(), trace.spans.SerializeToString(), (("signal", b"traces"),))
 
 
+def foreign(number: int) -> Record:
+    """A trace that no installed dialect reads."""
+    spans = Trace(f"{number:032x}").span(1, "ask", {"acme.asked": "How much?", "acme.answered": "Five."}).spans
+    return Record(f"{number:032x}".encode(), spans.SerializeToString(), (("signal", b"traces"),))
+
+
+MAPPING = {"acme": {"match": {"attributes": {"acme.asked": "*"}}, "input": "acme.asked", "output": "acme.answered"}}
+
+
 class World:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.configure()
 
-    def configure(self, **assemble: Any) -> None:
+    def configure(self, dialects: Any = None, **assemble: Any) -> None:
         settings: dict[str, Any] = {
             "log": {"kind": "sqlite", "path": str(self.folder / "logs.db")},
             "receive": {"otlp_http": None},
+            "dialects": dialects or {},
             "assemble": {"idle_timeout": "300ms", "allowed_lateness": "300ms", **assemble},
             "evaluators": {"brief": {"kind": "length", "maximum": 100}},
             "monitors": {"all": {"evaluators": ["brief"]}},
@@ -109,6 +119,37 @@ async def test_turns_that_went_with_their_log_are_missing(world: World) -> None:
     assert f"{5:032x}" in result.output
 
 
+async def test_a_mapping_is_no_loss_of_what_came_before_it(world: World) -> None:
+    """The mapping that `explain` proposed made audit end with 1 as long as the earlier traces were kept."""
+    await world.accept([piece(0), foreign(1)], turns=1)
+    await asyncio.sleep(1)  # the audit reads second by second
+    world.configure(dialects=MAPPING)
+    named = "; 1 turn not compared, as `assemble` or `dialects` changed since\n"
+    result = await world.audit()  # before the restart
+    assert (result.exit_code, named in result.output) == (0, True), result.output
+    await world.accept([foreign(2), foreign(3)], turns=3)
+    result = await world.audit("--drained")
+    assert (result.exit_code, named in result.output) == (0, True), result.output
+    assert result.output.endswith("\nIt adds up, but for the 1 turn not compared.\n")
+    turns = "SELECT records.id FROM records, logs WHERE records.id >> 57 = number AND name = 'turns' ORDER BY id"
+    assert world.change(f"DELETE FROM records WHERE id IN ({turns} DESC LIMIT 1)") == 1
+    result = await world.audit()
+    assert result.exit_code == 1
+    assert f"1 turn of accepted traces is in no log: of {3:032x}." in result.output
+
+
+async def test_a_loss_before_a_mapping_that_does_not_concern_it_is_one(world: World) -> None:
+    await world.accept([piece(0), piece(1), foreign(2)], turns=2)
+    await asyncio.sleep(1)
+    world.configure(dialects=MAPPING)
+    await world.accept([], turns=2)
+    last = "SELECT max(records.id) FROM records, logs WHERE records.id >> 57 = number AND name = 'turns'"
+    assert world.change(f"DELETE FROM records WHERE id = ({last})") == 1
+    result = await world.audit()
+    assert result.exit_code == 1
+    assert f"1 turn of accepted traces is in no log: of {1:032x}." in result.output
+
+
 async def test_turns_that_retention_has_deleted_are_not_missing(world: World) -> None:
     """Retention deletes the older turns and not yet their spans; the audit reads both times in one batch."""
     await world.accept([piece(number) for number in range(6)], turns=6)
@@ -144,3 +185,32 @@ async def test_a_position_that_was_set_forward_over_spans_is_a_loss(world: World
     assert result.exit_code == 1
     assert "4 accepted traces were passed over by assemble, whose position was set forward" in result.output
     assert f"{13:032x}" in result.output
+
+
+async def test_a_changed_timeout_excuses_no_loss(world: World) -> None:
+    await world.accept([piece(0), piece(1)], turns=2)
+    await asyncio.sleep(1)
+    world.configure(idle_timeout="200ms")
+    await world.accept([], turns=2)
+    last = "SELECT max(records.id) FROM records, logs WHERE records.id >> 57 = number AND name = 'turns'"
+    assert world.change(f"DELETE FROM records WHERE id = ({last})") == 1
+    result = await world.audit()
+    assert result.exit_code == 1
+    assert f"1 turn of accepted traces is in no log: of {1:032x}." in result.output
+
+
+async def test_a_longer_timeout_passes_no_trace_over(world: World) -> None:
+    """For the length of the new timeout, traces that closed by the old one were "passed over by assemble"."""
+    await world.accept([piece(0), piece(1), foreign(2)], turns=2)
+    await asyncio.sleep(1)
+    await world.accept([piece(3)], turns=3)
+    world.configure(idle_timeout="1h", allowed_lateness="1h")
+    await world.accept([piece(4)], turns=3)
+    result = await world.audit()
+    assert result.exit_code == 0, result.output
+    assert "traces     5 traces = 3 with turns, 1 without a turn and 1 open in spans[0]" in result.output
+    last = "SELECT max(records.id) FROM records, logs WHERE records.id >> 57 = number AND name = 'turns'"
+    assert world.change(f"DELETE FROM records WHERE id = ({last})") == 1
+    result = await world.audit()
+    assert result.exit_code == 1
+    assert "1 accepted trace was passed over" in result.output

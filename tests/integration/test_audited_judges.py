@@ -133,8 +133,8 @@ async def test_code_is_audited_by_an_evaluator_with_a_judge_which_sees_what_a_ju
 @pytest.mark.parametrize(
     ("audit", "more", "sentence"),
     [
-        ({"share": 0.1}, {}, "name who does it"),
-        ({"judge": "strong", "evaluator": "dear"}, {}, "name who does it"),
+        ({"share": 0.1}, {}, "name either the judge"),
+        ({"judge": "strong", "evaluator": "dear"}, {}, "name either the judge"),
         ({"judge": "strogn"}, {}, "strong"),
         ({"judge": "luna"}, {}, "luna would audit itself"),
         ({"judge": "strong", "share": 0}, {}, "share"),
@@ -264,7 +264,7 @@ def test_the_page_shows_the_audited_mean_and_keeps_it_in_its_history() -> None:
     assert corrected["worth"] > 2 * corrected["audits"]
     assert track["whole"]["mean"] == pytest.approx(0.8, abs=0.01)
     assert track["state"] == "bad", "by the audits: the cheap mean is above the threshold"
-    stretch = view.take_stretch(0, now + 120.0, after=60.0)
+    stretch = view.take_unsaved(0, now + 120.0, after=60.0)
     assert stretch is not None
     (minute,) = stretch.minutes
     numbers = minute[2].numbers()

@@ -14,7 +14,7 @@ from platform_stub import Call, PlatformStub
 
 from collector import plugins
 from collector.backoff import Backoff
-from collector.calibration.feedback_join import SETTLE, FeedbackScales
+from collector.calibration.feedback_join import SETTLE, JoinSettings
 from collector.calibration.feedback_stage import FeedbackStage
 from collector.export.exporter import ExportContext, ExportUnavailable
 from collector.logs.log import Record
@@ -125,7 +125,7 @@ class Desk:
         """Join what is there, and give the labels."""
         later = self.now
         stage = FeedbackStage(
-            self.labels, self.evaluations, self.turns, FeedbackScales(), self.telemetry, clock=lambda: later
+            self.labels, self.evaluations, self.turns, JoinSettings(), self.telemetry, clock=lambda: later
         )
         async with stage.open_fold(0, None) as fold:
             await fold.deliver(await self.records())

@@ -120,6 +120,29 @@ async def test_where_none_fell_it_says_so(tmp_path: Path) -> None:
     assert "  no part fell more than the rest: nor is the change itself beyond chance" in lines
 
 
+@pytest.mark.parametrize(("kind", "better"), [("exact_match", 1.0), ("refusal", -1.0)])
+async def test_of_a_mean_that_got_better_it_says_that_it_explains_falls_only(
+    tmp_path: Path, kind: str, better: float
+) -> None:
+    """After a recovery of one part it said that the change was of the traffic as a whole."""
+    config = checked(
+        {"exact": {"kind": kind}}, judges={"main": {"model": "m"}},
+        log={"kind": "sqlite", "path": str(tmp_path / "logs.db")}, assemble={"attributes": ["tier"]},
+    )  # fmt: skip
+    recovered = [
+        replace(each, score=min(1.0, max(0.0, 0.5 + better * (0.3 if each.ended_at >= BEGAN else -0.3))))
+        if each.attributes["tier"] == "gold" else each for each in incident("none")
+    ]  # fmt: skip
+    await stored(config, recovered)
+    lines: list[str] = []
+    assert await diagnose(config, options(), lines.append, as_json=False) == 0
+    assert lines[-3] == "  the mean got better: diagnose explains falls only"
+    assert not any("explained" in line or "read:" in line or "as a whole" in line for line in lines)
+    document: list[str] = []
+    assert await diagnose(config, options(), document.append, as_json=True) == 0
+    assert json.loads(document[0])["evaluators"]["exact"]["slices"] == []
+
+
 async def test_where_all_of_the_traffic_moved_the_new_value_is_the_first_candidate(tmp_path: Path) -> None:
     """From one model to another, and the mean from 0.8 to 0.4: `diagnose` denied that a part explains it."""
     config = configured(tmp_path)

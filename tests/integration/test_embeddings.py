@@ -172,7 +172,7 @@ async def test_through_score(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("evaluator", "why"),
     [
-        ({"kind": "similarity", "judge": "chat"}, "name a judge with kind: embeddings"),
+        ({"kind": "similarity", "judge": "chat"}, "name a judge of kind embeddings"),
         ({"kind": "toxicity", "judge": "embed"}, "name a judge that writes"),
     ],
 )

@@ -179,7 +179,7 @@ async def test_a_person_is_gone_from_every_byte(kind: str, tmp_path: Path, reque
             async with open_logs(load(left).settings.log) as logs:
                 times = [each.timestamp async for each in read_records(logs.turns)]
                 assert min(times) > time.time() - 600, "else retention deletes it before it is read"
-            audited = await world.command("audit", "-c", str(left), "--drained")
+            audited = await world.command("audit", "--drained", config=left)
             assert "not read by evaluate" not in audited.output, audited.output
         if kind == "sqlite":
             for file in list(tmp_path.glob("log.db*")):  # noqa: ASYNC240 - a small folder
@@ -193,7 +193,7 @@ async def test_a_person_is_gone_from_every_byte(kind: str, tmp_path: Path, reque
                 ):
                     await asyncio.sleep(0.1)
             await asyncio.sleep(3)
-            audited = await world.command("audit", "-c", str(left))
+            audited = await world.command("audit", config=left)
             assert audited.exit_code == 0, audited.output
         assert world.judge.calls > asked  # the open trace of the other
         assert mentions(await contents(left), ALICE) == set()

@@ -39,7 +39,7 @@ def turn(n: int, **changes: Any) -> Turn:
     values: dict[str, Any] = {
         "turn_id": f"t{n}",
         "conversation_id": f"c{n}",
-        "trace_id": f"{n:032x}",
+        "trace_id": f"{n + 1:032x}",
         "span_id": f"{n + 1:016x}",
         "response_id": f"chatcmpl-{n}",
         "ended_at": datetime.now(UTC),
@@ -122,7 +122,7 @@ async def test_before_with_and_after_by_every_id_and_twice(world: World) -> None
         url, labels = f"http://127.0.0.1:{service.otlp_port}", service.logs.labels
         first = [
             {"turn_id": "t0", "name": "thumbs", "value": True, "comment": "Right."},
-            {"trace_id": f"{1:032X}", "name": "stars", "value": 2},
+            {"trace_id": f"{2:032X}", "name": "stars", "value": 2},
             {"response_id": "chatcmpl-2", "label": "thumbs_down", "source": "code"},
         ]
         assert await post(url, *first) == (200, {"accepted": 3})
@@ -130,7 +130,7 @@ async def test_before_with_and_after_by_every_id_and_twice(world: World) -> None
         ledger = await world.until(lambda found: len(found) == 7)
         evaluation = next(each for each in ledger if each.subject.turn_id == "t5")
         later = [
-            {"span_id": f"{3 + 1:016x}", "trace_id": f"{3:032x}", "name": "thumbs", "value": 1},
+            {"span_id": f"{3 + 1:016x}", "trace_id": f"{4:032x}", "name": "thumbs", "value": 1},
             {"conversation_id": "c4", "name": "csat", "value": 0.5},
             {"evaluation_id": evaluation.evaluation_id, "value": False, "author": "ann"},
             {"turn_id": "t6", "conversation_id": "c5", "value": 1},
@@ -211,6 +211,7 @@ async def test_an_evaluator_that_asks_for_feedback_gets_it(world: World) -> None
         ({"turn_id": "t0"}, "feedback says something"),
         ({"turn_id": "t0", "valeu": 1}, "unknown key 'valeu'; did you mean 'value'?"),
         ({"turn_id": 7, "value": 1}, "turn_id: a text of 1 to 1000 characters"),
+        ({"trace_id": "0" * 32, "value": 1}, "trace_id: all zeros, OpenTelemetry's id outside of a span"),
         ({"turn_id": "t0", "value": [1]}, "value: a number"),
         ({"turn_id": "t0", "value": 1e300}, "value: a number"),
         ({"turn_id": "t0", "comment": "x" * 4001}, "comment: a text of 1 to 4000"),
@@ -288,7 +289,7 @@ async def say(process: ServiceProcess, numbers: Any) -> None:
     """Sent again until it is taken."""
     for n in numbers:
         async with asyncio.timeout(60):
-            while (await post(process.url, {"trace_id": f"{n:032x}", "value": n % 2}))[0] != 200:
+            while (await post(process.url, {"trace_id": f"{n + 1:032x}", "value": n % 2}))[0] != 200:
                 await asyncio.sleep(0.2)
 
 

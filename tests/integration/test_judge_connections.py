@@ -11,7 +11,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from collector.config.settings import JudgeSettings
-from collector.judging.open_judges import client_made
+from collector.judging.open_judges import client_factory
 from evaluators.errors import JudgeUnavailable
 from evaluators.judges.batches.batch_connection import BatchConnection
 from evaluators.judges.batches.openai_batches import OpenAIBatches
@@ -100,7 +100,7 @@ async def test_lines_come_one_by_one(url: str) -> None:
 @pytest.fixture
 async def batches(url: str) -> AsyncGenerator[OpenAIBatches]:
     """The batches of a judge as its configuration makes them."""
-    client = client_made("main", JudgeSettings(model="m", base_url=url), None)()
+    client = client_factory("main", JudgeSettings(model="m", base_url=url), None)()
     batches = OpenAIBatches(client, "/chat/completions", headers=lambda: {"X-Team": "new"})
     try:
         yield batches

@@ -36,7 +36,7 @@ class ChangingJudge:
 
 
 @asynccontextmanager
-async def serving(folder: Path, judge: ChangingJudge, hook: Webhook) -> AsyncIterator[Running]:
+async def serving(folder: Path, judge: ChangingJudge, hook: Webhook, **sections: object) -> AsyncIterator[Running]:
     application = web.Application()
     application.router.add_post("/v1/chat/completions", judge.answer)
     async with TestServer(application) as server:
@@ -54,6 +54,7 @@ async def serving(folder: Path, judge: ChangingJudge, hook: Webhook) -> AsyncIte
             "monitors": {"all": {"evaluators": ["helpful"]}},
             "export": {"prometheus": {"port": 0}},
             "alerts": {"watcher": {"webhook": hook.url, "interval": "1s"}},
+            **sections,
         }  # fmt: skip
         path = folder / "evalstream.yaml"
         path.write_text(yaml.safe_dump(settings))
@@ -76,6 +77,36 @@ async def page_of(hook: Webhook) -> str:
             await asyncio.sleep(0.1)
 
 
+def metric(service: Running, name: str, **labels: str) -> float | None:
+    return service.telemetry.registry.get_sample_value(f"evalstream_{name}", labels)
+
+
+WORK = {"evaluator": "helpful", "monitor": "all"}
+USD = 110 / 1e6
+"""The price of an answer."""
+
+
+@pytest.mark.parametrize("usd_per_day", [1.0, 1e-6])
+async def test_the_golden_set_is_in_the_cost_and_in_the_budgets_which_do_not_stop_it(
+    tmp_path: Path, usd_per_day: float
+) -> None:
+    """The bill was higher than the metric and the budget, by every case that was asked."""
+    cases = tmp_path / "golden.jsonl"
+    cases.write_text("".join(f'{{"turn_id": "t{n}", "input": "{n}?", "actual_output": "{n}."}}\n' for n in range(12)))
+    budget = {"monitors": {"all": {"evaluators": ["helpful"], "budget": {"usd_per_day": usd_per_day}}}}
+    judge = ChangingJudge()
+    async with webhook() as hook, serving(tmp_path, judge, hook, golden={"path": str(cases)}, **budget) as service:
+        async with asyncio.timeout(60):
+            while metric(service, "judge_calls_total", **WORK) != 12 or not metric(
+                service, "budget_spent_ratio", monitor="all"
+            ):
+                await asyncio.sleep(0.05)
+        assert metric(service, "judge_cost_usd_total", **WORK) == pytest.approx(12 * USD)
+        assert metric(service, "judge_tokens_total", **WORK, direction="input") == 1200
+        assert metric(service, "budget_spent_ratio", monitor="all") == pytest.approx(12 * USD / (1.2 * usd_per_day))
+    assert judge.asked == 12
+
+
 @pytest.mark.long
 @pytest.mark.timeout(200)
 async def test_a_page_says_that_the_judge_has_changed(tmp_path: Path) -> None:
@@ -87,5 +118,9 @@ async def test_a_page_says_that_the_judge_has_changed(tmp_path: Path) -> None:
         judge.score = 4
         await service.logs.turns.append([record(number) for number in range(SCORED, SCORED + 100)])
         text = await page_of(hook)
+        async with asyncio.timeout(60):  # until the cost is that of all questions: those about earlier cases, too
+            while metric(service, "judge_cost_usd_total", **WORK) != pytest.approx(judge.asked * USD):
+                await asyncio.sleep(0.1)
     assert "The judge has changed: 1" in text
     assert "earlier cases" in text
+    assert judge.asked > SCORED + 100

@@ -10,7 +10,11 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from collector.calibration.labels import LabelRow
 from collector.cli import app
+from collector.commands.judges.bench import Bench, Figure, JudgeFigures, _take
+from collector.commands.judges.judges import as_text
+from collector.records.ready_made import LABEL_KEYS
 
 JUDGES = '''
 import random
@@ -115,13 +119,62 @@ def test_the_table_says_what_follows(config: Path, cases: Path) -> None:
     assert "at 10% of its" in text
 
 
+@pytest.mark.parametrize(
+    ("prices", "seconds", "said"),
+    [
+        ((None, None), (1.0, 2.0), "Take main: it agrees with people best, and is the fastest that is enough. The price of main and other is "),
+        ((None, None), (2.0, 1.0), "Take other: it is at most 0.030 behind main (95 %; allowed 0.05), and is the fastest that is enough. The price "),
+        ((0.01, None), (2.0, 1.0), "Take main: it agrees with people best. The price of other is unknown: "),
+        ((0.01, 0.02), (2.0, 1.0), "Take main: it agrees with people best, and none that is enough is cheaper."),
+        ((0.01, 0.001), (2.0, 1.0), "Take other: it is at most 0.030 behind main (95 %; allowed 0.05), at 10% of its price."),
+    ],
+)  # fmt: skip
+def test_what_is_said_of_the_judge_to_take_fits_the_table(
+    prices: tuple[float | None, ...], seconds: tuple[float, ...], said: str
+) -> None:
+    """Beside "other … enough" it said: "Take main: …, and no cheaper one is proven to be enough", without any price."""
+    behind = Figure(0.0, (0.0, 0.0)), Figure(0.01, (-0.01, 0.03))
+    figures = [
+        JudgeFigures(judge=name, model=name, cases=90, scored=90, agreement=Figure(0.9), behind=of, choice=choice,
+                     cost_usd=None if price is None else Figure(price), seconds=time)
+        for name, of, choice, price, time in zip(
+            ("main", "other"), behind, ("best", "enough"), prices, seconds, strict=True
+        )
+    ]  # fmt: skip
+    text = as_text(Bench("helpful", 0.05, figures, _take(figures)), 90)
+    assert said in " ".join(text.split())
+
+
 def test_few_cases_decide_nothing(config: Path, tmp_path: Path) -> None:
     few = tmp_path / "few.jsonl"
     rows = [{"input": "?", "actual_output": f"good {n}", "human": "pass"} for n in range(4)]
     rows += [{"input": "?", "actual_output": f"bad {n}", "human": "fail"} for n in range(4)]
     few.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
     text = run(config, few, "--judge", "strong", "--judge", "mini")
-    assert "These cases do not decide about" in text
+    assert "No verdict yet: a --margin of 0.05 takes 60 cases. Label more, or allow a larger one." in text
+    assert "Take" not in text
+    assert " best" not in text
+
+
+def test_at_the_spending_limit_few_cases_recommend_no_judge(config: Path, cases: Path) -> None:
+    """It said "Take mini: it agrees with people best" after one case of 240."""
+    settings = yaml.safe_load(config.read_text())
+    for judge in settings["judges"].values():
+        judge.update({"usd_per_million_input_tokens": 1.0, "usd_per_million_output_tokens": 1.0})
+    config.write_text(yaml.safe_dump(settings))
+    text = run(config, cases, "--judge", "strong", "--judge", "mini", "--max-usd", "0.1", status=1)
+    assert "No verdict yet: " in text
+    assert "Take" not in text
+
+
+def test_the_labels_that_calibrate_takes_are_cases_too(config: Path, cases: Path) -> None:
+    """`given_by` was refused as a key of a turn."""
+    others = {"turn_id", "conversation_id", "input_tokens", "calls"}  # of the case, and within its usage
+    assert LabelRow.model_fields.keys() - others <= {*LABEL_KEYS}
+    row = {"score": 0.7, "given_by": "ann", "judge_tokens": 9, "note": "so", "segment": "all"}
+    lines = [orjson.loads(line) | row for line in cases.read_bytes().splitlines()]
+    cases.write_bytes(b"".join(orjson.dumps(line) + b"\n" for line in lines))
+    assert "helpful: 120 labelled cases" in run(config, cases, "--judge", "strong", "--judge", "mini", "--repeat", "1")
 
 
 def test_cases_that_were_drawn_more_often_count_less(config: Path, tmp_path: Path) -> None:

@@ -48,6 +48,15 @@ class Cluster(NamedTuple):
         admin.create_topics({topic: {"num_partitions": partitions, "replication_factor": 1}})
         admin.close()
 
+    def topics(self, *, without: str | None = None) -> list[str]:
+        """Those of the prefix; with `without`, all but this one are deleted."""
+        admin = KafkaAdminClient(bootstrap_servers=self.broker.bootstrap)
+        there = sorted(topic for topic in admin.list_topics() if topic.startswith(f"{self.name}."))
+        if without is not None:
+            admin.delete_topics([topic for topic in there if topic != f"{self.name}.{without}"])
+        admin.close()
+        return there
+
     def file(self, folder: Path, *, source: str | None = None, **log: Any) -> Path:
         assert self.broker.certificates is not None
         security = {
@@ -93,12 +102,16 @@ async def test_what_a_start_refuses_of_the_logs_is_a_mistake(cluster: Cluster, t
     path = cluster.file(tmp_path)
     sentence = said(path)
     assert f"Kafka does not permit this user CREATE of the topic {cluster.name}.dead_letters, " in sentence
-    assert sentence.endswith(": grant it, and READ, WRITE, DESCRIBE_CONFIGS: they show once the topics exist")
+    assert sentence.endswith(": grant it, and READ, WRITE, DESCRIBE_CONFIGS (not checked before the topics exist)")
+    assert said(cluster.file(tmp_path, replication_factor=3)).endswith("replication_factor: 3; write 1, or add brokers")
     cluster.grant("TOPIC", f"{cluster.name}.", "CREATE")
-    assert said(path) == "", "nothing is made by looking"
-    path = cluster.file(tmp_path, replication_factor=3)
-    assert "fewer brokers than a topic's copies; lower replication_factor" in said(path)
-    assert len(said(path)) < 220
+    assert said(cluster.file(tmp_path)) == "", "nothing is made by looking"
+    missing = fresh("missing")
+    path = cluster.file(tmp_path, replication_factor=3, source=missing)
+    of_log, of_source = said(path).splitlines()
+    copies = "the cluster has 1 broker, too few for log.kafka.replication_factor: 3; write 1, or add brokers"
+    assert of_log == f"{path}: log: {copies}"
+    assert f"receive.kafka[0]: there is no topic {missing}" in of_source, "it came in the next run"
     assert await refused_at_the_start(path) in said(path)
     cluster.make(f"{cluster.name}.spans", 4)
     path = cluster.file(tmp_path)
@@ -122,6 +135,31 @@ def test_all_that_is_not_permitted_is_said_at_once(secured_broker: Broker, tmp_p
         f"receive.kafka[0]: Kafka does not permit it (group {cluster.name}.traces); grant this user READ of groups that begin with the prefix",
         f"receive.kafka[0]: Kafka does not permit this user READ of the topic {source}: grant it",
     ]
+
+
+def test_a_start_names_all_that_it_lacks_before_it_makes_a_topic(
+    secured_broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rights of groups and sources were asked for one by one, once those of topics were granted and the topics made."""
+    cluster = Cluster(secured_broker, user_of(secured_broker, "x"), fresh("started"))
+    source, served = fresh("seen"), list[frozenset[str]]()
+    cluster.make(source, 1)
+    cluster.grant("TOPIC", source, "DESCRIBE")
+    cluster.grant("TOPIC", f"{cluster.name}.", *TOPIC_RIGHTS)
+    monkeypatch.setattr("collector.service.app.serve", lambda _config, stages, **_: served.append(stages))
+    path = cluster.file(tmp_path, source=source)
+    start = ["run", "-c", str(path)]
+    done = CliRunner().invoke(app, start)
+    assert isinstance(done.exception, ConfigError)
+    assert [line.partition(": ")[2].partition(" (")[0][:60] for line in str(done.exception).splitlines()] == [
+        "log: Kafka does not permit it",
+        "receive.kafka[0]: Kafka does not permit it",
+        "receive.kafka[0]: Kafka does not permit this user READ of th",
+    ]
+    assert cluster.topics() == []
+    cluster.grant("GROUP", f"{cluster.name}.evaluate", "READ")
+    done = CliRunner().invoke(app, [*start, "--stages", "evaluate"])
+    assert (done.exception, served) == (None, [{"evaluate"}]), "other stages' rights are those of other processes"
 
 
 def test_a_source_that_is_missing_or_hidden_is_a_mistake(cluster: Cluster, tmp_path: Path) -> None:
@@ -224,6 +262,10 @@ async def test_notes_in_the_logs_that_a_start_refuses_are_mistakes(cluster: Clus
             pass
     async with running(load(to), {"watch"}):
         pass
+    await asyncio.to_thread(cluster.topics, without="definitions")  # as after `erase`
+    done = await asyncio.to_thread(CliRunner().invoke, app, ["run", "-c", str(path)])
+    assert f"these logs were copied for {to}" in str(done.exception)
+    assert cluster.topics() == [f"{cluster.name}.definitions"], "a start that is refused makes no topic"
 
 
 @pytest.mark.long

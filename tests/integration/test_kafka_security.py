@@ -19,10 +19,12 @@ from urllib.parse import parse_qs
 import pytest
 from broker import Broker
 from broker_security import PLAIN_USERS, grant, set_password
+from kafka.errors import SaslAuthenticationFailedError, UnsupportedSaslMechanismError
 from kafka_logs import fresh, settings_for
 from log_stores import TIMING
 
 from collector.logs.kafka import Credentials, KafkaLog, KafkaSettings
+from collector.logs.kafka.settings import translate
 from collector.logs.kafka_security import KafkaSecuritySettings
 from collector.logs.log import LogRefused, LogUnavailable, Record
 
@@ -185,6 +187,15 @@ async def test_what_is_wrong_is_said_at_once(
         await round_trip(settings, "t")
     assert time.monotonic() - began < 8  # kafka-python repeats the login for ten seconds
     assert not [record for record in caplog.records if record.name.startswith("kafka.")], "the sentence is enough"
+
+
+async def test_a_login_that_is_refused_later_is_named_as_at_the_start(secured_broker: Broker) -> None:
+    """/readyz had neither the user nor the broker."""
+    settings = scram(secured_broker, "somebody", "wrong")
+    with pytest.raises(LogRefused) as refused:
+        await round_trip(settings, "t")
+    assert str(translate(SaslAuthenticationFailedError(), settings)) == str(refused.value)
+    assert "password" not in str(translate(UnsupportedSaslMechanismError(), settings)), "that is no wrong password"
 
 
 async def test_tls_that_does_not_fit(secured_broker: Broker) -> None:

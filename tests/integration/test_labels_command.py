@@ -62,7 +62,7 @@ def run(config: Path, *arguments: str) -> tuple[list[dict[str, object]], str]:
 def test_lines_without_scores_that_calibrate_takes_when_they_are_filled_in(config: Path, tmp_path: Path) -> None:
     rows, talk = run(config, "labels", "next", "--n", "10")
     assert len(rows) == 10
-    assert re.match(r"10 evaluations to label, of \d+ that are drawn and not labelled, of scores since 20\d\d-", talk)
+    assert re.match(r"10 evaluations to label; drawn and waiting for a label: \d+ \(scores since 20\d\d-", talk)
     assert not {"score", "passed", "label", "explanation"} & {name for row in rows for name in row}
     assert {row["human"] for row in rows} == {None}
     assert {row["label_probability"] for row in rows} == {0.5, 1.0}, "all doubtful ones, and half of the others"
@@ -70,7 +70,11 @@ def test_lines_without_scores_that_calibrate_takes_when_they_are_filled_in(confi
     first.write_bytes(
         b"".join(orjson.dumps(row | {"human": n % 2 == 0 if n else None}) + b"\n" for n, row in enumerate(rows))
     )
-    others, _ = run(config, "labels", "next", "--n", "100", "--without", str(first))
+    others, said = run(config, "labels", "next", "--n", "100", "--without", str(first))
+    assert said.endswith("; a larger page.queue.random draws more\n")
+    assert "draws more" not in run(config, "labels", "next", "--n", str(len(others)), "--without", str(first))[1]
+    config.write_text(config.read_text().replace("random: 0.5", "random: 1"))
+    assert "draws more" not in run(config, "labels", "next", "--n", "100")[1], "there is no larger one"
     assert not {row["evaluation_id"] for row in rows} & {row["evaluation_id"] for row in others}
     assert 25 <= len(rows) + len(others) <= 36
     result = CliRunner().invoke(app, ["calibrate", str(first), "--evaluator", "short", "-c", str(config), "--json"])
@@ -82,10 +86,99 @@ async def test_what_is_labelled_on_the_page_is_left_out(config: Path) -> None:
     rows, _ = await asyncio.to_thread(run, config, "labels", "next", "--n", "100")
     one = str(rows[0]["evaluation_id"])
     async with open_logs(load(config).settings.log, page=True) as logs:
-        on_page = replace(label(), evaluation_id=one, label_probability=1.0)
+        on_page = replace(label(), evaluation_id=one, label_probability=rows[0]["label_probability"])
         await logs.labels.append([Record(one.encode(), label_to_json(on_page))])
     again, _ = await asyncio.to_thread(run, config, "labels", "next", "--n", "100")
     assert {row["evaluation_id"] for row in rows} - {row["evaluation_id"] for row in again} == {one}
+
+
+def test_a_draw_with_other_shares_leaves_nothing_out_and_a_mix_of_two_is_named(config: Path) -> None:
+    """Without the doubtful ones that a first draw took, a second one with `random: 1` stated 0.720 instead of 0.675."""
+    first, second = config.with_name("first.jsonl"), config.with_name("second.jsonl")
+    rows, _ = run(config, "labels", "next", "--n", "100")
+    filled = b"".join(orjson.dumps(row | {"human": n % 3 > 0}) + b"\n" for n, row in enumerate(rows))
+    first.write_bytes(filled)
+    config.write_text(config.read_text().replace("random: 0.5", "random: 1"))
+    others, talk = run(config, "labels", "next", "--n", "100", "--without", str(first))
+    assert len(others) == NUMBER, "all, so that the probability 1 is true"
+    assert f"; {len(rows)} labelled or listed before come again, as page.queue, a threshold or the release has" in talk
+    second.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in others[:15]))
+    rest, _ = run(config, "labels", "next", "--n", "100", "--without", str(first), "--without", str(second))
+    assert len(rest) == NUMBER - 15, "the second file is of the draw of now"
+    alone = b"".join(orjson.dumps(row | {"human": n % 3 > 0}) + b"\n" for n, row in enumerate(others))
+    undoubted = [line for line in alone.splitlines() if int(orjson.loads(line)["turn_id"][1:]) % 2 == 0]
+    left = b"".join(line + b"\n" for line in undoubted)
+    for content, said in (
+        (filled, "Drawn with other shares: "),
+        (alone, ""),
+        (filled + alone[: len(alone) // 2].rpartition(b"\n")[0], "Mixed draws: "),
+        (left, "Not represented by labels: the judge's mean score of labelled answers is 0.900, of all 0.700,"),
+    ):
+        second.write_bytes(content)
+        (found,), _ = run(config, "calibrate", str(second), "--evaluator", "short", "--json")
+        about = ("Drawn with", "Mixed", "Not represented by labels: the judge")
+        notes = [note for note in found["notes"] if note.startswith(about)]  # type: ignore[attr-defined]
+        assert [note[: len(said)] for note in notes] == [said] * bool(said), content
+
+
+async def label_on_page(path: Path, rows: list[dict[str, object]], share: float = 0.0) -> None:
+    by_id = {str(row["evaluation_id"]): row for row in rows}
+    async with open_logs(load(path).settings.log, page=True) as logs:
+        async for past in evaluations_in(logs.evaluations):
+            if (row := by_id.get(past.evaluation.evaluation_id)) is not None:
+                given = label_of(past.evaluation, f"p{past.evaluation.evaluation_id}", START, score=1.0, given_by="ann",
+                                 label_probability=share or row["label_probability"])  # fmt: skip
+                await logs.labels.append([Record(b"", label_to_json(given))])
+
+
+@pytest.mark.parametrize("share", [0.0, 0.07])
+def test_labels_of_the_page_and_of_a_file_count_together_if_they_are_of_one_draw(config: Path, share: float) -> None:
+    """Of 150 labels on the page and 153 in a file, `calibrate` took the ones or the others."""
+    rows, _ = run(config, "labels", "next", "--n", "100")
+    asyncio.run(label_on_page(config, rows[:10], share))
+    file = config.with_name("filled.jsonl")
+    file.write_bytes(b"".join(orjson.dumps(row | {"human": n % 2 > 0}) + b"\n" for n, row in enumerate(rows[9:])))
+    (found,), _ = run(config, "calibrate", str(file), "--evaluator", "short", "--json")
+    labels, notes = found["segments"][0]["labels"], " ".join(found["notes"])  # type: ignore[index, arg-type]
+    if share:
+        assert labels == len(rows) - 9
+        assert "Not used: 10 labels of the page, drawn with other shares than those of the file." in notes
+    else:
+        assert labels == len(rows), "one answer has a label in both"
+        assert "10 labels of the page count as well as those of the file." in notes
+    assert "Mixed" not in notes
+    parted = [row | {"human": True, "segment": segment} for segment in "xy" for row in rows[12:20]]
+    file.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in parted))
+    (found,), _ = run(config, "calibrate", str(file), "--evaluator", "short", "--json")
+    segments = {part["segment"]: part["labels"] for part in found["segments"]}  # type: ignore[attr-defined, index]
+    assert (segments["x"], segments["y"]) == (8, 8), "an answer of two segments counts in both"
+    by_turn = {name: value for name, value in rows[12].items() if name != "evaluation_id"} | {"label_probability": 0.2}
+    twice = (rows[12] | {"human": True}, by_turn | {"human": True}, rows[13] | {"human": True})
+    file.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in twice))
+    (found,), _ = run(config, "calibrate", str(file), "--evaluator", "short", "--json")
+    assert found["notes"][0].startswith("Mixed draws: "), "one answer, named in two ways"  # type: ignore[index]
+    own = [{"human": True, "score": 0.9, "label_probability": 1.0}] * 12
+    file.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in own))
+    (found,), _ = run(config, "calibrate", str(file), "--evaluator", "short", "--json")
+    assert found["segments"][0]["labels"] == 12, "own cases count alone"  # type: ignore[index]
+    alone = "Not used: 10 labels of the page, as the file has no drawn label of an answer in the log."
+    assert alone in found["notes"]  # type: ignore[operator]
+
+
+def test_what_waits_for_a_second_person_is_said(config: Path) -> None:
+    config.write_text(config.read_text().replace("twice: 0.0", "twice: 1.0"))
+    rows, _ = run(config, "labels", "next", "--n", "100")
+    asyncio.run(label_by_bob(config, rows))
+    _, talk = run(config, "labels", "next", "--n", "100")
+    assert f"waiting for a label: {len(rows)}, {len(rows)} of them for a second person's (scores since" in talk
+
+
+async def label_by_bob(path: Path, rows: list[dict[str, object]]) -> None:
+    async with open_logs(load(path).settings.log, page=True) as logs:
+        for row in rows:
+            one = replace(label(), evaluation_id=str(row["evaluation_id"]), given_by="bob",
+                          label_probability=row["label_probability"])  # fmt: skip
+            await logs.labels.append([Record(b"", label_to_json(one))])
 
 
 def test_answers_judged_by_an_earlier_version_are_not_handed_out(config: Path) -> None:
@@ -97,14 +190,14 @@ def test_answers_judged_by_an_earlier_version_are_not_handed_out(config: Path) -
     assert "the log has no score by the present version; evalstream rejudge scores past answers with it" in talk
 
 
-async def rejudge(path: Path, rows: list[dict[str, object]]) -> None:
+async def rejudge(path: Path, rows: list[dict[str, object]], maximum: int = 8) -> None:
     """Scores by the version of now; ann labels the rows, which are of the one before."""
     loaded, by_id = load(path), {str(row["evaluation_id"]): row for row in rows}
     version = evaluator_version_in(loaded, "short")
     async with open_logs(loaded.settings.log, page=True) as logs:
-        before = [past.evaluation async for past in evaluations_in(logs.evaluations)]
+        before = [past.evaluation async for past in evaluations_in(logs.evaluations)][-NUMBER:]
         for number, one in enumerate(before):
-            again = replace(one, evaluation_id=f"{500 + number:032x}", evaluator_version=version, score=0.1,
+            again = replace(one, evaluation_id=f"{maximum * 500 + number:032x}", evaluator_version=version, score=0.1,
                             happened_at=START, attributes={"replay_of": one.evaluation_id})  # fmt: skip
             await logs.evaluations.append([Record(b"", evaluation_to_json(again))])
             if (row := by_id.get(one.evaluation_id)) is not None:
@@ -113,22 +206,63 @@ async def rejudge(path: Path, rows: list[dict[str, object]]) -> None:
                 await logs.labels.append([Record(b"", label_to_json(given))])
 
 
-def test_what_a_new_version_rejudged_is_drawn_and_labels_of_before_count_for_it(config: Path) -> None:
-    """After `rejudge`, 0 of 1,427 were drawn, and `calibrate` had no labels."""
+def test_what_a_new_version_rejudged_is_drawn_once_and_labels_of_before_count_for_it(config: Path) -> None:
+    """After `rejudge`, the queue asked again for 71 answers that people had labelled under the version before."""
     rows, _ = run(config, "labels", "next", "--n", "100")
     assert {row["weight"] for row in rows} == {1.0}
-    config.write_text(config.read_text().replace("maximum: 9", "maximum: 8"))
-    asyncio.run(rejudge(config, rows))
-    again, _ = run(config, "labels", "next", "--n", "100")
-    assert len(again) >= 10
-    assert all(int(str(row["evaluation_id"]), 16) >= 500 and "turn_id" in row for row in again)
+    labelled, others = rows[::2], rows[1::2]
+    listed = config.with_name("listed.jsonl")
+    listed.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in others[:3]))
+    for maximum in (8, 7):
+        config.write_text(config.read_text().replace(f"maximum: {maximum + 1}", f"maximum: {maximum}"))
+        asyncio.run(rejudge(config, labelled if maximum == 8 else [], maximum))
+        again, _ = run(config, "labels", "next", "--n", "100")
+        assert {row["turn_id"]: row["label_probability"] for row in again} == {
+            row["turn_id"]: row["label_probability"] for row in others
+        }, "one draw, by the first score of an answer; of it, what nobody has labelled"
+        assert not {row["evaluation_id"] for row in again} & {row["evaluation_id"] for row in rows}
+        assert len(run(config, "labels", "next", "--n", "100", "--without", str(listed))[0]) == len(others) - 3
     file = config.with_name("filled.jsonl")
-    file.write_bytes(b"".join(orjson.dumps(row | {"human": True}) + b"\n" for row in rows))
+    file.write_bytes(b"".join(orjson.dumps(row | {"human": True}) + b"\n" for row in labelled))
     for arguments in ([], [str(file)]):
         (found,), _ = run(config, "calibrate", "--evaluator", "short", "--json", *arguments)
-        assert found["segments"][0]["labels"] == len(rows), "of the page, and of a file by turn_id"  # type: ignore[index]
-        carried = f"{len(rows)} labels of other versions of short count here: this one scored the same answers."
-        assert any(note.startswith(carried) for note in found["notes"]) is not bool(arguments)  # type: ignore[attr-defined]
+        assert found["segments"][0]["labels"] == len(labelled), "of the page, and of a file by turn_id"  # type: ignore[index]
+        notes = " ".join(found["notes"])  # type: ignore[arg-type]
+        assert (
+            f"{len(labelled)} labels of other versions of short count here: this one scored the same answers." in notes
+        )
+        assert "Mixed draws" not in notes, "equal scores of now had other scores when they were drawn"
+    asyncio.run(label_again(config))
+    (found,), _ = run(config, "calibrate", "--evaluator", "short", "--json")
+    notes = " ".join(found["notes"])  # type: ignore[arg-type]
+    assert f"Not used: {len(labelled)} older labels of answers that have a newer one." in notes
+    assert "did not score" not in notes
+
+
+def test_labels_of_a_version_between_count_when_it_is_taken_back(config: Path) -> None:
+    """A → B → A: what was labelled under B was handed out again by A."""
+    first, _ = run(config, "labels", "next", "--n", "100")
+    config.write_text(config.read_text().replace("maximum: 9", "maximum: 8"))
+    asyncio.run(rejudge(config, []))
+    between, _ = run(config, "labels", "next", "--n", "100")
+    listed = config.with_name("listed.jsonl")
+    listed.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in between))
+    config.write_text(config.read_text().replace("maximum: 8", "maximum: 9"))
+    assert len(run(config, "labels", "next", "--n", "100")[0]) == len(first)
+    assert run(config, "labels", "next", "--n", "100", "--without", str(listed))[0] == []
+
+
+async def label_again(path: Path) -> None:
+    """Ann labels all that the version of now scored."""
+    loaded = load(path)
+    version = evaluator_version_in(loaded, "short")
+    async with open_logs(loaded.settings.log, page=True) as logs:
+        async for past in evaluations_in(logs.evaluations):
+            if (one := past.evaluation).evaluator_version == version:
+                given = label_of(
+                    one, f"again{one.evaluation_id}", START, score=1.0, given_by="ann", label_probability=1.0
+                )
+                await logs.labels.append([Record(b"", label_to_json(given))])
 
 
 def test_unknown_names_are_refused_with_the_remedy(config: Path) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import shutil
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -31,11 +33,13 @@ from collector.evaluate.sampling.draw import draw, keyed_salt
 from collector.evaluate.stage import GROUP
 from collector.logs.memory import MemoryLog
 from collector.logs.sqlite import SqliteLog
+from collector.plugins.folder import folders
 from collector.records.epochs import CONTROL_HEADERS
 from collector.service import app
 from collector.service.app import Running, running, take_log_level
 from collector.service.live.history import ConfigurationHistory
 from collector.service.open_logs import open_logs
+from collector.service.plan_builder import evaluator_version_in
 from collector.service.process import without_preparation
 from evaluators.results import Evaluation
 
@@ -189,7 +193,7 @@ async def test_monitors_evaluators_and_rates_come_and_go(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        pytest.param(lambda values: values["log"].update(retention="1d"), "log.retention is read at the start", id="log"),
+        pytest.param(lambda values: values["log"].update(retention="1d"), "log.retention: read at a start alone", id="log"),
         pytest.param(lambda values: values["evaluators"]["short"].update(maximum="x"), "must be a whole", id="wrong"),
         pytest.param(
             lambda values: values.update(golden={"path": "/nowhere.jsonl"}), "/nowhere.jsonl", id="file"
@@ -373,7 +377,7 @@ async def test_what_would_change_is_compared_with_what_runs(tmp_path: Path) -> N
             assert "changes    nothing" in await compared(file)
             file.change(lambda values: values["evaluators"]["answers"].update(evaluation_steps=AFTER))
             lines = await compared(file)
-            assert "taken      evaluators.answers.evaluation_steps" in lines
+            assert "no restart evaluators.answers.evaluation_steps: in force" in lines
             assert "compared with configuration 2, in force since" in lines
             assert "secret" not in lines
             file.change(lambda values: values.update(judges={"other": values["judges"]["main"]}))
@@ -390,7 +394,7 @@ async def test_the_preview_refuses_what_the_service_refuses(tmp_path: Path) -> N
         async with running(load(file.path), {"evaluate", "export"}, path=file.path) as service:
             file.change(lambda values: values["evaluators"]["answers"].update(evaluation_steps=AFTER))
             lines = await compared(file)
-            assert "taken      evaluators.answers.evaluation_steps\n" in lines
+            assert "no restart evaluators.answers.evaluation_steps: in force seconds after the file is saved\n" in lines
             (tmp_path / "plugins").mkdir()
             file.change(lambda values: values.update(plugins=str(tmp_path / "plugins")))
             file.change(lambda values: values.update(assemble={"attributes": ["plan"]}))
@@ -400,8 +404,96 @@ async def test_the_preview_refuses_what_the_service_refuses(tmp_path: Path) -> N
             assert "taken" not in lines
             await look(service)
             assert value(service, "evalstream_configuration_changes_total", result="refused") == 1
-        file.change(lambda values: values.pop("assemble"))
+        assert "restart    assemble.attributes and plugins: read at a start alone" in await compared(file), "by the log"
+        file.change(lambda values: (values.pop("assemble"), values.pop("plugins")))
+        file.change(lambda values: values["evaluators"]["answers"].update(evaluation_steps=BEFORE))
         assert "unless a key that a start alone reads differs as well (no service answers" in await compared(file)
+
+
+async def test_the_preview_names_the_keys_of_a_start_and_says_since_when_a_service_has_the_file(tmp_path: Path) -> None:
+    """A file that was edited in place is taken before the command runs: `changes nothing`."""
+    file = ConfigFile(tmp_path, "http://127.0.0.1:1")
+    file.change(lambda values: values["export"].update(prometheus={"port": free_port()}))
+    async with running(load(file.path), {"evaluate", "export"}, path=file.path) as service:
+        file.change(lambda values: values["monitors"]["all"].update(sample=0.5))
+        await look(service)
+        lines = (await compared(file)).splitlines()
+        at = lines[0].rpartition("in force since ")[2]
+        assert lines[2] == f"changes    nothing: the service took this file at {at}; to look first, check a copy"
+        file.change(lambda values: values["log"].update(retention="1d"))
+        assert "restart    log.retention: read at a start alone; a service refuses a file that" in await compared(file)
+
+
+@pytest.mark.parametrize("log", ["missing", "empty", "older", "partitions"])
+async def test_the_preview_says_that_a_start_alone_reads_the_log(tmp_path: Path, log: str) -> None:
+    """`no such file; run the command where the service's log.path leads to its file`, which was where it ran."""
+    key = "log.partitions" if log == "partitions" else "log.path"
+    file = ConfigFile(tmp_path, "http://127.0.0.1:1")
+    file.change(lambda values: values["export"].update(prometheus={"port": free_port()}))
+    other = tmp_path / f"{log}.db"
+    if log == "older":
+        async with running(load(file.path), {"evaluate"}, path=file.path):
+            pass
+        shutil.copy(tmp_path / "evalstream.db", other)
+        file.change(lambda values: values["monitors"]["all"].update(sample=0.5))
+    async with running(load(file.path), {"evaluate", "export"}, path=file.path):
+        file.change(
+            lambda values: values["log"].update({"partitions": 7} if log == "partitions" else {"path": str(other)})
+        )
+        if log == "empty":
+            other.touch()
+        with pytest.raises(ConfigError, match=f"evalstream.yaml: {key}: read at a start alone; a service refuses a"):
+            await compared(file)
+
+
+PLUGIN = """
+from typing import ClassVar
+from evaluators import Evaluator, Judge, Score, Turn
+
+class Brief(Evaluator[Turn]):
+    kind: ClassVar[str] = "brief"
+    needs_judge: ClassVar[bool] = False
+    revision: ClassVar[int] = 1
+    needed_fields: ClassVar[frozenset[str]] = frozenset({"actual_output"})
+
+    async def evaluate(self, case: Turn, judge: Judge) -> Score:
+        return Score(value=1.0)
+"""
+
+
+async def test_the_preview_knows_the_version_of_a_plug_in_that_changed(tmp_path: Path) -> None:
+    """It said `restart plugins` alone, and `rejudge --dry-run` already counted by the new version."""
+    plugin = tmp_path / "mine" / "brief.py"
+    plugin.parent.mkdir()
+    plugin.write_text(PLUGIN)
+    file = ConfigFile(tmp_path, "http://127.0.0.1:1")
+    file.change(lambda values: values["export"].update(prometheus={"port": free_port()}))
+    file.change(lambda values: values.update(plugins=str(plugin.parent), evaluators={"brief": {"kind": "brief"}}))
+    file.change(lambda values: values.update(monitors={"all": {"evaluators": ["brief"]}}))
+    try:
+        config = load(file.path)
+        before = evaluator_version_in(config, "brief")
+        async with running(config, {"evaluate", "export"}, path=file.path):
+            assert "changes    nothing" in await compared(file)
+            plugin.write_text(PLUGIN.replace("Score(value=1.0)", "Score(value=0.5)"))
+            forget()
+            assert "no version changes: if a plug-in's evaluator now scores" in await compared(file)
+            plugin.write_text(PLUGIN.replace("= 1\n", "= 2\n"))
+            forget()
+            after = evaluator_version_in(load(file.path), "brief")
+            lines = await compared(file)
+        assert f"evaluator  brief of all: version {before} → {after}, for new subjects" in lines
+        assert "no version changes" not in lines
+    finally:
+        forget()
+
+
+def forget() -> None:
+    """What a new process does: it loads the folder again."""
+    for folder in folders():
+        sys.meta_path.remove(folder)
+    for name in [name for name in sys.modules if name.startswith("evalstream_plugins_")]:
+        del sys.modules[name]
 
 
 async def compared(file: ConfigFile) -> str:
@@ -470,6 +562,32 @@ async def test_a_partition_whose_owner_has_not_taken_the_newest_one_adds_up(tmp_
             made = await until(service, answers=20, short=20)
             assert len(set(versions(made))) == 1
         await clean(file)
+
+
+@pytest.mark.parametrize("other", [True, False])
+async def test_a_judge_that_is_no_longer_configured_is_out_no_longer(tmp_path: Path, *, other: bool) -> None:
+    """The operator replaced a judge that was out, and its alert went on until the process was started again."""
+    out = FaultyJudge(Faults(reply=(401, "no")))
+    async with serve_judge(out) as url, serve_judge() as better:
+        file = ConfigFile(tmp_path, url)
+        file.values["evaluate"] = {"shutdown_grace": "100ms"}
+        file.change(lambda values: values["judges"]["main"].update(breaker={"failures": 3, "first_wait": "100ms"}))
+        async with running(load(file.path), {"evaluate"}, path=file.path) as service:
+            state = "evalstream_judge_breaker_state"
+            await put(service, range(5))
+            async with asyncio.timeout(30):
+                while not value(service, state, judge="main", state="open"):
+                    await asyncio.sleep(0.05)
+            assert value(service, "evalstream_health_check_ok", check="judges") == 0
+            file.values["judges"] = {"new": {"model": "m", "base_url": better, "api_key": "k3y"}}
+            file.values["evaluators"]["answers"]["judge"] = "new"
+            if not other:
+                del file.values["judges"], file.values["evaluators"]["answers"]
+                file.values["monitors"]["all"]["evaluators"] = ["short"]
+            file.write()
+            await look(service)
+            assert {each["judge"] for each in labels(service, state)} == ({"new"} if other else set())
+            assert value(service, "evalstream_health_check_ok", check="judges") == 1
 
 
 async def test_a_machine_that_the_changed_file_has_not_reached_turns_nobody_back(
@@ -541,6 +659,37 @@ async def test_only_a_file_that_was_replaced_is_an_earlier_one(tmp_path: Path) -
     assert taken.earlier(load(file.path)) is None, "the newest"
     file.change(lambda values: values["monitors"]["all"].update(sample=0.25))
     assert taken.earlier(load(file.path)) is None, "a new one"
+
+
+async def test_a_restart_with_other_settings_of_a_start_shows_in_the_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In the middle of a rolling restart both processes showed the same number, and no alert could see it."""
+    file = ConfigFile(tmp_path, "http://127.0.0.1:1")
+    async with running(load(file.path), {"evaluate"}, path=file.path) as service:
+        file.change(lambda values: values.update(assemble={"idle_timeout": "5s"}))
+        restarted = ConfigurationHistory(await GeneratedStepsStore.open(service.logs.definitions), load(file.path))
+        assert await restarted.take(load(file.path)) == 2
+        for _ in range(2):  # a file counts when it has settled
+            await service.reload.look()
+        assert value(service, "evalstream_configuration_number") == 1
+        assert value(service, "evalstream_configuration_refused") == 1
+        assert "configuration 2 (of " in caplog.text
+        assert "has another assemble.idle_timeout, which only a start reads" in caplog.text
+    async with running(load(file.path), {"evaluate"}, path=file.path) as service:
+        await service.reload.look()
+        assert value(service, "evalstream_configuration_number") == 2
+        assert value(service, "evalstream_configuration_refused") == 0
+    monkeypatch.setattr(SqliteLog, "shared", property(lambda _log: True))
+    monkeypatch.setattr(app, "others_evaluate", AsyncMock(return_value=True))
+    file.change(lambda values: values.pop("assemble"))
+    async with running(load(file.path), {"evaluate"}, path=file.path) as service:
+        await service.reload.look()
+        assert value(service, "evalstream_configuration_number") == 1, "the change may not have reached its machine"
+        assert value(service, "evalstream_configuration_refused") == 1
+        await look(service)
+        assert value(service, "evalstream_configuration_number") == 3, "a signal says that it is meant"
+        assert value(service, "evalstream_configuration_refused") == 0
 
 
 async def test_evaluators_begin_and_cease_to_ask_together(tmp_path: Path) -> None:

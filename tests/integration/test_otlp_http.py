@@ -223,13 +223,22 @@ async def test_wrong_content_type_is_415(content_type: str):
         assert "application/x-protobuf" in orjson.loads(answer)["message"]
 
 
+async def test_json_that_is_sent_as_protobuf_is_told_its_content_type():
+    async with receiving() as sender:
+        status, _, answer = await sender.post(b'{"resourceSpans": []}')
+        assert status == 400
+        assert Status.FromString(answer).message == (
+            "not an OTLP protobuf request of traces; this is JSON, whose content type is application/json"
+        )
+
+
 async def test_other_methods_and_paths(caplog):
     async with receiving() as sender:
         url = f"http://127.0.0.1:{sender.port}"
         async with sender.session.get(f"{url}/v1/traces") as response:
             assert response.status == 405
             assert response.headers["Allow"] == "POST"
-            assert (await response.json())["code"] == Code.UNIMPLEMENTED
+            assert await response.json() == {"code": Code.UNIMPLEMENTED, "message": "Method Not Allowed; use POST"}
         for path in ("/v1/elsewhere", "/v1/traces/v1/traces"):
             status, _, answer = await sender.post(TRACES, path=path)
             assert status == 404

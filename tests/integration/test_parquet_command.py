@@ -250,11 +250,12 @@ async def test_the_queries_of_the_page_say_what_is_so(tmp_path: Path, monkeypatc
     config = await stored(tmp_path, *(record(each, DAY) for each in ledger), labels=tuple(labels))
     await written(config, tmp_path)
     monkeypatch.chdir(tmp_path)
-    blocks = re.findall(r"(?<!-->\n)^```sql\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
-    assert len(blocks) == 6, "the views and five questions"
+    views, first = re.findall(r"(?<!-->\n)^```sql\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+    questions = [first, *statements("questions.sql")]
+    assert len(questions) == 5
     with database() as connection:
-        connection.execute(blocks[0])
-        means, worst, costs, unscored, people = (connection.execute(each).fetchall() for each in blocks[1:])
+        connection.execute(views)
+        means, worst, costs, unscored, people = (connection.execute(each).fetchall() for each in questions)
     [(_, evaluator, _, _, mean, error, conversations), (_, _, later, _, of_later, _, _)] = means
     assert (later, of_later) == ("later", 0.0), "versions are never one mean"
     assert (evaluator, conversations) == ("answers_question", 2)

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import yaml
+from configurations import checked
 from evaluation_samples import label, scored
 from typer.testing import CliRunner
 
@@ -20,8 +21,10 @@ from collector.cli import app
 from collector.config.loading import load
 from collector.errors import ConfigError, EvalstreamError
 from collector.logs.log import Record
+from collector.page.label_queue import LabelQueueSettings, draw
 from collector.records.json import evaluation_to_json, label_to_json
 from collector.service.open_logs import open_logs
+from collector.service.plan_builder import evaluator_version_in
 from evaluators.results import Evaluation, Label, Sampling, Subject
 
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
@@ -50,6 +53,12 @@ def write(folder: Path, document: dict[str, Any]) -> Path:
     return path
 
 
+def version(**changes: Any) -> str:
+    """The version in force of `helpful`."""
+    document = configuration(Path(), **changes)
+    return evaluator_version_in(checked(document.pop("evaluators"), **document), "helpful", "all")
+
+
 def evaluations(
     count: int = 4000, *, usd: float | None = 0.001, audits: bool = True, noise: float = 0.1
 ) -> Iterator[Evaluation]:
@@ -63,6 +72,7 @@ def evaluations(
         yield scored(
             number,
             evaluator="helpful",
+            evaluator_version=version(),
             monitor="all",
             subject=Subject(conversation_id=f"c{number // 2}", turn_id=f"t{number}"),
             score=min(1.0, max(0.0, truth + chance.gauss(0.0, noise))),
@@ -157,17 +167,18 @@ def test_what_another_monitor_paid_for_has_a_price(tmp_path: Path) -> None:
     assert "1,000 verdicts that another monitor paid for have the mean price here" in said
 
 
-def test_what_was_rejudged_is_planned_with_at_its_own_time(tmp_path: Path) -> None:
-    """The plan took the scores of the version before, and did not say so."""
+def test_the_plan_is_of_the_version_in_force_at_the_time_of_the_turns(tmp_path: Path) -> None:
+    """After a rejudge by a judge that was left again, the plan took that judge's scores and price."""
     path = write(tmp_path, configuration(tmp_path))
     made = list(evaluations())
     again = [
-        replace(one, evaluation_id=f"{9000 + number:032x}", evaluator_version="of-now", happened_at=one.ended_at,
+        replace(one, evaluation_id=f"{9000 + number:032x}", evaluator_version="tried", happened_at=one.ended_at,
                 ended_at=NOW, attributes={"replay_of": one.evaluation_id}, score=0.5)
         for number, one in enumerate(made)
     ]  # fmt: skip
     fill(path, [*made, *again])
-    assert "all/helpful: mean 0.500 of 4,000 scores by version of-now in 4.0 days" in run(path, "--error", "0.02")
+    assert f"of 4,000 scores by version {version()} in 4.0 days" in (said := run(path, "--error", "0.02"))
+    assert said.startswith("all/helpful: mean 0.7")
 
 
 def test_where_the_rate_is_planned_already_the_present_one_is_that_of_the_newest_evaluation(tmp_path: Path) -> None:
@@ -177,7 +188,7 @@ def test_where_the_rate_is_planned_already_the_present_one_is_that_of_the_newest
     fill(path, list(evaluations()))
     said = run(path, "--error", "0.02")
     assert "  present:  sample 0.25, boost error 4" in said
-    assert "sample: auto holds the rate for an error of 0.01; what it has planned is `present`" in said
+    assert "sample: auto plans the rate for an error of 0.01; `present` has the newest one" in said
     pasted = yaml.safe_load(said[said.index("\nmonitors:") :])
     assert list(pasted["monitors"]["all"]) == ["boost"], "rates are not to be pasted"
     assert 0.0 < pasted["evaluators"]["helpful"]["audit"]["share"] <= 1.0
@@ -186,11 +197,14 @@ def test_where_the_rate_is_planned_already_the_present_one_is_that_of_the_newest
 def test_people_are_planned_for_where_a_label_has_a_price(tmp_path: Path) -> None:
     path, made = write(tmp_path, configuration(tmp_path)), list(evaluations())
     fill(path, made, list(labels(made)))
-    planned = json.loads(run(path, "--error", "0.03", "--usd-per-label", "0.5", "--json"))
+    planned = json.loads(run(path, "--error", "0.008", "--usd-per-label", "0.5", "--json"))
     (helpful,) = planned["evaluators"]
     assert (helpful["second"], helpful["present"]["share"]) == ("labels", 0.05)
     assert helpful["correlation"] > 0.95, "people said what the judge says"
-    assert planned["configuration"]["page"] == {"queue": {"random": helpful["proposed"]["share"]}}
+    queue, share = planned["configuration"]["page"]["queue"], helpful["proposed"]["share"]
+    drawn = [one for each in made if (one := draw(each, 0.5, LabelQueueSettings(**queue))) is not None]
+    asked = len(drawn) + sum(one.twice for one in drawn)
+    assert asked == pytest.approx(share * len(made), rel=0.2), "the queue asked for four times what the plan pays for"
 
 
 def test_a_cheap_judge_that_is_not_worth_its_price_is_named(tmp_path: Path) -> None:

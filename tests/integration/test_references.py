@@ -35,7 +35,7 @@ def turn(n: int, **changes: Any) -> Turn:
     values: dict[str, Any] = {
         "turn_id": f"t{n}",
         "conversation_id": f"c{n}",
-        "trace_id": f"{n:032x}",
+        "trace_id": f"{n + 1:032x}",
         "response_id": f"chatcmpl-{n}",
         "ended_at": datetime.now(UTC),
         "input": f"What is {n}?",
@@ -91,10 +91,10 @@ async def test_before_with_and_after_by_every_id_and_twice(world: World) -> None
     world.configure(**settings_of(world))
     references = [
         {"turn_id": "t0", "expected_output": "0", "expected_tools": [], "outcomes": {"ticket_reopened": False}},
-        {"trace_id": f"{1:032X}", "expected_output": "one", "expected_tools": [{"name": "prices"}]},
+        {"trace_id": f"{2:032X}", "expected_output": "one", "expected_tools": [{"name": "prices"}]},
         {"response_id": "chatcmpl-2", "expected_output": "2"},
         {"conversation_id": "c3", "expected_output": "3", "outcomes": {"ticket_reopened": True}},
-        {"turn_id": "t4", "trace_id": f"{7:032x}", "expected_output": "of no turn"},
+        {"turn_id": "t4", "trace_id": f"{99:032x}", "expected_output": "of no turn"},
     ]
     async with serving(world) as service:
         url = f"http://127.0.0.1:{service.otlp_port}"
@@ -150,7 +150,7 @@ async def test_a_tenants_reference_joins_its_own_turns_alone(world: World) -> No
         url = f"http://127.0.0.1:{service.otlp_port}"
         assert (await post(url, {"turn_id": "t0", "expected_output": "0"}))[0] == 401
         for name in ("turn_id", "conversation_id", "trace_id"):
-            ids = {"turn_id": "t0", "conversation_id": "c0", "trace_id": f"{0:032x}"}
+            ids = {"turn_id": "t0", "conversation_id": "c0", "trace_id": f"{1:032x}"}
             document = {name: ids[name], "expected_output": "0"}
             assert (await post(url, document, token=TOKENS["team-a"]))[0] == 200
         for name in TOKENS:
@@ -251,7 +251,7 @@ async def say(process: ServiceProcess, numbers: Any) -> None:
     """By trace id, so that every partition has a copy; sent again until it is taken."""
     for n in numbers:
         async with asyncio.timeout(60):
-            while (await post(process.url, {"trace_id": f"{n:032x}", "expected_output": f"{n}"}))[0] != 200:
+            while (await post(process.url, {"trace_id": f"{n + 1:032x}", "expected_output": f"{n}"}))[0] != 200:
                 await asyncio.sleep(0.2)
 
 

@@ -236,7 +236,9 @@ async def test_a_repetition_that_fails_is_repeated_and_the_chain_counts_once(wor
     async with world.serving():
         await rejudge(world, "--what", "failed", "--max-usd", "1")
         other = await rejudge(world, "--what", "failed", "--reason", "judge_timeout", "--max-usd", "1")
-        assert "there is nothing to make" in other.stdout, "they failed of another reason"
+        assert f"; failed for other reasons: {PAST} judge_rejected" in other.stdout
+        misspelt = await rejudge(world, "--what", "failed", "--reason", "judge_rejectd")
+        assert "--reason: unknown reason 'judge_rejectd'; did you mean 'judge_rejected'?" in str(misspelt.exception)
         world.judge.faults = Faults()
         done = await rejudge(world, "--what", "failed", "--reason", "judge_rejected", "--max-usd", "1")
     assert f"made {PAST} of {PAST} ({PAST} scored)" in done.stdout, done.output
@@ -275,12 +277,56 @@ async def test_all_judges_by_a_new_definition_what_an_older_one_has_judged(world
         assert "there is nothing to make" in (await rejudge(world)).stdout, "each subject has a score"
         done = await rejudge(world, "--what", "all")
         assert f"made {PAST} of {PAST}" in done.stdout
-        assert "there is nothing to make" in (await rejudge(world, "--what", "all")).stdout
+        nothing = (await rejudge(world, "--what", "all")).stdout
+        assert "there is nothing to make" in nothing
+        assert "--what all" not in nothing, "it is no remedy for itself"
     ledger = await world.ledger()
     old = {each.evaluation_id for each in ledger if each.happened_at is None}
     new = [each for each in ledger if each.happened_at]
     assert {each.attributes["replay_of"] for each in new} == old
     assert len({each.evaluator_version for each in ledger}) == 2
+
+
+@pytest.mark.parametrize(("options", "old"), [({}, ()), ({"sample": 0.25}, ()), (None, ("helpful",))])
+async def test_what_came_between_two_times_of_a_definition_is_made_by_it(
+    world: World, options: dict[str, Any] | None, old: tuple[str, ...]
+) -> None:
+    """A definition was replaced and came back, or its monitor did without it: the turns between were called undrawn."""
+    present = world.settings["evaluators"]
+    between = {f"c{n}" for n in range(10, 20)}
+    drawn = [c for c in between if options is not None and draw(SALT, c) < options.get("sample", 1.0)]
+    world.configure(**monitored(world, "short"))
+    await live(world, range(10), expected=10)
+    if options is None:
+        world.configure(**monitored(world, *old))
+        await live(world, range(10, 20), expected=10)
+    else:
+        changed = {"evaluators": present | {"short": {"kind": "length", "maximum": 3}}}
+        world.configure(**monitored(world, "short", **options), **changed)
+        await live(world, range(10, 20), expected=len(drawn))
+    world.configure(**monitored(world, "short"), evaluators=present)
+    await live(world, range(20, 30), expected=10)
+    async with world.serving():
+        done = await rejudge(world, "--what", "all")
+        assert "left out" not in done.stdout, done.output
+        assert "made 10 of 10" in done.stdout, done.output
+        assert "there is nothing to make" in (await rejudge(world, "--what", "all")).stdout
+    assert {each.subject.conversation_id for each in await world.ledger() if each.happened_at} == between
+
+
+async def test_failures_by_another_version_that_are_older_than_the_time_are_told_too(world: World) -> None:
+    world.configure(**monitored(world, "helpful"))
+    world.judge.faults = BAD_REQUEST
+    await live(world, range(2), expected=2)
+    evaluators = world.settings["evaluators"] | {
+        "helpful": world.settings["evaluators"]["helpful"] | {"threshold": 0.9}
+    }
+    world.configure(**monitored(world, "helpful"), evaluators=evaluators)
+    told = (await world.command("rejudge", "--what", "all", "--dry-run")).stdout
+    option = f"--from {turn(0).ended_at:%Y-%m-%dT%H:%M:%SZ}"
+    assert f"2 evaluations left out: their turns ended before --from; {option} takes them in" in told
+    dry = (await world.command("rejudge", "--what", "all", *option.split(), "--dry-run")).stdout
+    assert "2 evaluations to make" in dry
 
 
 async def test_requests_that_an_older_version_has_taken_are_made_after_the_restart(
@@ -327,7 +373,7 @@ async def test_budgets_of_the_traffic_of_now_neither_pay_for_the_past_nor_stop_i
         ([], {"judges": {"main": {"model": "m", "base_url": "http://x/v1"}}}, "(0 for a judge on your own machine)"),
         (["--evaluator", "helpfull"], {}, "--evaluator: unknown evaluator 'helpfull'; did you mean 'helpful'?"),
         (["--reason", "judge_timeout"], {}, "--reason: selects failures; add --what failed"),
-        (["--to", "8d"], {}, "the period must begin before it ends"),
+        (["--to", "8d"], {}, "the time must begin before it ends"),
     ],
 )
 async def test_what_is_wrong_is_one_sentence(

@@ -155,6 +155,8 @@ async def test_another_judge_over_the_same_conversations(world: World) -> None:
     assert report["spent_usd"] == pytest.approx(helpful["new"]["cost_usd"] + complete["new"]["cost_usd"])
     assert await world.ledger() == before, "the evaluations log is as it was"
     assert await world.figures("--judge", "small", "-o", str(world.folder / "new.jsonl")) == report | {"spent_usd": 0.0}
+    repeated = await world.replay("--judge", "small", "-o", str(world.folder / "new.jsonl"))
+    assert "again" not in repeated.stderr, "nothing is asked"
     assert world.judge.calls - calls == asked, "what the output holds is not judged again"
 
 
@@ -314,6 +316,9 @@ async def test_the_money_ends_it(world: World) -> None:
     left = 2 * CONVERSATIONS - report["evaluators"][0]["pairs"]
     first = f"Only a part: --max-usd left out {left} evaluations; "
     assert shown.stdout.startswith(first)
+    assert re.search(
+        r"^In this part, the (means do not differ|new scores are \w+),? beyond chance\.$", shown.stdout, re.MULTILINE
+    )
 
 
 async def test_turns_of_files_instead_of_the_log(world: World) -> None:

@@ -22,6 +22,7 @@ from collector.errors import ConfigError, EvalstreamError
 from collector.logs.log import Record
 from collector.records.json import evaluation_to_json
 from collector.service.open_logs import open_logs
+from collector.service.plan_builder import evaluator_version_in
 from collector.statistics.bounded_sums import Weight
 from collector.statistics.incident import DropDetector, threshold
 from collector.statistics.score_history import PastScore, history_of
@@ -91,11 +92,12 @@ def configured(folder: Path, **log: Any) -> Config:
     )
 
 
-def evaluations() -> Iterator[Evaluation]:
+def evaluations(config: Config) -> Iterator[Evaluation]:
     for number, each in enumerate(past(1200)):
         yield scored(
             number,
             evaluator="helpful",
+            evaluator_version=evaluator_version_in(config, "helpful", "all"),
             monitor="all",
             subject=Subject(conversation_id=each.conversation),
             score=each.score,
@@ -111,7 +113,7 @@ def options(**changes: Any) -> TargetsOptions:
 async def test_a_target_is_proposed_with_what_it_would_have_seen(tmp_path: Path) -> None:
     config = configured(tmp_path)
     async with open_logs(config.settings.log) as logs:
-        records = [Record(each.evaluation_id.encode(), evaluation_to_json(each)) for each in evaluations()]
+        records = [Record(each.evaluation_id.encode(), evaluation_to_json(each)) for each in evaluations(config)]
         await logs.evaluations.append(records + records[:50])
     said: list[str] = []
     assert await propose(config, options(), said.append, as_json=False) == 0
@@ -137,7 +139,7 @@ async def test_a_target_is_proposed_from_the_time_before_an_incident(before: int
     config = configured(tmp_path)
     fallen = [
         replace(each, score=max(0.0, (each.score or 0.0) - 0.5)) if number >= before else each
-        for number, each in enumerate(evaluations())
+        for number, each in enumerate(evaluations(config))
     ]
     async with open_logs(config.settings.log) as logs:
         await logs.evaluations.append(
@@ -156,6 +158,20 @@ async def test_a_target_is_proposed_from_the_time_before_an_incident(before: int
         assert not any("monitors:" in line for line in said)
 
 
+async def test_a_target_is_proposed_from_the_version_in_force_though_another_scored_later(tmp_path: Path) -> None:
+    """After a rejudge by a judge that was left again, the target was of that judge's scores."""
+    config = configured(tmp_path)
+    made = list(evaluations(config))
+    tried = [replace(one, evaluation_id=f"{9000 + number:032x}", evaluator_version="tried", happened_at=one.ended_at,
+                     ended_at=NOW, score=0.3) for number, one in enumerate(made)]  # fmt: skip
+    async with open_logs(config.settings.log) as logs:
+        records = [Record(each.evaluation_id.encode(), evaluation_to_json(each)) for each in (*made, *tried)]
+        await logs.evaluations.append(records)
+    said: list[str] = []
+    await propose(config, options(), said.append, as_json=False)
+    assert said[0].startswith("all/helpful: mean 0.795 ")
+
+
 async def test_a_target_that_was_missed_all_the_time_is_no_incident(tmp_path: Path) -> None:
     config = checked(
         {"helpful": HELPFUL},
@@ -164,7 +180,7 @@ async def test_a_target_that_was_missed_all_the_time_is_no_incident(tmp_path: Pa
         monitors={"all": {"evaluators": ["helpful"], "alerts": {"targets": {"helpful": 0.95}}}},
     )
     async with open_logs(config.settings.log) as logs:
-        records = [Record(each.evaluation_id.encode(), evaluation_to_json(each)) for each in evaluations()]
+        records = [Record(each.evaluation_id.encode(), evaluation_to_json(each)) for each in evaluations(config)]
         await logs.evaluations.append(records)
     said: list[str] = []
     await propose(config, options(), said.append, as_json=False)
@@ -184,5 +200,5 @@ async def test_what_cannot_be_proposed_is_refused_in_a_sentence(tmp_path: Path) 
         await propose(configured(tmp_path, kind="memory"), options(), print, as_json=False)
     async with open_logs(config.settings.log):
         pass
-    with pytest.raises(EvalstreamError, match="no evaluator has 200 scores"):
+    with pytest.raises(EvalstreamError, match="no evaluator's present version has 200 scores"):
         await propose(config, options(), print, as_json=False)

@@ -23,6 +23,7 @@ from collector.commands.trace import EvaluationTrace, lines, trace_evaluation
 from collector.config.configured import Config
 from collector.config.loading import check
 from collector.errors import ConfigError, EvalstreamError
+from collector.evaluate.stage import GROUP
 from collector.logs.log import Committed, Log, Record, StoredRecord
 from collector.logs.whole_log import read_partitions
 from collector.records.json import evaluation_from_json, evaluation_to_json
@@ -31,6 +32,8 @@ from collector.service.app import running
 from collector.service.open_logs import open_logs
 from evaluators.cases import Turn
 from evaluators.results import Evaluation
+
+DEARER = {"usd_per_million_input_tokens": 20.0, "usd_per_million_output_tokens": 80.0}
 
 
 def configured(log: dict[str, Any], judge: str, folder: Path, **changes: Any) -> Config:
@@ -110,8 +113,8 @@ def assert_every_step(lines: list[str], steps: dict[str, Any], evaluation: Evalu
     text = "\n".join(lines)
     heads = [line.split()[0] for line in lines if not line.startswith(" ")]
     assert heads == [
-        "evaluation", "subject", "attributes", "received", "turn", "monitor", "draw", "wait", "judged", "judge", "steps",
-        "paid", "weight", "recorded", "export", "export",
+        "evaluation", "subject", "attributes", "received", "turn", "monitor", "draw", "wait", "judged", "reason", "judge",
+        "steps", "paid", "weight", "recorded", "export", "export",
     ]  # fmt: skip
     assert "read by otel_genai as model: input from gen_ai.input.messages" in text
     assert "tier from app.tier of span 0000000000000001" in text
@@ -147,9 +150,13 @@ async def test_every_step_on_sqlite_beside_the_service_and_after_it(tmp_path: Pa
             judge,
             tmp_path,
             monitors={"other": {"evaluators": ["helpful"]}},
+            judges={"strong": {**config.settings.judges["main"].model_dump(exclude_unset=True), **DEARER}},
             export={"prometheus": {"port": 0}, "otlp": {"endpoint": "http://localhost:1"}},
         )
-        lines, _ = await traced(changed, evaluation.evaluation_id)
+        lines, steps = await traced(changed, evaluation.evaluation_id)
+    assert steps["judged"]["usd_per_million_tokens"] == {}, "another judge was asked, at other prices"
+    assert steps["judged"]["cost_usd"] == evaluation.cost_usd
+    assert not any("USD per million" in line for line in lines)
     assert "monitor    all: this configuration has no such monitor with this evaluator" in lines
     assert "export     otlp: has taken nothing of this partition yet" in lines
 
@@ -217,8 +224,8 @@ async def test_a_trace_and_a_turn_lead_to_the_reason_why_there_is_no_score(tmp_p
     )
     moved = config.settings.monitors["all"].model_dump() | {"match": {"service": "bank"}}
     elsewhere = configured(log, judge, tmp_path, evaluators={"helpful": helpful, **short}, monitors={"all": moved})
-    _, document = await traced(elsewhere, evaluation.subject.turn_id or "")
-    assert document["turns"][evaluation.subject.turn_id] == {"all/helpful": scored}, "the file asks for other turns now"
+    _, again = await traced(elsewhere, evaluation.subject.turn_id or "")
+    assert again["turns"] == document["turns"], "a file that asks for other turns now"
 
 
 async def test_what_a_turn_without_a_score_waits_for(tmp_path: Path) -> None:
@@ -277,6 +284,39 @@ async def test_a_conversation_ends_after_its_last_turn_and_then_waits_for_refere
     monkeypatch.setattr("collector.commands.trace.time", SimpleNamespace(time=lambda: between + 3900.0))
     outcomes = (await traced(config, "t1"))[1]["turns"]["t1"]
     assert outcomes["all/solved"].startswith("none yet: it waits for attributes.outcome.reopened until 20")
+
+
+async def test_a_turn_is_explained_by_the_configuration_of_when_it_came(tmp_path: Path) -> None:
+    """What an earlier rate had left out was said to wait for the judge, as it was drawn by the file of now; so was what
+    nobody was asked for then, and what nobody will make any more."""
+    evaluators = {
+        "brief": {"kind": "length", "maximum": 20},
+        "right": {"kind": "exact_match"},
+        "polite": {"kind": "conversational_g_eval", "criteria": "Is it polite?"},
+    }
+    rare = {"all": {"evaluators": ["brief"], "sample": 1e-9}, "talks": {"evaluators": ["polite"], "idle_timeout": "1h"}}
+    every = {"all": {"evaluators": ["brief", "right"], "sample": 1}}
+    log = {"kind": "sqlite", "path": str(tmp_path / "logs.db")}
+    then, now = (
+        configured(log, "http://localhost:1", tmp_path, evaluators=evaluators, monitors=monitors)
+        for monitors in (rare, every)
+    )
+    for config, name in ((then, "t1"), (now, "t2")):
+        async with running(config) as service, asyncio.timeout(60):
+            turn = Turn(turn_id=name, conversation_id="c", input="When?", actual_output="At nine.")
+            await service.logs.turns.append([turn_record(turn)])
+            offsets = [each.offset async for batch in service.logs.turns.read(0, 0) for each in batch if each.key]
+            while (await service.logs.turns.committed(GROUP)).get(0, Committed(0, 0, "")).offset <= offsets[-1]:
+                await asyncio.sleep(0.05)
+            while name == "t2" and await _evaluation(service.logs.evaluations) is None:
+                await asyncio.sleep(0.05)
+    first, second = [(await traced(now, name))[1]["turns"][name] for name in ("t1", "t2")]
+    assert first["all/brief"].startswith("sampled_out: its draw ")
+    assert first["all/brief"].endswith(" is not below the rate 1e-09 (sample)")
+    assert first["all/right"] == "none: it was not configured when the turn came"
+    assert first["talks/polite"] == "none yet: the configuration does not have it any more"
+    assert second["all/brief"].startswith("scored 1")
+    assert (await traced(then, "t1"))[1]["turns"]["t1"]["all/brief"] == first["all/brief"]
 
 
 @pytest.mark.parametrize(

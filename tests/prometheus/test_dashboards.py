@@ -48,6 +48,8 @@ IN_INCIDENTS = {
     series.RECOVERY_EVIDENCE,
     series.FURTHER_LOG_E,
     series.WINDOW_OVERLAPS,
+    series.DROP_CAUSE,
+    series.JUDGE_VERDICT,
 }
 """Series of an alert's life, which are there while a drop lasts; test_alert_life.py looks at them."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import re
 import sys
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
@@ -123,15 +124,18 @@ async def test_the_first_notification_and_the_page_name_what_is_bad(
                 await asyncio.sleep(0.1)
         first = hook.firing(severity="page", evaluator="exact")[0]["annotations"]["description"]
         print(first)
-        for name, value in BAD.items():
-            assert f"{name}={value}" in first
-        alerts: list[dict[str, Any]] = []
+        bad = {f"{name}={value}" for name, value in BAD.items()}
+        named = set(re.findall(r"\w+=[\w-]+", first.partition("% of the change")[0]))
+        assert named, "the pass of the service before the alert has few scores; on a slow machine it names a part only"
+        assert named <= bad
+        parts = set[str]()
         async with asyncio.timeout(60):
-            while not alerts:
+            while parts != bad:
                 alerts = [each for each in (await get(port, "overview"))["alerts"] if each["evaluator"] == "exact"]
+                causes = [cause for alert in alerts for cause in alert["causes"]]
+                parts = {part for cause in causes for part in cause["part"].split(" and ")}
                 await asyncio.sleep(0.1)
-        [cause] = alerts[0]["causes"]
-        assert set(cause["part"].split(" and ")) == {f"{name}={value}" for name, value in BAD.items()}
+        [cause] = causes
         assert cause["share"] > 0.7
         assert cause["traffic"] == pytest.approx(0.12, abs=0.06)
         assert len(cause["read"]) == 3

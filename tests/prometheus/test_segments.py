@@ -96,7 +96,7 @@ async def test_segments_are_alive_on_the_dashboard_in_the_runbook_and_in_alerts(
             await seen.until(f"count({firing})", within=180)
             badness = await until_both(seen, panel("Worst segments"))
             assert badness["gold"] < 0.15 < 0.4 < badness["free"]
-            (query,) = re.findall(r"^3\. Which part of the traffic\? [^`]*`([^`]+)`", RUNBOOK, re.MULTILINE)
+            (query,) = re.findall(r"^   - `([^`]+)` is the mean of each", RUNBOOK, re.MULTILINE)
             means = await until_both(seen, query.replace("1h", "20s"))
             assert means["free"] < 0.6 < 0.85 < means["gold"]
             assert set(by_segment(await seen.query("sum by (segment) (evalstream_estimator_w_total)"))) == {

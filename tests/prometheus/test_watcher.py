@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 from configurations import checked
 from servers import Webhook, alertmanager, free_port, webhook
@@ -97,6 +99,21 @@ async def test_a_drop_reaches_a_webhook_through_a_real_alertmanager_and_resolves
             said = hook.firing(**NAMES)[0]["annotations"]
             assert "0.77" in said["description"]
             assert said["runbook_url"] == "deploy/runbooks/EvalstreamScoreDropped.md"
+
+
+@pytest.mark.slow
+async def test_a_real_alertmanager_calls_the_heartbeat_once_an_interval(tmp_path: Path):
+    """It called only every other time while `repeat_interval` was as long as `group_interval`: 2 s here, a minute in use."""
+    alert = {"labels": {"alertname": "EvalstreamWatchdog", "severity": "heartbeat"}}
+    async with webhook() as hook:
+        configuration = checked({"exact": {"kind": "exact_match"}}, alerts={"heartbeat": hook.url})
+        routes = formats.text(formats.alertmanager(rules_of(configuration, Timing(speed=30.0))))
+        async with alertmanager(tmp_path, routes) as url, aiohttp.ClientSession() as session:
+            await session.post(f"{url}/api/v2/alerts", json=[alert])
+            await until(lambda: hook.alerts)
+            began = time.monotonic()
+            await until(lambda: len(hook.alerts) >= 4)
+            assert time.monotonic() - began < 9  # three intervals; six of them before
 
 
 def _resolved(hook: Webhook) -> list[dict[str, Any]]:

@@ -427,7 +427,7 @@ class SmallWorld(World):
     @invariant()
     def bounded(self) -> None:
         if self.service.fold is not None:
-            assert all(len(each) <= 2 for each in self.service.fold.state.conversations.values())
+            assert all(len(each) <= 2 for each in self.service.fold.state.sessions_by_monitor.values())
 
     def check_conversations(self, found: list[tuple[str, ...]]) -> None:
         assert all(len(turns) <= 2 + 2 + 1 for turns in found), "a turn that joins two of them makes one of both"

@@ -15,7 +15,7 @@ from typing import Any
 from evaluation_samples import scored
 from hypothesis import HealthCheck, example, given, settings, strategies as st
 
-from collector.calibration.feedback_join import FeedbackScales
+from collector.calibration.feedback_join import JoinSettings
 from collector.calibration.feedback_stage import FeedbackStage
 from collector.logs.consumer_runner import ConsumerTiming
 from collector.logs.log import Committed, Record, StoredRecord
@@ -48,7 +48,7 @@ class Service:
     async def start(self) -> None:
         """Begin from what was committed; the replay is interrupted by a step, as a slow one is."""
         self.stage = FeedbackStage(
-            self.labels, self.evaluations, self.turns, FeedbackScales(WAIT), Telemetry(), clock=lambda: self.now
+            self.labels, self.evaluations, self.turns, JoinSettings(WAIT), Telemetry(), clock=lambda: self.now
         )
         self.fold = await self._open.enter_async_context(self.stage.open_fold(0, self.committed))
         self._position = self.committed.offset if self.committed else 0

@@ -415,7 +415,7 @@ async def test_a_replay_from_any_record_makes_the_same_of_what_begins_there(seed
     ticks = [StoredRecord(0, len(turns) + each, 2e9 + 1e8 * each, None, b"", TICK) for each in range(2)]
     for record in (*turns, *ticks):
         made.append({each.evaluation_id: each.case() for each in await whole.apply(record)})
-        low = [each.low_watermark for each in whole.conversations.values() if each.low_watermark is not None]
+        low = [each.low_watermark for each in whole.sessions_by_monitor.values() if each.low_watermark is not None]
         points.append(min(low, default=whole.replay_point, key=lambda each: each.offset))
     for delivered in range(0, len(turns), 7):
         start = points[delivered]

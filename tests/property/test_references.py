@@ -86,7 +86,7 @@ class Event:
             case _:
                 ids = {
                     "turn_id": f"t{self.number}",
-                    "trace_id": f"{self.number:032x}",
+                    "trace_id": f"{self.number + 1:032x}",
                     "conversation_id": f"c{self.number}",
                 }
                 document = {self.by: ids[self.by], "expected_output": self.answer}
@@ -97,7 +97,7 @@ class Event:
 
 def turn(number: int) -> Turn:
     return Turn(
-        turn_id=f"t{number}", conversation_id=f"c{number}", trace_id=f"{number:032x}", input="?",
+        turn_id=f"t{number}", conversation_id=f"c{number}", trace_id=f"{number + 1:032x}", input="?",
         actual_output=f"answer {number}",
     )  # fmt: skip
 
@@ -273,7 +273,7 @@ def test_a_reference_of_another_tenant_is_for_nobody() -> None:
     service = Service()
     service.receive(Event("turn", 1, "", 1000.0))
     for tenant, done in (("acme", 1), ("", 2)):
-        document: Any = {"trace_id": f"{1:032x}", "expected_output": "x"}
+        document: Any = {"trace_id": f"{2:032x}", "expected_output": "x"}
         [made] = list(reference_records(reference_of(document, tenant=tenant), LOG))
         record = StoredRecord(0, len(service.records), 1001.0, b"c1", made.value, made.headers)
         service.records.append(record)

@@ -118,8 +118,8 @@ class Deployment:
                 for _, second in groupby(records, lambda record: int(record.timestamp)):
                     await fold.deliver([*second])
                 opened = stage.open_trace_ids(partition)
-                assert [trace for offset, trace in opened if offset < committed.low_watermark] == [], "passed over"
-                found |= {trace for _, trace in opened}
+                assert [trace for offset, trace, _ in opened if offset < committed.low_watermark] == [], "passed over"
+                found |= {trace for _, trace, _ in opened}
         return found
 
     async def copy(self) -> None:

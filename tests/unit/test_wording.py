@@ -70,3 +70,11 @@ def test_what_a_value_must_be(values: dict[str, object], says: str) -> None:
     with pytest.raises(ValidationError) as raised:
         Sample.model_validate(values)
     assert requirement(raised.value.errors()[0]) == says
+
+
+def test_of_many_names_the_nearest_are_listed() -> None:
+    """An unknown kind of evaluator listed 69 kinds on one line of 1,100 characters."""
+    names = [f"{letter}{letter}{letter}" for letter in "abcdefghijklmnopq"]
+    assert suggestion("qqzzzz", names).startswith("choose from qqq, ")
+    assert suggestion("qqzzzz", names).endswith(" or 7 more")
+    assert suggestion("zz", names[:10]) == f"choose from {', '.join(names[:10])}"

@@ -90,7 +90,7 @@ def test_the_simulation_sums_up_as_the_service_does(kind: str) -> None:
 def pages_at(minute: int, buckets: Buckets) -> bool:
     known = {number: each for number, each in buckets.of(SERIES).items() if number <= minute}
     found = target_misses(known, DETECTOR, now=(minute + 1) * 60.0, interval=60.0, min_n=30)
-    return any(each.errors > 4.0 for each in found)
+    return any(each.standard_errors > 4.0 for each in found)
 
 
 def test_the_simulation_tests_means_as_the_watcher_does() -> None:

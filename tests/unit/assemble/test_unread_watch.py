@@ -24,10 +24,19 @@ def test_question_and_answer_that_nobody_reads_are_counted_by_scope() -> None:
     trace = Trace().span(
         1, "complete", {"acme.input": ACME["acme.ask"], "acme.output": ACME["acme.answer"]}, scope="acme"
     )
-    watch.look("t", trace.pieces(), 100.0)
-    watch.look("t", trace.pieces(), 100.5)  # one trace a second
-    watch.look("t", trace.pieces(), 101.0)
+    watch.examine("t", trace.pieces(), 100.0)
+    watch.examine("t", trace.pieces(), 100.5)  # one trace a second
+    watch.examine("t", trace.pieces(), 101.0)
     assert counts(telemetry, "acme") == [2]
+
+
+@pytest.mark.parametrize(("event", "ask"), [("", "acme.input"), ("acme", ""), ("acme", "acme.input")])
+def test_an_event_or_attribute_without_a_name_is_no_place(event: str, ask: str) -> None:
+    telemetry = Telemetry()
+    held = {ask: ACME["acme.ask"], "acme.output": ACME["acme.answer"]}
+    trace = Trace().span(1, "complete", {}, scope="acme", events=[(event, held)])
+    UnreadTextWatch(ASSEMBLER, telemetry).examine("t", trace.pieces(), 100.0)
+    assert counts(telemetry, "acme") == [float(bool(event and ask))]
 
 
 def test_what_is_read_and_what_is_no_talk_is_not_counted() -> None:
@@ -40,7 +49,7 @@ def test_what_is_read_and_what_is_no_talk_is_not_counted() -> None:
         "response.note": "it went very well",
     }
     for number, trace in enumerate((read, Trace().span(1, "GET /", web, scope="acme"))):
-        watch.look("t", trace.pieces(), 100.0 + 10 * number)
+        watch.examine("t", trace.pieces(), 100.0 + 10 * number)
     assert counts(telemetry, "acme") == [0]
 
 
@@ -51,7 +60,7 @@ def test_scopes_that_strangers_invent_are_one_after_the_twentieth() -> None:
         trace = Trace().span(
             1, "x", {"a.input": ACME["acme.ask"], "a.output": ACME["acme.answer"]}, scope=f"scope-{number}"
         )
-        watch.look("t", trace.pieces(), 100.0 + number)
+        watch.examine("t", trace.pieces(), 100.0 + number)
     assert counts(telemetry, "scope-0", "scope-19", "scope-20", "other") == [1, 1, 0, 5]
 
 
@@ -62,9 +71,9 @@ def talked(watch: ConversationIdWatch, number: int, conversation: str, session: 
     trace.span(1, "chat m", {**chat("Is it open?", "Yes."), **ids})
     turns = [each.turn for each in ASSEMBLER.assemble(trace.pieces()).turns]
     for closing in range(2):
-        watch.see(trace.trace_id.hex(), (each.conversation_id for each in turns))
+        watch.note_ids(trace.trace_id.hex(), (each.conversation_id for each in turns))
         if looked_at:
-            watch.look(trace.trace_id.hex(), trace.pieces(), 10.0 * number + 2 * closing)
+            watch.examine(trace.trace_id.hex(), trace.pieces(), 10.0 * number + 2 * closing)
 
 
 def test_ids_that_never_repeat_are_reported_once_with_the_setting(caplog: pytest.LogCaptureFixture) -> None:

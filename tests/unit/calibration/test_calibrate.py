@@ -84,6 +84,25 @@ def test_means_are_weighted_and_of_the_configured_version_alone(tmp_path: Path) 
         assert "Not used: 7 scores of other versions of helpful or other judges." in found["notes"]
 
 
+def test_a_random_draw_of_traffic_counts_each_label_once_in_the_log_or_not(tmp_path: Path) -> None:
+    """Labels of answers that the log had sampled, too, silently weighed as much as they stand for there."""
+    of, given = config(tmp_path), tmp_path / "labels.jsonl"
+    names = {"evaluator": "helpful", "evaluator_version": evaluator_version_in(of, "helpful")}
+    logged = [judged(n, **names, score=float(n % 2), sampling=Sampling(probability=0.25)) for n in range(40)]
+    asyncio.run(fill(of, logged, []))
+    inside = [{"human": each.score, "evaluation_id": each.evaluation_id} for each in logged]
+    outside = [{"human": n % 2, "score": n // 2 % 2, "turn_id": f"own{n}"} for n in range(40)]  # half of them equal
+    for lines, equal in ((inside + outside, 0.75), (inside, 1.0)):
+        given.write_text("\n".join(map(json.dumps, lines)))
+        found = measure(of, CalibrateOptions(labels=given, evaluator="helpful", random=True))
+        assert found.agreements[0].measures["equal_verdicts"][0] == pytest.approx(equal)
+        assert equal == 1.0 or any(
+            "once: 40 labels of --random are of answers outside the log, so its sampling weights of 40 others do not count."
+            in note for note in found.notes
+        )  # fmt: skip
+        assert not any("no random draw" in note for note in found.notes)
+
+
 def test_what_somebody_picked_never_enters_a_mean(tmp_path: Path) -> None:
     of = config(tmp_path)
     names = {"evaluator": "helpful", "evaluator_version": evaluator_version_in(of, "helpful")}
@@ -204,7 +223,7 @@ def test_how_many_more_drawn_labels_a_mean_needs(number: int, more: int) -> None
     few = [note for note in notes if note.startswith("No corrected mean: it needs 32 drawn labels")]
     says = f" these count as {number}.0. Label at least {more} more."
     assert [note.rpartition(";")[2] for note in few] == ([says] if more else [])
-    assert any(note.startswith(f"Not checked: {number} drawn labels") for note in notes)
+    assert any(note.startswith(f"Not checked: whether {number} drawn labels") for note in notes)
     good = [label for label in labels if label.human == 1.0]
     said = as_text(calibration(CalibrateOptions(labels=None, evaluator="helpful"), good, scores, scale))
     assert "people label nothing as bad" in said
@@ -275,3 +294,30 @@ def test_a_threshold_that_fails_most_good_answers_is_none_and_the_rule_is_said()
     said = " ".join(as_text(result).split())
     assert "No threshold fails 90% of what people label as bad and less than half of what they label as good." in said
     assert "The nearest, 0.925, fails at least 90% of what people label as bad, and 92% of what" in said
+
+
+def test_the_newest_label_of_an_answer_counts_whichever_version_it_was_given_for(tmp_path: Path) -> None:
+    """The criteria went back to what they were: labels of the time between were called older, and left out."""
+    of = config(tmp_path)
+    now, between = {"evaluator": "helpful", "evaluator_version": evaluator_version_in(of, "helpful")}, "between"
+    scores = [judged(n, **now, score=0.8) for n in range(20)]
+    scores = [replace(each, subject=replace(each.subject, turn_id=f"t{n}")) for n, each in enumerate(scores)]
+    others = [
+        replace(
+            each, evaluation_id=f"{n:032x}", evaluator_version=between, attributes={"replay_of": each.evaluation_id}
+        )
+        for n, each in enumerate(scores, 100)
+    ]
+    labels = [
+        label(**now | {"evaluator_version": each.evaluator_version}, label_id=f"{n:032x}", monitor=each.monitor,
+              evaluation_id=each.evaluation_id, subject=each.subject, judge_score=each.score, label_probability=0.5,
+              score=float(each in others), given_at=START + timedelta(hours=each in others))
+        for n, each in enumerate((*scores, *others[:12]))
+    ]  # fmt: skip
+    lost = replace(labels[-1], evaluation_id="e" * 32, label_id="e" * 32)
+    asyncio.run(fill(of, [*scores, *others], [*labels, lost]))
+    found = measure(of, CalibrateOptions(labels=None, evaluator="helpful"))
+    assert found.agreements[0].labels == 20
+    assert found.agreements[0].measures["equal_verdicts"][0] == pytest.approx(12 / 20), "of the 12 newer ones"
+    assert "Not used: 12 older labels of answers that have a newer one." in found.notes
+    assert "Not used: 1 label of answers that this version of helpful did not score." in found.notes

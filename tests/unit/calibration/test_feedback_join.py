@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from evaluation_samples import of_conversation, scored
 
-from collector.calibration.feedback_join import SETTLE, SETTLE_NEARER, FeedbackJoin, FeedbackScales
+from collector.calibration.feedback_join import SETTLE, SETTLE_NEARER, FeedbackJoin, JoinSettings
 from collector.calibration.judged_subjects import JudgedSubjects, LogPlace
 from collector.errors import BadInput
 from collector.records.feedback import (
@@ -20,6 +20,7 @@ from collector.records.feedback import (
     parse_feedback_entry,
     parse_joined_feedback,
 )
+from collector.records.references import reference_of
 from evaluators.results import Evaluation, Subject
 
 DAY = 86_400.0
@@ -60,6 +61,26 @@ def test_every_id_names_and_several_have_to_fit() -> None:
     assert about(subjects, conversation_id="d", turn_id="t1") == []
 
 
+def test_ids_of_ready_made_turns_have_no_case_either() -> None:
+    """A turn may come with any trace id; feedback with the very same one waited for 7 days."""
+    subjects = judged(of_turn(1, trace_id="Chat-7", span_id="AB" * 8))
+    for ids in ({"trace_id": "Chat-7"}, {"span_id": "AB" * 8}, {"trace_id": "chat-7", "span_id": "ab" * 8}):
+        assert about(subjects, **ids) == ["t1"], ids
+    talk = replace(
+        of_conversation(4), subject=Subject(conversation_id="c", trace_id="Chat-8", links=(("Chat-7", "1"),))
+    )
+    assert len(judged(talk).matches(entry(trace_id="Chat-7")).subjects) == 1
+
+
+@pytest.mark.parametrize(("name", "digits"), [("trace_id", 32), ("span_id", 16)])
+def test_an_id_of_zeros_is_refused(name: str, digits: int) -> None:
+    """Programs send it that read the id outside of a span; the feedback waited until it expired."""
+    for read in (entry, lambda **ids: reference_of({"expected_output": "x", **ids}, tenant="")):
+        with pytest.raises(BadInput, match=f"{name}: all zeros, .* name nothing; send another id"):
+            read(**{"response_id": "r1", name: "0" * digits})
+        assert read(**{name: "0"}), "a ready-made turn may have it"
+
+
 def test_the_nearest_of_each_monitor_counts() -> None:
     talk = Subject(conversation_id="c", trace_id="a" * 32)
     conversation = replace(of_conversation(4), monitor="talks", subject=talk)
@@ -84,7 +105,7 @@ def test_what_is_forgotten_leaves_nothing() -> None:
 
 
 def join_of(wait: float = DAY, **limits: int) -> FeedbackJoin:
-    return FeedbackJoin(FeedbackScales(wait, {"stars": (1.0, 5.0)}), **limits)
+    return FeedbackJoin(JoinSettings(wait, {"stars": (1.0, 5.0)}), **limits)
 
 
 def test_it_joins_after_a_while_and_is_known_then() -> None:

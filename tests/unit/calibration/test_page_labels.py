@@ -218,9 +218,20 @@ def test_labels_of_two_people_in_a_file_are_those_of_the_page(tmp_path: Path):
     file = tmp_path / "labels.jsonl"
     file.write_bytes(b"".join(orjson.dumps(line) + b"\n" for line in lines))
     known = {line["evaluation_id"]: WeightedScore(0.7, 1.0) for line in lines}
-    read = read_labels(file, known)
+    read = read_labels(file, known, "answers_question")
     assert [(each.human, each.people) for each in read] == [(0.3, 2), (1.0, 1)]
     assert [(each.human, each.people) for each in book.labels(VERSION)] == [(0.5, 2), (1.0, 1)]
     nameless = tmp_path / "nameless.jsonl"
     nameless.write_text('{"human": 1, "score": 0.9}\n' * 2)
-    assert len(read_labels(nameless, {})) == 2, "lines that name nothing are of answers of their own"
+    assert len(read_labels(nameless, {}, "answers_question")) == 2, (
+        "lines that name nothing are of answers of their own"
+    )
+
+
+def test_the_length_of_a_prompt_is_read_from_the_lines_that_score_wrote(tmp_path: Path) -> None:
+    file = tmp_path / "labels.jsonl"
+    lines: list[dict[str, Any]] = [
+        {"usage": {"input_tokens": 900, "calls": 2}}, {"judge_tokens": 300.0}, {"usage": None}, {}
+    ]  # fmt: skip
+    file.write_bytes(b"".join(orjson.dumps({"human": 1, "score": 0.9} | line) + b"\n" for line in lines))
+    assert [each.tokens for each in read_labels(file, {}, "answers_question")] == [450.0, 300.0, None, None]

@@ -11,7 +11,7 @@ from statistics import NormalDist, fmean, stdev
 import pytest
 from evaluation_samples import START, scored
 
-from collector.calibration.agreement_watch import people_sums, random_labels
+from collector.calibration.agreement_watch import labels_of_queue, people_sums
 from collector.calibration.page_labels import LabelIndex
 from collector.logs.log import StoredRecord
 from collector.page.label_queue import LabelQueue, LabelQueueSettings, QueuedEvaluation, QueueVerdict, draw
@@ -101,7 +101,7 @@ def corrected_mean(chance: Random, of: Planted, conversations: int) -> Corrected
             queued = QueuedEvaluation(ListedEvaluation(evaluation, 0, 0, time), how, {})
             given = QUEUE.label_of(queued, QueueVerdict(by="ann", verdict="good" if good else "bad"), START)
             index.add(StoredRecord(0, 0, time, b"k", label_to_json(given)))
-    labels = people_sums(random_labels(index.labels(AUDITS if of.audited else VERSION)), of_scores=not of.audited)
+    labels = people_sums(labels_of_queue(index.labels(AUDITS if of.audited else VERSION)), are_scored=not of.audited)
     if of.audited:
         mean = audited.corrected()
         assert mean is not None
@@ -154,6 +154,6 @@ def test_what_others_pick_of_what_was_drawn_does_not_enter_the_mean() -> None:
     def mean(of: list[tuple[float, float]]) -> float:
         return sum(weight * value for weight, value in of) / sum(weight for weight, _ in of)
 
-    labels = [(each.weighted().weight, each.human) for each in random_labels(index.labels(VERSION))]
+    labels = [(each.weighted().weight, each.human) for each in labels_of_queue(index.labels(VERSION))]
     assert len(labels) == len(blind)
     assert mean(labels) == pytest.approx(mean(blind)), "with what is picked it is 0.046 too good"

@@ -12,14 +12,15 @@ from evaluation_samples import START, label
 
 from collector.calibration.agreement_watch import (
     AgreementWatcher,
+    labels_of_queue,
     people_sums,
-    random_labels,
-    withheld,
+    why_withheld,
 )
 from collector.calibration.labels import HumanLabel
 from collector.export.segments import Dimension
 from collector.logs.log import Record
 from collector.logs.memory import MemoryLog
+from collector.page.label_queue import LabelQueueSettings
 from collector.records.json import label_to_json
 from collector.statistics import agreement
 from collector.statistics.agreement import ScoreScale
@@ -113,15 +114,15 @@ def test_the_lower_end_of_kappa_is_rarely_above_the_truth(size: int) -> None:
 
 def test_a_mean_is_withheld_of_few_labels_a_weak_judge_and_one_that_has_changed() -> None:
     good = verdicts(60, 10, 5, 25)
-    assert withheld(good, SCALE) == ""
-    assert withheld(good[:29], SCALE) == "few"
-    assert withheld([], SCALE) == "few"
-    assert withheld(verdicts(40, 20, 20, 10), SCALE) == "weak"
-    assert withheld(verdicts(90, 0, 0, 0), SCALE) == "", "no bad answer: nothing says that the judge is weak"
+    assert why_withheld(good, SCALE) == ""
+    assert why_withheld(good[:29], SCALE) == "few"
+    assert why_withheld([], SCALE) == "few"
+    assert why_withheld(verdicts(40, 20, 20, 10), SCALE) == "weak"
+    assert why_withheld(verdicts(90, 0, 0, 0), SCALE) == "", "no bad answer: nothing says that the judge is weak"
     later = [replace(each, at=1000.0 + each.at, conversation=f"l{each.at}") for each in verdicts(20, 45, 0, 35)]
-    assert withheld([*good, *later], SCALE) == "drift"
+    assert why_withheld([*good, *later], SCALE) == "drift"
     same = [replace(each, at=1000.0 + each.at, conversation=f"s{each.at}") for each in good]
-    assert withheld([*good, *same], SCALE) == ""
+    assert why_withheld([*good, *same], SCALE) == ""
 
 
 def test_chance_alone_rarely_looks_like_a_drift() -> None:
@@ -131,19 +132,19 @@ def test_chance_alone_rarely_looks_like_a_drift() -> None:
             of(human == (chance.random() < 0.8), human, number, probability=chance.choice((0.05, 0.3)))
             for number, human in enumerate(chance.random() < 0.7 for _ in range(80))
         ]
-        drifted += withheld(labels, SCALE) == "drift"
+        drifted += why_withheld(labels, SCALE) == "drift"
     assert drifted <= 3
 
 
 def test_sums_have_the_labels_alone_and_are_those_of_the_formula_with_the_scores() -> None:
-    labels = random_labels([*verdicts(30, 10, 10, 30), replace(of(True, False, 3), probability=None)])
+    labels = labels_of_queue([*verdicts(30, 10, 10, 30), replace(of(True, False, 3), probability=None)])
     assert len(labels) == 80
     assert all(not value for name, value in zip(("w", "wx"), people_sums(labels).values[3:5], strict=True))
     mean = (
-        people_sums(labels, of_scores=False) + sums_of_scores(Sums(1000.0, 700.0, 1000.0, 700.0, 700.0))
+        people_sums(labels, are_scored=False) + sums_of_scores(Sums(1000.0, 700.0, 1000.0, 700.0, 700.0))
     ).corrected()
     by_audits = CorrectedMean(mean=0.7, error=math.sqrt(0.21 / 1000), power=1.0, audits=100.0, gain=1.0)
-    by_mean = corrected_by_people(people_sums(labels, of_scores=False), by_audits)
+    by_mean = corrected_by_people(people_sums(labels, are_scored=False), by_audits)
     assert mean is not None
     assert by_mean is not None
     assert mean.mean == pytest.approx(by_mean.mean, abs=0.01)
@@ -220,3 +221,46 @@ async def test_where_there_are_audits_people_correct_them() -> None:
     assert people.version == AUDITS
     assert people.sums.audits == pytest.approx(40 * (1 - 1 / 40) ** 2), "less by the leverage of each"
     assert people.sums.values[0] == pytest.approx(40 * 4), "1 / (share of audits × probability of the draw)"
+
+
+async def test_labels_that_are_not_in_the_mean_by_people_are_said_to_be_so_as_is_a_mix_of_draws() -> None:
+    """After `rejudge` the mean stayed null without a reason, although people had labelled 161 answers."""
+    log, telemetry = MemoryLog("labels", partitions=1), Telemetry()
+    queue = LabelQueueSettings(random=0.05, doubtful=0.25)
+    watch = AgreementWatcher(log, {VERSION: SCALE}, telemetry, queue=queue, clock=START.timestamp)
+    given = [drawn_label(n, tier="x", right=True, at=float(n), audited=False) for n in range(20)]
+    before = [replace(each, evaluator_version="before", label_probability=0.05) for each in given[:7]]
+    await log.append([Record(b"k", label_to_json(each), partition=0) for each in before])
+    await watch.measure_changes()
+    (people,) = watch.people.values()
+    assert (people.withheld, people.version) == ("few", VERSION)
+    not_in_mean = "of scores by rejudge or another version are not in the mean by people; evalstream calibrate counts"
+    assert [note[: len(not_in_mean) + 9] for note in watch.notes[VERSION]] == [f"7 labels {not_in_mean}"]
+    now = [replace(each, label_probability=0.05) for each in given[7:15]]
+    backfilled = [replace(each, label_probability=0.05, happened_at=START) for each in given[15:]]
+    await log.append([Record(b"k", label_to_json(each), partition=0) for each in (*now, *backfilled)])
+    await watch.measure_changes()
+    assert [note.partition(" ")[0] for note in watch.notes[VERSION]] == ["12"]
+    await log.append([Record(b"k", label_to_json(each), partition=0) for each in given[:3]])
+    await watch.measure_changes()
+    assert watch.notes[VERSION][1].startswith(
+        "Mixed draws: page.queue does not give the probability of 3 of 11 labels now"
+    )
+
+
+async def test_two_versions_in_use_each_keep_their_monitors_labels() -> None:
+    """Two monitors that pack an evaluator otherwise have a version each: the one took the mean by people of the other."""
+    log, other = MemoryLog("labels", partitions=1), (VERSION[0], "fedcba987654")
+    watch = AgreementWatcher(log, {VERSION: SCALE, other: SCALE}, Telemetry(), clock=START.timestamp)
+    given = [drawn_label(n, tier="x", right=n % 4 > 0, at=float(n), audited=False) for n in range(80)]
+    of_b = [
+        replace(each, label_id=f"b{n}", evaluation_id=f"b{n}", evaluator_version=other[1], monitor="b")
+        for n, each in enumerate(given)
+    ]
+    await log.append([Record(b"k", label_to_json(each), partition=0) for each in (*given, *of_b)])
+    await watch.measure_changes()
+    assert {monitor: people.version for (monitor, _), people in watch.people.items()} == {
+        given[0].monitor: VERSION, "b": other,
+    }  # fmt: skip
+    assert len({people.sums.audits for people in watch.people.values()}) == 1
+    assert watch.notes == {VERSION: (), other: ()}

@@ -51,7 +51,7 @@ async def test_a_language_and_a_length_are_named() -> None:
 async def test_a_judge_without_a_bias_has_none_and_picked_labels_say_nothing() -> None:
     (said,) = await sentences(probability=0.5, by_language=0.0, by_length=0.0)
     assert said.startswith(
-        "No bias against people found (2 % false alarms in all) by: prompts of 795 tokens instead of 193"
+        "No bias found, compared with people (2 % false alarms in all), for: prompts of 795 tokens instead of 193"
     )
     assert await sentences(probability=None, by_language=0.2, by_length=0.03) == []
 

@@ -22,6 +22,6 @@ async def test_what_another_monitor_paid_for_makes_no_evaluation_cheaper() -> No
     log = MemoryLog("evaluations")
     await log.append([Record(each.evaluation_id.encode(), evaluation_to_json(each)) for each in (paid, *shared)])
     stretch = Stretch(datetime(2026, 1, 1, tzinfo=UTC), datetime(2027, 1, 1, tzinfo=UTC))
-    known = KnownEvaluations({"helpful": paid.evaluator_version}, stretch, {})
+    known = KnownEvaluations({"helpful": paid.evaluator_version}, stretch, lambda past: past.cost_usd)
     await known.read(log)
     assert known.mean_usd == {"helpful": pytest.approx(0.004)}

@@ -38,6 +38,27 @@ def test_judges(tmp_path: Path, url: str, key: str, sentence: str) -> None:
     assert sentence in problem(tmp_path, WHOLE, url, key)
 
 
+def test_mistakes_of_all_kinds_are_named_at_once(tmp_path: Path) -> None:
+    """An unknown evaluator was named only once the wrong values were right, and a wrong criterion after that."""
+    text = WHOLE.replace("criteria: x", "criterion: x").replace("[good]", "[good, god], alerts: {targets: {good: 75}}")
+    lines = problem(tmp_path, f"{text}alerts: {{webhooks: https://h}}\n").splitlines()
+    assert [line.partition(": ")[0] for line in lines] == [
+        "alerts.webhooks", "monitors.m.alerts.targets.good", "evaluators.good.criterion", "monitors.m.evaluators",
+    ]  # fmt: skip
+    assert "unknown evaluator 'god'; did you mean 'good'?" in lines[-1]
+
+
+def test_an_evaluator_named_by_a_number(tmp_path: Path) -> None:
+    """Where a monitor was looked at too, it ended in a traceback."""
+    lines = problem(tmp_path, WHOLE.replace("evaluators: {good", "evaluators: {404").replace("[good]", "['404', x]"))
+    assert 'evaluators[404]: must be a string; write "404" in quotes' in lines
+
+
+def test_a_misspelt_section_has_no_mistakes_by_its_absence(tmp_path: Path) -> None:
+    [line] = problem(tmp_path, WHOLE.replace("evaluators: {good", "evaluator: {good")).splitlines()
+    assert "did you mean 'evaluators'" in line
+
+
 @pytest.mark.parametrize(
     ("old", "new", "sentence"),
     [

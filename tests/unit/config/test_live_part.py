@@ -9,7 +9,16 @@ from typing import Any
 import pytest
 
 from collector.config.configured import Config
-from collector.config.live_part import LIVE, digest_of, live_keys, live_values, restart_keys, with_live_values
+from collector.config.live_part import (
+    AT_START,
+    LIVE,
+    digest_of,
+    live_keys,
+    live_values,
+    restart_keys,
+    start_changes,
+    with_live_values,
+)
 from collector.config.loading import check
 from collector.config.settings import Settings
 from collector.errors import ConfigError
@@ -83,6 +92,25 @@ def test_the_order_of_monitors_counts_and_secrets_do_not() -> None:
 
 
 @pytest.mark.parametrize(
+    ("changes", "differ"),
+    [
+        ({"assemble": {"idle_timeout": "5s"}}, ["assemble.idle_timeout"]),
+        ({"store_text": False, "dead_letters": {"stall_after": "2m"}}, ["dead_letters.stall_after", "store_text"]),
+        ({"assemble": {"idle_timeout": "10s"}}, []),
+        ({"page": {"port": 8101}, "log": {"retention": "1d"}}, []),
+    ],
+    ids=["other", "two", "the default, written out", "of a process"],
+)
+def test_settings_of_a_start_that_all_processes_share_are_known(changes: dict[str, Any], differ: list[str]) -> None:
+    before, after = live_values(configured()), live_values(configured(**changes))
+    assert start_changes(before, configured(**changes)) == start_changes(after, configured()) == differ
+    assert (digest_of(before) == digest_of(after)) == (not differ)
+    of_an_earlier_release = {name: value for name, value in before.items() if name != "start"}
+    assert start_changes(of_an_earlier_release, configured(**changes)) == []
+    assert digest_of(of_an_earlier_release) == digest_of(before), "a release is no new configuration"
+
+
+@pytest.mark.parametrize(
     ("changes", "restart", "live"),
     [
         ({"log": {"retention": "1d"}}, ["log.retention"], []),
@@ -106,6 +134,8 @@ def test_the_sections_are_those_of_the_settings() -> None:
     live, at_a_start = row.strip("| ").split("|")
     assert {name for name in LIVE if f"`{name}`" in live} == set(LIVE)
     assert {name for name in set(fields) - set(LIVE) if f"`{name}`" not in at_a_start} == {"plugins"}, "in words there"
+    (shared,) = [line for line in page.splitlines() if "is a new configuration, too" in line]
+    assert [name for name in AT_START if f"`{name}`" not in shared] == ["plugins"], "in words there"
 
 
 def test_plug_ins_are_found_beside_the_file_whatever_the_source_is_called(tmp_path: Path) -> None:
@@ -116,6 +146,8 @@ def test_plug_ins_are_found_beside_the_file_whatever_the_source_is_called(tmp_pa
         second = with_live_values(first, live_values(own), "configuration 3", answering=False)
         assert first.settings == own.settings
         assert second.settings.plugins == "mine"
+        elsewhere = check(VALUES | {"plugins": str(tmp_path / "mine")}, str(tmp_path / "evalstream.yaml"))
+        assert start_changes(live_values(own), elsewhere) == [], "the same plug-ins, however their folder is written"
     finally:
         for each in folders():
             sys.meta_path.remove(each)

@@ -58,10 +58,11 @@ CHANGED = (
     ("criteria: x", "criteria: x, threshold: 5", "evaluators.good.threshold: must be at most 1"),
     ("criteria: x", "criteria: x, judge: big", "evaluators.good.judge: unknown judge 'big'; choose from main"),
     ("criteria: x", "criterai: x", "evaluators.good.criterai: unknown key; did you mean 'criteria'?"),
+    ("criteria: x", "juge: main, criteria: x", "evaluators.good.juge: unknown key; did you mean 'judge'?"),
     (
         "kind: g_eval",
         "kind: zz",
-        "evaluators.good.kind: unknown evaluator kind 'zz'; if it is your own, write plugins: and",
+        "evaluators.good.kind: unknown evaluator kind 'zz'; if it is your own, write plugins: and its folder; else choose",
     ),
     ("kind: g_eval", "kind: geval", "evaluators.good.kind: unknown evaluator kind 'geval'; did you mean 'g_eval'?"),
     ("[input]", "[inptu]", "evaluators.good.evaluation_params[0]: must be 'input'"),
@@ -203,6 +204,10 @@ NO_YAML = (
     ('a: "x\n', "is not valid YAML: line 2, column 1: a quote or a bracket is not closed; close it"),
     ("a: 1\n  b: 2\n", "is not valid YAML: line 2, column 4: a second colon in a line; begin a new line"),
     ("a: &x 1\nb: *x\n", "is not valid YAML: line 2, column 4: aliases (*name) are not supported; write the value out"),
+    (
+        "a: {b: ${env:KEY}}\n",
+        'is not valid YAML: line 1, column 9: a comma is missing, or a text with { is not in quotes; write it like "${env:N',
+    ),
     ("a: @x\n", "is not valid YAML: line 1, column 4: a sign that begins no text; write the text in quotes"),
 )
 CASES: tuple[tuple[str, object, str], ...] = (
@@ -225,6 +230,16 @@ CASES: tuple[tuple[str, object, str], ...] = (
     ("t.jsonl", "{'input': 'q', 'output': 'a'}\n", "line 1 is not JSON; JSON has double quotes"),
     ("t.csv", "question,answer\nq,a\n".encode("utf-16"), "not UTF-8; save it as CSV UTF-8"),
     ("t.csv", "question,answer\nq,a,b\n", "line 2 has more cells than the first line has names"),
+    ("t.json", '[\n{"input": "q",\n"score": NaN}]', "is not JSON (line 3, column 10: unexpected character, expected a JSON value); write null"),
+    ("t.jsonl", '{"input": "q", "score": -Infinity}\n', "line 1 is not JSON; write null for NaN and Infinity"),
+    ("t.json", '[\n{"input": "q"}\n{"input": "q"}]', "is not JSON (line 3, column 1: unexpected character, expected ',' or ']'); correct it there"),
+    ("t.jsonl", b'{"input": "q", "output": "a"}\n{"input": "\xe4", "output": "a"}', "line 2 is not UTF-8; save it as UTF-8"),
+    ("t.csv", b"question,answer\nq,a\n\xe4,a\n", "line 3 is not UTF-8; save it as CSV UTF-8"),
+    ("t.csv", "question,question,answer\nq,r,a\n", "line 2: two columns give 'input', and differ; keep one of them"),
+    ("t.csv", "question,output,answer\nq,a,b\n", "line 2: two columns give 'actual_output', and differ; keep one of them"),
+    ("t.csv", 'question,answer\nq,"a\n', "line 2: not CSV (unexpected end of data); end each quoted text with a quote"),
+    ("t.csv", 'question,"answer\nq,a\n', "line 2: not CSV (unexpected end of data); end each quoted text with a quote"),
+    ("t.yaml", "input: a\n", "not JSON; give OTLP, or turns with one JSON object per line"),  # was read as protobuf
     ("t.docx", b"PK\x03\x04", "is an archive or an Office document; unpack it, or save it as CSV or as JSON lines"),
 )  # fmt: skip
 READ: tuple[object, ...] = (
@@ -304,6 +319,11 @@ def test_a_file_of_cases(tmp_path: Path, name: str, content: object, expected: s
     with pytest.raises(ConfigError) as refused:
         turns(written(tmp_path / name, content))
     assert expected in str(refused.value)
+
+
+def test_columns_as_people_head_them_are_read(tmp_path: Path) -> None:
+    (turn,) = turns(written(tmp_path / "t.csv", "Input,Actual Output,Index\nq,a,1\n"))
+    assert (turn.input, turn.actual_output) == ("q", "a")
 
 
 @pytest.mark.parametrize("content", READ)

@@ -75,7 +75,7 @@ MISTAKES = (
         f"receive.kafka[0].security.ca: no.pem {ABSENT}",
     ),
     ("receive: {files: [no.jsonl]}\n", "receive.files[0]: no.jsonl does not exist; name a file or a folder"),
-    ("receive: {files: [prose]}\n", "receive.files[0]: prose holds neither OTLP nor turns by its name; it should end"),
+    ("receive: {files: [prose]}\n", "receive.files[0]: prose holds neither OTLP nor turns by its name; it must end"),
     ("export: {otlp: {header_files: {Authorization: no.key}}}\n", f"export.otlp.header_files.Authorization: no.key {ABSENT}"),
     ("export: {jsonl: {path: no/scores.jsonl}}\n", "export.jsonl.path: there is no folder no; make it, or name another"),
     ("log: {path: no/logs.db}\n", "log.path: there is no folder no; make it, or name another"),

@@ -56,6 +56,18 @@ def test_text_completions(prompt: dict[str, Any], choice: dict[str, Any]) -> Non
     assert (turn.input, turn.actual_output) == ("What is this?", "A kayak.")
 
 
+def test_langchain4js_listeners_print_messages_and_say_only_that_a_service_ran() -> None:
+    printed = said(**{
+        "llm.input_messages.0.message.content": 'UserMessage { name = null, contents = [TextContent { text = "What is this?" }] }',
+        "input.value": json.dumps([{"role": "user", "content": "What is this?"}]),
+    })  # fmt: skip
+    assert facts(Trace().span(1, "generate", printed).turn())["input"] == "What is this?"
+    ran = {KIND: "AGENT", "input.value": "Execution Started", "output.value": "Execution Completed"}
+    assert Trace().span(1, "AiService.start", ran).turns() == []
+    inside = Trace().span(1, "AiService.start", ran, took=9).span(2, "AiService.chat", said(), parent=1)
+    assert facts(inside.turn())["answer"] == "A kayak."
+
+
 def test_a_reranker_chooses_what_was_retrieved() -> None:
     retriever = {KIND: "RETRIEVER", "input.value": "What is this?"}
     reranker = {KIND: "RERANKER", "reranker.query": "What is this?"}

@@ -474,6 +474,51 @@ def test_braintrust() -> None:
     }
 
 
+def test_braintrust_of_langchaingo_prints_calls_and_results() -> None:
+    """The handler for Go writes parts of messages as Go prints them, and retrievals without a type."""
+
+    def model(messages: list[Any], **answer: Any) -> dict[str, Any]:
+        choice = {"index": 0, "message": {"role": "assistant", "content": "", **answer}}
+        kind = {"braintrust.span_attributes": '{"type": "llm"}', "braintrust.metrics": '{"prompt_tokens": 4}'}
+        return {**kind, "braintrust.input_json": json.dumps(messages), "braintrust.output_json": json.dumps([choice])}
+
+    retrieval = {
+        "braintrust.output_json": json.dumps({"query": QUESTION, "documents": [{"page_content": "Kayaks: 30 euros."}]}),
+        "braintrust.metrics": '{"documents_retrieved": 1}',
+    }
+    call = {"id": "c1", "type": "function", "function": {"name": "get_price", "arguments": '{"of": "kayak"}'}}
+    told_later = [("assistant", "{c1 function 0xc0001a2b40}"), ("tool", '{c1 get_price {"euros":30}}')]
+    later = [{"role": role, "content": text} for role, text in told_later]
+    trace = Trace().span(1, "shop", {}, took=9).span(2, "langchain.retriever", retrieval, parent=1)
+    trace.span(3, "langchain.llm.generate_content", model(REQUEST, tool_calls=[call]), parent=1)
+    trace.span(4, "langchain.llm.generate_content", model([*REQUEST, *later], content=ANSWER), parent=1)
+    assert told(trace, "tools", "context") == {
+        **TOLD, "tools": [("get_price", {"of": "kayak"}, {"euros": 30})], "context": ["Kayaks: 30 euros."],
+    }  # fmt: skip
+
+
+def test_a_streamed_request_for_tools_around_the_call_with_their_results_is_a_call_of_its_own() -> None:
+    """LangChain4j goes on inside the callback of the stream, so that one call is below the other."""
+    asked = {"finish_reason": "tool_calls", "message": {"role": "assistant", "content": ""}}
+    call = {"id": "c1", "type": "function", "function": {"name": "get_price", "arguments": "{}"}}
+    later = [{"role": "assistant", "tool_calls": [call]}, {"role": "tool", "tool_call_id": "c1", "content": "30"}]
+    kinds = {
+        "braintrust.span_attributes": '{"type": "llm"}',
+        "braintrust.metrics": '{"prompt_tokens": 4, "completion_tokens": 2}',
+    }
+    first = {"braintrust.input_json": json.dumps(REQUEST), "braintrust.output_json": json.dumps([asked])}
+    then = {
+        "braintrust.input_json": json.dumps([*REQUEST, *later]),
+        "braintrust.output_json": json.dumps([{"message": REPLY}]),
+    }
+    trace = (
+        Trace()
+        .span(1, "Chat Completion", {**kinds, **first}, took=9)
+        .span(2, "Chat Completion", {**kinds, **then}, parent=1)
+    )
+    assert told(trace, "tokens", "tools") == {**TOLD, "tokens": (8, 4), "tools": [("get_price", {}, "30")]}
+
+
 def test_weave_marks_a_turn_of_a_thread() -> None:
     root = {"wandb.is_turn": True, "wandb.thread_id": "t-1", "input.value": QUESTION, "output.value": ANSWER}
     trace = Trace().span(1, "turn", root, took=3).span(2, "chat", chat(QUESTION, ANSWER), parent=1)

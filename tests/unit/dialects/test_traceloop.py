@@ -124,6 +124,18 @@ def test_attributes_that_were_evicted_leave_gaps() -> None:
     assert (turn.input, turn.actual_output, turn.incomplete) == ("And in May?", "It is calmer.", None)
 
 
+def test_the_sdk_for_go_has_names_of_its_own() -> None:
+    held = {
+        "llm.request.type": "chat", "llm.vendor": "openai", "llm.request.model": "m-1", "llm.usage.prompt_tokens": 4, "llm.usage.completion_tokens": 2,
+        "llm.prompts.0.role": "user", "llm.prompts.0.content": "Is it windy?", "llm.prompts.1.role": "assistant", "llm.prompts.1.content": "",
+        "llm.prompts.1.tool_calls.0.id": "c1", "llm.prompts.1.tool_calls.0.name": "get_wind", "llm.prompts.1.tool_calls.0.arguments": "{}",
+        "llm.prompts.2.role": "tool", "llm.prompts.2.content": "11", "llm.completions.0.role": "assistant", "llm.completions.0.content": "Yes.",
+    }  # fmt: skip
+    assert facts(Trace().span(1, "openai.chat", held).turn()) == {
+        "input": "Is it windy?", "answer": "Yes.", "tools": [("get_wind", {}, "11")], "tokens": (4, 2), "model": "m-1",
+    }  # fmt: skip
+
+
 def test_legacy_functions() -> None:
     asks = indexed(**{
         "gen_ai.prompt.0.role": "user",

@@ -12,6 +12,7 @@ from collector.telemetry.health import Health
 from collector.telemetry.registry import Telemetry
 from evaluators.cases import Turn
 from evaluators.evaluation import utc_now
+from evaluators.results import Failure
 from evaluators.testing import ScriptedJudge
 from evaluators.turn.g_eval import GEval
 
@@ -43,3 +44,15 @@ async def test_failures_in_a_row_are_told_once_and_so_is_their_end(caplog: pytes
         await guardrails.run(evaluator, Turn(input="q", actual_output="an answer"), judge, now=utc_now)
     assert caplog.messages[-1] == f"evaluator good_answer gives scores again, after {REPORT_AT + 2} failures"
     assert not health.problems(health.results)
+
+
+def test_evaluators_that_fail_alike_are_told_of_once() -> None:
+    """/readyz and `check` repeated the same cause and remedy for each evaluator of one judge."""
+    failing = FailingEvaluators({"good": "main", "brief": "main", "own": "other"})
+    for _ in range(REPORT_AT):
+        for evaluator in ("good", "brief", "own"):
+            failing.add(evaluator, Failure(type="judge_reply_invalid", message="no JSON"))
+    problem = failing.problem() or ""
+    assert problem.startswith("brief and good fail in every evaluation (judge_reply_invalid: no JSON); name a model")
+    assert "; own fails in every evaluation" in problem
+    assert problem.count("judges.main.model") == 1

@@ -379,7 +379,7 @@ def test_a_conversation_needs_no_record_before_a_valid_snapshot_and_goes_on_with
     for valid, oldest in ((True, 6), (False, 5)):
         state = State(watching(WHOLE))
         state.receive(turn(), 110.0)
-        ((key, windows),) = state.conversations["m"].needing_snapshot(state.next_offset, state.time, 1)
+        ((key, windows),) = state.sessions_by_monitor["m"].needing_snapshot(state.next_offset, state.time, 1)
         written = snapshot_record("m", key, windows, state.next_offset, 0)
         record = StoredRecord(0, state.next_offset, 111.0, written.key, written.value, SNAPSHOT_HEADERS)
         assert state.windows.validate_snapshots([record]) == {6: True}
@@ -406,7 +406,7 @@ def close_and_retry(state: State) -> None:
 
 
 def snapshot_of(state: State) -> StoredRecord:
-    ((key, windows),) = state.conversations["m"].needing_snapshot(state.next_offset, state.time, 1)
+    ((key, windows),) = state.sessions_by_monitor["m"].needing_snapshot(state.next_offset, state.time, 1)
     written = snapshot_record("m", key, windows, state.next_offset, 0)
     return StoredRecord(0, state.next_offset, 178.0, written.key, written.value, SNAPSHOT_HEADERS)
 

@@ -136,7 +136,7 @@ class Service:
         return {
             name: [turn_id for window in conversation.windows for turn_id in window.turns]
             for fold in self.folds.values()
-            for name, conversation in fold.state.conversations["m"].items()
+            for name, conversation in fold.state.sessions_by_monitor["m"].items()
         }
 
 

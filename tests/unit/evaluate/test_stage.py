@@ -671,7 +671,7 @@ async def test_the_bound_in_bytes_holds_and_what_leaves_for_it_is_judged(bench: 
     async with bench.running(watched, bounds=StateLimits(bytes=5000)) as stage:
         await bench.put(*(turn(n, f"c{n}") for n in range(1, 31)))
         ledger = await bench.until(15)
-        packed = next(iter(stage._processors.values())).state.conversations["all"]
+        packed = next(iter(stage._processors.values())).state.sessions_by_monitor["all"]
         assert packed.size <= 5000
     assert {each.attributes["closed_by"] for each in ledger} == {"evicted"}
     assert [each.explanation for each in ledger] == [f"turn-{n}" for n in range(1, len(ledger) + 1)]

@@ -69,8 +69,12 @@ async def test_a_bug_is_a_failure_that_tells_nothing_of_the_text(caplog):
         (0.5, "Doing.evaluate returned 0.5; return Score(value=…), from 0 to 1"),
         (None, "Doing.evaluate returned None; return"),
         ("the user's secret", "Doing.evaluate returned a str; return"),
-        (Score(value=1.0, explanation=5), "Doing.evaluate returned a Score whose explanation is no text"),
-        (Score(value=1.0, label=5), "Doing.evaluate returned a Score whose label is no text"),
+        (Score(value=1.0, explanation=5), "Doing.evaluate returned a Score whose explanation cannot be read: Input"),
+        (Score(value=1.0, label=5), "Doing.evaluate returned a Score whose label cannot be read: Input should be a"),
+        (Score(value=1.0, method="code"), "Doing.evaluate returned a Score whose method cannot be read: Input should"),
+        (Score(value=1.0, range=(0,)), "Doing.evaluate returned a Score whose range cannot be read: Field required"),
+        (Score(value=1.0, details=["secret"]), "Doing.evaluate returned a Score whose details cannot be read: Input"),
+        (Score(value=1.0, details={"a": {1}}), "Doing.evaluate returned a Score that cannot be written as JSON: Type"),
     ],
 )
 async def test_what_is_no_outcome_is_told_with_the_line_of_the_method(returned, sentence):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from collector.alerting.rules.service import LOST_REASONS
-from evaluators.results import MEANINGS, UNMADE, SkipReason, code_of
+from evaluators.results import MEANINGS, NEVER_TRIED, SkipReason, code_of
 
 ROOT = Path(__file__).parents[3]
 MODULES = [path for folder in ("collector", "evaluators", "deploy") for path in (ROOT / folder).rglob("*.py")]
@@ -31,7 +31,7 @@ def test_the_strings_of_reasons_are_in_logs_and_metrics_and_stay() -> None:
         "reference_missing",
     ]
     assert LOST_REASONS == "over_budget|shed|incomplete"
-    assert {*SkipReason} >= UNMADE == {"shed", "over_budget", "reference_missing"}
+    assert {*SkipReason} >= NEVER_TRIED == {"shed", "over_budget", "reference_missing"}
 
 
 def test_a_reason_is_a_code_and_its_details() -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import traceback
+from typing import ClassVar
 
 import pytest
 
-from evaluators import Bias, ExactMatch, GEval, OpenAIJudge, Turn
+from evaluators import Bias, Composite, Evaluator, ExactMatch, GEval, Judge, OpenAIJudge, Score, Turn
 from evaluators.errors import JudgeUnavailable
 from evaluators.identity import evaluation_id_of
 from evaluators.testing import ScriptedJudge, a_conversation, a_turn, assert_score, assert_score_async
@@ -64,6 +66,42 @@ def test_a_script_with_a_wrong_key_names_it() -> None:
         match=r"a key is not asked for \(asked: reason, score\); the script has reason, score, mark, the form reason, score",
     ):
         assert_score(TURN, GOOD, ScriptedJudge({"reason": "So.", "score": 7, "mark": 1}))
+
+
+class Clumsy(Evaluator[Turn]):
+    """Asks a number for its length."""
+
+    kind: ClassVar[str] = "clumsy"
+    needs_judge: ClassVar[bool] = False
+
+    @property
+    def requires(self) -> frozenset[str]:
+        """The answer."""
+        return frozenset({"actual_output"})
+
+    async def evaluate(self, case: Turn, judge: Judge) -> Score:
+        """See `Evaluator.evaluate`."""
+        return Score(value=float(case.lenght))  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("evaluator", [Clumsy(name="c"), Composite(name="all", of=(Clumsy(name="c", threshold=0.5),))])
+def test_a_bug_in_an_evaluator_is_shown_with_its_message_and_traceback(evaluator: Evaluator[Turn]) -> None:
+    """Only "AttributeError in evaluate, line 19" was shown; records and logs must not have more, a test must."""
+    with pytest.raises(AssertionError, match=r"gives no score: internal_error") as caught:
+        assert_score(TURN, evaluator, at_least=0.5)
+    cause = caught.value.__cause__
+    assert isinstance(cause, AttributeError)
+    assert str(cause) == "'Turn' object has no attribute 'lenght'"
+    assert traceback.extract_tb(cause.__traceback__)[-1].name == "evaluate"
+    assert "lenght" not in str(caught.value)
+
+
+def test_an_endpoint_that_leaves_the_key_out_has_its_remedy() -> None:
+    class Endpoint(ScriptedJudge):
+        base_url = "http://127.0.0.1:9/v1"
+
+    with pytest.raises(AssertionError, match=r"for a model too weak for this: OpenAIJudge\(…, answer_key=False\)"):
+        assert_score(TURN, GOOD, Endpoint({"reason": "So.", "score": 7}, secret=b"secret"))
 
 
 def test_lower_may_be_better() -> None:

@@ -224,11 +224,22 @@ async def test_what_the_share_without_a_score_counts_of_past_failures_begins_at_
         assert telemetry.registry.get_sample_value("evalstream_evaluations_due_total", of) == 0
 
 
+async def test_failures_begin_at_0():
+    """`increase()` missed the first failure of each evaluator: one a day was none in the alert."""
+    seen = await exported(watched=(replace(WATCHED, judged=True),))
+    for reason in ("judge_unavailable", "judge_timeout", "judge_denied", "judge_reply_invalid", "internal_error"):
+        assert seen.value("evalstream_evaluations_total", **LABELS, outcome="failed", reason=reason) == 0
+    code, of = await exported(watched=(WATCHED,)), {**LABELS, "outcome": "failed"}
+    assert code.value("evalstream_evaluations_total", **of, reason="internal_error") == 0
+    assert code.value("evalstream_evaluations_total", **of, reason="judge_timeout") is None
+
+
 async def test_what_prompt_caches_had_is_counted():
     usage = Usage(input_tokens=400, output_tokens=60, calls=2, cached_input_tokens=300, cache_write_tokens=64)
     seen = await exported(scored(1, usage=usage, cost_usd=None), scored(2, cost_usd=None), watched=(WATCHED,))
     labels = {"evaluator": "answers_question", "monitor": "helpdesk"}
     assert seen.value("evalstream_judge_cost_usd_total", **labels) is None, "an unknown cost is not 0"
+    assert seen.value("evalstream_judge_unpriced_calls_total", **labels) == 2 + usage.calls
     priced = await exported(watched=(replace(WATCHED, priced=True),))
     assert priced.value("evalstream_judge_cost_usd_total", **labels) == 0, "the first cost is an increase"
     name = "evalstream_judge_cached_tokens_total"

@@ -25,7 +25,7 @@ from collector.logs.memory import MemoryLog
 from collector.records.json import evaluation_to_json
 from collector.statistics.judge_change import score_shift
 from collector.telemetry.registry import Telemetry
-from evaluators.results import JudgeStamp
+from evaluators.results import JudgeStamp, Usage
 from evaluators.testing import ScriptedJudge
 from evaluators.turn.g_eval import GEval
 
@@ -53,6 +53,7 @@ class Bench:
         self.share, self.score = 0.0, 0
         self.judge: ScriptedJudge
         self.telemetry: Telemetry
+        self.charged: list[tuple[str, Usage | None]] = []
 
     async def look(self, score: int, **fields: Any) -> GoldenRuns:
         """A service that starts, and looks once; its judge says `score` of ten."""
@@ -68,11 +69,12 @@ class Bench:
         self.telemetry = Telemetry()
         runs = GoldenRuns(
             read_cases(self.path),
-            [GoldenTarget(Assignment(evaluator, self.judge, evaluator.version), "main")],
+            [GoldenTarget(Assignment(evaluator, self.judge, evaluator.version), "main", "all")],
             await GeneratedStepsStore.open(self.log),
             self.telemetry,
             ReportedJudges(self.evaluations),
             GoldenRules(DAY, tolerance=0.02, share=self.share),
+            lambda target, made: self.charged.append((target.monitor, made.usage)),
             clock=lambda: self.time,
         )
         await runs.run_due()
@@ -108,6 +110,8 @@ async def test_a_judge_that_stays_has_not_moved_and_one_that_moves_has(tmp_path:
     assert bench.metric("evalstream_golden_shift") == pytest.approx(-0.2)
     assert bench.metric("evalstream_golden_shift_stderr") > 0
     assert bench.metric("evalstream_golden_cases") == 20
+    assert len(bench.charged) == 40
+    assert {(monitor, usage and usage.calls) for monitor, usage in bench.charged} == {("all", 1)}
 
 
 async def test_without_references_the_first_run_gives_them(tmp_path: Path):

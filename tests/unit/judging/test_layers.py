@@ -8,8 +8,8 @@ from collector.config.configured import Config
 from collector.config.loading import check
 from collector.config.settings import JudgeSettings
 from collector.judging.layers import without_answer_cache
-from collector.judging.open_judges import open_judges
-from collector.judging.outage_reporter import limits_by_endpoint
+from collector.judging.open_judges import EndpointBreakers, open_judges
+from collector.judging.outage_reporter import ReportPolicy, limits_by_endpoint
 from collector.telemetry.registry import Telemetry
 from evaluators.judges.jury import Jury
 from evaluators.judges.openai import OpenAIJudge
@@ -76,3 +76,23 @@ def test_judges_of_one_endpoint_share_the_strictest_of_their_limits() -> None:
     elsewhere = JudgeSettings(model="n")
     limits = limits_by_endpoint([one, two, elsewhere])
     assert [each.text for each in limits.values()] == ["2 at once, 60 requests/min, 9,000 tokens/min", "32 at once"]
+
+
+def test_judges_that_share_a_breaker_are_all_named_when_it_opens() -> None:
+    """Only the first counted. Keys in different files are different keys: one that was refused held up the other."""
+    telemetry, said = Telemetry(), list[str]()
+    breakers = EndpointBreakers(telemetry, ReportPolicy(said.append, repeat_after=60.0, awaited=False))
+    shared = JudgeSettings(model="m", api_key_file="a.key")
+    first, second = (breakers.breaker(name, shared) for name in ("first", "second"))
+    other = breakers.breaker("other", JudgeSettings(model="m", api_key_file="b.key"))
+    another = breakers.breaker("another", JudgeSettings(model="m", header_files={"authorization": "b.header"}))
+    assert first is second
+    for _ in range(shared.breaker.failures):
+        first.record_failure(probe=False)
+    assert [each.state for each in (second, other, another)] == ["open", "closed", "closed"]
+    counts = [
+        telemetry.registry.get_sample_value("evalstream_judge_breaker_opened_total", {"judge": name})
+        for name in ("first", "second", "other")
+    ]
+    assert counts == [1, 1, 0]
+    assert said == ["the circuit breaker of judge first, second is open: requests wait until a test request succeeds"]

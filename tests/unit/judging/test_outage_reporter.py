@@ -8,7 +8,14 @@ import pytest
 
 from collector.config.settings import JudgeSettings
 from collector.judging.outage_reporter import OutageReporter, ReportPolicy
-from evaluators.errors import JudgeDenied, JudgeError, JudgeReplyInvalid, JudgeUnavailable, JudgeUnreachable
+from evaluators.errors import (
+    JudgeDenied,
+    JudgeError,
+    JudgeReplyInvalid,
+    JudgeUnavailable,
+    JudgeUnreachable,
+    NoCompletion,
+)
 from evaluators.judge import Prompt
 from evaluators.scale import Scale
 from evaluators.testing import ScriptedJudge
@@ -25,11 +32,11 @@ TROUBLE = "judge main at http://judge.example/openai/deployments/m is unavailabl
 class Rig:
     """A judge by a script, whose every question takes no time unless the test says so."""
 
-    def __init__(self, *script, awaited=True):
+    def __init__(self, *script, awaited=True, settings=SETTINGS):
         self.reports = []
         self.now = 0.0
         policy = ReportPolicy(self.reports.append, repeat_after=60.0, awaited=awaited)
-        self.judge = OutageReporter(ScriptedJudge(script), "main", SETTINGS, policy, lambda: self.now)
+        self.judge = OutageReporter(ScriptedJudge(script), "main", settings, policy, lambda: self.now)
 
     async def ask(self, after=0.0):
         self.now += after
@@ -81,6 +88,22 @@ async def test_nobody_where_nobody_ever_was_is_not_asked_again():
     )
 
 
+async def test_a_certificate_that_nobody_knows_has_a_remedy_of_its_own():
+    rig = Rig(JudgeUnreachable("no connection to the judge: TLS failed (CERTIFICATE_VERIFY_FAILED)"))
+    await rig.ask()
+    [report] = rig.reports
+    assert report.endswith("name its authority's certificate as judges.main.tls.ca, or correct base_url")
+
+
+async def test_a_web_page_in_place_of_an_answer_lets_base_url_be_doubted():
+    page = NoCompletion("the endpoint answered with something that is not JSON")
+    rig = Rig(page, page, GOOD, page, page)
+    for _ in range(5):
+        await rig.ask(after=1.0)
+    doubt = "; if that lasts, correct judges.main.base_url"
+    assert [report.endswith(doubt) for report in rig.reports] == [True, False, False]
+
+
 async def test_the_service_waits_for_a_judge_that_is_not_there_yet():
     rig = Rig(REFUSED, REFUSED, awaited=False)
     assert await rig.ask() is REFUSED
@@ -126,6 +149,41 @@ async def test_a_denial_is_reported_at_once_with_its_remedy_and_once(remedy, tex
         f"judge main at http://judge.example/openai/deployments/m refuses every request (the judge answered HTTP 401); {then}: {text}",
         "judge main is available again",
     ]
+
+
+@pytest.mark.parametrize(
+    ("given", "key"),
+    [
+        ({"api_key": "k"}, "api_key"),
+        ({"api_key_file": "judge.key"}, "api_key_file"),
+        ({"api_key_file": "judge.key", "headers": {"X-Team": "a"}}, "api_key_file"),
+        ({"header_files": {"Authorization": "judge.header"}}, "header_files"),
+        ({"headers": {"Authorization": "Bearer k"}}, "headers"),
+    ],
+)
+@pytest.mark.parametrize("remedy", ["key", "credit"])
+async def test_the_remedy_of_a_refused_key_names_where_the_configuration_has_it(given, key, remedy):
+    rig = Rig(JudgeDenied("the judge answered HTTP 401", remedy=remedy), settings=JudgeSettings(model="m", **given))
+    await rig.ask()
+    assert rig.reports[0].endswith(f"(judges.main.{key})")
+
+
+async def test_a_new_key_that_is_refused_too_is_reported_once():
+    """It was wrong as well, and nothing was said of it for ten minutes: the operator took it for right."""
+    denials = []
+    for sent in (1, 1, 2, 1, 2, 2, 3):
+        denials.append(JudgeDenied("the judge answered HTTP 401", remedy="key"))
+        denials[-1].sent = sent
+    rig = Rig(*denials, GOOD, awaited=False, settings=JudgeSettings(model="m", api_key_file="judge.key"))
+    for _ in denials:
+        await rig.ask(after=1.0)
+    first, second, third = rig.reports
+    assert "refuses every request (the judge answered HTTP 401)" in first
+    assert "refuses every request, also with the new key (the judge answered HTTP 401)" in second
+    assert second.endswith("give a key that is valid there (judges.main.api_key_file)")
+    assert third == second
+    await rig.ask()
+    assert rig.reports[3:] == ["judge main is available again"]
 
 
 async def test_one_denial_among_answers_is_not_reported():
@@ -178,6 +236,20 @@ async def test_steps_of_no_use_are_reported_at_once():
     assert rig.reports == [USELESS.format(1).replace("last 1 answers", "evaluation steps")]
     await rig.ask()
     assert rig.reports[1:] == ["judge main gives usable answers again, after 1 that were of no use"]
+
+
+async def test_steps_of_use_are_no_end_before_an_evaluation_has_got_an_answer_of_use():
+    """The judge was said to give usable answers again while no score existed, and its next answers were of no use."""
+    rig = Rig(NONSENSE, GOOD, *[NONSENSE] * 4, GOOD)
+    for _ in range(2):
+        with suppress(JudgeError):
+            await rig.judge.ask(Prompt("Write evaluation steps."), REPLY)
+    assert len(rig.reports) == 1
+    for _ in range(4):
+        await rig.ask(after=1.0)
+    assert rig.reports[1:] == [USELESS.format(5)], "it is another problem, which does not wait to be reported"
+    await rig.ask()
+    assert rig.reports[2:] == ["judge main gives usable answers again, after 5 that were of no use"]
 
 
 async def test_nonsense_that_begins_again_is_reported_again():

@@ -1,13 +1,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Collection, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 
 from collector.logs.consumer_lag import ConsumerLag
-from collector.logs.log import Committed, Record, StoredRecord
+from collector.logs.log import Committed, LogUnavailable, NotPermitted, Record, StoredRecord
 from collector.logs.memory import MemoryLog
 from collector.telemetry.registry import Telemetry
 
@@ -47,7 +47,7 @@ async def test_the_lag_is_what_a_consumer_has_not_been_given():
         assert value("evalstream_consumer_lag_seconds") == 0
     await log.append([Record(None, b"x", partition=0)])
     await lag.sample()
-    assert value("evalstream_consumer_lag_records") == 0, "what somebody else owns is somebody else's"
+    assert value("evalstream_consumer_lag_records") is None, "what somebody else owns is somebody else's"
 
 
 async def test_a_consumer_may_start_during_a_sample():
@@ -66,6 +66,25 @@ async def test_a_consumer_may_start_during_a_sample():
 
     async with lag.measured("evaluate", Slow("turns", partitions=1), open_fold)(0, Committed(0, 0)):
         await lag.sample()
+
+
+async def test_the_ends_of_a_log_are_asked_for_at_once():
+    """Each question goes to a broker: a log of 16 partitions asked 16 of them every five seconds, at rest as well."""
+    lag, asked = ConsumerLag(Telemetry()), list[list[int]]()
+
+    @asynccontextmanager
+    async def open_fold(_partition: int, _committed: Committed | None) -> AsyncGenerator[Consumer]:
+        yield Consumer()
+
+    class Asked(MemoryLog):
+        async def end_offsets(self, partitions: Collection[int]) -> dict[int, int]:
+            asked.append([*partitions])
+            return await super().end_offsets(partitions)
+
+    opened = lag.measured("evaluate", Asked("turns", partitions=3), open_fold)
+    async with opened(0, Committed(0, 0)), opened(1, None), opened(2, Committed(0, 0)):
+        await lag.sample()
+    assert asked == [[0, 2]]
 
 
 async def test_a_consumer_that_lags_without_progress_is_stalled():
@@ -93,7 +112,7 @@ async def test_a_consumer_that_lags_without_progress_is_stalled():
 
 
 async def test_a_partition_whose_fold_takes_long_to_open_has_interval(caplog: pytest.LogCaptureFixture) -> None:
-    """A consumer may wait for a broker, or read much back: the service says what it waits for, after 30 s."""
+    """A consumer may wait for a broker, or read much back: /readyz said nothing for the first 30 s after a start."""
     now, entered = [1000.0], asyncio.Event()
     lag = ConsumerLag(Telemetry(), clock=lambda: now[0])
 
@@ -108,10 +127,14 @@ async def test_a_partition_whose_fold_takes_long_to_open_has_interval(caplog: py
 
     holding = asyncio.create_task(open_and_hold())
     await asyncio.sleep(0)
-    now[0] += 29
+    now[0] += 5
     assert lag.stalled() is None
-    now[0] += 2
-    said = "evaluate does not read turns[3] yet: to prepare for it has taken 31 s so far"
+    now[0] += 1
+    assert lag.stalled() == "evaluate does not read turns[3] yet: it restores what it needs, 6 s so far"
+    await lag.sample()
+    assert caplog.text == ""
+    now[0] += 25
+    said = "evaluate does not read turns[3] yet: it restores what it needs, 31 s so far"
     assert lag.stalled() == said
     await lag.sample()
     assert said in caplog.text
@@ -144,3 +167,81 @@ async def test_a_log_that_cannot_be_measured_ends_nothing_and_hides_no_other(cap
     labels = {"consumer": "export", "log": "evaluations"}
     assert telemetry.registry.get_sample_value("evalstream_consumer_lag_records", labels) == 1
     assert "the lag of evaluate in turns cannot be measured: KeyError('retention.ms')" in caplog.text
+
+
+class Troubled(MemoryLog):
+    """A log whose ends can be asked for unless there is `trouble`."""
+
+    trouble: Exception | None = None
+
+    async def end_offsets(self, partitions: Collection[int]) -> dict[int, int]:
+        if self.trouble is not None:
+            raise self.trouble
+        return await super().end_offsets(partitions)
+
+    async def retention(self) -> float | None:
+        if isinstance(self.trouble, NotPermitted):
+            raise self.trouble
+        return 60.0
+
+
+LAG = ("evalstream_consumer_lag_records", "evalstream_consumer_lag_seconds", "evalstream_oldest_needed_seconds")
+
+
+@pytest.mark.parametrize(
+    ("trouble", "kept"),
+    [(NotPermitted("READ"), 0), (LogUnavailable("it restarts"), 60), (RuntimeError("a mistake of ours"), 60)],
+)
+async def test_what_cannot_be_measured_any_more_has_no_lag(trouble: Exception, kept: int) -> None:
+    """The lag of a topic that was not permitted any more stayed 0. A broker that restarts leaves no gap."""
+    now, telemetry, log = [1000.0], Telemetry(), Troubled("turns", partitions=1)
+    lag = ConsumerLag(telemetry, clock=lambda: now[0])
+
+    @asynccontextmanager
+    async def open_fold(_partition: int, _committed: Committed | None) -> AsyncGenerator[Consumer]:
+        yield Consumer()
+
+    def values() -> list[float | None]:
+        labels = {"consumer": "evaluate", "log": "turns"}
+        return [telemetry.registry.get_sample_value(name, labels) for name in LAG]
+
+    def retention() -> float | None:
+        return telemetry.registry.get_sample_value("evalstream_log_retention_seconds", {"log": "turns"})
+
+    async with lag.measured("evaluate", log, open_fold)(0, Committed(0, 0)):
+        assert values() == [None] * 3, "nothing is known yet"
+        await lag.sample()
+        assert values() == [0.0] * 3
+        log.trouble = trouble
+        for now[0], known in ((1000.0 + kept - 1, kept > 0), (1000.0 + kept, False)):
+            await lag.sample()
+            assert values() == [0.0 if known else None] * 3
+        assert retention() == 60
+        now[0] = 1600.0
+        await lag.sample()
+        assert retention() == (None if isinstance(trouble, NotPermitted) else 60)
+        log.trouble = None
+        await lag.sample()
+        assert values() == [0.0] * 3
+
+
+async def test_a_partition_that_goes_while_it_is_measured_does_not_stall() -> None:
+    """Its offset was noted after it had gone: /readyz said for ever that its consumer makes no progress."""
+    now = [1000.0]
+    lag = ConsumerLag(Telemetry(), clock=lambda: now[0])
+
+    class Going(MemoryLog):
+        async def end_offsets(self, partitions: Collection[int]) -> dict[int, int]:
+            await leaving.aclose()
+            return await super().end_offsets(partitions)
+
+    @asynccontextmanager
+    async def open_fold(_partition: int, _committed: Committed | None) -> AsyncGenerator[Consumer]:
+        yield Consumer()
+
+    leaving, log = AsyncExitStack(), Going("turns", partitions=1)
+    await log.append([Record(None, b"x", partition=0)])
+    await leaving.enter_async_context(lag.measured("evaluate", log, open_fold)(0, Committed(0, 0)))
+    await lag.sample()
+    now[0] += 100
+    assert lag.stalled() is None

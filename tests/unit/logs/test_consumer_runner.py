@@ -265,7 +265,7 @@ async def test_there_are_no_ticks_while_records_are_there_to_be_read() -> None:
     async with rig.running():
         rig.give(0)
         rig.ticks.clear()
-        rig.feed.tick_until = 0.0
+        rig.feed.no_tick_before = 0.0
         await settle()
         assert rig.ticks == []
         gate.set()

@@ -12,9 +12,10 @@ import pytest
 from kafka.errors import KafkaTimeoutError
 from kafka.structs import TopicPartition
 
-from collector.logs.consumer_runner import AT_ONCE, INTERVAL
+from collector.logs.consumer_runner import AT_ONCE, INTERVAL, ConsumerTiming
 from collector.logs.kafka import consumer_thread, owned_partitions, workarounds
 from collector.logs.kafka.consumer_thread import ConsumerThread
+from collector.logs.kafka.group_consumer import GroupConsumer
 from collector.logs.kafka.group_watch import GroupWatch
 from collector.logs.kafka.owned_partitions import PrefetchLimiter
 from collector.logs.kafka.records import RecordDecoder
@@ -34,6 +35,8 @@ class Consumer:
         self._trouble = trouble
         self._listener: Any = None
         self._at: dict[TopicPartition, int] = {}
+
+    _subscription = SimpleNamespace(assignment=frozenset())
 
     def subscribe(self, *, topics: Sequence[str], listener: Any) -> None:
         del topics
@@ -163,3 +166,20 @@ async def test_a_topic_that_is_unknown_for_a_moment_is_not_called_missing(monkey
         monkeypatch.setattr(consumer_thread, "time", SimpleNamespace(monotonic=lambda now=now: now))
         thread._note_hidden_topics()
     assert said == [False, True, False], "while it is unknown for a moment, what was said before holds"
+
+
+async def test_who_has_not_reported_its_partitions_is_no_member_yet() -> None:
+    """Its heartbeats were answered before: who waits for its records found no partition, and waited for none."""
+    subscription = Subscription(
+        group="receive", topics=PartitionNumbering(["logs"]), instance=None, on_stall=lambda: None
+    )
+    settings = KafkaSettings(bootstrap_servers=["nowhere:1"])
+    consumer = GroupConsumer(settings, subscription, ConsumerTiming(), append=None)
+    consumer._thread.owned.add_assigned([TopicPartition("logs", 0)])
+    consumer.confirmed(time.monotonic())
+    assert not consumer.is_member
+    consumer._thread.owned.unreported.clear()
+    consumer.confirmed(time.monotonic())
+    assert consumer.is_member
+    consumer.revoked([0])
+    assert not consumer.is_member, "nobody knows who has them until the next answer"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import threading
 from contextlib import suppress
 from types import SimpleNamespace
@@ -16,12 +17,13 @@ from kafka.codec import snappy_encode
 from kafka.errors import KafkaTimeoutError, MessageSizeTooLargeError, TopicAuthorizationFailedError
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
+from collector.logs.kafka import topics
 from collector.logs.kafka.consumer_thread import CHECKS, Watchdog
 from collector.logs.kafka.owned_partitions import MAX_METADATA, PrefetchLimiter, from_kafka, to_kafka
 from collector.logs.kafka.records import DecompressedTooLarge, decompress
 from collector.logs.kafka.settings import translate
 from collector.logs.kafka.subscription import PartitionNumbering
-from collector.logs.kafka.topics import _copies
+from collector.logs.kafka.topics import _await_topics, _copies
 from collector.logs.kafka.workarounds import replace_decoding
 from collector.logs.log import Committed, LogError, LogUnavailable, NotPermitted, RecordTooLarge
 
@@ -192,3 +194,26 @@ def test_errors_say_whether_trying_again_may_help(error: Exception, ours: type[L
 
 def test_with_three_copies_an_acknowledged_record_is_on_two_brokers() -> None:
     assert [_copies(number) for number in (1, 2, 3, 5)] == [{}, {}, *[{"min.insync.replicas": "2"}] * 2]
+
+
+@pytest.mark.parametrize(
+    ("codes", "error"),
+    [([3, 3, 0], None), ([3], LogUnavailable), ([3, 29], NotPermitted)],
+    ids=["known later", "not known in time", "hidden"],
+)
+def test_a_topic_that_another_process_has_just_made_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch, codes: list[int], error: type[LogError] | None
+) -> None:
+    """A process that started beside two others was refused: `Kafka does not permit this user READ, WRITE`."""
+    clock = itertools.count()
+    monkeypatch.setattr(topics, "time", SimpleNamespace(monotonic=lambda: next(clock), sleep=lambda _: None))
+    answers = itertools.chain(codes, itertools.repeat(codes[-1]))
+    admin = SimpleNamespace(
+        describe_topics=lambda names: [{"name": name, "error_code": next(answers)} for name in names]
+    )
+    if error is None:
+        _await_topics(admin, ["turns"])
+    else:
+        with pytest.raises(error, match="turns") as caught:
+            _await_topics(admin, ["turns"])
+        assert type(caught.value) is error

@@ -9,13 +9,14 @@ from contextlib import aclosing
 from typing import Any
 
 import pytest
+from kafka.errors import KafkaTimeoutError
 from kafka.structs import TopicPartition
 
 from collector.logs.kafka import range_reader as reading
 from collector.logs.kafka.range_reader import RangeReader
 from collector.logs.kafka.records import RecordDecoder, log_unreadable
 from collector.logs.kafka.settings import KafkaSettings
-from collector.logs.log import StoredRecord
+from collector.logs.log import LogUnavailable, StoredRecord
 
 END = 3
 A, B = TopicPartition("evaluations", 0), TopicPartition("evaluations", 1)
@@ -98,7 +99,7 @@ async def test_a_reader_is_lent_out_again(consumers):
     source = RangeReader(KafkaSettings(bootstrap_servers=["nowhere:1"]), log_unreadable)
     assert await positions(source, B) == list(range(END))
     assert await positions(source, B) == list(range(END))
-    assert await source.end_offset(A) == END
+    assert await source.offsets([A, B]) == {A: END, B: END}
     assert len(made) == 1
     await source.close()
 
@@ -114,16 +115,59 @@ async def test_a_reader_that_nobody_waits_for_any_more_is_closed(consumers, monk
 
     monkeypatch.setattr(reading, "connect", slowly)
     source = RangeReader(KafkaSettings(bootstrap_servers=["nowhere:1"]), log_unreadable)
-    given_up = asyncio.create_task(source.end_offset(B))
+    given_up = asyncio.create_task(source.offsets([B]))
     assert await asyncio.to_thread(connecting.wait, 10)
     given_up.cancel()
     with pytest.raises(asyncio.CancelledError):
         await given_up
     go.set()
-    assert await source.end_offset(B) == END
+    assert await source.offsets([B]) == {B: END}
     async with asyncio.timeout(60):
         while sum(each.closed.is_set() for each in made) < 1:
             await asyncio.sleep(0.001)
     assert len(made) == 2
     await source.close()
     assert all(each.closed.is_set() for each in made)
+
+
+async def test_a_read_that_is_given_up_after_the_end_is_no_failure(consumers):
+    """A process that stops closed the reader while the other topic of its source still asked it, and ended with a traceback."""
+    made, go = consumers
+    source = RangeReader(KafkaSettings(bootstrap_servers=["nowhere:1"]), log_unreadable)
+    given_up = asyncio.create_task(positions(source, A))
+    while not (made and made[0].polling.is_set()):
+        await asyncio.sleep(0.001)
+    await source.close()
+    given_up.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await given_up
+    go.set()
+
+
+async def test_what_is_asked_for_after_the_end_is_no_failure(consumers):
+    """A process that stopped warned that the lag of a source could not be measured: the executor had ended."""
+    del consumers
+    reader = RangeReader(KafkaSettings(bootstrap_servers=["nowhere:1"]), log_unreadable)
+    await reader.close()
+    with pytest.raises(LogUnavailable, match="the process stops"):
+        await reader.offsets([B])
+
+
+async def test_what_fails_after_the_end_is_no_other_failure(consumers, monkeypatch):
+    """The reader ends while a broker is asked, which does not answer in time: its consumer is closed in the executor."""
+    _, go = consumers
+    asked = threading.Event()
+
+    def end_offsets(*_: Any, **__: Any) -> None:
+        asked.set()
+        assert go.wait(10)
+        raise KafkaTimeoutError
+
+    monkeypatch.setattr(Consumer, "end_offsets", end_offsets)
+    reader = RangeReader(KafkaSettings(bootstrap_servers=["nowhere:1"]), log_unreadable)
+    asking = asyncio.create_task(reader.offsets([B]))
+    assert await asyncio.to_thread(asked.wait, 10)
+    await reader.close()
+    go.set()
+    with pytest.raises(LogUnavailable):
+        await asking

@@ -412,7 +412,7 @@ async def test_a_shared_group_is_the_commands_alone(tmp_path: Path) -> None:
 
 async def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
     (tmp_path / "logs.db").write_bytes(b"no database" * 1000)
-    with pytest.raises(LogError, match="not a database"):
+    with pytest.raises(LogError, match=r"not a database; name another file \(log\.path\)"):
         await SqliteLog.open(tmp_path / "logs.db", ["spans"], 1)
 
 

@@ -17,10 +17,10 @@ from collector.commands.calibrate.calibrate import mean_by_people
 from collector.logs.log import StoredRecord
 from collector.page.label_queue import LabelQueue, LabelQueueSettings, QueueVerdict, draw, label_doubt, progress_json
 from collector.page.view import EvaluatorView, View
+from collector.receive.rejection import Rejected
 from collector.records.json import label_to_json
 from collector.statistics.correction import WeightedScore, weighted_mean
 from collector.statistics.intervals import share_interval
-from evaluators.cases import Turn
 from evaluators.results import Evaluation, Sampling
 
 SETTINGS = LabelQueueSettings(random=0.05, doubtful=0.5, twice=0.3)
@@ -82,18 +82,14 @@ def queue_of(number: int = 40) -> tuple[View, LabelQueue]:
     return view, LabelQueue(view, LabelQueueSettings(random=1.0, twice=0.5))
 
 
-def test_what_was_rejudged_is_in_the_queue_where_its_text_is_on_the_page() -> None:
-    view = View([EvaluatorView(monitor="helpdesk", evaluator="answers_question", threshold=0.5)])
-    for number in range(6):
-        made = replace(
-            of_id(number), happened_at=START, subject=replace(scored().subject, conversation_id=f"c{number}")
-        )
-        view.add_evaluation(made, 0, number, START.timestamp())
-    for number in range(4):
-        turn = Turn(turn_id=f"t{number}", conversation_id=f"c{number}", input="?", actual_output="!")
-        view.add_turn(turn, 10, 0, number)
-    _, progress = LabelQueue(view, LabelQueueSettings(random=1.0)).next("ann")
-    assert progress.total == 4
+def test_what_was_rejudged_is_not_in_the_queue_of_the_page() -> None:
+    """People labelled 161 rejudged answers, of which none counts in the mean by people that the page shows."""
+    view, queue = queue_of(4)
+    view.add_evaluation(replace(of_id(4), happened_at=START), 0, 4, 1000.0)
+    assert len(view) == 5
+    assert queue.next("ann")[1].total == 4
+    with pytest.raises(Rejected, match="not in the queue"):
+        queue.get(list(view)[-1])
 
 
 def test_the_progress_says_since_when_the_queue_has_answers() -> None:

@@ -12,6 +12,7 @@ from evaluation_samples import START, label, scored
 
 from collector.page.api import PageApi
 from collector.page.requests import Filters
+from collector.page.score_series import stretch_from_json, stretch_to_json
 from collector.page.settings import PageSettings
 from collector.page.sources import PeopleView, Sources
 from collector.page.view import EvaluatorView, View
@@ -30,20 +31,44 @@ def labels_of(number: int) -> AuditedSums:
     return AuditedSums.of([[*each, 0.0, 0.0] for each in totals])
 
 
-def track(people: PeopleView) -> dict[str, Any]:
+def track(people: PeopleView, *, rejudged: int = 0) -> dict[str, Any]:
     view = View([EvaluatorView(monitor=KEY[0], evaluator=KEY[1], threshold=0.5)])
-    for number in range(400):
+    for number in range(400 + rejudged):
         subject = replace(scored().subject, conversation_id=str(number))
-        view.add_evaluation(scored(number, subject=subject, score=0.75), 0, number, START.timestamp())
+        past = {"score": 0.05, "happened_at": START} if number >= 400 else {"score": 0.75}
+        view.add_evaluation(scored(number, subject=subject, **past), 0, number, START.timestamp())
+    again = View([*view.evaluators.values()])
+    stretch = view.take_unsaved(0, START.timestamp() + 60.0, after=0.0)
+    assert stretch is not None
+    again.restore(stretch_from_json(stretch_to_json(stretch)))
+    shown, restarted = (overview_of(each, people) for each in (view, again))
+    assert restarted["people"].get("mean") == pytest.approx(shown["people"].get("mean"))
+    assert restarted["whole"]["live"] == pytest.approx(shown["whole"]["live"])
+    return shown
+
+
+def overview_of(view: View, people: PeopleView) -> dict[str, Any]:
     api = PageApi(view, PageSettings(), Sources(people=lambda: {KEY: people}))
     overview = orjson.loads(orjson.dumps(api.overview(Filters(), scored().time.timestamp() + 60.0)))
     (shown,) = overview["tracks"]
-    return shown["people"]
+    return shown
+
+
+def test_the_mean_by_people_is_of_live_scores_as_their_labels_and_the_metric_are() -> None:
+    """After `rejudge --what all` the page said 0.15, and `evalstream:score_mean` of the same name 0.5."""
+    people = PeopleView(withheld="", sums=labels_of(60), agreements={})
+    alone, shown = track(people), track(people, rejudged=400)
+    assert shown["people"]["mean"] == pytest.approx(alone["people"]["mean"])
+    assert (alone["whole"]["mean"], alone["whole"]["live"], alone["whole"]["rejudged"]) == (0.75, 0.75, 0.0)
+    whole = shown["whole"]
+    assert (whole["mean"], whole["live"], whole["rejudged"]) == (pytest.approx(0.4), pytest.approx(0.75), 0.5)
 
 
 def test_the_mean_by_people_and_the_agreement() -> None:
     paid = VerdictAgreement(12.0, Bounded(0.9, 0.7, 1.0), NONE, NONE, Confusion({("good", "good"): 12.0}))
-    shown = track(PeopleView(withheld="", sums=labels_of(60), agreements={"paid": paid}, biases=("Biased: …",)))
+    shown = track(PeopleView(withheld="", sums=labels_of(60), agreements={"paid": paid}, biases=("Biased: …",)))[
+        "people"
+    ]
     assert shown["biases"] == ["Biased: …"]
     assert shown["mean"] == pytest.approx(0.5, abs=0.01)
     assert shown["interval"][1] - shown["interval"][0] > 0.12
@@ -56,7 +81,9 @@ def test_the_mean_by_people_and_the_agreement() -> None:
 def test_the_verdicts_by_people() -> None:
     verdicts = Confusion({("good", "good"): 6.0, ("bad", "good"): 2.0, ("bad", "bad"): 4.0})
     whole = VerdictAgreement(12.0, NONE, NONE, NONE, verdicts)
-    shown = track(PeopleView(withheld="few", sums=labels_of(12), agreements={"": whole}))["agreements"][0]["verdicts"]
+    shown = track(PeopleView(withheld="few", sums=labels_of(12), agreements={"": whole}))["people"]["agreements"][0][
+        "verdicts"
+    ]
     assert shown["accuracy"] == pytest.approx(10 / 12)
     assert shown["labels"]["bad"] == {"precision": 1.0, "recall": pytest.approx(4 / 6), "f1": pytest.approx(0.8)}
 
@@ -85,7 +112,7 @@ def test_a_classifier_by_the_labels_that_references_expect() -> None:
 
 @pytest.mark.parametrize("why", ["few", "weak", "drift"])
 def test_a_mean_that_is_withheld_is_not_there_and_says_why(why: str) -> None:
-    shown = track(PeopleView(withheld=why, sums=labels_of(60), agreements={}))
+    shown = track(PeopleView(withheld=why, sums=labels_of(60), agreements={}))["people"]
     assert "mean" not in shown
     assert shown["withheld"] == why
 

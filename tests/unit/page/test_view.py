@@ -185,15 +185,65 @@ def test_what_the_new_version_says_of_the_past_is_in_its_mean_and_the_list_names
     assert {(row["version"], row["earlier"]) for row in rows} == {("old", True), ("old-cheap", True), ("new", False)}
 
 
+def test_a_version_whose_scores_were_all_replaced_is_not_said_to_be_in_the_curve():
+    """After `rejudge --what all` the page said that the curve shows the scores of the version before."""
+    view, now = changed_criterion()
+    for number in range(30):
+        at = NEW + timedelta(minutes=number)
+        again = scored(100 + number, evaluator_version="new", happened_at=at, score=0.8)
+        view.add_evaluation(again, 0, 100 + number, now)
+    track = tracked(view, now)
+    assert track["changes"] == []
+    assert {round(point[1], 6) for point in track["points"] if point[1] is not None} == {0.8}
+
+
 def test_a_restart_knows_the_version_of_what_was_stored():
     view, now = changed_criterion()
-    stretch = view.take_stretch(0, now, after=0.0)
+    stretch = view.take_unsaved(0, now, after=0.0)
     assert stretch is not None
     again = View([*view.evaluators.values()])
     again.restore(stretch_from_json(stretch_to_json(stretch)))
     track = tracked(again, now)
     assert (track["whole"]["mean"], track["whole"]["scores"]) == (pytest.approx(0.8), 30)
     assert len(track["changes"]) == 1
+
+
+def test_a_mean_between_threshold_and_target_is_not_good():
+    """A tile said "above its threshold" in green under the alert that the mean had left its target."""
+    now = NEW.timestamp() + 60.0
+    for target, state in ((None, "good"), (0.6, "good"), (0.8, "bad")):
+        watched = EvaluatorView(monitor="helpdesk", evaluator="answers_question", threshold=0.6, target=target)
+        view = View([watched])
+        for number in range(200):
+            subject = replace(scored().subject, conversation_id=f"c{number}")
+            view.add_evaluation(scored(number, subject=subject, ended_at=NEW, score=0.7), 0, number, now)
+        assert tracked(view, now)["state"] == state
+
+
+def test_a_conversation_that_continues_after_a_restart_is_no_new_one():
+    """The minute's sums were stored between two turns of a conversation; the page said 62 conversations, of 61."""
+    evaluator, now = EvaluatorView(monitor="helpdesk", evaluator="answers_question"), NEW.timestamp()
+    turns = [
+        scored(number, subject=replace(scored().subject, conversation_id=f"c{number // 2}"), ended_at=NEW, score=score)
+        for number, score in enumerate([0.2, 0.4, 0.9, 0.8, 0.1, 0.3])
+    ]
+    whole, before, after = (View([evaluator]) for _ in range(3))
+    for position, turn in enumerate(turns):
+        whole.add_evaluation(turn, 0, position, now)
+    for position, turn in enumerate(turns[:3]):
+        before.add_evaluation(turn, 0, position, now)
+    stretch = before.take_unsaved(0, now, after=0.0)
+    assert stretch is not None
+    after.restore(stretch_from_json(stretch_to_json(stretch)))
+    for _ in range(2):  # a partition that is opened again is read again
+        after.forget(0)
+        for position, turn in enumerate(turns):
+            after.add_evaluation(turn, 0, position, now)
+    expected, restarted = tracked(whole, now)["whole"], tracked(after, now)["whole"]
+    assert (
+        (expected["scores"], expected["conversations"]) == (restarted["scores"], restarted["conversations"]) == (6, 3)
+    )
+    assert restarted["interval"] == pytest.approx(expected["interval"])
 
 
 def test_answers_judged_by_the_version_before_are_handed_to_nobody():
@@ -218,7 +268,7 @@ def test_failures_leave_bounds_of_the_mean_of_all():
         view.add_evaluation(judged, 0, number, ended.timestamp())
     low, high = tracked(view, NEW.timestamp() + 400.0)["whole"]["bounds"]
     assert (round(low, 2), round(high, 2)) == (0.71, 0.79)
-    stretch = view.take_stretch(0, NEW.timestamp() + 400.0, after=0.0)
+    stretch = view.take_unsaved(0, NEW.timestamp() + 400.0, after=0.0)
     assert stretch is not None
     again = View([*view.evaluators.values()])
     again.restore(stretch_from_json(stretch_to_json(stretch)))
@@ -236,7 +286,7 @@ def test_refused_audits_leave_bounds_of_the_mean_by_audits() -> None:
         subject = replace(scored().subject, conversation_id=f"c{number}")
         judged = scored(number, subject=subject, ended_at=ended, score=0.8, details=details)
         view.add_evaluation(judged, 0, number, ended.timestamp())
-    stretch = view.take_stretch(0, NEW.timestamp() + 400.0, after=0.0)
+    stretch = view.take_unsaved(0, NEW.timestamp() + 400.0, after=0.0)
     assert stretch is not None
     again = View([*view.evaluators.values()])
     again.restore(stretch_from_json(stretch_to_json(stretch)))
@@ -256,7 +306,7 @@ def test_what_judges_were_not_shown_leaves_the_same_bounds():
         view.add_evaluation(judged, 0, number, ended.timestamp())
     low, high = tracked(view, NEW.timestamp() + 400.0)["whole"]["bounds"]
     assert (round(low, 2), round(high, 2)) == (0.4, 0.6), "of 40 % one half is not decided"
-    stretch = view.take_stretch(0, NEW.timestamp() + 400.0, after=0.0)
+    stretch = view.take_unsaved(0, NEW.timestamp() + 400.0, after=0.0)
     assert stretch is not None
     again = View([*view.evaluators.values()])
     again.restore(stretch_from_json(stretch_to_json(stretch)))

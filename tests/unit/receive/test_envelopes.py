@@ -19,7 +19,7 @@ from collector.assemble.collect_trace import TracePiece
 from collector.errors import BadInput, TooLarge
 from collector.logs.log import StoredRecord
 from collector.receive.bodies import GzipDecompressor, ZstdDecompressor
-from collector.receive.kafka import KafkaReceiver, SourceTopic, unwrapped
+from collector.receive.kafka import KafkaReceiver, SourceTopic, unwrap
 from collector.records.shared_records import pieces_of
 from collector.telemetry.registry import Telemetry
 from evaluators.cases import Turn
@@ -39,20 +39,20 @@ DOCUMENT: dict[str, Any] = {"resourceSpans": []}
     ],
 )
 def test_the_request_is_found(message: bytes) -> None:
-    assert unwrapped(message) == REQUEST
+    assert unwrap(message) == REQUEST
 
 
 @pytest.mark.parametrize("content", [DOCUMENT, json.dumps(DOCUMENT)])
 def test_json_in_an_envelope(content: Any) -> None:
     for around in ({"schema": {}, "payload": content}, {"specversion": "1.0", "data": content}):
-        assert json.loads(unwrapped(b"\xef\xbb\xbf" + json.dumps(around).encode())) == DOCUMENT
+        assert json.loads(unwrap(b"\xef\xbb\xbf" + json.dumps(around).encode())) == DOCUMENT
 
 
 @pytest.mark.parametrize(
     "message", [b'{"payload": 1', b'{"payload": 1}', b'{"schema": 1, "payload": 2}', b"\x00", b'{"specversion": "1.0"}']
 )
 def test_what_is_no_envelope_stays(message: bytes) -> None:
-    assert unwrapped(message) == message
+    assert unwrap(message) == message
 
 
 def test_deflate_and_zstd_within_their_limit() -> None:

@@ -69,5 +69,5 @@ def test_the_first_line_that_cannot_be_read_is_known_before_the_service_runs(tmp
         f'{path}:1 cannot be read: category: unknown key in a turn; write what is your own as "attributes": '
         '{"category": …}'
     )
-    path.write_text('{"input": "q", "actual_output": "a", "attributes": {"category": "c"}}\n' * 150)
+    path.write_text('{"input": "q", "actual_output": "a", "human": true, "attributes": {"category": "c"}}\n' * 150)
     assert first_unreadable(path) is None

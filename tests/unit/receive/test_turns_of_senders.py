@@ -6,12 +6,12 @@ import asyncio
 import threading
 
 from collector.receive import otlp_ingest
-from collector.receive.otlp_ingest import _LARGE, _CpuShares
+from collector.receive.otlp_ingest import _LARGE_BODY_BYTES, _CpuShares
 
 
 async def test_a_large_body_is_read_beside_the_event_loop():
     turns, may_end = _CpuShares(lambda: 0.0), threading.Event()
-    large = asyncio.create_task(turns.take("a", _LARGE, may_end.wait))
+    large = asyncio.create_task(turns.take("a", _LARGE_BODY_BYTES, may_end.wait))
     try:
         assert await turns.take("b", 10, lambda: "small") == "small"
         assert not large.done()

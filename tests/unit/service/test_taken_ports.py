@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from collector.config.loading import check
+from collector.demo.run import DemoSettings, run_demo
 from collector.errors import ConfigError
 from collector.service.app import running
 from collector.service.workers.supervision import serve_workers
@@ -61,3 +62,13 @@ def test_neither_do_workers(port: int, tmp_path: Path):
 async def test_a_port_of_a_stage_that_does_not_run_here_may_be_taken(port: int, tmp_path: Path):
     async with running(configuration(tmp_path, "page", port), {"receive", "evaluate"}) as service:
         assert service.otlp_port
+
+
+@pytest.mark.parametrize("option", ["--port", "--metrics-port", "--page-port"])
+def test_the_demo_names_its_option_for_a_port_that_is_taken(port, option):
+    """It has no configuration file, and port 4318 is taken wherever a Collector runs."""
+    ports = {"--port": 0, "--metrics-port": 0, "--page-port": 0} | {option: port}
+    settings = DemoSettings(0.1, 45.0, ports["--port"], ports["--metrics-port"], ports["--page-port"])
+    with pytest.raises(ConfigError) as refused:
+        run_demo(settings)
+    assert f'; add another {option} (0: any free one), as in: make demo ARGS="{option} 0"' in str(refused.value)

@@ -11,7 +11,16 @@ import pytest
 from streams import MEAN, Stream
 
 from collector.statistics.bounded_sums import Sums
-from collector.statistics.incident import STAKES, DropDetector, DropLife, Level, margin, recovery_threshold, threshold
+from collector.statistics.incident import (
+    SETTLING_INTERVALS,
+    STAKES,
+    DropDetector,
+    DropLife,
+    Level,
+    margin,
+    recovery_threshold,
+    threshold,
+)
 
 sys.path.append(str(Path(__file__).parents[2] / "bench"))  # after others: some names are in both
 
@@ -83,6 +92,22 @@ def test_one_step_is_one_fall_although_its_first_minutes_are_a_mix(seed: int, lo
     assert life.fall is not None
     assert 59 <= life.fall.since <= 62
     assert life.fall.level == pytest.approx(0.8 if lower else 0.2, abs=0.05)
+
+
+@pytest.mark.parametrize("minutes", [3, 4, 5])
+def test_scores_after_a_roll_back_do_not_settle_the_level_of_the_fall(minutes: int) -> None:
+    """A fall to .3 was told to have settled at .45, of whose five minutes three were after the roll-back."""
+
+    def mean(minute: int) -> float:
+        return 0.3 if 60 <= minute < 60 + minutes else 0.8
+
+    life, falls = DropLife(DETECTOR, RECOVERS), []
+    for sums in enumerate(Stream(60.0, mean=mean, seed=4).run(80).deltas()):
+        life.step(*sums)
+        falls += [life.fall] if life.fall else []
+    assert len(falls) > SETTLING_INTERVALS, "it lasts long enough to settle"
+    assert life.fall is None
+    assert not any(fall.settled for fall in falls)
 
 
 def test_a_second_fall_is_one_of_its_own_soon_after_the_first_is_settled() -> None:

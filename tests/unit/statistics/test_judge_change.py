@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from collector.statistics.judge_change import Drip, GoldenRun, Suspicion, judge_since
+from collector.statistics.judge_change import GoldenRun, SingleCaseTest, Suspicion, judge_since
 
 DAY = 86400.0
 
@@ -73,7 +73,7 @@ def trips(chance: np.random.Generator, noise: float, shift: float, number: int, 
     def scores(moved: float) -> np.ndarray:
         return np.clip(true + moved + noise * chance.standard_normal(60), 0.0, 1.0)
 
-    known, drip = [run(DAY * day, scores(0.0)) for day in range(runs)], Drip()
+    known, drip = [run(DAY * day, scores(0.0)) for day in range(runs)], SingleCaseTest()
     for asked in range(number):
         drip.add(str(asked % 60), float(scores(shift)[asked % 60]), known)
         if drip.has_tripped:
@@ -95,7 +95,7 @@ def test_a_few_single_cases_see_a_judge_that_changed(noise: float, shift: float,
 
 def test_after_a_run_the_single_cases_are_compared_with_that_run() -> None:
     before, after = run(0.0, np.full(60, 0.8)), run(DAY, np.full(60, 0.5))
-    drip = Drip(began=DAY)
+    drip = SingleCaseTest(began=DAY)
     for case in range(60):
         drip.add(str(case), 0.5, [before, after])
     assert not drip.has_tripped

@@ -39,6 +39,16 @@ def test_lines_of_a_file_that_cannot_be_read_are_one_line() -> None:
     ]
 
 
+def test_a_lost_connection_is_no_error_as_the_client_connects_again() -> None:
+    """241 lines of level error in an hour, while the service was ready."""
+    levels: list[str] = []
+    for name in ("kafka.net.transport", "kafka.cluster", "collector.backoff"):
+        record = logging.LogRecord(name, logging.ERROR, __file__, 1, "Abort (socket disconnected)", None, None)
+        assert OncePerMinute(lambda: 0.0).filter(record)
+        levels.append(record.levelname)
+    assert levels == ["WARNING", "ERROR", "ERROR"]
+
+
 def test_our_own_lines_and_other_kinds_are_written() -> None:
     lines = OncePerMinute(lambda: 0.0)
     assert all(lines.filter(line("collector.backoff", "writing to turns failed")) for _ in range(3))

@@ -25,7 +25,7 @@ def test_every_series_is_fed_somewhere():
     }
     fed |= {
         name
-        for listed in re.findall(r"for series, counts in (.+):", sources)
+        for listed in re.findall(r"(?:for series, counts in|^_GAUGES =) (.+)", sources, re.MULTILINE)
         for name in re.findall(r"[A-Z_]{4,}", listed)
     }
     names = {name for name, value in vars(telemetry).items() if isinstance(value, telemetry.Series)}

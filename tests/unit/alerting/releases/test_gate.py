@@ -12,7 +12,7 @@ import pytest
 from release_traffic import BEGAN, SAMPLE, Traffic, rules
 
 from collector.alerting.releases.gate import GateAnswer, GateQuestion, decide
-from collector.alerting.releases.hourly_scores import HOUR, ComparedAttribute, ComparedPlace, HourlyScores, Judged
+from collector.alerting.releases.hourly_scores import HOUR, ComparedAttribute, ComparedPlace, HourlyScores, SumsKey
 from collector.alerting.releases.releases import ReleaseRules
 from collector.statistics.bounded_sums import Sums
 from evaluators.results import ErrorDetail, Retry, Subject
@@ -81,7 +81,7 @@ def test_a_version_that_replaced_the_other_at_once_is_held_until_something_tells
 def test_every_evaluator_of_the_baseline_has_to_agree_and_other_services_are_not_asked() -> None:
     traffic = both(30, 100, 0.8)
     old = next(traffic.parts[0].places[place] for place in traffic.parts[0].places)
-    old["1.42"][Judged("safe", "1")] = next(iter(old["1.42"].values()))
+    old["1.42"][SumsKey("safe", "1")] = next(iter(old["1.42"].values()))
     two = replace(rules(), evaluators={"all": ("helpful", "safe")})
     answer = at(traffic, 30, two)
     assert (answer.decision, answer.reason) == ("hold", "safe of all has scored 1.42, but not 1.43")
@@ -193,7 +193,7 @@ def asked_often(
                 [Sums(n, y, n, y, y) for n, y in zip(row.tolist(), right.tolist(), strict=True)]
                 for row, right in ((row.astype(float), right.astype(float)) for row, right in counted)
             ]
-        names = [Judged(name, "1", lost) for lost in (False, True) for name in ("helpful", "safe")]
+        names = [SumsKey(name, "1", lost) for lost in (False, True) for name in ("helpful", "safe")]
         places = scores.places[ComparedPlace("all", "service_version", "shop")] = {
             version: {judged: {0: Sums()} for judged in names} for version in arms
         }

@@ -7,7 +7,7 @@ import pytest
 from release_traffic import BEGAN, Traffic, rules
 
 from collector.alerting.releases.comparison import Pair
-from collector.alerting.releases.hourly_scores import HOUR, SCOPES, VALUES, ComparedAttribute
+from collector.alerting.releases.hourly_scores import HOUR, MOST_SCOPES, MOST_VALUES, ComparedAttribute
 from collector.statistics.bounded_sums import Sums
 from collector.statistics.confidence_sequence import radius
 
@@ -138,6 +138,7 @@ def test_named_values_are_compared_with_the_first_from_the_beginning():
         for each, mean in (("control", 0.8), ("a", 0.8), ("b", 0.4), ("unnamed", 0.1)):
             traffic.hour(hour, "1.0", 20, mean=mean, arm=each)
     found = traffic.at(10, rules(arm))
+    assert all(each.beside for each in found)
     assert [(each.baseline, each.version, each.is_worse) for each in found] == [
         ("control", "a", False),
         ("control", "b", True),
@@ -197,11 +198,11 @@ def test_invented_versions_take_no_place_from_real_ones_and_memory_is_bounded():
         if hour >= 5:
             traffic.hour(hour, "1.1", 20)
     (part,) = traffic.parts
-    assert {len(each) for each in part.places.values()} <= set(range(VALUES + 1))
+    assert {len(each) for each in part.places.values()} <= set(range(MOST_VALUES + 1))
     assert [(each.baseline, each.version) for each in traffic.at(10)] == [("1.0", "1.1")]
     for number in range(1000):
         traffic.hour(10, "1.0", 1, service=f"service-{number}")
-    assert len(part.places) == SCOPES
+    assert len(part.places) == MOST_SCOPES
     part.forget(BEGAN + 30 * 86400.0)
     assert not part.places
 

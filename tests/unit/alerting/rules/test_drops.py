@@ -7,7 +7,7 @@ import pytest
 from collector.alerting.rules import series
 from collector.alerting.rules.drops import COUNTERS, delta_group, detector_rules
 from collector.alerting.rules.falls import fall_rules
-from collector.alerting.rules.model import RecordingRule, Timing
+from collector.alerting.rules.model import RecordingRule, Timing, any_of
 from collector.alerting.rules.targets import Target
 from collector.config.alerts import AlertSettings
 from collector.statistics.incident import ROOM, DropDetector
@@ -77,7 +77,8 @@ def test_what_is_summed_up_since_the_alert_began_begins_with_nothing(key: str) -
 def test_every_bet_is_a_rule_and_their_mean_the_evidence() -> None:
     bets = [each.labels["lambda"] for each in rules(HIGH) if "lambda" in each.labels]
     assert bets == [f"{bet:g}" for bet in HIGH.bets]
-    of_all = f"ln(avg by (monitor, evaluator) (exp({series.DROP_LOG_E}{OF})))"
+    own = OF.replace("}", f",lambda=~{any_of(bets)}}}")  # not what another target has left
+    of_all = f"ln(avg by (monitor, evaluator) (exp({series.DROP_LOG_E}{own})))"
     assert named(series.DROP_EVIDENCE).expr.startswith(f"({of_all} and ")
     assert named(series.DROP_THRESHOLD).expr == "vector(9.0000)"
 
@@ -98,7 +99,7 @@ def test_within_an_incident_levels_are_tested_half_way_to_the_target_and_as_far_
 
 def test_each_fall_of_an_incident_is_an_alert_of_its_own() -> None:
     target = Target(monitor="m", evaluator="e", scope="turn", mean=HIGH.target)
-    _, fall, alert, _ = fall_rules(target, HIGH, AlertSettings(), Timing(), BY)
+    _, fall, _, _, alert, _ = fall_rules(target, HIGH, AlertSettings(), Timing(), BY)
     assert fall.expr.startswith(f"({last(series.DROP_FALLS)} > 0 unless on (monitor, evaluator) max by ")
     assert alert.expr == f'count_values by (monitor, evaluator) ("fall", {series.SCORE_FALL}{OF})'
 

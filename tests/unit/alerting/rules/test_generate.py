@@ -18,7 +18,7 @@ from collector.alerting.rules.detectability import (
     evaluations_until_page,
     smallest_detectable_drop,
 )
-from collector.alerting.rules.formats import FORMATS, text
+from collector.alerting.rules.formats import FORMATS, page_address, prometheus, text
 from collector.alerting.rules.generate import INHIBITIONS, rules_hash, rules_of
 from collector.alerting.rules.model import AlertingRule, RecordingRule, duration, quoted
 from collector.alerting.rules.targets import detector, targets
@@ -27,6 +27,7 @@ from collector.config.configured import AuditSettings, Config
 from collector.config.loading import check
 from collector.config.settings import CascadeSettings
 from collector.errors import ConfigError
+from collector.page.settings import PageSettings
 from collector.telemetry import series as telemetry
 
 ROOT = Path(__file__).parents[4]
@@ -104,7 +105,8 @@ def test_rules_are_outdated_when_a_target_or_a_name_changes():
 def test_a_heartbeat_is_called_every_minute_and_tells_nobody_else():
     rules = rules_of(configured({"heartbeat": "https://switch.example"}))
     routes = FORMATS["alertmanager"][1](rules)
-    assert routes["route"]["routes"][0]["receiver"] == "heartbeat"
+    route = routes["route"]["routes"][0]
+    assert (route["receiver"], route["group_interval"], route["repeat_interval"]) == ("heartbeat", "1m", "30s")
     assert routes["receivers"][1]["webhook_configs"][0]["url"] == "https://switch.example"
     assert "EvalstreamWatchdog" in text(FORMATS["prometheus"][1](rules))
     assert "EvalstreamWatchdog" not in text(FORMATS["grafana"][1](rules))
@@ -230,9 +232,16 @@ def test_inhibitions_name_alerts_that_exist():
     assert {name for each in INHIBITIONS for name in (*each.sources, *each.targets)} <= named
 
 
+def test_texts_count_one_and_many():
+    """EvalstreamRulesOutdated said: "1 processes run a configuration …"."""
+    for alert in all_alerts(configured(objectives={"exact": 0.9})):
+        assert not re.search(r"(?<![Aa]bout )\{value\} \w+s ", alert.description), alert.name
+
+
 def test_texts_have_no_place_that_stays_open():
     for alert in all_alerts(configured(objectives={"exact": 0.9})):
         places = re.findall(r"\{(?!label:)([a-z_]+)\}", alert.summary + alert.description)
+        assert not re.search(r"(?<![Aa]bout )\{value\} [a-z]+s ", alert.description), "`1 processes run`"
         assert set(places) <= {"value", *alert.facts}, alert.name
         for fact in alert.facts.values():
             assert fact.by
@@ -255,14 +264,14 @@ def test_check_says_what_alerts_see():
     assert (
         "chatbot/exact: target 0.77; at 1,000 evaluations/h a lasting drop to 0.76 pages within 24 h in 9" in lines[0]
     )
-    assert lines[0].endswith("if all turns of a conversation score alike, only a drop to 0.74 pages")
+    assert lines[0].endswith("if all turns of a conversation score alike, it takes a drop to 0.74")
     assert lines.pop(1) == (
         "           a lasting drop of the mean from 0.80 to 0.75 pages after about 4.1 h; with a target of 0.79, "
         "after about 1.0 h"
     ), "26 and 7.2 h were measured at a tenth of this traffic: the same ratio"
     assert "chatbot/free: no score alert" in lines[1]
     assert lines[2] == "alerts     targets of chatbot/exact: pass thresholds, as none are set;"
-    assert "a mean that falls to 0.77 never alerts: `evalstream plan targets` proposes some" in lines[3]
+    assert "a mean alerts only below 0.77, its threshold: `evalstream plan targets` proposes nearer ones" in lines[3]
     assert "90 days over 1 series" in lines[4]
     chosen = "\n".join(alert_lines(configured(targets={"exact": 0.8})))
     assert "evalstream plan targets" not in chosen
@@ -338,6 +347,20 @@ def test_durations(seconds: float, text: str):
 
 def test_values_of_labels_are_quoted():
     assert quoted('a"b\\c') == '"a\\"b\\\\c"'
+
+
+def test_score_alerts_link_to_what_they_are_about_on_the_page():
+    """The runbook sends people to the page, and the alert had no address of it."""
+    config = configured()
+    settings = config.settings.model_copy(update={"page": PageSettings(url="https://evals.example/")})
+    for name in ("prometheus", "grafana"):
+        groups = FORMATS[name][1](rules_of(replace(config, settings=settings)))["groups"]
+        links = {rule.get("annotations", {}).get("page_url") for group in groups for rule in group["rules"]}
+        assert "https://evals.example/?monitor=chatbot&evaluator=exact" in links
+    assert "page_url" not in str(prometheus(rules_of(config))), "nothing says where the page is"
+    labels = {"monitor": "a b", "evaluator": "outcome=escalated"}
+    assert page_address("https://evals.example", labels) == "https://evals.example/?monitor=a+b&evaluator=outcome"
+    assert page_address("https://evals.example", {"evaluator": "exact:audit"}).endswith("/?evaluator=exact")
 
 
 def test_alerts_link_to_their_dashboard_and_carry_the_labels_that_are_asked_for():

@@ -62,7 +62,7 @@ def test_a_window_without_the_heavy_conversations_is_no_miss():
     last = next(each for each in misses if each.window == "15m")
     assert last.sums.n_eff >= 30
     assert (0.77 - last.sums.mean) / last.sums.stderr > 6
-    assert max(each.errors for each in misses) < 3.5
+    assert max(each.standard_errors for each in misses) < 3.5
 
 
 def test_the_exact_evidence_is_never_below_the_bound_from_sums():
@@ -113,7 +113,7 @@ def test_partitions_and_the_order_they_are_read_in_change_nothing():
 
     late = DropState(DETECTOR, RECOVERS)
     late.advance(merge_buckets([one.of(SERIES)]), 200)
-    late.restart_from(other.touched[SERIES])
+    late.invalidate(other.touched[SERIES])
     late.advance(merge_buckets([one.of(SERIES), other.of(SERIES)]), 200)
     assert late.life.evidence == pytest.approx(at_once.life.evidence)
 
@@ -162,7 +162,7 @@ def test_the_mean_is_tested_in_every_window(mean: float, wrong: bool):
     stream = Stream(2.0, mean=lambda _minute: mean, seed=7).run(300)
     buckets = filled(stream).of(SERIES)
     found = target_misses(buckets, DETECTOR, now=300 * 60.0, interval=60.0, min_n=30)
-    assert any(each.errors > 4 for each in found) == wrong
+    assert any(each.standard_errors > 4 for each in found) == wrong
     assert target_misses(buckets, DETECTOR, now=300 * 60.0, interval=60.0, min_n=30, doubt=0.3) == []
 
 
@@ -201,9 +201,9 @@ def test_an_alert_ends_when_the_mean_has_recovered_and_a_second_drop_alerts_agai
     assert looked.life.recovered is not None
     known = {number: bucket for number, bucket in buckets.items() if number < 420}
     whole = target_misses(known, DETECTOR, now=420 * 60.0, interval=60.0, min_n=30)
-    assert {"6h", "24h"} <= {each.window for each in whole if each.errors > 4}
+    assert {"6h", "24h"} <= {each.window for each in whole if each.standard_errors > 4}
     now = target_misses(known, DETECTOR, now=420 * 60.0, interval=60.0, min_n=30, recovered=looked.life.recovered)
-    assert not [each for each in now if each.errors > 3.5]
+    assert not [each for each in now if each.standard_errors > 3.5]
 
 
 def test_the_share_without_a_score_is_of_the_last_hour_and_of_enough():

@@ -198,9 +198,10 @@ def test_the_rules_ask_prometheus_for_it() -> None:
     ]
     assert len(texts) == 2
     for text in texts:
-        asked = 'printf "evalstream_drop_explained_ratio{evaluator=%q,monitor=%q} > 0" "exact" "all" | query'
-        assert "{{ with " + asked + " }}The fall is explained by {{ range $number, $each := . }}" in text
+        asked = 'printf "evalstream:drop_cause{evaluator=%q,monitor=%q} < Inf" "exact" "all" | query'
+        assert "{{ with " + asked + " }}The fall is explained by {{ $comma := `` }}{{ range . }}" in text
         assert "{{ else }}No part of the traffic is known to explain it{{ end }}. " in text
+        assert 'the mean of {{ $all := . }}{{ $comma := `` }}{{ range $place := args "15m" "1h" "6h" "24h" }}' in text
 
 
 async def test_targets_that_go_while_a_drop_is_explained_take_their_causes_along() -> None:

@@ -91,6 +91,7 @@ async def test_the_page_has_a_watcher_of_its_own_where_none_runs(monkeypatch: An
             while not alerts():
                 await asyncio.sleep(0.01)
         (below,) = alerts()
+        await tasks.lag.sample()
     assert telemetry.registry.get_sample_value(CONSUMER_LAG_RECORDS.name, FOLLOWED) == 0
     assert below.name == "EvalstreamScoreDropped"
     assert (below.severity, below.monitor, below.evaluator) == ("page", "all", "exact")
@@ -224,7 +225,8 @@ async def test_alerts_of_a_version_that_is_replaced_end_with_one_sentence() -> N
         posted.extend(orjson.loads(data)["alerts"])
         return SimpleNamespace(is_success=True, status_code=200, content=b"", content_type="", headers=headers)
 
-    notifier = Notifier(SimpleNamespace(request=post), Telemetry(), 60.0, webhook="http://hook")  # type: ignore[arg-type]
+    client: Any = SimpleNamespace(request=post)
+    notifier = Notifier(client, Telemetry(), 60.0, webhook="http://hook", page="https://evals.example")
     async with stage.open_fold(0, None) as fold:
         async for batch in kept.evaluations.read(0, 0):
             await fold.deliver(batch)
@@ -244,6 +246,7 @@ async def test_alerts_of_a_version_that_is_replaced_end_with_one_sentence() -> N
     for alert in posted:
         assert alert["status"] == "resolved"
         assert alert["annotations"]["description"].startswith(sentence)
+        assert alert["annotations"]["page_url"] == "https://evals.example/?monitor=all&evaluator=exact"
     assert stage.firing == ()
 
 

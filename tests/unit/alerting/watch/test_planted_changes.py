@@ -13,7 +13,14 @@ from collector.golden.own_past import CASES as OWN_CASES
 from collector.golden.runner import MOST_CHANGES, MOST_RUNS
 from collector.statistics.bounded_sums import Sums
 from collector.statistics.incident import DropDetector, DropLife, recovery_threshold, threshold
-from collector.statistics.judge_change import Drip, GoldenRun, JudgeVerdict, Suspicion, judge_since, score_shift
+from collector.statistics.judge_change import (
+    GoldenRun,
+    JudgeVerdict,
+    SingleCaseTest,
+    Suspicion,
+    judge_since,
+    score_shift,
+)
 
 DAY, MINUTES, PLANTED = 86_400.0, 1440, 240
 TARGET, MEAN, SPREAD, PER_MINUTE = 0.8, 0.83, 0.2, 3
@@ -79,7 +86,7 @@ def with_golden_set(chance: np.random.Generator, minutes: list[Minute], moved: f
     def run(at: float) -> GoldenRun:
         return GoldenRun(at, {str(case): float(score) for case, score in enumerate(scores(at))})
 
-    runs, drip, dripped, suspicion, told = [run(DAY * day) for day in (-3, -2, -1)], Drip(), 0, None, False
+    runs, drip, dripped, suspicion, told = [run(DAY * day) for day in (-3, -2, -1)], SingleCaseTest(), 0, None, False
     references = runs[0].scores
     for number, minute in enumerate(minutes):
         now = 60.0 * (number + 1)
@@ -94,7 +101,7 @@ def with_golden_set(chance: np.random.Generator, minutes: list[Minute], moved: f
             runs.append(run(now))
             shift = score_shift(runs[-1].scores, references)
             told = told or (not minute.pages and shift is not None and shift.exceeds(0.02))
-            drip = Drip(now) if drip.has_tripped else drip
+            drip = SingleCaseTest(now) if drip.has_tripped else drip
     return Told(told, judge_since(runs, minutes[-1].since))
 
 

@@ -82,6 +82,19 @@ def test_requests_that_wait_for_batches_cost_what_they_cost_and_are_not_in_fligh
     assert later.judges[0].in_flight == 0
 
 
+def test_a_judge_is_asked_once_for_monitors_that_watch_the_same_turns(tmp_path: Path) -> None:
+    """Two monitors with one evaluator showed twice the requests and the cost, and were told to raise the concurrency."""
+    second = "  some: {sample: 0.05, evaluators: [good]%s}"
+    alone, both = needed(file(tmp_path)), needed(file(tmp_path, more=second % ""))
+    assert both.judges == alone.judges
+    assert both.evaluations_per_second > alone.evaluations_per_second, "each monitor has a record"
+    counted = "alerts: {turns_per_hour: 36000}, match: {service: %s}"
+    monitors = "  b: {sample: 0.1, evaluators: [good], %s}\n  c: {sample: 0.1, evaluators: [good], %s}"
+    same, apart = (needed(file(tmp_path, more=monitors % (counted % "x", counted % other))) for other in "xy")
+    assert same.judges[0].requests_per_second == pytest.approx(alone.judges[0].requests_per_second + 1)
+    assert apart.judges[0].requests_per_second == pytest.approx(alone.judges[0].requests_per_second + 2)
+
+
 def test_processes_and_partitions_follow_from_the_costs(tmp_path: Path) -> None:
     found = needed(file(tmp_path, 100_000))
     stages = {each.stage: each for each in found.stages}

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner
 
 from collector.cli import app
@@ -12,6 +14,7 @@ from collector.commands.check.changes import Changes, EvaluatorChange, NumberCha
 from collector.config.loading import load
 from collector.errors import ConfigError
 from collector.service.plan_builder import evaluator_version_in
+from evaluators.results import Usage
 
 FILE = """
 log: {kind: memory}
@@ -22,6 +25,9 @@ evaluators:
 monitors:
   all: {sample: 0.1, evaluators: [good, short]}
 """
+KIND = '  kind: {kind: g_eval, criteria: "Is it kind?", evaluation_params: [input], judge: main}\n  short:'
+TOKENS = {"good": Usage(input_tokens=300_000, output_tokens=40_000, calls=1000)}
+OTHERS = {"cheap": "0.1", "dear": "9.0"}
 TRAFFIC = "traffic: {spans_per_second: 100, spans_per_turn: 5}\n"
 
 
@@ -75,12 +81,13 @@ def test_what_only_a_start_reads_is_said(tmp_path: Path) -> None:
     changes = compared(tmp_path, FILE, FILE.replace("{kind: memory}", "{kind: memory, retention: 3d}"))
     assert changes.restart == ("log.retention",)
     result = CliRunner().invoke(app, ["check", "-c", str(tmp_path / "new"), "--against", str(tmp_path / "old")])
-    assert "a running service refuses the whole file" in " ".join(result.stdout.split())
+    assert "a service refuses a file that changes it" in " ".join(result.stdout.split())
 
 
 def test_a_file_to_compare_with_that_is_missing_is_named_by_its_option(tmp_path: Path) -> None:
     new, missing = written(tmp_path, "new", FILE), str(tmp_path / "nowhere.yaml")
-    for words in (["check", "--against", missing], ["compare", "evaluators", "--with", missing]):
+    commands = ["check --against", "compare evaluators --with", "log copy --to", "erase --user u --to"]
+    for words in ([*command.split(), missing] for command in commands):
         result = CliRunner().invoke(app, [*words, "-c", str(new)])
         assert isinstance(result.exception, ConfigError), result.output
         assert str(result.exception) == f"{words[-2]}: {missing}: no such file; name a configuration"
@@ -98,10 +105,48 @@ def test_the_cost_is_that_of_calls_so_far_while_the_judge_stays(tmp_path: Path) 
     old, same, other = (load(written(tmp_path, str(number), text), {}) for number, text in enumerate(texts))
     cost = changes_of(old, same, {"good": (0.5, 1000)}).cost
     assert (cost.before, cost.after) == (0.05, 0.05)
-    assert cost.where == "for 1,000 matching turns (as calls cost so far)"
+    assert cost.where == "for 1,000 matching turns (by calls so far)"
+    more = FILE.replace("[good, short]", "[good, short, kind]").replace("  short:", KIND)
+    added = changes_of(old, load(written(tmp_path, "more", more), {}), {"good": (0.5, 1000)}).cost
+    assert "(by calls so far; without calls, an evaluation taken for 1,500 tokens in and" in added.where
     cost = changes_of(old, other, {"good": (0.5, 1000)}).cost
     assert cost.before == cost.after
     assert cost.where == "for 1,000 matching turns (an evaluation taken for 1,500 tokens in and 200 out)"
+
+
+def test_the_cost_of_another_judge_is_that_of_the_tokens_so_far_at_its_prices(tmp_path: Path) -> None:
+    """It was a guess of 1,500 tokens, although the service had counted them."""
+    spent = {"good": (0.5, 1000.0)}
+    old = load(written(tmp_path, "old", FILE), {})
+    for changed, expected, half in (("model: n", 0.05, 0.025), ("model: n, concurrency: 7", 0.05, 0.025)):
+        new = load(written(tmp_path, "new", FILE.replace("model: m", changed)), {})
+        assert changes_of(old, new, spent, tokens=TOKENS).cost.after == expected
+        batched = changes_of(old, new, {"good": (0.25, 1000.0)}, tokens=TOKENS).cost
+        assert batched.after == half, "at the discount of batches, as before"
+    new = load(written(tmp_path, "new", FILE.replace("model: m", "model: n").replace("tokens: 1.0", "tokens: 2.0")), {})
+    cost = changes_of(old, new, spent, tokens=TOKENS).cost
+    assert (cost.before, cost.after) == (0.05, pytest.approx(0.08))
+    assert cost.where == "for 1,000 matching turns (by the tokens of calls so far)"
+    unpriced = load(written(tmp_path, "unpriced", re.sub(", usd_per[^}]*", "", FILE)), {})
+    cost = changes_of(unpriced, new, {}, tokens=TOKENS).cost
+    assert (cost.before, cost.after) == (None, pytest.approx(0.08))
+    cost = changes_of(old, unpriced, spent, tokens=TOKENS).cost
+    assert (cost.before, cost.after) == (0.05, None), "as it was paid, and no guess"
+
+
+def test_another_jury_costs_not_what_the_jury_before_did(tmp_path: Path) -> None:
+    """Its judges were in the file before, so that the cost so far of the other ones was taken for its own."""
+    main = FILE.splitlines()[2].removeprefix("judges: {").removesuffix("}")
+    judges = ", ".join([main, *(main.replace("main", name).replace("1.0", price) for name, price in OTHERS.items())])
+    jury = (
+        FILE.replace(main, judges).replace("judge: main", "judge: jury") + "juries: {jury: {judges: [main, cheap]}}\n"
+    )
+    old, new = (load(written(tmp_path, name, jury.replace("cheap]", f"{name}]")), {}) for name in OTHERS)
+    cost = changes_of(old, new, {"good": (0.5, 1000)}, tokens=TOKENS).cost
+    assert isinstance(cost.before, float)
+    assert isinstance(cost.after, float)
+    assert cost.after > cost.before
+    assert "(an evaluation taken for" in cost.where
 
 
 def test_the_cost_is_that_of_the_traffic_which_the_new_one_expects(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from collector.alerting.rules.detectability import alert_lines
 from collector.commands.check.check import report
 from collector.commands.check.summary import summary
 from collector.config.loading import check
@@ -35,11 +36,27 @@ def test_a_judge_without_reasons_is_said_to_be_compared_with_nothing() -> None:
     assert any("silent: with `reason: none`" in line for line in lines)
 
 
+def test_an_audited_evaluator_with_a_threshold_is_not_said_to_have_no_alert() -> None:
+    """Its alert is on its audits: `no score alert: e0 (no threshold, no target)` was untrue."""
+    judged = {"kind": "g_eval", "criteria": "?", "evaluation_params": ["input"]}
+    audited = {**judged, "judge": "main", "audit": {"judge": "strong"}}
+    more = {
+        "judges": {"main": {"model": "m"}, "strong": {"model": "n"}},
+        "evaluators": {"e0": {**audited, "threshold": 0.6}, "e1": audited, "e2": {**judged, "judge": "main"}},
+        "monitors": {"all": {"evaluators": ["e0", "e1", "e2"]}},
+    }
+    lines = summed(**more)
+    assert "alerts     if a mean falls below its target: e0:audit 0.6" in lines
+    assert "           no score alert: e1, e1:audit and e2 (no threshold, no target)" in lines
+    details = [line for line in alert_lines(check({**more}, "c.yaml")) if "no score alert" in line]
+    assert [line.split()[1] for line in details] == ["all/e1:", "all/e1:audit:", "all/e2:"]
+
+
 def test_many_monitors_and_an_unknown_cost_are_said_briefly() -> None:
     lines = summed()
     assert len([line for line in lines if not line.startswith("note ")]) <= 14
     assert "           and 6 more monitors" in lines
-    assert any("cost unknown (no price set, none listed)" in line for line in lines)
+    assert any("cost unknown (no price set, none listed there)" in line for line in lines)
     assert not any("USD" in line for line in lines)
 
 
@@ -50,8 +67,10 @@ def test_each_evaluator_has_its_own_share_and_boosts_are_said() -> None:
     lines = summed(
         monitors={"m0": {"evaluators": ["e0", {"name": "e1", "sample": 0.1}], "boost": {"negative_feedback": 3}}}
     )
-    assert "monitor    m0: every turn; all conversations by e0; 10 % of conversations by e1" in lines
-    assert any("sampled more often, beyond the calls said here: negative feedback × 3" in line for line in lines)
+    assert "monitor    m0: every turn; judged by e0 in all conversations, by e1 in 10 % of conversations" in lines
+    assert any(
+        "sampled more often, which judge calls and costs leave out: negative feedback × 3" in line for line in lines
+    )
 
 
 def test_two_monitors_that_use_one_evaluator_pay_once_and_the_guess_is_said() -> None:
@@ -66,7 +85,7 @@ def test_the_cost_is_that_of_calls_so_far_where_there_are_any() -> None:
     judge = {"model": "m", "usd_per_million_input_tokens": 1, "usd_per_million_output_tokens": 0}
     values = {"judges": {"main": judge}, "evaluators": {"e": G_EVAL}, "monitors": {"all": {"evaluators": ["e"]}}}
     lines = list(summary(check(values, "c.yaml"), [], {"e": (0.5, 1000)}))
-    assert any("≈ 0.50 USD (as calls cost so far) for 1,000 turns" in line for line in lines)
+    assert any("≈ 0.50 USD (by calls so far) for 1,000 turns" in line for line in lines)
 
 
 def test_a_cluster_has_one_line_and_a_retention_that_is_not_near_none() -> None:

@@ -6,15 +6,21 @@ from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import pytest
+from configurations import checked
+from evaluation_samples import scored
 from prometheus_client import generate_latest
 
 from collector.commands.check.kafka_plan import retention_lines
+from collector.commands.check.summary import basis
 from collector.commands.check.traffic import (
     arrival_lines,
     boost_lines,
     count_lines,
     parse_counts,
+    running_metrics,
+    spent_at_present,
     spent_so_far,
+    tokens_so_far,
     traffic,
 )
 from collector.config.configured import Config
@@ -22,12 +28,16 @@ from collector.config.loading import check
 from collector.config.section_hashes import section_hashes
 from collector.evaluate.outcomes import PrometheusOutcomes
 from collector.evaluate.plan import Plan
+from collector.export.prometheus import count_judge_use
 from collector.service.gauges import show_build
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import (
     DEAD_LETTERS,
+    EVALUATIONS_DUE,
     JUDGE_CALLS,
     JUDGE_COST,
+    JUDGE_UNPRICED_CALLS,
+    OPEN_TRACES,
     RECEIVE_ITEMS,
     RECEIVE_REQUESTS,
     RECORDS_LOST,
@@ -37,6 +47,7 @@ from collector.telemetry.series import (
     TURNS_ASSEMBLED,
     UNREAD_TEXT,
 )
+from evaluators.results import Usage
 
 
 def config(**changes: Any) -> Config:
@@ -77,7 +88,7 @@ def test_says_what_each_monitor_matched_where_it_went_and_why_an_evaluator_never
         "traffic    busy: turns 2 sampled, 1 sampled_out",
         "           - exact: 4 due (3 matched, 1 retried): 1 scored, 1 skipped (missing_field), 1 sampled_out, 1 not ended yet",
         "traffic    quiet: turns none matched",
-        "           - other: never ran: no turn matched its monitor",
+        "           - other: not run since this start: no turn matched its monitor",
     ]  # fmt: skip
 
 
@@ -98,15 +109,33 @@ def test_says_what_came_and_what_of_it_nobody_reads() -> None:
     ]
 
 
+def test_a_trace_that_is_still_open_is_no_turn_that_no_monitor_matched() -> None:
+    telemetry = Telemetry()
+    PrometheusOutcomes(telemetry, Plan(()))
+    telemetry.counter(RECEIVE_ITEMS, "otlp_http", "traces", "accepted").inc(1)
+    telemetry.gauge(OPEN_TRACES).set(1)
+    metrics = generate_latest(telemetry.registry).decode()
+    assert list(arrival_lines(metrics, has_turns=False)) == [
+        "traffic    received by this process since its start: 1 span accepted",
+        "           1 trace open: turns come a while after a trace's last span",
+    ]
+    assert list(count_lines(config(), parse_counts(metrics)))[-2:] == [
+        "traffic    quiet: turns none yet",
+        "           - other: not run since this start: no turn is complete yet",
+    ]
+
+
 def test_says_that_nothing_came_to_a_service_that_just_started() -> None:
     def started(port: int) -> str:
         telemetry = Telemetry()
         show_build(telemetry, at(port), ["evaluate"])
         telemetry.counter(TURNS, "busy", "sampled")
+        telemetry.counter(EVALUATIONS_DUE, "busy", "exact", "backfilled").inc(2)
         return generate_latest(telemetry.registry).decode()
 
     with answering(started) as port:
-        assert next(traffic(at(port))) == "traffic    received by this process since its start: nothing"
+        lines = list(traffic(at(port)))
+    assert lines[0] == "traffic    received by this process since its start: nothing", "though a backfill ran"
 
 
 def test_says_that_nothing_came_unless_another_process_receives() -> None:
@@ -175,6 +204,45 @@ def test_the_cost_of_calls_is_that_of_all_monitors() -> None:
     assert spent_so_far(generate_latest(telemetry.registry).decode()) == {"exact": (0.25, 1000)}
 
 
+def test_tokens_are_those_of_all_monitors() -> None:
+    telemetry = Telemetry()
+    for monitor, tokens in (("busy", 300), ("quiet", 100)):
+        usage = Usage(input_tokens=tokens, output_tokens=40, calls=2, cached_input_tokens=50)
+        count_judge_use(telemetry, ("exact", monitor), scored(usage=usage))
+    assert tokens_so_far(generate_latest(telemetry.registry).decode()) == {
+        "exact": Usage(input_tokens=400, output_tokens=80, calls=4, cached_input_tokens=100, cache_write_tokens=0)
+    }
+
+
+@pytest.mark.parametrize(("urgency", "usd"), [("now", 0.5), ("hours", 0.25)])
+def test_calls_that_another_judge_answered_have_the_price_of_the_present_one(urgency: str, usd: float) -> None:
+    """After a day of a dear judge and a rejudge, the cost of 1,000 turns was the mean of both."""
+    telemetry, g_eval = Telemetry(), {"kind": "g_eval", "criteria": "?", "evaluation_params": ["input"]}
+    judge = {"model": "m", "usd_per_million_input_tokens": 1.0, "usd_per_million_output_tokens": 5.0}
+    for cost in (0.5, 5.0):
+        usage = Usage(input_tokens=150_000, output_tokens=20_000, calls=500)
+        count_judge_use(telemetry, ("e", "m"), scored(usage=usage, cost_usd=cost))
+    config = checked(
+        {"e": {**g_eval, "judge": "main"}, "both": {**g_eval, "judge": "jury"}},
+        judges={"main": judge, "other": judge}, juries={"jury": {"judges": ["main", "other"]}},
+        monitors={"m": {"evaluators": ["e", "both"], "urgency": urgency}},
+    )  # fmt: skip
+    count_judge_use(telemetry, ("both", "m"), scored(usage=usage, cost_usd=9.0))
+    spent = spent_at_present(config, generate_latest(telemetry.registry).decode())
+    assert spent == {"e": (pytest.approx(usd), 1000), "both": (9.0, 500)}
+    assert basis(config, {"e": spent["e"]}).startswith("by calls so far; ")
+    assert basis(config, spent) == "by calls so far, whichever judges answered", "it is a mean that mixes judges"
+
+
+def test_calls_before_a_price_was_set_make_the_others_no_cheaper() -> None:
+    """The cost of 91 calls was divided by 262: a third of what 1,000 turns cost."""
+    telemetry = Telemetry()
+    telemetry.counter(JUDGE_CALLS, "exact", "busy").inc(262)
+    telemetry.counter(JUDGE_UNPRICED_CALLS, "exact", "busy").inc(171)
+    telemetry.counter(JUDGE_COST, "exact", "busy").inc(0.04368)
+    assert spent_so_far(generate_latest(telemetry.registry).decode()) == {"exact": (0.04368, 91)}
+
+
 def test_a_boost_that_no_judged_turn_has_met_is_said() -> None:
     """A limit in characters where words are counted: the boost never fired, and nobody said so."""
     boosted = config(monitors={"busy": {"evaluators": ["exact"], "sample": 0.1, "boost": {"error": 3, "slow": 2}}})
@@ -195,10 +263,27 @@ def test_a_service_with_another_configuration_is_not_taken_for_this_one() -> Non
         ours = at(port, **changes)
         [line] = traffic(ours)
         assert line == (
-            f"traffic    unknown (the service on port {port} has another configuration: evaluators.exact is not the "
-            "same; monitors.new is in this file alone; monitors.quiet is in the running one alone; if it refused this file, restart it; to run beside it, write other ports)"
+            f"traffic    unknown (the service on port {port} has another configuration: evaluators.exact, monitors.new "
+            "and monitors.quiet differ; to take this file, restart that service; to run beside it, this file needs other ports)"
         )
         assert list(retention_lines(ours)) == []
+
+
+@pytest.mark.parametrize("log", ["memory", "kafka"])
+def test_counts_of_one_of_several_processes_are_named_so(log: str) -> None:
+    """Two processes showed more spans read than accepted, and nothing told the reader that others have the rest."""
+    kafka = {"kind": "kafka", "kafka": {"bootstrap_servers": ["127.0.0.1:1"]}}
+    changes: dict[str, Any] = {"log": kafka} if log == "kafka" else {}
+    with answering(lambda port: metrics_of(at(port, **changes))) as port:
+        lines = list(traffic(at(port, **changes)))
+    assert ("           those of all processes together: evalstream audit" in lines) == (log == "kafka")
+
+
+def test_a_key_of_a_start_that_differs_is_named() -> None:
+    with answering(lambda port: metrics_of(at(port, log={"kind": "memory", "retention": "1d"}))) as port:
+        assert running_metrics(at(port))[1].startswith(
+            f"the service on port {port} has another configuration: log.retention differs; to take this file, "
+        )
 
 
 def test_a_secret_changes_nothing_that_is_shown() -> None:

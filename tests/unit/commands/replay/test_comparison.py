@@ -13,6 +13,7 @@ from evaluation_samples import START, bare, label
 from collector.calibration.labels import HumanLabel
 from collector.commands.replay.comparison import EvaluationPair, compare, t975
 from collector.commands.replay.people import compare_with_people, labelled, labels_of_file, labels_of_page
+from collector.commands.replay.replay import same_verdict_text
 from collector.logs.log import Record
 from collector.logs.memory import MemoryLog
 from collector.past.evaluations import EvaluationFilter, PastEvaluation, select
@@ -94,6 +95,8 @@ def test_the_share_of_same_verdicts_is_weighted_like_the_means() -> None:
     found = compare([pair(1, 0.9, 0.9, probability=0.1), pair(2, 0.9, 0.1)])
     assert found is not None
     assert found.same_verdict == pytest.approx(10 / 11)
+    said = same_verdict_text(found, found.same_verdict or 0.0)
+    assert "90.9% by weight; unweighted, of 2: 1 from pass to fail, 0 from fail to pass." in said
 
 
 def test_people_who_are_divided_agree_half_with_either_side() -> None:

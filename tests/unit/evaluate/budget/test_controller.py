@@ -133,6 +133,21 @@ def test_a_budget_that_is_set_later_starts_empty(saved: dict[str, Any] | None) -
     assert budget.decide_rates(0, 960.0)[0].of("m").factor == 1.0, "five evaluations a minute cost 3 USD an hour"
 
 
+@pytest.mark.parametrize(
+    "saved", [{"windows": {"other": []}, "demands": []}, {"windows": {}, "demands": [["m", "e", 1.0]]}]
+)
+def test_a_budget_that_is_set_later_is_saved_before_it_is_spent(saved: dict[str, Any]) -> None:
+    """A kill in its first seconds lost what it had paid: nothing was saved before the next decision, a minute later."""
+    budget = BudgetController(Plan((WATCHED,)), 1)
+    budget.add_partition(0, 900.0, saved, ())
+    assert budget.is_decision_due(0, 900.5)
+    _, saved_with_it = budget.decide_rates(0, 900.5)
+    assert not budget.is_decision_due(0, 901.0)
+    again = BudgetController(Plan((WATCHED,)), 1)
+    again.add_partition(0, 905.0, saved_with_it, [("m", 8.0, 903.0)])
+    assert [usage.spent_usd for usage in again.usages(905.0)] == [8.0]
+
+
 def test_the_first_minutes_money_is_counted_at_the_price_of_the_judge_and_not_of_its_fallback() -> None:
     both = replace(ASSIGNMENT, fallback=Named("cheap"), fallback_version="v2")
     watched = replace(WATCHED, assignments=(both,))
@@ -414,4 +429,12 @@ def test_a_cost_beside_the_traffic_is_borne_by_all_partitions_and_uses_the_budge
     budget.spend_beside("m", 1.0, 0.0)
     assert budget.is_used_up("m", 0.0)
     assert not budget.is_used_up("another", 0.0)
-    purse_of(4, own=0).spend_beside("m", 1.0, 0.0)
+
+
+def test_a_cost_beside_the_traffic_before_a_partition_comes_is_borne_by_the_first() -> None:
+    """A golden set is asked as the service starts, while the logs are still being read."""
+    budget = purse_of(4, own=0)
+    budget.spend_beside("m", 1.0, 0.0)
+    for partition in range(2):
+        budget.add_partition(partition, 0.0, None, ())
+    assert list(budget.usages(0.0)) == [BudgetUsage("m", HOUR, 5.0, pytest.approx(1.0))]

@@ -86,10 +86,13 @@ async def test_one_question_probes_and_waits_double():
         await world.fail(1)
 
     assert waits == [5.0, 10.0, 15.0]
+    assert world.opened == 1, "each probe that failed was counted as an opening, and warned of"
     world.now += 15.0
     world.endpoint.error = None
     await world.judge.ask(Prompt("x"), Reply)
     assert world.breaker.state == "closed"
+    await world.fail(3)
+    assert world.opened == 2
 
 
 async def test_while_one_probes_the_others_wait():

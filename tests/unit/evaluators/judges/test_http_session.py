@@ -8,7 +8,7 @@ import certifi
 import pytest
 
 from evaluators.judges.connection import proxy_for
-from evaluators.wire.http_client import trusting
+from evaluators.wire.http_client import with_environment_authorities
 
 OPENAI = "https://api.openai.com/v1"
 
@@ -45,12 +45,12 @@ def test_the_proxy_of_the_environment(
 
 
 def test_the_certificates_of_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert trusting(None) is None
+    assert with_environment_authorities(None) is None
     monkeypatch.setenv("SSL_CERT_FILE", certifi.where())
-    context = trusting(None)
+    context = with_environment_authorities(None)
     assert context is not None
     assert len(context.get_ca_certs()) > 50
-    assert trusting(context) is context
+    assert with_environment_authorities(context) is context
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "none.pem"))
     with pytest.raises(FileNotFoundError):
-        trusting(None)
+        with_environment_authorities(None)

@@ -1,0 +1,66 @@
+"""What `check` says of values that no turn in the service's log has."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+from collector.commands.check.unseen import unseen_lines
+from collector.config.loading import load
+from collector.logs.log import Record
+from collector.records.turns import turn_to_json
+from collector.service.open_logs import open_logs
+from evaluators.cases import Turn
+
+
+def notes(folder: Path, service: str = "chat-api", **changes: Any) -> list[str]:
+    """Of a configuration whose log has turns of one service, on two plans."""
+    path = folder / "evalstream.yaml"
+    values: dict[str, Any] = {
+        "log": {"path": str(folder / "evalstream.db")},
+        "assemble": {"attributes": ["plan", "new"]},
+        "evaluators": {"short": {"kind": "length", "maximum": 100}},
+        "monitors": {"all": {"evaluators": ["short"], **changes}},
+    }
+    path.write_text(json.dumps(values))
+    config = load(path)
+
+    async def write() -> None:
+        async with open_logs(config.settings.log) as logs:
+            for number in range(3):
+                attributes = {"plan": "gold" if number else "free"}
+                turn = Turn(turn_id=str(number), conversation_id="c", service=service, input="x", attributes=attributes)
+                await logs.turns.append([Record(b"c", turn_to_json(turn))])
+
+    if not (folder / "evalstream.db").exists():
+        assert list(unseen_lines(config)) == [], "no log yet"
+        assert not (folder / "evalstream.db").exists()
+        asyncio.run(write())
+    return list(unseen_lines(config))
+
+
+def test_a_misspelt_service_is_a_note_with_the_services_that_the_log_has(tmp_path: Path) -> None:
+    """`match: {service: chat-apy}` was valid, silently, beside thousands of turns of chat-api."""
+    (note,) = notes(tmp_path, match={"service": "chat-apy"})
+    assert note == (
+        "note       monitors.all.match: none of the log's newest 3 turns has service chat-apy; they have 'chat-api'"
+    )
+    assert notes(tmp_path, match={"service": ["chat-api", "other"]}) == [], "one of them may be rare"
+    (note,) = notes(tmp_path, match={"service": ["chat-api", "chat-apy"]})
+    assert "has service chat-apy; they" in note
+    assert notes(tmp_path, match={"input": "a text"}) == [], "judged text is not shown"
+
+
+def test_other_selectors_have_notes_of_slips(tmp_path: Path) -> None:
+    assert notes(tmp_path, boost={"matching": [{"field": "attributes.plan", "values": ["team"]}]}) == []
+    (note,) = notes(tmp_path, boost={"matching": [{"field": "attributes.plan", "values": ["golds"]}]})
+    assert note.endswith("has attributes.plan golds; they have 'gold', 'free'")
+    (note,) = notes(tmp_path, compare={"plan": ["gold", "freee"]})
+    assert note.startswith(
+        "note       monitors.all.compare: none of the log's newest 3 turns has attributes.plan freee"
+    )
+    (note,) = notes(tmp_path, match={"attributes.plan": "team"})
+    assert "they have 'gold', 'free'" in note
+    assert notes(tmp_path, match={"attributes.new": "x"}) == [], "declared by this file"

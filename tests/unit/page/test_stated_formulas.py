@@ -1,0 +1,187 @@
+"""The formulas in `deploy/docs` give the page's figures to the last digit, computed from scores alone."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import defaultdict
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from evaluation_samples import scored
+from scipy.stats import beta
+
+from collector.calibration.labels import HumanLabel
+from collector.commands.calibrate.calibrate import mean_by_people
+from collector.commands.score.score import summarize
+from collector.page.api import PageApi
+from collector.page.requests import Filters
+from collector.page.settings import PageSettings
+from collector.page.sources import Sources
+from collector.page.view import EvaluatorView, View
+from collector.statistics.correction import WeightedScore
+from evaluators.results import Evaluation, Sampling
+
+NEW = datetime(2030, 1, 1, tzinfo=UTC)
+DOCS = Path(__file__).parents[3] / "deploy/docs"
+GIVEN = {"beta": beta, "sqrt": math.sqrt}
+
+
+def stated(page: str, after: str) -> str:
+    """The indented lines of code that follow these words on a page."""
+    block = re.search(r"\n\n((?:    .+\n)+)", (DOCS / page).read_text().partition(after)[2])
+    assert block is not None
+    return re.sub(r"^    ", "", block[1], flags=re.MULTILINE)
+
+
+def by_statement(page: str, after: str, **given: Any) -> dict[str, Any]:
+    names = GIVEN | given
+    exec(stated(page, after), names)
+    return names
+
+
+def interval_of(**given: Any) -> list[float]:
+    names = by_statement("alerts.md", "Errors and intervals", **given)
+    return [names["low"], names["high"]]
+
+
+def judged(number: int, score: float, conversation: int, seconds: float = 0.0, **changes: Any) -> Evaluation:
+    subject = replace(scored().subject, conversation_id=f"c{conversation}")
+    return scored(number, subject=subject, score=score, ended_at=NEW + timedelta(seconds=seconds), **changes)
+
+
+def shown(evaluations: list[Evaluation], **changes: Any) -> dict[str, Any]:
+    """The last hour of these evaluations, as the page's API has it."""
+    view = View([EvaluatorView(monitor="helpdesk", evaluator="answers_question", **changes)])
+    for number, evaluation in enumerate(evaluations):
+        view.add_evaluation(evaluation, 0, number, evaluation.time.timestamp())
+    overview = PageApi(view, PageSettings(), Sources()).overview(Filters(range="1h"), NEW.timestamp() + 3500.0)
+    return overview["tracks"][0]["whole"]
+
+
+def totals(evaluations: list[Evaluation]) -> np.ndarray:
+    """The sums of weights, and of weights times scores, by conversation."""
+    sums = defaultdict[str, list[float]](lambda: [0.0, 0.0])
+    for evaluation in evaluations:
+        weight = 1.0 / evaluation.sampling.probability
+        of = sums[evaluation.subject.conversation_id]
+        of[0], of[1] = of[0] + weight, of[1] + weight * (evaluation.score or 0.0)
+    return np.array(list(sums.values()))
+
+
+def fractional(number: int = 20) -> list[Evaluation]:
+    """Scores of 0.6 and 0.1, two in most conversations and never two bad ones; some are sampled."""
+    return [
+        judged(each, 0.1 if each % 5 == 0 else 0.6, each * 11 // 20, sampling=Sampling(probability=1 - each % 3 / 4))
+        for each in range(number)
+    ]
+
+
+@pytest.mark.parametrize("number", [3, 20, 130])
+def test_the_interval_of_a_mean_is_that_of_the_stated_formula(number: int) -> None:
+    evaluations = fractional(number)
+    a, b = totals(evaluations).T
+    expected = interval_of(a=a, b=b, k=len(a))
+    assert shown(evaluations)["interval"] == pytest.approx(expected, abs=1e-9)
+    equal = [replace(each, sampling=Sampling(probability=1.0)) for each in evaluations]
+    a, b = totals(equal).T
+    expected = interval_of(a=a, b=b, k=len(a))
+    assert summarize(equal)["answers_question"].interval == pytest.approx(expected, abs=1e-9)
+
+
+def test_of_passes_alone_it_is_the_stated_limit() -> None:
+    low, high = shown([judged(number, 1.0, number) for number in range(5)])["interval"]
+    assert (low, high) == (pytest.approx(0.05 ** (1 / 5)), 1.0)
+    assert "`0.05**(1/n)`" in (DOCS / "alerts.md").read_text()
+
+
+def test_scores_of_a_conversation_that_are_apart_count_as_stated() -> None:
+    assert "`exp(-t / 12 h)`" in (DOCS / "alerts.md").read_text()
+    rng = Random(1)
+    turns = [(conversation, 1500.0 * turn) for conversation in range(12) for turn in range(conversation % 3 + 1)]
+    turns.sort(key=lambda each: each[1])
+    evaluations = [judged(n, rng.choice((0.2, 0.7, 0.9)), *turn) for n, turn in enumerate(turns)]
+    scores = [each.score or 0.0 for each in evaluations]
+    mean, total = math.fsum(scores) / len(scores), float(len(scores))
+    pairs = [
+        (math.exp(-abs(t - s) / 43200.0), (scores[i] - mean) * (scores[j] - mean))
+        for i, (one, t) in enumerate(turns)
+        for j, (other, s) in enumerate(turns)
+        if one == other
+    ]
+    n, k = total**2 / math.fsum(near for near, _ in pairs), 12
+    v = math.fsum(near * product for near, product in pairs) / total**2 * k / (k - 1)
+    trials = n * (n + 3) / (n**2 * v / (mean * (1 - mean)) + 3)
+    expected = [
+        beta.ppf(0.025, mean * trials, (1 - mean) * trials + 1), beta.ppf(0.975, mean * trials + 1, (1 - mean) * trials)
+    ]  # fmt: skip
+    assert shown(evaluations)["interval"] == pytest.approx(expected, abs=1e-9)
+
+
+def audited(number: int, rng: Random) -> Evaluation:
+    """An evaluation in one of 200 conversations of two turns; a quarter has an audit by a judge that is stricter."""
+    cheap = rng.choice((0.3, 0.6, 0.9))
+    noted = {"probability": 0.25, "version": "a", "score": max(0.0, cheap - rng.choice((0.0, 0.0, 0.3)))}
+    details = {"audit": noted} if rng.random() < 0.25 else {}
+    return judged(number, cheap, number // 2, details=details, sampling=Sampling(probability=0.5 + number // 2 % 2 / 2))
+
+
+def test_the_mean_by_audits_its_error_and_lambda_are_those_of_the_stated_formula() -> None:
+    rng = Random(2)
+    evaluations = [audited(number, rng) for number in range(400)]
+    sums = defaultdict[str, list[float]](lambda: [0.0] * 5)
+    for each in evaluations:
+        weight, x, audit = 1.0 / each.sampling.probability, each.score or 0.0, each.details.get("audit", {})
+        drawn = weight / audit["probability"] if audit else 0.0
+        more = (weight, weight * x, drawn, drawn * x, drawn * audit.get("score", 0.0))
+        of = each.subject.conversation_id
+        sums[of] = list(map(float.__add__, sums[of], more))
+    names = zip(("w", "wx", "a", "ax", "ay"), np.array(list(sums.values())).T, strict=True)
+    by_hand = by_statement("judges.md", "`w` is the sum of weights", **dict(names))
+    corrected = shown(evaluations, audit_version="a")["corrected"]
+    assert corrected["mean"] == pytest.approx(by_hand["mean"], abs=1e-9)
+    assert corrected["audits"] == pytest.approx(by_hand["n"], abs=1e-9)
+    n, m, v = by_hand["n"], by_hand["mean"], by_hand["error"] ** 2
+    trials = n * (n + 3) / (n**2 * v / (m * (1 - m)) + 3)
+    expected = beta.ppf(0.025, m * trials, (1 - m) * trials + 1), beta.ppf(0.975, m * trials + 1, (1 - m) * trials)
+    assert corrected["interval"] == pytest.approx(expected, abs=1e-9)
+
+
+def test_the_mean_by_people_is_that_of_the_stated_formula() -> None:
+    """Labels of a part of 300 turns, two of each conversation."""
+    assert "so is `a` in the denominator of `n` and" in (DOCS / "page.md").read_text()
+    rng = Random(3)
+    scores = [WeightedScore(rng.choice((0.3, 0.6, 0.9)), 1.0 + turn // 2 % 2, f"c{turn // 2}") for turn in range(300)]
+    labels = [
+        HumanLabel(one.score, float(rng.random() < one.score), "all", one.weight, 0.4, name=str(turn),
+                   conversation=one.conversation)
+        for turn, one in enumerate(scores) if rng.random() < 0.4
+    ]  # fmt: skip
+    mean = mean_by_people(labels, scores)
+    assert mean is not None
+    w, wx, *labelled = (np.zeros(150) for _ in range(7))
+    for turn, one in enumerate(scores):
+        w[turn // 2] += one.weight
+        wx[turn // 2] += one.weight * one.score
+    for label in labels:
+        here, drawn = int(label.conversation[1:]), label.weight / 0.4
+        own = (drawn, drawn * label.judge, drawn * label.human, label.weight, label.weight * label.judge)
+        for column, more in zip(labelled, own, strict=True):
+            column[here] += more
+    a, ax, ay, lw, lwx = labelled
+    n_a, n_w = a.sum(), w.sum()
+    x, y, z = ax.sum() / n_a, ay.sum() / n_a, wx.sum() / n_w
+    larger = 1.0 / (1.0 - np.minimum(0.5, a / n_a))
+    p, q, beside = (larger * each for each in ((ay - y * a) / n_a, (ax - x * a) / n_a, (lwx - z * lw) / n_w))
+    n, r = n_a**2 / ((larger * a) ** 2).sum(), (wx - z * w) / n_w
+    power = (p * q - p * beside).sum() / ((q * q - 2 * q * beside).sum() + (r * r).sum())
+    expected = y - power * (x - z) + ((p - power * q) * larger * a).sum() / n_a
+    least = 1.5 * (p * p).sum() / (n * y * (1 - y))
+    squares = (p * p - power * (p * q - p * beside)).sum()
+    error = math.sqrt(max(squares * n / (n - 2), least) + 0.0001 / n)
+    assert [mean.mean, mean.error, mean.power, mean.audits] == pytest.approx([expected, error, power, n], abs=1e-9)
