@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
+from collector.export.exporter import ExportUnavailable
 from evaluators.wire.http_client import HttpResponse
 from evaluators.wire.outside_json import read_outside
 
@@ -43,6 +44,23 @@ _SAYS_NO: Mapping[str, Callable[[Any], bool]] = {
     "statusCode": _failed,  # gateways in front of functions
 }
 """The fields of a response body that mean a refusal although its status means success, with their refusing values."""
+
+
+class Refused(ExportUnavailable):
+    """The endpoint answered with a status that is neither a success nor one to wait for, or with no acceptance.
+
+    Only a few statuses are about the request; an operator mends the causes of the others: a token, an address, a broken
+    backend. `key` and `place` say what to correct if it refuses the credentials, and that nobody takes requests there.
+    """
+
+    def __init__(self, status: int, why: str | None, *, key: str, place: str) -> None:
+        remedy = ""
+        if status in (401, 403, 407):
+            remedy = f": it refuses the credentials; correct the exporter's {key}"
+        elif status in (404, 405, 410) or 300 <= status < 400:
+            remedy = f": {place}; correct the exporter's endpoint"
+        super().__init__(why or f"status {status}{remedy}", reason=f"http_{status}" if why is None else "not_accepted")
+        self.status = status
 
 
 def no_acceptance(answer: HttpResponse) -> str | None:

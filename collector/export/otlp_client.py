@@ -25,7 +25,7 @@ from pydantic import Field, SecretStr, field_validator
 from collector.backoff import Backoff
 from collector.durations import Seconds
 from collector.errors import ConfigError
-from collector.export.acceptance import no_otlp
+from collector.export.acceptance import Refused, no_otlp
 from collector.export.exporter import ExportContext, ExporterSettings, ExportUnavailable, bounded_refusals
 from collector.logs.log import Confirm, certain
 from collector.section import checked_base
@@ -115,12 +115,12 @@ class OtlpClient:
             await self.confirm()
             try:
                 return self._count_rejected(rejected(await self._post(path, body, headers)), count)
-            except _Refused as error:
+            except Refused as error:
                 if spans_follow and give_up is None and await self._has_no_logs(error):
                     return 0
                 now = self.backoff.clock()
                 give_up = now + self._give_up_after if give_up is None else give_up
-                if not error.may_be_mended or now >= give_up:
+                if error.status in _ABOUT_REQUEST or now >= give_up:
                     return self._drop(error, count)
                 raise
 
@@ -130,7 +130,7 @@ class OtlpClient:
         self.problem = None
         return refused
 
-    async def _has_no_logs(self, refused: "_Refused") -> bool:
+    async def _has_no_logs(self, refused: Refused) -> bool:
         """Whether only log records have no place there: spans have one. Says what follows from it."""
         if refused.status not in _NO_SUCH_PLACE:
             return False
@@ -157,7 +157,7 @@ class OtlpClient:
         except (aiohttp.ClientError, OSError) as error:  # a timeout is an OSError
             raise ExportUnavailable(f"no answer: {connection_problem(error)}", reason="no_connection") from error
 
-    def _drop(self, error: "_Refused", count: int) -> int:
+    def _drop(self, error: Refused, count: int) -> int:
         self.telemetry.drop(f"export_{self.exporter}", error.reason, count)
         logger.error("exporter %s: %d records dropped: %s", self.exporter, count, error)
         return count
@@ -225,36 +225,13 @@ async def open_otlp_client(
         )
 
 
-class _Refused(ExportUnavailable):
-    """The endpoint answered with a status that is neither a success nor on OTLP's list of retryable ones.
-
-    Only a few of them are about the request; an operator mends the causes of the others: a token, an address, a broken
-    backend.
-    """
-
-    def __init__(self, status: int, why: str | None = None) -> None:
-        reason = f"http_{status}" if why is None else "not_accepted"
-        super().__init__(why or f"status {status}{_remedy(status)}", reason=reason)
-        self.status = status
-        self.may_be_mended = status not in _ABOUT_REQUEST
-
-
-def _remedy(status: int) -> str:
-    if status in (401, 403, 407):
-        return ": it refuses the credentials; correct the exporter's headers"
-    if status in (404, 405, 410) or 300 <= status < 400:
-        return ": nothing takes OTLP there; correct the exporter's endpoint"
-    return ""
-
-
 def _accepted(answer: HttpResponse) -> HttpResponse:
     if answer.status_code in _AGAIN:
         wait = retry_after(answer.headers.get("Retry-After"), datetime.now(UTC))
         raise ExportUnavailable(f"status {answer.status_code}", reason=f"http_{answer.status_code}", retry_after=wait)
-    if not answer.is_success:
-        raise _Refused(answer.status_code)
-    if (why := no_otlp(answer)) is not None:
-        raise _Refused(answer.status_code, why)
+    why = no_otlp(answer) if answer.is_success else None
+    if why is not None or not answer.is_success:
+        raise Refused(answer.status_code, why, key="headers", place="nothing takes OTLP there")
     return answer
 
 

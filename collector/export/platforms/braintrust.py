@@ -13,7 +13,7 @@ from pydantic import Field, SecretStr
 
 from collector.export.attributes import conversation_id
 from collector.export.platforms import platform
-from collector.export.platforms.exporter import PlatformExporter
+from collector.export.platforms.exporter import platform_exporter
 from evaluators.results import Evaluation
 
 _MOST = 100
@@ -72,8 +72,5 @@ class Braintrust(platform.Platform[BraintrustSettings]):
         }
 
 
-class BraintrustExporter(PlatformExporter):
-    """Writes score spans to Braintrust."""
-
-    Settings = BraintrustSettings
-    Api = Braintrust
+BraintrustExporter = platform_exporter(BraintrustSettings, Braintrust)
+"""Writes score spans to Braintrust."""

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import Field, SecretStr
 
 from collector.export.platforms import platform
-from collector.export.platforms.exporter import PlatformExporter
+from collector.export.platforms.exporter import platform_exporter
 from evaluators.results import Evaluation
 
 _MOST = 100
@@ -86,8 +86,5 @@ def _decimal(hexadecimal: str | None) -> str:
     return str(int(hexadecimal or "0", 16))
 
 
-class DatadogExporter(PlatformExporter):
-    """Writes evaluation metrics to Datadog."""
-
-    Settings = DatadogSettings
-    Api = Datadog
+DatadogExporter = platform_exporter(DatadogSettings, Datadog)
+"""Writes evaluation metrics to Datadog."""

@@ -16,7 +16,7 @@ import aiohttp
 import orjson
 
 from collector.backoff import Backoff
-from collector.export.acceptance import no_acceptance
+from collector.export.acceptance import Refused, no_acceptance
 from collector.export.exporter import ExportContext, ExportUnavailable, bounded_refusals
 from collector.export.otlp_client import retry_after
 from collector.export.platforms.corrections import CorrectedPlatform, CorrectionReading
@@ -160,22 +160,11 @@ class PlatformSender:
         self.telemetry.counter(EXPORT_FAILURES, self.platform.name, error.reason).inc()
 
 
-class _Rejection(ExportUnavailable):
-    """The platform answered with a status that is neither a success nor one to wait for."""
-
+class _Rejection(Refused):
     def __init__(self, status: int, why: str | None = None, *, lacks_trace: bool) -> None:
-        reason = f"http_{status}" if why is None else "not_accepted"
-        super().__init__(why or f"status {status}{_remedy(status)}", reason=reason)
+        super().__init__(status, why, key="key", place="its API is not there")
         self.is_about_request = status in _ABOUT_REQUEST
         self.lacks_trace = lacks_trace
-
-
-def _remedy(status: int) -> str:
-    if status in (401, 403, 407):
-        return ": it refuses the credentials; correct the exporter's key"
-    if status in (404, 405, 410) or 300 <= status < 400:
-        return ": its API is not there; correct the exporter's endpoint"
-    return ""
 
 
 class PlatformExporter:
@@ -234,3 +223,9 @@ class PlatformExporter:
         """
         verdicts = [evaluation for evaluation in batch if evaluation.shares is None]
         return sum([await self._sender.send(request) for request in self._platform.requests(verdicts)])
+
+
+def platform_exporter(settings: type[PlatformSettings], api: Callable[[Any, str | None], Platform[Any]]) -> Any:
+    """The plug-in that writes evaluations to a platform, by its settings and the API that is made from them."""
+    name = settings.__name__.replace("Settings", "Exporter")
+    return type(name, (PlatformExporter,), {"Settings": settings, "Api": api})

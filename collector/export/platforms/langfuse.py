@@ -4,7 +4,6 @@ Its ids of traces and observations are OpenTelemetry's, in hex. A score with the
 one whose trace comes later waits for it. Source: the types of its SDK, `POST /api/public/scores`.
 """
 
-import base64
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -14,7 +13,7 @@ from pydantic import Field, SecretStr
 
 from collector.export.attributes import conversation_id
 from collector.export.platforms import corrections, platform
-from collector.export.platforms.exporter import PlatformExporter
+from collector.export.platforms.exporter import platform_exporter
 from evaluators.results import Evaluation, Subject
 
 _PATH = "/api/public/scores"
@@ -44,8 +43,7 @@ class Langfuse(platform.Platform[LangfuseSettings]):
 
     def headers(self) -> Mapping[str, SecretStr]:
         """Basic authentication by the two keys."""
-        pair = f"{self._settings.public_key}:{self._settings.secret_key.get_secret_value()}"
-        return {"Authorization": SecretStr(f"Basic {base64.b64encode(pair.encode()).decode()}")}
+        return platform.basic(self._settings.public_key, self._settings.secret_key)
 
     def requests(self, batch: Sequence[Evaluation]) -> Iterator[platform.PlatformRequest]:
         """Lists of scores; conversations are scores of the session, or of the last turn's trace without one.
@@ -134,8 +132,5 @@ def _corrections_path(query: Mapping[str, str]) -> str:
     return f"/api/public/v3/scores?{urlencode(wanted)}"
 
 
-class LangfuseExporter(PlatformExporter):
-    """Writes scores to Langfuse."""
-
-    Settings = LangfuseSettings
-    Api = Langfuse
+LangfuseExporter = platform_exporter(LangfuseSettings, Langfuse)
+"""Writes scores to Langfuse."""

@@ -16,7 +16,7 @@ from pydantic import Field, SecretStr
 
 from collector.export.attributes import conversation_id
 from collector.export.platforms import corrections, platform
-from collector.export.platforms.exporter import PlatformExporter
+from collector.export.platforms.exporter import platform_exporter
 from evaluators.results import Evaluation, Subject
 
 _MOST_READ = 100
@@ -154,8 +154,5 @@ def run_id(span_id: str) -> uuid.UUID:
     return uuid.UUID(hex=span_id.rjust(32, "0"))
 
 
-class LangSmithExporter(PlatformExporter):
-    """Writes feedback to LangSmith."""
-
-    Settings = LangSmithSettings
-    Api = LangSmith
+LangSmithExporter = platform_exporter(LangSmithSettings, LangSmith)
+"""Writes feedback to LangSmith."""

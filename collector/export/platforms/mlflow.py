@@ -5,7 +5,6 @@ so the trace's are read before: one that has the evaluation's id in its metadata
 Source: its REST API, `POST /api/3.0/mlflow/traces/{trace_id}/assessments`.
 """
 
-import base64
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -13,7 +12,7 @@ from pydantic import Field, SecretStr
 
 from collector.export.attributes import conversation_id
 from collector.export.platforms import platform
-from collector.export.platforms.exporter import PlatformExporter
+from collector.export.platforms.exporter import platform_exporter
 from evaluators.results import Evaluation
 
 
@@ -41,8 +40,7 @@ class Mlflow(platform.Platform[MlflowSettings]):
         if settings.token is not None:
             return {"Authorization": SecretStr(f"Bearer {settings.token.get_secret_value()}")}
         if settings.username is not None and settings.password is not None:
-            pair = f"{settings.username}:{settings.password.get_secret_value()}"
-            return {"Authorization": SecretStr(f"Basic {base64.b64encode(pair.encode()).decode()}")}
+            return platform.basic(settings.username, settings.password)
         return {}
 
     def requests(self, batch: Sequence[Evaluation]) -> Iterator[platform.PlatformRequest]:
@@ -103,8 +101,5 @@ def _time(evaluation: Evaluation) -> str:
     return evaluation.ended_at.isoformat().replace("+00:00", "Z")
 
 
-class MlflowExporter(PlatformExporter):
-    """Writes assessments to MLflow."""
-
-    Settings = MlflowSettings
-    Api = Mlflow
+MlflowExporter = platform_exporter(MlflowSettings, Mlflow)
+"""Writes assessments to MLflow."""

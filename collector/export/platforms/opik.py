@@ -19,7 +19,7 @@ from pydantic import Field, SecretStr
 from collector.export.attributes import conversation_id
 from collector.export.platforms import platform
 from collector.export.platforms.corrections import object_of, objects_in
-from collector.export.platforms.exporter import PlatformExporter
+from collector.export.platforms.exporter import platform_exporter
 from evaluators.results import Evaluation
 
 _SPANS, _THREADS = "/v1/private/spans/feedback-scores", "/v1/private/traces/threads/feedback-scores"
@@ -129,8 +129,5 @@ def _thread(evaluation: Evaluation) -> str | None:
     return conversation_id(evaluation.subject) if evaluation.scope == "conversation" else None
 
 
-class OpikExporter(PlatformExporter):
-    """Writes feedback scores to Opik."""
-
-    Settings = OpikSettings
-    Api = Opik
+OpikExporter = platform_exporter(OpikSettings, Opik)
+"""Writes feedback scores to Opik."""

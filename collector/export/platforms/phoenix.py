@@ -20,7 +20,7 @@ from collector.export.platforms.corrections import (
     object_of,
     objects_in,
 )
-from collector.export.platforms.exporter import PlatformExporter
+from collector.export.platforms.exporter import platform_exporter
 from evaluators.results import Evaluation, Subject
 
 _MOST = 100
@@ -147,8 +147,5 @@ def _kind(evaluation: Evaluation) -> str | None:
     return "span" if subject.span_id else "trace" if subject.trace_id else None
 
 
-class PhoenixExporter(PlatformExporter):
-    """Writes annotations to Phoenix."""
-
-    Settings = PhoenixSettings
-    Api = Phoenix
+PhoenixExporter = platform_exporter(PhoenixSettings, Phoenix)
+"""Writes annotations to Phoenix."""

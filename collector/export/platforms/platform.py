@@ -1,5 +1,6 @@
 """The port of a platform: how evaluations become requests of its API. Pure; the sender does the rest."""
 
+import base64
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -112,6 +113,12 @@ class Platform(ABC, Generic[S]):
         """
         del answer
         return request
+
+
+def basic(name: str, secret: SecretStr) -> Mapping[str, SecretStr]:
+    """The header of HTTP's Basic authentication."""
+    pair = f"{name}:{secret.get_secret_value()}"
+    return {"Authorization": SecretStr(f"Basic {base64.b64encode(pair.encode()).decode()}")}
 
 
 def page_link(evaluation: Evaluation, page: str | None) -> str | None:

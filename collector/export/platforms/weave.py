@@ -5,7 +5,6 @@ conversation has its id. Feedback takes an id from the client, which is the eval
 `opentelemetry/python_spans.py` and `FeedbackCreateReq`, `POST /feedback/create`, and the refs of its SDK.
 """
 
-import base64
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
@@ -15,7 +14,7 @@ from pydantic import Field, SecretStr
 
 from collector.export.attributes import conversation_id
 from collector.export.platforms import platform
-from collector.export.platforms.exporter import PlatformExporter
+from collector.export.platforms.exporter import platform_exporter
 from evaluators.results import Evaluation
 
 
@@ -40,8 +39,7 @@ class Weave(platform.Platform[WeaveSettings]):
 
     def headers(self) -> Mapping[str, SecretStr]:
         """Basic authentication as the user `api`."""
-        pair = f"api:{self._settings.api_key.get_secret_value()}"
-        return {"Authorization": SecretStr(f"Basic {base64.b64encode(pair.encode()).decode()}")}
+        return platform.basic("api", self._settings.api_key)
 
     def requests(self, batch: Sequence[Evaluation]) -> Iterator[platform.PlatformRequest]:
         """One request for each; a conversation's is on the call of its last turn, where it is none itself."""
@@ -77,8 +75,5 @@ class Weave(platform.Platform[WeaveSettings]):
         }
 
 
-class WeaveExporter(PlatformExporter):
-    """Writes feedback to Weave."""
-
-    Settings = WeaveSettings
-    Api = Weave
+WeaveExporter = platform_exporter(WeaveSettings, Weave)
+"""Writes feedback to Weave."""

@@ -15,7 +15,7 @@ from pydantic import Field, SecretStr
 
 from collector.errors import ConfigError
 from collector.export.platforms import platform
-from collector.export.platforms.exporter import PlatformExporter
+from collector.export.platforms.exporter import platform_exporter
 from evaluators.records import to_dict
 from evaluators.results import Evaluation
 
@@ -99,8 +99,5 @@ def _key(secret: str) -> bytes:
         raise ConfigError("export.webhook.secret: begins with whsec_, but what follows is not base64") from None
 
 
-class WebhookExporter(PlatformExporter):
-    """Sends evaluations to a URL."""
-
-    Settings = WebhookSettings
-    Api = Webhook
+WebhookExporter = platform_exporter(WebhookSettings, Webhook)
+"""Sends evaluations to a URL."""
