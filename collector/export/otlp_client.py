@@ -3,12 +3,10 @@
 import gzip as gzip_
 import io
 import logging
-import math
+import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import KW_ONLY, InitVar, dataclass
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import TypeVar
 
@@ -33,6 +31,7 @@ from collector.telemetry.drop_reasons import DropReason
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import EXPORT_FAILURES
 from evaluators.judges.connection import connection_problem
+from evaluators.judges.error_mapping import seconds_to_wait
 from evaluators.secret_files import SecretFiles
 from evaluators.wire.http_client import HttpClient, HttpResponse
 
@@ -227,7 +226,7 @@ async def open_otlp_client(
 
 def _accepted(answer: HttpResponse) -> HttpResponse:
     if answer.status_code in _AGAIN:
-        wait = retry_after(answer.headers.get("Retry-After"), datetime.now(UTC))
+        wait = seconds_to_wait(answer.headers.get("Retry-After"), time.time())
         raise ExportUnavailable(f"status {answer.status_code}", reason=f"http_{answer.status_code}", retry_after=wait)
     why = no_otlp(answer) if answer.is_success else None
     if why is not None or not answer.is_success:
@@ -253,19 +252,3 @@ def _read_reply(answer: HttpResponse, message: OtlpReply) -> OtlpReply:
     except (DecodeError, json_format.ParseError, ValueError):
         message.Clear()
     return message
-
-
-def retry_after(header: str | None, now: datetime) -> float | None:
-    """The wait in seconds that a `Retry-After` asks for, as seconds or as a date; None where it says nothing."""
-    if not header:
-        return None
-    try:
-        seconds = float(header)
-        return max(0.0, seconds) if math.isfinite(seconds) else None
-    except ValueError:
-        pass
-    try:
-        at = parsedate_to_datetime(header)
-    except (ValueError, OverflowError):
-        return None
-    return max(0.0, (at.replace(tzinfo=at.tzinfo or UTC) - now).total_seconds())

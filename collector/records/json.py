@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
+import orjson
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
@@ -22,6 +23,24 @@ T = TypeVar("T")
 def fields_of(value: object, *names: str) -> dict[str, Any]:
     """The fields of a value that a document has under their own names."""
     return {name: getattr(value, name) for name in names}
+
+
+def not_none(**values: T | None) -> dict[str, T]:
+    """The values that are known."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def case_json(case: Turn | Conversation) -> dict[str, Any]:
+    """A turn or a conversation as a member of an object in JSON, under the name of its kind."""
+    is_turn = isinstance(case, Turn)
+    return {"turn" if is_turn else "conversation": orjson.Fragment(_to_json(case))}
+
+
+def case_in(plain: Mapping[str, Any]) -> Turn | Conversation:
+    """Read what `case_json` made, from the object around it. Raises BadInput, or KeyError if there is none."""
+    if "turn" in plain:
+        return turn_from_json(orjson.dumps(plain["turn"]))
+    return conversation_from_json(orjson.dumps(plain["conversation"]))
 
 
 def _to_json(record: object) -> bytes:

@@ -18,10 +18,10 @@ from otlp_destination import Destination
 from collector.backoff import Backoff
 from collector.export.exporter import ExportContext
 from collector.export.otlp import OtlpExporter, OtlpExportSettings
-from collector.export.otlp_client import retry_after
 from collector.export.stage import ExportStage
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import DROPS, EXPORT_EVALUATIONS, EXPORT_FAILURES
+from evaluators.judges.error_mapping import seconds_to_wait
 
 
 class Sent:
@@ -328,4 +328,4 @@ def test_the_secret_in_a_header_is_not_shown():
     ],
 )
 def test_retry_after_is_seconds_or_a_date(header: str | None, seconds: float | None):
-    assert retry_after(header, datetime(2026, 5, 4, 12, tzinfo=UTC)) == seconds
+    assert seconds_to_wait(header, datetime(2026, 5, 4, 12, tzinfo=UTC).timestamp()) == seconds

@@ -6,7 +6,7 @@ from typing import Any
 import orjson
 
 from collector.commands.cases.selection import SelectedCase
-from collector.records.json import fields_of
+from collector.records.json import fields_of, not_none
 from evaluators.cases import Conversation, Turn
 from evaluators.records import to_dict
 
@@ -32,15 +32,13 @@ def to_turns(cases: Sequence[SelectedCase], _name: str) -> bytes:
 def to_deepeval(cases: Sequence[SelectedCase], _name: str) -> bytes:
     """A list for `EvaluationDataset.add_goldens_from_json_file`."""
     goldens = [
-        _known(
-            {
-                "input": _input(case.case),
-                "actual_output": _output(case.case),
-                "expected_output": _expected(case.case),
-                "context": _texts(case.case, "context"),
-                "retrieval_context": _texts(case.case, "retrieval_context"),
-                "additional_metadata": metadata_of(case),
-            }
+        not_none(
+            input=_input(case.case),
+            actual_output=_output(case.case),
+            expected_output=_expected(case.case),
+            context=_texts(case.case, "context"),
+            retrieval_context=_texts(case.case, "retrieval_context"),
+            additional_metadata=metadata_of(case),
         )
         for case in cases
     ]
@@ -50,13 +48,11 @@ def to_deepeval(cases: Sequence[SelectedCase], _name: str) -> bytes:
 def to_pydantic_evals(cases: Sequence[SelectedCase], name: str) -> bytes:
     """A file for `Dataset.from_file`."""
     rows = [
-        _known(
-            {
-                "name": _id(case.case),
-                "inputs": _inputs(case.case),
-                "expected_output": _expected(case.case),
-                "metadata": {**metadata_of(case), "actual_output": _output(case.case)},
-            }
+        not_none(
+            name=_id(case.case),
+            inputs=_inputs(case.case),
+            expected_output=_expected(case.case),
+            metadata={**metadata_of(case), "actual_output": _output(case.case)},
         )
         for case in cases
     ]
@@ -79,12 +75,10 @@ def to_phoenix(cases: Sequence[SelectedCase], name: str) -> bytes:
 def to_langsmith(cases: Sequence[SelectedCase], _name: str) -> bytes:
     """A list for `Client.create_examples(examples=…)`; without an expected answer there are no outputs."""
     examples = [
-        _known(
-            {
-                "inputs": _inputs(case.case),
-                "outputs": {"output": expected} if (expected := _expected(case.case)) is not None else None,
-                "metadata": {**metadata_of(case), "actual_output": _output(case.case)},
-            }
+        not_none(
+            inputs=_inputs(case.case),
+            outputs={"output": expected} if (expected := _expected(case.case)) is not None else None,
+            metadata={**metadata_of(case), "actual_output": _output(case.case)},
         )
         for case in cases
     ]
@@ -98,9 +92,8 @@ def to_promptfoo(cases: Sequence[SelectedCase], _name: str) -> bytes:
         expected = _expected(case.case)
         checks = None if expected is None else [{"type": "similar", "value": expected, "threshold": 0.8}]
         variables = {key: value for key, value in _inputs(case.case).items() if key != "history"}
-        tests.append(
-            _known({"description": _id(case.case), "vars": variables, "assert": checks, "metadata": metadata_of(case)})
-        )
+        origin = metadata_of(case)
+        tests.append(not_none(description=_id(case.case), vars=variables, **{"assert": checks}, metadata=origin))
     return _document(tests)
 
 
@@ -120,42 +113,35 @@ def metadata_of(selected: SelectedCase) -> dict[str, Any]:
     """The origin of a case: its ids, scores, labels, and how it was drawn."""
     case = selected.case
     turn = case if isinstance(case, Turn) else case.turns[-1]
-    return _known(
-        {
-            "id": _id(case),
-            **fields_of(turn, "trace_id", "span_id", "service", "model"),
-            "conversation_id": case.conversation_id or None,
-            "chosen_as": selected.which,
-            "probability": selected.probability,
-            "weight": 1.0 / selected.probability,
-            "scores": _scores(selected),
-            "evaluations": [evaluation.evaluation_id for evaluation in selected.evaluations],
-            "labels": [_label(label) for label in selected.labels] or None,
-        }
+    return not_none(
+        id=_id(case),
+        **fields_of(turn, "trace_id", "span_id", "service", "model"),
+        conversation_id=case.conversation_id or None,
+        chosen_as=selected.which,
+        probability=selected.probability,
+        weight=1.0 / selected.probability,
+        scores=_scores(selected),
+        evaluations=[evaluation.evaluation_id for evaluation in selected.evaluations],
+        labels=[_label(label) for label in selected.labels] or None,
     )
 
 
 def _label(label: Any) -> dict[str, Any]:
-    return _known({**fields_of(label, "evaluator", "opinion", "score", "note", "label_probability")})
+    return not_none(**fields_of(label, "evaluator", "opinion", "score", "note", "label_probability"))
 
 
 def _plain(selected: SelectedCase) -> dict[str, Any]:
     case = selected.case
-    known = {
-        "input": _input(case),
-        "actual_output": _output(case),
-        "expected_output": _expected(case),
-        "context": _texts(case, "context"),
-        "retrieval_context": _texts(case, "retrieval_context"),
-        "tools_called": to_dict(case).get("tools_called") if isinstance(case, Turn) else None,
-        "turns": None if isinstance(case, Turn) else to_dict(case).get("turns"),
-        "metadata": metadata_of(selected),
-    }
-    return _known(known)
-
-
-def _known(values: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if value is not None}
+    return not_none(
+        input=_input(case),
+        actual_output=_output(case),
+        expected_output=_expected(case),
+        context=_texts(case, "context"),
+        retrieval_context=_texts(case, "retrieval_context"),
+        tools_called=to_dict(case).get("tools_called") if isinstance(case, Turn) else None,
+        turns=None if isinstance(case, Turn) else to_dict(case).get("turns"),
+        metadata=metadata_of(selected),
+    )
 
 
 def _document(value: Any) -> bytes:
@@ -184,7 +170,7 @@ def _input(case: Turn | Conversation) -> str:
 
 def _inputs(case: Turn | Conversation) -> dict[str, Any]:
     history = to_dict(case).get("history") if isinstance(case, Turn) else None
-    return _known({"input": _input(case), "history": history or None, "context": _texts(case, "retrieval_context")})
+    return not_none(input=_input(case), history=history or None, context=_texts(case, "retrieval_context"))
 
 
 def _output(case: Turn | Conversation) -> str | None:

@@ -1,9 +1,9 @@
 """Requests to a platform's API, with credentials, retries, and a sentence for each kind of failure."""
 
 import base64
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, InitVar, dataclass
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any, cast
 
@@ -12,8 +12,8 @@ import orjson
 
 from collector.backoff import Backoff
 from collector.errors import EvalstreamError
-from collector.export.otlp_client import retry_after
 from evaluators.judges.connection import connection_problem
+from evaluators.judges.error_mapping import seconds_to_wait
 from evaluators.wire.http_client import AnswerRefused, HttpClient
 from evaluators.wire.outside_json import UnboundedJson, read_outside
 
@@ -128,7 +128,7 @@ class ApiReader:
         if answer.status_code == 404 and none(answer.content):
             return b""
         if not answer.is_success:
-            wait = retry_after(answer.headers.get("Retry-After"), datetime.now(UTC))
+            wait = seconds_to_wait(answer.headers.get("Retry-After"), time.time())
             raise self._refusal(answer.status_code, answer.content, wait)
         return answer.content
 

@@ -14,6 +14,7 @@ from pydantic import Field, SecretStr
 from collector.export.attributes import conversation_id
 from collector.export.platforms import platform
 from collector.export.platforms.exporter import platform_exporter
+from collector.records.json import not_none
 from evaluators.results import Evaluation
 
 _MOST = 100
@@ -53,11 +54,7 @@ class Braintrust(platform.Platform[BraintrustSettings]):
     def _row(self, evaluation: Evaluation) -> dict[str, Any]:
         subject = evaluation.subject
         session = {"evalstream.conversation.id": conversation_id(subject)}
-        output = {
-            "score": evaluation.score,
-            "label": evaluation.label,
-            "reason": evaluation.explanation if self._settings.explanation else None,
-        }
+        reason = evaluation.explanation if self._settings.explanation else None
         return {
             "id": evaluation.evaluation_id,
             "span_id": evaluation.evaluation_id,
@@ -67,7 +64,7 @@ class Braintrust(platform.Platform[BraintrustSettings]):
             "created": evaluation.time.isoformat(),
             "metrics": {"start": evaluation.started_at.timestamp(), "end": evaluation.ended_at.timestamp()},
             "scores": {evaluation.evaluator: evaluation.score},
-            "output": {name: value for name, value in output.items() if value is not None},
+            "output": not_none(score=evaluation.score, label=evaluation.label, reason=reason),
             "metadata": platform.metadata_of(evaluation, self._page, session),
         }
 

@@ -9,7 +9,6 @@ import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import KW_ONLY, InitVar, dataclass
-from datetime import UTC, datetime
 from typing import Any, ClassVar, Self
 
 import aiohttp
@@ -18,13 +17,13 @@ import orjson
 from collector.backoff import Backoff
 from collector.export.acceptance import Refused, no_acceptance
 from collector.export.exporter import ExportContext, ExportUnavailable, bounded_refusals
-from collector.export.otlp_client import retry_after
 from collector.export.platforms.corrections import CorrectedPlatform, CorrectionReading
 from collector.export.platforms.platform import Platform, PlatformRequest, PlatformSettings, TraceMissing
 from collector.logs.log import Confirm
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import EXPORT_FAILURES
 from evaluators.judges.connection import connection_problem
+from evaluators.judges.error_mapping import seconds_to_wait
 from evaluators.results import Evaluation
 from evaluators.wire.http_client import HttpClient, HttpResponse
 
@@ -138,7 +137,7 @@ class PlatformSender:
         if answer.is_success:
             return answer.content
         if status in _AGAIN:
-            wait = retry_after(answer.headers.get("Retry-After"), datetime.now(UTC))
+            wait = seconds_to_wait(answer.headers.get("Retry-After"), time.time())
             raise ExportUnavailable(f"status {status}", reason=f"http_{status}", retry_after=wait)
         raise _Rejection(status, lacks_trace=self.platform.lacks_trace(status, answer.content))
 

@@ -14,6 +14,7 @@ from pydantic import Field, SecretStr
 from collector.export.attributes import conversation_id
 from collector.export.platforms import corrections, platform
 from collector.export.platforms.exporter import platform_exporter
+from collector.records.json import not_none
 from evaluators.results import Evaluation, Subject
 
 _PATH = "/api/public/scores"
@@ -86,10 +87,10 @@ class Langfuse(platform.Platform[LangfuseSettings]):
             "timestamp": evaluation.time.isoformat(),  # an update needs the id and this
         }
         value = {"name": evaluation.evaluator, "value": evaluation.score, "dataType": "NUMERIC", "comment": comment}
-        yield _known({"id": evaluation.evaluation_id, **common, **value})
+        yield not_none(id=evaluation.evaluation_id, **common, **value)
         if self._settings.labels and evaluation.label is not None:
             label = {"name": f"{evaluation.evaluator}.label", "value": evaluation.label, "dataType": "CATEGORICAL"}
-            yield _known({"id": f"{evaluation.evaluation_id}-label", **common, **label})
+            yield not_none(id=f"{evaluation.evaluation_id}-label", **common, **label)
 
 
 def _correction(score: dict[str, Any]) -> dict[str, Any] | None:
@@ -109,10 +110,6 @@ def _correction(score: dict[str, Any]) -> dict[str, Any] | None:
         "author": score.get("authorUserId"),
         "at": score.get("updatedAt"),
     }
-
-
-def _known(values: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if value is not None}
 
 
 def _place(evaluation: Evaluation) -> dict[str, str] | None:

@@ -21,6 +21,7 @@ from collector.export.platforms.corrections import (
     objects_in,
 )
 from collector.export.platforms.exporter import platform_exporter
+from collector.records.json import not_none
 from evaluators.results import Evaluation, Subject
 
 _MOST = 100
@@ -106,16 +107,12 @@ class Phoenix(platform.Platform[PhoenixSettings]):
     def _annotation(self, evaluation: Evaluation, kind: str) -> dict[str, Any]:
         subject = evaluation.subject
         ids = {"span": subject.span_id, "trace": subject.trace_id, "session": conversation_id(subject)}
-        result = {
-            "score": evaluation.score,
-            "label": evaluation.label,
-            "explanation": evaluation.explanation if self._settings.explanation else None,
-        }
+        explanation = evaluation.explanation if self._settings.explanation else None
         return {
             f"{kind}_id": ids[kind],
             "name": evaluation.evaluator,
             "annotator_kind": platform.annotator_kind(evaluation),
-            "result": {name: value for name, value in result.items() if value is not None},
+            "result": not_none(score=evaluation.score, label=evaluation.label, explanation=explanation),
             "metadata": platform.metadata_of(evaluation, self._page),
             "identifier": evaluation.evaluation_id,
         }
