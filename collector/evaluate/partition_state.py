@@ -17,7 +17,7 @@ from collector.evaluate.conversations.keyed_sessions import AddOutcome
 from collector.evaluate.conversations.packed_turn import IncomingTurn, pack, prior_user_hashes
 from collector.evaluate.conversations.partition_conversations import PartitionConversations
 from collector.evaluate.conversations.session_window import SessionWindowSettings, WindowResult
-from collector.evaluate.conversations.snapshot import SNAPSHOT_HEADERS
+from collector.evaluate.conversations.snapshot import SNAPSHOT_HEADERS, parse_snapshot
 from collector.evaluate.job_builder import (
     StratifiedTurn,
     Trigger,
@@ -449,7 +449,7 @@ class PartitionState:
                 self.time = start.time
                 self.windows.restart(_window_settings(self._in_force.plan), start.retries)
             elif record.headers == transfer_records.CONVERSATION_HEADERS:
-                self.windows.restore(transfer_records.parse_conversation(record.value), replay_point)
+                self.windows.restore(parse_snapshot(record.value), replay_point)
             else:
                 yield from self._transferred_jobs(transfer_records.parse_job(record.value), replay_point)
         except BadInput as error:

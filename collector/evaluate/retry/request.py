@@ -17,15 +17,7 @@ from collector.errors import BadInput
 from collector.evaluate.recovery.replay_point import done_below_of
 from collector.logs.log import Headers, Log, Record, RecordTooLarge, StoredRecord
 from collector.logs.whole_log import read_partitions
-from collector.records.json import (
-    conversation_from_json,
-    conversation_to_json,
-    evaluation_from_json,
-    evaluation_to_json,
-    record_of,
-    turn_from_json,
-    turn_to_json,
-)
+from collector.records.json import case_in, case_json, evaluation_from_json, evaluation_to_json, record_of
 from evaluators.cases import Conversation, Json, Scope, Turn
 from evaluators.identity import conversation_id_of, retry_id
 from evaluators.records import to_json
@@ -121,11 +113,8 @@ PastRequest: TypeAlias = RetryRequest | BackfillRequest
 
 
 def _record(conversation_id: str, plain: dict[str, Any], case: Turn | Conversation, partition: int | None) -> Record:
-    if isinstance(case, Turn):
-        plain["turn"] = orjson.Fragment(turn_to_json(case))
-    else:
-        plain["conversation"] = orjson.Fragment(conversation_to_json(case))
-    return Record(conversation_id.encode("utf-8", "replace"), orjson.dumps(plain), RETRY_HEADERS, partition)
+    value = orjson.dumps(plain | case_json(case))
+    return Record(conversation_id.encode("utf-8", "replace"), value, RETRY_HEADERS, partition)
 
 
 def parse_request(value: bytes) -> PastRequest:
@@ -136,10 +125,7 @@ def parse_request(value: bytes) -> PastRequest:
     """
     try:
         plain = cast("dict[str, Any]", orjson.loads(value))
-        if "turn" in plain:
-            case = turn_from_json(orjson.dumps(plain["turn"]))
-        else:
-            case = conversation_from_json(orjson.dumps(plain["conversation"]))
+        case = case_in(plain)
         if "backfill" not in plain:
             happened_at = datetime.fromisoformat(plain["happened_at"]) if "happened_at" in plain else None
             return RetryRequest(evaluation_from_json(orjson.dumps(plain["failed"])), case, happened_at)

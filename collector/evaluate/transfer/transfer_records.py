@@ -9,10 +9,10 @@ import orjson
 
 from collector.errors import BadInput
 from collector.evaluate.conversations.session_window import ConversationWindows
-from collector.evaluate.conversations.snapshot import ConversationSnapshot, parse_snapshot, snapshot_record
+from collector.evaluate.conversations.snapshot import snapshot_record
 from collector.evaluate.plan import Job
 from collector.logs.log import Headers, Record, StoredRecord
-from collector.records.json import conversation_from_json, conversation_to_json, turn_from_json, turn_to_json
+from collector.records.json import case_in, case_json
 from evaluators.cases import Conversation, Json, Scope, Turn
 from evaluators.identity import conversation_id_of
 from evaluators.records import to_json
@@ -92,11 +92,8 @@ class TransferredJob:
         }
         if self.happened_at is not None:
             plain["happened_at"] = self.happened_at
-        if isinstance(self.case, Turn):
-            plain["turn"] = orjson.Fragment(turn_to_json(self.case))
-        else:
-            plain["conversation"] = orjson.Fragment(conversation_to_json(self.case))
-        return Record(self.key.encode("utf-8", "replace"), orjson.dumps(plain), JOB_HEADERS)
+        value = orjson.dumps(plain | case_json(self.case))
+        return Record(self.key.encode("utf-8", "replace"), value, JOB_HEADERS)
 
 
 def transferred(job: Job) -> TransferredJob:
@@ -123,11 +120,6 @@ def conversation_record(monitor: str, conversation_id: str, conversation: Conver
     return replace(record, headers=CONVERSATION_HEADERS, partition=None)
 
 
-def parse_conversation(value: bytes) -> ConversationSnapshot:
-    """Read the record of an open conversation. Raises BadInput."""
-    return parse_snapshot(value)
-
-
 def parse_start(value: bytes) -> TransferStart:
     """Read the start of a transferred state. Raises BadInput."""
     try:
@@ -141,14 +133,12 @@ def parse_job(value: bytes) -> TransferredJob:
     """Read an evaluation that is due. Raises BadInput."""
     try:
         plain = cast("dict[str, Any]", orjson.loads(value))
-        is_turn = "turn" in plain
-        case = orjson.dumps(plain["turn" if is_turn else "conversation"])
         retry = plain["retry"]
         return TransferredJob(
             evaluation_id=plain["id"],
             monitor=plain["monitor"],
             evaluator=plain["evaluator"],
-            case=turn_from_json(case) if is_turn else conversation_from_json(case),
+            case=case_in(plain),
             triggered_at=plain["triggered_at"],
             size=plain["size"],
             sampling=Sampling(**plain["sampling"]),
