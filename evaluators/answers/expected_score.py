@@ -10,9 +10,9 @@ The token that holds the score is found by its place in the answer, not by its t
 import json
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from operator import mul
 
 from evaluators.answers.reply_parser import find_object
@@ -166,7 +166,8 @@ def _walk(path: list[_Step], written: str, scale: Scale) -> Distribution | None:
     for step in path:
         if not step.part and prefix not in beginnings:
             break  # the number is complete and cannot go on: the next token says nothing about it
-        weighed = _weighed(step, first=not prefix)
+        part_of = partial(_part, before=step.before, first=not prefix)
+        weighed = weigh(step.tokens[step.index], step.part, part_of)
         if weighed is None:
             return None
         own, others = weighed
@@ -193,9 +194,11 @@ def _beginnings(words: frozenset[str]) -> frozenset[str]:
     return frozenset(word[:end] for word in words for end in range(len(word)))
 
 
-def _weighed(step: _Step, *, first: bool) -> tuple[float, dict[str, float]] | None:
-    """The probabilities of the chosen part and of the other parts; None if they cannot be trusted."""
-    token = step.tokens[step.index]
+def weigh(token: Token, written: str, part_of: Callable[[str], str | None]) -> tuple[float, dict[str, float]] | None:
+    """The probabilities of the part that was written and of the other parts; None if they cannot be trusted.
+
+    `part_of` gives the part that an alternative's text would add, or None if it adds none.
+    """
     chosen = own = total = 0.0
     others: dict[str, float] = {}
     for text, logprob in token.alternatives:
@@ -203,9 +206,8 @@ def _weighed(step: _Step, *, first: bool) -> tuple[float, dict[str, float]] | No
         total += probability
         if text == token.text:
             chosen = probability
-        written = text.removeprefix(step.before)
-        part = written if written.isdigit() and written.isascii() else _part(written, first=first)
-        if part == step.part:
+        part = part_of(text)
+        if part == written:
             own += probability
         elif part is not None:
             others[part] = others.get(part, 0.0) + probability
@@ -216,8 +218,11 @@ def _weighed(step: _Step, *, first: bool) -> tuple[float, dict[str, float]] | No
     return own, others
 
 
-def _part(written: str, *, first: bool) -> str | None:
+def _part(text: str, *, before: str, first: bool) -> str | None:
     """The digits that an alternative adds to the number; "" if it ends the number; None if it is no number."""
+    written = text.removeprefix(before)
+    if written.isdigit() and written.isascii():
+        return written
     if match := _NUMBER.fullmatch(written):
         return match.group(1)
     return None if first else ""

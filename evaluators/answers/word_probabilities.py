@@ -9,19 +9,20 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
+from evaluators.answers.expected_score import weigh
 from evaluators.answers.reply_parser import find_object
 from evaluators.answers.token_places import TokenPlaces, place_tokens
 from evaluators.errors import JudgeReplyInvalid
-from evaluators.judge import Answer, Token, texts_of
+from evaluators.judge import Answer, texts_of
 from evaluators.scale import plain_word
 
 MIN_WORD_MASS = 0.5
 """The least share of probability on the words at which their distribution is better than the written word."""
 
-_SANE, _CERTAIN = 0.01, 1.02  # the same value as in evaluators.answers.expected_score
 _STRING = re.compile(r"\"((?:[^\"\\]++|\\.)*+)\"?", re.DOTALL)  # an open one ends the text: no text is read twice
 _BEFORE_VALUE = re.compile(r"\s*+:\s*+")
 
@@ -96,7 +97,8 @@ def _distribution(
             continue
         before = answer.text[start : span[0]] if start < span[0] else ""
         token = answer.tokens[number]
-        weighed = None if number in places.misspelt else _weighed(token, before)
+        written, part_of = _part(token.text, before), partial(_part, before=before)
+        weighed = None if number in places.misspelt else weigh(token, written, part_of)
         if weighed is None:
             return None
         own, others = weighed
@@ -104,7 +106,7 @@ def _distribution(
             fitting = list(_fitting(prefix + part, plain))
             if len(fitting) == 1:
                 masses[fitting[0]] = masses.get(fitting[0], 0.0) + mass * probability
-        prefix, mass = prefix + _part(token.text, before), mass * own
+        prefix, mass = prefix + written, mass * own
         fitting = list(_fitting(prefix, plain))
         if len(fitting) <= 1:
             break
@@ -124,25 +126,6 @@ def _fitting(written: str, plain: Mapping[str, str]) -> Iterable[str]:
         return () if word is None else (word,)
     begun = begun.casefold()
     return [word for text, word in plain.items() if text.startswith(begun) or begun.rstrip(" .!*'`") == text]
-
-
-def _weighed(token: Token, before: str) -> tuple[float, dict[str, float]] | None:
-    """The probabilities of the chosen part and of the other parts; None if they cannot be trusted."""
-    chosen = own = total = 0.0
-    others: dict[str, float] = {}
-    mine = _part(token.text, before)
-    for text, logprob in token.alternatives:
-        probability = 0.0 if math.isnan(logprob) else math.exp(min(0.0, logprob))
-        total += probability
-        chosen = probability if text == token.text else chosen
-        part = _part(text, before)
-        if part == mine:
-            own += probability
-        else:
-            others[part] = others.get(part, 0.0) + probability
-    if min(chosen, math.exp(min(0.0, token.logprob))) < _SANE or total > _CERTAIN:
-        return None
-    return own, others
 
 
 def _part(text: str, before: str) -> str:

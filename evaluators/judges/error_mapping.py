@@ -159,7 +159,7 @@ def retry_after(error: HttpStatusError, now: float | None = None) -> float | Non
     for headers in (error.headers, _headers_inside(error.body)):
         resets = {endpoint_meanings.RESET_HEADER: 1.0} if headers.get(endpoint_meanings.REMAINING_HEADER) == "0" else {}
         for name, unit in {**endpoint_meanings.WAIT_HEADERS, **resets}.items():
-            if (seconds := _seconds(headers.get(name), unit, now)) is not None:
+            if (seconds := seconds_to_wait(headers.get(name), now, unit)) is not None:
                 return seconds
     match = endpoint_meanings.WAIT_WORDS.search(complaint_text(error).lower())
     return duration(match[1].strip()) if match else None
@@ -173,14 +173,14 @@ def _headers_inside(body: object) -> Mapping[str, str]:
     return {name.lower().replace("_", "-"): str(value) for name, value in {**fields, **passed_on}.items()}
 
 
-def _seconds(value: str | None, unit: float, now: float) -> float | None:
-    """The wait that a header's value names."""
+def seconds_to_wait(value: str | None, now: float, unit: float = 1.0) -> float | None:
+    """The wait that a header's value names: as a number of `unit` seconds, a duration, or a moment; None if none."""
     number = _number(value)
     if number is None:
         if value and (seconds := duration(value)) is not None:
             return seconds
         try:
-            number, unit = parsedate_to_datetime(value or "").timestamp(), 1.0
+            return max(0.0, parsedate_to_datetime(value or "").timestamp() - now)
         except (ValueError, OverflowError):
             return None
     number *= 0.001 if number > 1000 * _MOMENT else unit

@@ -3,14 +3,33 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import ClassVar
 
-from evaluators.cases import Json
+from evaluators.attacks.attack_sources import SOURCES
+from evaluators.cases import Json, Turn
+from evaluators.evaluator import Direction, Evaluator
 from evaluators.judge import Judge
 from evaluators.mechanisms import item_verdicts
 from evaluators.results import Score
 
 NONE = "none"
 """The label where no item is bad."""
+
+
+class WorstItem(Evaluator[Turn]):
+    """Its label is that of the first bad text, or `none`, which passes unless there is a threshold."""
+
+    direction: ClassVar[Direction] = "lower_is_better"
+
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        """See `Evaluator.label_names`."""
+        return (NONE, *SOURCES)
+
+    def verdict(self, score: Score) -> bool | None:
+        """See `Evaluator.verdict`."""
+        return score.label == NONE if self.threshold is None else self.passed(score.value)
+
 
 _NAMED = 3  # items that an explanation names
 

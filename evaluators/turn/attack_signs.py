@@ -3,15 +3,14 @@
 from typing import ClassVar
 
 from evaluators.attacks.attack_detection import detect_attack
-from evaluators.attacks.attack_sources import SOURCES, list_attack_sources
+from evaluators.attacks.attack_sources import list_attack_sources
 from evaluators.cases import Json, Turn
-from evaluators.evaluator import Direction, Evaluator
 from evaluators.judge import Judge
-from evaluators.mechanisms.worst_verdict import NONE
+from evaluators.mechanisms.worst_verdict import NONE, WorstItem
 from evaluators.results import Score
 
 
-class AttackSigns(Evaluator[Turn]):
+class AttackSigns(WorstItem):
     """1 if a text that reached the application's model has signs of an attack, else 0. Lower is better.
 
     Asks no judge: it knows the words of jailbreaks, of demands to ignore or disclose instructions, and of passages and
@@ -24,17 +23,7 @@ class AttackSigns(Evaluator[Turn]):
     kind: ClassVar[str] = "attack_signs"
     revision: ClassVar[int] = 3
     needed_fields: ClassVar[frozenset[str]] = frozenset({"input"})
-    direction: ClassVar[Direction] = "lower_is_better"
     needs_judge: ClassVar[bool] = False
-
-    @property
-    def label_names(self) -> tuple[str, ...]:
-        """See `Evaluator.label_names`."""
-        return (NONE, *SOURCES)
-
-    def verdict(self, score: Score) -> bool | None:
-        """See `Evaluator.verdict`."""
-        return score.label == NONE if self.threshold is None else self.passed(score.value)
 
     async def evaluate(self, case: Turn, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""

@@ -9,12 +9,11 @@ from evaluators.answers.trivial_answer import is_trivial_answer
 from evaluators.asking.judge_input import split_text
 from evaluators.asking.windows import WindowSettings
 from evaluators.cases import Turn
-from evaluators.evaluator import Direction, Evaluator
 from evaluators.judge import Judge
 from evaluators.mechanisms.classification import LabelName
 from evaluators.mechanisms.item_verdicts import VERDICT_PROMPTS, ItemWindow, VerdictSettings
 from evaluators.mechanisms.rating import NonBlank
-from evaluators.mechanisms.worst_verdict import NONE, score_worst, with_details
+from evaluators.mechanisms.worst_verdict import NONE, WorstItem, score_worst, with_details
 from evaluators.results import Score
 
 CATEGORIES: Mapping[str, str] = {
@@ -29,7 +28,7 @@ CATEGORIES: Mapping[str, str] = {
 """The default categories: the ones that most moderation services distinguish."""
 
 
-class Moderation(VerdictSettings, WindowSettings, Evaluator[Turn]):
+class Moderation(VerdictSettings, WindowSettings, WorstItem):
     """1 if the answer has content of any category, else 0. Lower is better.
 
     The judge gives each category a verdict in one question; an undecided category counts as absent. The label is the
@@ -39,7 +38,6 @@ class Moderation(VerdictSettings, WindowSettings, Evaluator[Turn]):
     """
 
     kind: ClassVar[str] = "moderation"
-    direction: ClassVar[Direction] = "lower_is_better"
     prompts: ClassVar[tuple[str, ...]] = ("moderation_verdicts.txt", *VERDICT_PROMPTS)
 
     field: Literal["actual_output", "input"] = "actual_output"
@@ -56,10 +54,6 @@ class Moderation(VerdictSettings, WindowSettings, Evaluator[Turn]):
     def label_names(self) -> tuple[str, ...]:
         """See `Evaluator.label_names`."""
         return (NONE, *self.categories)
-
-    def verdict(self, score: Score) -> bool | None:
-        """See `Evaluator.verdict`."""
-        return score.label == NONE if self.threshold is None else self.passed(score.value)
 
     async def evaluate(self, case: Turn, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""

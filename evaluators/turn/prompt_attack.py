@@ -6,16 +6,15 @@ from typing import ClassVar
 
 from evaluators.asking.judge_input import longest_field, size_of, split_text
 from evaluators.asking.windows import WindowSettings, split
-from evaluators.attacks.attack_sources import SOURCES, AttackSource, list_attack_sources
+from evaluators.attacks.attack_sources import AttackSource, list_attack_sources
 from evaluators.cases import Json, Turn
-from evaluators.evaluator import Direction, Evaluator
 from evaluators.judge import Judge
 from evaluators.mechanisms.item_verdicts import VERDICT_PROMPTS, ItemWindow, VerdictSettings
-from evaluators.mechanisms.worst_verdict import NONE, score_worst, with_details
+from evaluators.mechanisms.worst_verdict import WorstItem, score_worst, with_details
 from evaluators.results import Score
 
 
-class PromptAttack(VerdictSettings, WindowSettings, Evaluator[Turn]):
+class PromptAttack(VerdictSettings, WindowSettings, WorstItem):
     """1 if a text that reached the application's model attacks it, else 0. Lower is better.
 
     The judge gives the user's text, each passage and each tool result its own verdict, so the label says who attacked:
@@ -26,17 +25,7 @@ class PromptAttack(VerdictSettings, WindowSettings, Evaluator[Turn]):
 
     kind: ClassVar[str] = "prompt_attack"
     needed_fields: ClassVar[frozenset[str]] = frozenset({"input"})
-    direction: ClassVar[Direction] = "lower_is_better"
     prompts: ClassVar[tuple[str, ...]] = ("prompt_attack_verdicts.txt", *VERDICT_PROMPTS)
-
-    @property
-    def label_names(self) -> tuple[str, ...]:
-        """See `Evaluator.label_names`."""
-        return (NONE, *SOURCES)
-
-    def verdict(self, score: Score) -> bool | None:
-        """See `Evaluator.verdict`."""
-        return score.label == NONE if self.threshold is None else self.passed(score.value)
 
     async def evaluate(self, case: Turn, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""
