@@ -15,6 +15,8 @@ from evaluators.evaluator import Evaluator
 
 SHARED_BY = 3
 """A key that so many kinds have in the same words is explained once, above all of them."""
+LONG = 5
+"""Shared keys of a kind that are this many are named once, where a later kind has the same."""
 OF_JUDGED_KINDS = "longest_text"
 """The key that every kind has that asks a judge: the page says so once."""
 
@@ -29,7 +31,8 @@ def document() -> str:
     shared = {row for row, count in counted.items() if count >= SHARED_BY}
     named = sorted(shared)
     shown: dict[Row, str] = {}
-    sections = [_section(cls, shared, shown) for cls in kinds]
+    lists: dict[tuple[Row, ...], str] = {}
+    sections = [_section(cls, shared, shown, lists) for cls in kinds]
     return "\n".join([_index(kinds), "### Keys of several kinds\n", table(named), *sections])
 
 
@@ -47,7 +50,9 @@ def _scored(cls: type[Evaluator[Any]]) -> str:
     return {True: "by a judge", False: "in code"}.get(cls.needs_judge, "by its members")
 
 
-def _section(cls: type[Evaluator[Any]], shared: set[Row], shown: dict[Row, str]) -> str:
+def _section(
+    cls: type[Evaluator[Any]], shared: set[Row], shown: dict[Row, str], lists: dict[tuple[Row, ...], str]
+) -> str:
     evaluator = make_example(cls)
     lowest, highest = evaluator.score_range
     needs = ", ".join(f"`{name}`" for name in sorted(evaluator.requires)) or "nothing"
@@ -55,15 +60,17 @@ def _section(cls: type[Evaluator[Any]], shared: set[Row], shown: dict[Row, str])
     own_range = "" if (lowest, highest) == (0, 1) else f" · {highest:g} scores 1, {lowest:g} scores 0"
     varies = "" if cls.requires is Evaluator.requires else "for example "
     facts = f"Needs {varies}{needs}{own_range}{better}"
-    keys = _keys(cls.kind, shared, shown)
+    keys = _keys(cls.kind, shared, shown, lists)
     return "\n".join([f"### {cls.kind}\n\n{inspect.cleandoc(cls.__doc__ or '')}\n\n{facts}\n", *keys])
 
 
-def _keys(kind: str, shared: set[Row], shown: dict[Row, str]) -> Iterator[str]:
+def _keys(kind: str, shared: set[Row], shown: dict[Row, str], lists: dict[tuple[Row, ...], str]) -> Iterator[str]:
     """The keys of a kind: those of several kinds by name, those of an earlier kind by its name, its own in a table."""
     rows = own_keys(kind)
-    if common := [f"`{row.key}`" for row in rows if row in shared and row.key != OF_JUDGED_KINDS]:
-        yield f"Shared keys: {', '.join(common)}\n"
+    if common := tuple(row for row in rows if row in shared and row.key != OF_JUDGED_KINDS):
+        first = lists.setdefault(common, kind)
+        keys = ", ".join(f"`{row.key}`" for row in common)
+        yield f"Shared keys: {keys if first == kind or len(common) < LONG else f'as [{first}](#{first})'}\n"
     for other in dict.fromkeys(shown[row] for row in rows if row in shown):
         names = (f"`{row.key.strip('*')}`" for row in rows if shown.get(row) == other)
         yield f"As in [{other}](#{other}): {', '.join(names)}\n"
