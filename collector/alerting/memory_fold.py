@@ -5,9 +5,9 @@ from collections import deque
 from collections.abc import Sequence
 
 from collector.errors import BadInput
-from collector.export.stage import RecentIds
 from collector.logs.log import StoredRecord
 from collector.records.json import evaluation_from_json
+from collector.records.recent_ids import RecentIds
 from evaluators.results import Evaluation
 
 OFFSET_EVERY = 3600.0

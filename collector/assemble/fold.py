@@ -82,6 +82,8 @@ class AssembleFold:
     would close traces differently, and turns would be judged twice.
     """
 
+    finishes_delivery = True
+
     def __init__(
         self,
         assembler: Assembler,

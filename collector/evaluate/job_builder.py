@@ -23,13 +23,14 @@ class Trigger(NamedTuple):
     """The record at `offset` that makes evaluations due. `at` is when the log received it (s since the epoch).
 
     A replay from `replay_point` makes the same evaluations due again. `size` is roughly the bytes of memory that their
-    case takes while it waits.
+    case takes while it waits. A turn is `repeated` if it came before.
     """
 
     replay_point: ReplayPoint
     offset: int
     at: float
     size: int
+    repeated: bool = False
 
 
 NO_TRIGGER = Trigger(ReplayPoint(0), 0, 0.0, 0)

@@ -5,7 +5,7 @@ module has no clock, no log and no judge. Evaluators without a judge run here if
 on their score: they only compute, so every replay gives the same score.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -39,10 +39,11 @@ from collector.evaluate.sampling.strata import EVERYTHING
 from collector.evaluate.transfer import transfer_records
 from collector.logs.log import StoredRecord
 from collector.records.attributes import declared_attributes
+from collector.records.recent_ids import RecentIds
 from collector.records.recorded_turn import RecordedTurn
 from collector.records.references import REFERENCE_HEADERS, is_reference, parse_reference
 from collector.records.shared_records import is_shared, needed_pieces
-from collector.records.turns import conversation_key
+from collector.records.turns import conversation_key, turn_id_in
 from evaluators.evaluation import evaluate
 from evaluators.judge import NoJudge
 from evaluators.results import Evaluation, Score
@@ -178,6 +179,8 @@ class PartitionState:
         )
         self.on_bad_record: Callable[[StoredRecord, BadInput], None] = lambda _record, _error: None
         self.report_demand: Callable[[Monitor, Assignment, float], None] | None = None
+        self.recent_turns = RecentIds()
+        """The turns that came last. A turn that comes again is counted as a duplicate, wanted or not."""
         self.time = start.time
         self.next_offset = start.offset
         self.work = 0.0
@@ -228,10 +231,8 @@ class PartitionState:
             self.work += _RECORD_WORK
         if self.references.is_used:
             jobs += self._due_now(self.references.advance(record.timestamp, record.offset))
-        if not record.headers:
-            jobs += await self._apply_turn(record)
-        elif is_shared(record):
-            jobs += await self._apply_shared(record)
+        if not record.headers or is_shared(record):
+            jobs += await self._apply_turns(record)
         elif record.headers == SNAPSHOT_HEADERS:
             self._apply_snapshot(record)
         elif record.is_tick:
@@ -243,7 +244,7 @@ class PartitionState:
         elif is_reference(record):
             jobs += self._apply_reference(record)
         elif record.headers != CONTROL_HEADERS:  # a turn that came back from the dead letters has headers
-            jobs += await self._apply_turn(record)
+            jobs += await self._apply_turns(record)
         return jobs + self._apply_controls_up_to(self.next_offset)
 
     def _choose_plan(self, offset: int) -> None:
@@ -263,30 +264,31 @@ class PartitionState:
         point = ReplayPoint(record.offset, self.time, self._in_force.rates)
         return Trigger(point, record.offset, self._timestamp, len(record.value))
 
-    async def _apply_shared(self, record: StoredRecord) -> list[Job]:
-        """Apply a record that contains several turns."""
+    async def _apply_turns(self, record: StoredRecord) -> list[Job]:
+        """Apply a record that contains a turn, or several."""
         # Nothing may come between these turns: controls, snapshots and commits have offsets, which lie between records.
         jobs: list[Job] = []
-        trigger, sampled_out = self._trigger(record), 0
+        trigger, repeated = self._trigger(record), False
+        unread = Counter[Literal["sampled_out", "duplicate"]]()
 
-        def is_needed(key: bytes) -> bool:
-            nonlocal sampled_out
+        def is_needed(key: bytes, value: bytes) -> bool:
+            nonlocal repeated
+            repeated = self.recent_turns.repeats(turn_id_in(value))
             if self._sample_out_by_key(key):
-                sampled_out += 1
+                unread["duplicate" if repeated else "sampled_out"] += 1
                 return False
             return True
 
         for piece in needed_pieces(record, is_needed):
-            jobs += await self._apply_content(piece, trigger._replace(size=len(piece.value)))
-        self._count_sampled_out(sampled_out)
-        self.work += _RECORD_WORK * sampled_out
+            jobs += await self._apply_content(piece, trigger._replace(size=len(piece.value), repeated=repeated))
+        if is_shared(record):
+            self.work += _RECORD_WORK * unread.total()
+        for outcome, number in unread.items():
+            for monitor in self._in_force.plan.monitors:
+                self.outcomes.count_turn(monitor.name, outcome, number)
+                for assignment in monitor.of_scope("turn"):
+                    self._count_due(monitor, assignment, outcome, number)
         return jobs
-
-    async def _apply_turn(self, record: StoredRecord) -> list[Job]:
-        if self._sample_out_by_key(record.key):
-            self._count_sampled_out(1)
-            return []
-        return await self._apply_content(record, self._trigger(record))
 
     async def _apply_content(self, record: StoredRecord, trigger: Trigger) -> list[Job]:
         self.work += 1.0
@@ -306,7 +308,7 @@ class PartitionState:
             if monitor.matches(turn):
                 is_matched = True
                 jobs += await self._process_turn(monitor, turn, happened_at, trigger)
-        if not is_matched:
+        if not is_matched and not trigger.repeated:
             self.outcomes.count_turn("", "unmatched")
         return jobs
 
@@ -320,14 +322,6 @@ class PartitionState:
             for monitor, assignment, units in self._in_force.turn_demands:
                 self.report_demand(monitor, assignment, units)
         return True
-
-    def _count_sampled_out(self, number: int) -> None:
-        if not number:
-            return
-        for monitor in self._in_force.plan.monitors:
-            self.outcomes.count_turn(monitor.name, "sampled_out", number)
-            for assignment in monitor.of_scope("turn"):
-                self._count_due(monitor, assignment, "sampled_out", number)
 
     def _count_due(self, monitor: Monitor, assignment: Assignment, end: End | None = None, number: int = 1) -> None:
         self.outcomes.count_evaluation(monitor.name, assignment.evaluator.name, "matched", number=number)
@@ -386,19 +380,19 @@ class PartitionState:
         boost, stratum = await _stratum(monitor, turn) if monitor.strata.boosts else (1.0, EVERYTHING)
         stratified = StratifiedTurn(turn, key, boost, stratum, trigger)
         jobs: list[Job] = []
-        selected = False
+        selected, repeated = False, trigger.repeated
         for assignment in monitor.of_scope("turn"):
             job = self._turn_job(monitor, assignment, stratified)
             if job is None:
-                self._count_due(monitor, assignment, "sampled_out")
+                self._count_due(monitor, assignment, "duplicate" if repeated else "sampled_out")
             else:
                 selected = True
                 jobs += self._due(job)
         outcome, closed = self._add_to_window(monitor, stratified, happened_at)
         for result in closed:
             jobs += self._conversation_jobs(monitor, result, trigger.offset)
-        if outcome == "duplicate":
-            self.outcomes.count_turn(monitor.name, outcome)
+        if repeated or outcome == "duplicate":
+            self.outcomes.count_turn(monitor.name, "duplicate")
         else:
             self.outcomes.count_turn(monitor.name, "sampled" if selected or outcome == "new" else "sampled_out")
         return jobs

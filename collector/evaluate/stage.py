@@ -41,13 +41,16 @@ from collector.evaluate.recovery.snapshot_writer import SnapshotWriter
 from collector.evaluate.scheduling.dispatch import Dispatcher
 from collector.evaluate.scheduling.jobs import PartitionJobs
 from collector.logs.log import Committed, Log, StoredRecord
-from collector.records.shared_records import is_shared
+from collector.records.shared_records import divide_records, is_shared
+from collector.records.turns import turn_id_in
 
 EVICTION_SHARE, MAX_EVICTIONS = 0.01, 500
 """How many open conversations are evicted (closed early) together, to save control records: this share of them, and at
 most this number."""
 
 _OFFSET = attrgetter("offset")
+_RECALLED = 1000
+"""The records of the turns log that are read again, so that turns which come again are known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,6 +322,17 @@ def _next_pack(waiting: deque[tuple[Job, Job | None]]) -> Sequence[tuple[Job, Jo
     return [first, *others]
 
 
+async def _recall_turns(log: Log, partition: int, state: PartitionState, stopped_at: int) -> None:
+    """Note the last turns before those that the state gets, and the turns that the former owner has counted."""
+    until = max(state.next_offset, stopped_at)
+    async for batch in log.read(partition, max(0, state.next_offset - _RECALLED)):
+        for record in batch:
+            if record.offset >= until:
+                return
+            for piece in divide_records([record]) if not record.headers or is_shared(record) else ():
+                state.recent_turns.repeats(turn_id_in(piece.value))
+
+
 logger = logging.getLogger(__name__)
 
 GROUP = "evaluate"
@@ -428,12 +442,11 @@ class EvaluateStage:
         if committed:
             metadata = CommitMetadata.from_json(committed.metadata, committed.low_watermark)
         journal = LoggedJournal(self._shapes) if self._deferral is not None else None
-        on_batches = None if journal is None else journal.apply
         ledger = Ledger(
             self._evaluations,
             partition,
             read_costs=self._budget is not None,
-            on_batches=on_batches,
+            on_batches=None if journal is None else journal.apply,
             on_evaluation=self._dispatcher.verdicts.note if self._plan.has_shared_evaluators else None,
         )
         await ledger.read_back(metadata.ledger_offset)
@@ -442,8 +455,7 @@ class EvaluateStage:
         if self._turns is not None:  # only after the claim: before it, a former owner may still write
             ledger.previous_end = await end_offset(self._turns, partition)
         if self._budget is not None:
-            now, costs = self._clock(), ledger.costs
-            self._budget.add_partition(partition, now, ledger.saved_budget, costs, ledger.rates)
+            self._budget.add_partition(partition, self._clock(), ledger.saved_budget, ledger.costs, ledger.rates)
         delivered = committed.offset if committed else 0
         rates = self._plan.sample_rates
         if self._notes is not None:
@@ -463,6 +475,8 @@ class EvaluateStage:
         start = PartitionStart(partition, metadata, delivered, rate_history, configurations)
         state = PartitionState(self._plan, metadata.replay_point, ledger.control_records, former, past, start.was_over)
         state.on_bad_record = self._on_bad_record
+        if self._turns is not None:
+            await _recall_turns(self._turns, partition, state, ledger.stopped_at or 0)
         async with self._opened_deferred(partition, journal, ledger) as deferred, asyncio.TaskGroup() as tasks:
             learn = partial(self._budget.learn, partition) if self._budget is not None else None
             jobs = PartitionJobs(partition, ledger, self._dispatcher, tasks, self._outcomes, learn, deferred)

@@ -6,7 +6,6 @@ exporter with the method `export_feedback` also gets feedback, as soon as the tu
 """
 
 import time
-from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import KW_ONLY, InitVar, dataclass
@@ -23,14 +22,12 @@ from collector.logs.log import Committed, Confirm, Log, OpenFold, StoredRecord, 
 from collector.otlp.own_items import OwnItems
 from collector.records.feedback import FeedbackSubject, JoinedFeedback, is_joined_feedback, parse_joined_feedback
 from collector.records.json import evaluation_from_json
+from collector.records.recent_ids import RecentIds
 from collector.telemetry.drop_reasons import DropReason
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import EXPORT_EVALUATIONS, EXPORT_FAILURES, EXPORT_LAG
 from evaluators.cases import Json
 from evaluators.results import Evaluation
-
-REMEMBERED = 10_000
-"""The number of ids that a fold remembers. Duplicates come from retried appends, so they are close together."""
 
 OnBadRecord = Callable[[StoredRecord, BadInput], None]
 
@@ -129,22 +126,6 @@ class ExportStage:
     def _failed(self, error: ExportUnavailable) -> None:
         self._problem = f"{self.name}: {error}"
         self.telemetry.counter(EXPORT_FAILURES, self.name, error.reason).inc()
-
-
-class RecentIds:
-    """The newest ids, at most `REMEMBERED`. An append that was made twice repeats its ids soon."""
-
-    def __init__(self) -> None:
-        self._ids: OrderedDict[str, None] = OrderedDict()
-
-    def repeats(self, identifier: str) -> bool:
-        """Whether an id has come before. The id is remembered for later calls."""
-        if identifier in self._ids:
-            return True
-        self._ids[identifier] = None
-        if len(self._ids) > REMEMBERED:
-            self._ids.popitem(last=False)
-        return False
 
 
 class _StatelessFold:

@@ -270,6 +270,7 @@ class LinkFold:
     on_bad_record: Callable[[StoredRecord, BadInput], None]
     due_at = None
     metadata = ""
+    finishes_delivery = True
 
     @property
     def low_watermark(self) -> int | None:

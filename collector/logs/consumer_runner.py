@@ -15,7 +15,7 @@ import threading
 import time
 from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import InitVar, dataclass, field
 from functools import partial
 from math import copysign
@@ -81,6 +81,9 @@ TICK_PATIENCE = 10.0
 
 OPENING = Backoff(cap=1.0)
 """How a failed opening of a fold is retried: without end, while this process owns the partition."""
+
+FINISHES_WITHIN = 10.0
+"""Seconds that a delivery may take to end when its partition is revoked, if its fold `finishes_delivery`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,20 +152,43 @@ class PartitionFeed:
     confirm: Confirm | None = None
 
     def __post_init__(self, start: int) -> None:
-        committed, timing = self.committed, self.timing
-        self.offset = committed.offset if committed else start
-        """All records before it were delivered."""
-        self._replayed = committed is None or committed.low_watermark >= committed.offset
+        timing = self.timing
+        self._state: Committed | None = None
+        self._delivered = asyncio.Event()
+        self._delivered.set()
+        self._begin_at(self.committed or Committed(start, start))
         self._fold: Fold | None = None
         self._stateful: Fold | None = None
         """The stage's own fold, inside its wrappers. Its state is read often, so it is read without the wrappers."""
         self._delivering = False
-        self._state: Committed | None = None
         self.no_tick_before = 0.0
         """The time before which no tick is appended; 0 for no such time. Each tick and each failed append sets it."""
         self.time = -math.inf
         """The timestamp (s since the epoch) of the last delivered record; during a delivery, of its first record."""
         self._backoff = Backoff(cap=min(1.0, timing.patience / 10), deadline=timing.patience, clock=timing.clock)
+
+    def _begin_at(self, begin: Committed) -> None:
+        self.offset = begin.offset
+        """All records before it were delivered."""
+        self._low, self._replayed = begin.low_watermark, begin.low_watermark >= begin.offset
+
+    def continue_from(self, former: "PartitionFeed") -> None:
+        """Begin where a former feed of the partition ended, unless the group's commit has changed since.
+
+        The effects of its deliveries are durable. They could not be committed if the partition was lost while no broker
+        answered; without this, all of these records would be delivered again.
+        """
+        reached = former.last_uncommitted
+        if reached is not None and self.committed is not None and self.committed == former.committed:
+            self._state = reached
+            self._begin_at(reached)
+
+    async def finish(self) -> None:
+        """Let a delivery end, if it may end late: if it were cancelled, its records would be appended again."""
+        if getattr(self._stateful, "finishes_delivery", False):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(FINISHES_WITHIN):
+                    await self._delivered.wait()
 
     async def run(self, open_fold: OpenFold) -> None:
         """Feed until cancelled. The fold is closed on return, whatever the reason.
@@ -172,7 +198,7 @@ class PartitionFeed:
         """
         async with AsyncExitStack() as stack:
             fold = await OPENING.repeat(
-                lambda: stack.enter_async_context(open_fold(self.partition, self.committed)),
+                lambda: stack.enter_async_context(open_fold(self.partition, self._state or self.committed)),
                 LogUnavailable,
                 action=f"opening partition {self.partition}",
             )
@@ -217,6 +243,8 @@ class PartitionFeed:
     async def _process(self, fold: Fold, batch: Batch) -> None:
         self._delivering = True
         records = batch.records
+        if records and records[0].offset < self._low:
+            records = records[bisect_left(records, self._low, key=attrgetter("offset")) :]
         if UnreadableRecords in map(type, records) and not getattr(fold, "takes_unreadable", False):
             records = [record for record in records if type(record) is not UnreadableRecords]
         if not self._replayed:
@@ -229,7 +257,9 @@ class PartitionFeed:
             if self.confirm is not None:
                 await self.confirm()
             self.time = records[0].timestamp
+            self._delivered.clear()
             await fold.deliver(records)
+            self._delivered.set()
             self.time = records[-1].timestamp
             if self.no_tick_before:
                 self._adjust_ticks(records)
@@ -279,6 +309,7 @@ class ConsumerRunner:
         self._append = append
         self._timing = timing
         self._feeds: dict[int, PartitionFeed] = {}
+        self._former: dict[int, PartitionFeed] = {}
         self._running: dict[int, asyncio.Task[None]] = {}
         self._tasks: asyncio.TaskGroup | None = None
         self._committing = FailureLog("committing offsets")
@@ -305,14 +336,17 @@ class ConsumerRunner:
     def assign(self, feed: PartitionFeed) -> None:
         """Open the fold of a partition and feed it."""
         assert self._tasks is not None
+        if (former := self._former.pop(feed.partition, None)) is not None:
+            feed.continue_from(former)
         self._feeds[feed.partition] = feed
         self._running[feed.partition] = self._tasks.create_task(feed.run(self._open_fold))
 
     async def revoke(self, partition: int) -> None:
         """Close the fold of a partition; nothing is committed for it any more."""
-        self._feeds.pop(partition, None)
-        running = self._running.pop(partition, None)
-        if running is not None:
+        feed, running = self._feeds.pop(partition, None), self._running.pop(partition, None)
+        if feed is not None and running is not None:
+            await feed.finish()
+            self._former[partition] = feed
             running.cancel()
             await asyncio.wait([running])
 

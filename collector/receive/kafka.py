@@ -239,6 +239,7 @@ class SourceFold:
 
     due_at = None
     metadata = ""
+    finishes_delivery = True
 
     def __init__(self, receiver: KafkaReceiver, read: Read) -> None:
         self._receiver = receiver

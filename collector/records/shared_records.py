@@ -188,27 +188,27 @@ def _shared(pieces: Sequence[Record]) -> Record:
 
 def pieces_of(record: StoredRecord) -> Sequence[StoredRecord]:
     """The pieces of a shared record; the record itself if its index does not describe it."""
-    return [*needed_pieces(record, lambda _key: True)]
+    return [*needed_pieces(record, lambda _key, _value: True)]
 
 
-def needed_pieces(record: StoredRecord, is_needed: Callable[[bytes], bool]) -> Iterator[StoredRecord]:
-    """The pieces of a shared record whose keys are needed; each is decided when the one before was taken."""
+def needed_pieces(record: StoredRecord, is_needed: Callable[[bytes, bytes], bool]) -> Iterator[StoredRecord]:
+    """The needed pieces of a record, by key and value; each is decided when the one before was taken."""
     # The other pieces are not built: in the turns log they are nearly all of them.
     value = record.value
-    sizes, at = _index_of(value)
+    sizes, at = _index_of(value) if is_shared(record) else ((), -1)
     if at + sum(map(sum, sizes)) != len(value):
         sizes = ()
-        if record.key is None or is_needed(record.key):
+        if record.key is None or is_needed(record.key, value):
             yield record
     partition, offset, timestamp = record.partition, record.offset, record.timestamp
     for number, (key_size, signal_size, size) in enumerate(sizes):
         start, end_of_key = at, at + key_size
         end_of_signal = end_of_key + signal_size
         at = end_of_signal + size
-        key = value[start:end_of_key]
-        if is_needed(key):
+        key, content = value[start:end_of_key], value[end_of_signal:at]
+        if is_needed(key, content):
             headers = _headers_of(value[end_of_key:end_of_signal])
-            yield StoredRecord(partition, offset, timestamp, key, value[end_of_signal:at], headers, number)
+            yield StoredRecord(partition, offset, timestamp, key, content, headers, number)
 
 
 def _index_of(value: bytes) -> tuple[Sequence[tuple[int, int, int]], int]:

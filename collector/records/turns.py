@@ -1,5 +1,6 @@
 """Turns as records of the turns log, and as outcomes in the metrics."""
 
+from hashlib import sha256
 from operator import attrgetter
 from typing import Any
 
@@ -23,6 +24,16 @@ def conversation_key(turn: TurnFields) -> str:
 def turn_key(turn: Turn) -> bytes:
     """The key of a turn's record: the id of its conversation, else of its trace, else its own."""
     return conversation_key(turn).encode("utf-8", "replace")
+
+
+def turn_id_in(value: bytes) -> bytes:
+    """The id of the turn in a record's value, as it is written there. The record is not parsed."""
+    if value.startswith(_BEFORE_ID):
+        return value[len(_BEFORE_ID) : value.find(b'"', len(_BEFORE_ID))]
+    return sha256(value).digest()
+
+
+_BEFORE_ID = b'{"turn_id":"'
 
 
 def without_content(turn: Turn) -> Turn:

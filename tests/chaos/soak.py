@@ -40,11 +40,11 @@ def evalstream_of_short_memory(arguments: Sequence[str], stderr: str) -> None:
     a freeze would be beyond it, and judged again, which no freeze of a minute makes of a quarter of an hour.
     """
     from collector.evaluate.recovery.ledger import Ledger
-    from collector.export import stage
+    from collector.records import recent_ids
 
     assert Ledger.__init__.__kwdefaults__["horizon"] == 900.0
     Ledger.__init__.__kwdefaults__["horizon"] = HORIZON
-    stage.REMEMBERED = 200
+    recent_ids.REMEMBERED = 200
     evalstream(arguments, stderr)
 
 

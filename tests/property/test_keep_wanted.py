@@ -239,16 +239,22 @@ async def _deliver(fold: AssembleFold, records: Sequence[StoredRecord]) -> int |
 
 
 class _Counts(OutcomeCounter):
-    """Everything that is counted."""
+    """Everything that is counted. A turn that comes again is taken for another one.
+
+    Without content its id is that of its span, so of a trace that is assembled again in parts, only one of both logs
+    may have the turn twice.
+    """
 
     def __init__(self) -> None:
         self.all: Counter[tuple[str, ...]] = Counter()
 
     def count_turn(self, monitor: str, outcome: str, number: int = 1) -> None:
-        self.all["turn", monitor, outcome] += number
+        self.all["turn", monitor, "sampled_out" if outcome == "duplicate" else outcome] += number
 
     def count_evaluation(self, monitor: str, evaluator: str, outcome: str, reason: str = "", number: int = 1) -> None:
-        self.all["evaluation", monitor, evaluator, outcome, reason] += number
+        self.all["evaluation", monitor, evaluator, "sampled_out" if outcome == "duplicate" else outcome, reason] += (
+            number
+        )
 
     def count_closed(self, monitor: str, by: str, missing: int) -> None:
         self.all["closed", monitor, by, str(missing)] += 1

@@ -77,7 +77,8 @@ class Ledger:
         self.costs: list[tuple[str, float, float]] = []
         """The costs of evaluations since the last saved budget: monitor, US dollars, time."""
         self._retained_from: int | None = None
-        self._stopped_at: int | None = None
+        self.stopped_at: int | None = None
+        """The offset of the turns log before which the former owner has applied all turns, if it wrote that."""
 
     def __contains__(self, evaluation_id: str) -> bool:
         return evaluation_id in self._ids
@@ -137,7 +138,7 @@ class Ledger:
                     if counts:
                         await self._read_control_record(record)
                 elif record.key is not None:
-                    self._stopped_at = None  # an owner has worked since
+                    self.stopped_at = None  # an owner has worked since
                     if counts:
                         self._ids[record.key.decode()] = record.offset
                         if self.on_evaluation is not None:
@@ -161,7 +162,7 @@ class Ledger:
         except BadInput as error:
             logger.warning("record %d of the evaluations log is skipped: %s", record.offset, error)
             return
-        self._stopped_at = control.offset if control.stopped else None
+        self.stopped_at = control.offset if control.stopped else None
         if control.batches is not None:
             if self.on_batches is not None:
                 await self.on_batches(control.batches)
@@ -207,8 +208,8 @@ class Ledger:
         Owners may get further than they commit. An owner that did not write where it stopped got at most to the log's
         end at that time.
         """
-        if self._stopped_at is not None:
-            return max(self._stopped_at, delivered)
+        if self.stopped_at is not None:
+            return max(self.stopped_at, delivered)
         return max(self.previous_end, delivered) if self._ids or self.control_records else delivered
 
     async def write_stopped(self, turns: int) -> None:

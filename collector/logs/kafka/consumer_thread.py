@@ -420,7 +420,7 @@ class ConsumerThread:
         for gap in self._decoding.drain_unreadable():
             self._subscription.on_unreadable(gap)
             number = self._topics.number_of(TopicPartition(gap.topic, gap.partition))
-            at = self._decoding.times.get(number) or time.time()
+            at = self._decoding.times.get(number, (0, 0.0))[1] or time.time()
             unreadable = UnreadableRecords(
                 number, gap.offset, at, None, b"", end_offset=gap.end_offset, reason=gap.error
             )

@@ -161,14 +161,15 @@ def log_unreadable(unreadable: UnreadableRange) -> None:
 class RecordDecoder:
     """Decodes what one consumer fetches, and collects the ranges that it could not read.
 
-    `times` has the latest timestamp of each partition, so that time never decreases.
+    `times` has the last offset of each partition and its latest timestamp, so that time never decreases. If records are
+    read again, as after a rebalance, they get the same timestamps as before: a replay must see the same times.
     """
 
     def __init__(self, max_batch_bytes: int, number_of: Callable[[TopicPartition], int]) -> None:
         self.max_batch_bytes = max_batch_bytes
         self.number_of = number_of
         self.unreadable: list[UnreadableRange] = []
-        self.times: dict[int, float] = {}
+        self.times: dict[int, tuple[int, float]] = {}
 
     def install(self, consumer: Any) -> None:
         """Decode what this consumer fetches."""
@@ -260,7 +261,8 @@ class _Records(FetchedRecords):
         elif batch.compression_type and batch.size_in_bytes * DENSEST > self._decoding.max_batch_bytes:
             # An old format, which only the library decompresses.
             raise DecompressedTooLarge(self._decoding.max_batch_bytes)
-        time = self._decoding.times.get(self._number, 0.0)
+        last, time = self._decoding.times.get(self._number, (-1, 0.0))
+        time = 0.0 if batch.base_offset <= last else time
         for record in batch:
             time = max(time, (record.timestamp or 0) / 1000)
             headers = record.headers
@@ -274,7 +276,8 @@ class _Records(FetchedRecords):
                     _headers(headers) if headers else (),
                 )
             )
-        self._decoding.times[self._number] = time
+            last = record.offset
+        self._decoding.times[self._number] = last, time
 
     def _decompress(self, batch: Any) -> None:
         if batch.compression_type:

@@ -227,6 +227,23 @@ def test_what_no_monitor_watches_is_counted_once_and_what_two_watch_twice() -> N
     assert state.counts.turns == {("m", "sampled"): 1, ("two", "sampled"): 2, ("", "unmatched"): 1}
 
 
+def test_a_turn_that_comes_again_is_a_duplicate_whether_it_is_sampled_or_not() -> None:
+    """Also if its conversation's key alone samples it out, and if it comes again together with others."""
+    state = State(watching(TURNS, match={"service": "shop"}), watching(TURNS, name="rare", rate=1e-12))
+    never = State(watching(TURNS, rate=1e-12))
+    for number in (1, 2, 1, 1):
+        state.receive(turn(number, service="shop"), 110.0)
+        state.receive(turn(number + 10, service="other"), 110.0)
+        never.receive(turn(number), 110.0)
+    (shared,) = share_records([Record(b"c", turn_to_json(turn(number))) for number in (2, 3)], 1, may_share=bool)
+    asyncio.run(never.apply(StoredRecord(0, never.next_offset, 120.0, shared.key, shared.value, shared.headers)))
+    assert state.counts.turns == {
+        ("m", "sampled"): 2, ("m", "duplicate"): 2, ("rare", "sampled_out"): 4, ("rare", "duplicate"): 4
+    }  # fmt: skip
+    assert never.counts.turns == {("m", "sampled_out"): 3, ("m", "duplicate"): 3}
+    assert never.counts.evaluations == {("good", "matched"): 6, ("good", "sampled_out"): 3, ("good", "duplicate"): 3}
+
+
 def test_a_duplicate_is_counted_as_such_and_a_late_turn_as_every_other() -> None:
     state = State(watching(WHOLE))
     state.receive(turn(1), 110.0)

@@ -5,9 +5,10 @@ from evaluation_samples import scored, skipped
 
 from collector.backoff import Backoff
 from collector.export.exporter import ExportUnavailable
-from collector.export.stage import REMEMBERED, ExportStage
+from collector.export.stage import ExportStage
 from collector.logs.log import TICK, StoredRecord
 from collector.records.json import evaluation_to_json
+from collector.records.recent_ids import REMEMBERED
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import DROPS, EXPORT_EVALUATIONS, EXPORT_FAILURES, EXPORT_LAG
 

@@ -48,11 +48,15 @@ class FakeFold:
         self.metadata = ""
         self.replayed: list[int] = []
         self.delivered: list[int] = []
+        self.finishes_delivery = False
+        self.deliver_until = asyncio.Event()
+        self.deliver_until.set()
 
     async def replay(self, records: Sequence[StoredRecord]) -> None:
         self.replayed += [record.offset for record in records]
 
     async def deliver(self, records: Sequence[StoredRecord]) -> None:
+        await self.deliver_until.wait()
         self.delivered += [record.offset for record in records]
 
 
@@ -116,6 +120,44 @@ async def test_a_chunk_across_the_position_is_replayed_before_and_delivered_behi
         rig.give(7)
         await settle()
     assert (rig.fold.replayed, rig.fold.delivered) == ([2, 3, 4], [5, 6, 7])
+
+
+async def test_a_partition_that_is_lost_and_given_again_continues_where_its_delivery_ended() -> None:
+    """A delivery that only appends may end; neither it nor what could not be committed is delivered again."""
+    rig, finishing = Rig(Committed(2, 5)), asyncio.Event()
+    rig.fold.low_watermark, rig.fold.finishes_delivery = 4, True
+    async with rig.running():
+        rig.give(2, 3, 4)
+        rig.give(5, 6)
+        await settle()
+        rig.fold.deliver_until = finishing
+        rig.give(7)
+        await settle()
+        revoking = asyncio.create_task(rig.following.revoke(0))
+        await settle()
+        finishing.set()
+        await revoking
+        again = PartitionFeed(0, Committed(2, 5), 2, rig.stream, rig.feed.timing)
+        rig.following.assign(again)
+        rig.give(2, 3, 4, 5, 6, 7, 8)
+        await settle()
+    assert (rig.fold.replayed, rig.fold.delivered) == ([2, 3, 4, 4, 5, 6, 7], [5, 6, 7, 8])
+    assert rig.commits == [Committed(4, 9)]
+
+
+@pytest.mark.parametrize("committed", [None, Committed(3, 5), Committed(2, 6)])
+async def test_where_another_owner_or_somebody_has_committed_since_a_partition_begins_there(committed) -> None:
+    rig = Rig(Committed(2, 5))
+    async with rig.running():
+        rig.give(2, 3, 4, 5, 6)
+        await settle()
+        await rig.following.revoke(0)
+        start = committed.low_watermark if committed else 0
+        again = PartitionFeed(0, committed, start, rig.stream, rig.feed.timing)
+        rig.following.assign(again)
+        rig.give(*range(start, 8))
+        await settle()
+    assert rig.fold.delivered[2:] == list(range(committed.offset if committed else 0, 8))
 
 
 async def test_what_can_never_be_read_is_behind_the_position() -> None:

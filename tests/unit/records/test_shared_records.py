@@ -271,7 +271,7 @@ def test_each_piece_is_asked_for_when_the_one_before_was_taken_and_nothing_is_ma
     (together,) = stored(share_records([piece(number) for number in range(4)], 1))
     asked: list[bytes] = []
 
-    def is_odd(key: bytes) -> bool:
+    def is_odd(key: bytes, _value: bytes) -> bool:
         asked.append(key)
         return int(key, 16) % 2 == 1
 
@@ -283,5 +283,5 @@ def test_each_piece_is_asked_for_when_the_one_before_was_taken_and_nothing_is_ma
 
 def test_what_has_no_index_is_a_piece_by_its_own_key() -> None:
     torn = StoredRecord(0, 0, 5.0, b"key", b"\0\0\0\2torn", HEADERS)
-    assert [*needed_pieces(torn, lambda key: key == b"key")] == [torn]
-    assert [*needed_pieces(torn, lambda key: key != b"key")] == []
+    assert [*needed_pieces(torn, lambda key, _value: key == b"key")] == [torn]
+    assert [*needed_pieces(torn, lambda key, _value: key != b"key")] == []
