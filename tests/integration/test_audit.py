@@ -149,6 +149,16 @@ async def test_a_turn_that_came_again_is_one_turn(world: World) -> None:
     assert "assembled  13 turns in the turns log (2 more records of the same turns)" in result.output, result.output
 
 
+async def test_what_no_exporter_sends_is_not_counted_as_exported(world: World) -> None:
+    """3 more were said to be exported than a topic held: the marks by which an append looks for its records."""
+    async with world.serving() as service:
+        await service.logs.evaluations.append([Record(None, b"a mark", TICK, 0)] * 3)
+        await until_exported(service)
+    result = await world.audit("--drained")
+    assert "exported   jsonl: 24 evaluations read\n" in result.output, result.output
+    assert "accepted" not in result.output, "how many records the spans log has is nothing that anybody sent"
+
+
 async def test_it_adds_up(world: World) -> None:
     result = await world.audit("--drained")
     assert (result.exit_code, result.stderr) == (0, "")

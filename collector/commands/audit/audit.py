@@ -98,7 +98,7 @@ async def _audit(config: Config, logs: Logs) -> Audit:
         done_below, since = dict[int, int](), 0.0
         rates = await read_sample_rates(logs.definitions)
         for partition in range(logs.turns.partitions):
-            controls = await _read_evaluations(logs.evaluations, partition, evaluations, comparison, result, exporters)
+            controls = await _read_evaluations(logs.evaluations, partition, evaluations, comparison, result)
             start = contents[logs.turns.name].starts[partition]
             committed = commits[GROUP].get(partition)
             unnumbered = [(until, plan.drawing_with(sampled)) for until, sampled in draws_by(rates.get(partition, ()))]
@@ -159,7 +159,6 @@ async def _read_evaluations(
     content: LogContent,
     comparison: EvaluationAudit,
     result: Audit,
-    readers: Mapping[str, Mapping[int, Committed]],
 ) -> list[ControlRecord]:
     """Read a partition of the evaluations log to its end, which may have moved; returns its decisions."""
     fence, controls = Fence(), list[ControlRecord]()
@@ -167,12 +166,14 @@ async def _read_evaluations(
     async for batch in log.read(partition, content.starts[partition]):
         for record in batch:
             if record.offset < end:
-                content.saw(record, readers)
-            if not fence.observe(record):
+                content.saw(record, {})
+            is_valid = fence.observe(record)
+            if record.headers or not is_valid:
+                content.not_exported.setdefault(partition, []).append(record.offset)
+            if not is_valid:
                 result.void += 1
             elif record.headers == CONTROL_HEADERS:
                 controls += decisions_in(record)
-                content.decisions.setdefault(partition, []).append(record.offset)
             elif not record.headers:
                 try:
                     comparison.add_done(evaluation_from_json(record.value))

@@ -22,8 +22,9 @@ class LogContent:
     ticks_behind: dict[str, int] = field(default_factory=dict[str, int])
     """Ticks and handed-over state that a group has not read: nothing more is owed for them."""
     next: dict[int, int] = field(default_factory=dict[int, int])
-    decisions: dict[int, list[int]] = field(default_factory=dict[int, list[int]])
-    """Offsets of decisions of the evaluate stage: no exporter sends them, so they count neither as read nor as left."""
+    not_exported: dict[int, list[int]] = field(default_factory=dict[int, list[int]])
+    """Offsets of decisions of the evaluate stage, of ticks and of void records: no exporter sends them, so they count
+    neither as read nor as left."""
 
     def saw(self, record: StoredRecord, readers: Mapping[str, Mapping[int, Committed]]) -> None:
         """A record was read. `readers` is what the groups that read this log have committed."""
@@ -80,8 +81,8 @@ def reading_of(group: str, content: LogContent, committed: Mapping[int, Committe
         elif at < start:
             lost.append((partition, at, start))
         at = min(max(at, start), end)
-        decisions = content.decisions.get(partition, ())
-        read += at - start - sum(decision < at for decision in decisions)
-        behind += end - at - sum(at <= decision < end for decision in decisions)
+        others = content.not_exported.get(partition, ())
+        read += at - start - sum(offset < at for offset in others)
+        behind += end - at - sum(at <= offset < end for offset in others)
     behind -= content.ticks_behind.get(group, 0)
     return Reading(group, content.name, read, behind, tuple(lost), tuple(beyond))

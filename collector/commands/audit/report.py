@@ -84,8 +84,8 @@ def _reading(reading: Reading) -> dict[str, Any]:
 
 def _lines(audit: Audit) -> Iterator[str]:
     records = {content.name: content.records for content in audit.contents}
-    yield f"accepted   {plural(records['spans'], 'record')} in the spans log{_behind(audit.readings[0])}"
-    yield f"traces     {plural(audit.traces.seen, 'trace')}{_traces(audit.traces)}"
+    unread = "; assemble has not read all of their spans yet" if audit.readings[0].behind else ""
+    yield f"traces     {plural(audit.traces.seen, 'trace')}{_traces(audit.traces)}{unread}"
     again = f" ({plural(audit.repeated, 'more record')} of the same turns)" if audit.repeated else ""
     turns = plural(audit.turns - audit.repeated, "turn")
     yield f"assembled  {turns} in the turns log{again}{_behind(audit.readings[-1])}"
