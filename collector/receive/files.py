@@ -24,7 +24,7 @@ from collector.logs.memory import MemoryLog
 from collector.otlp.decode import Signal
 from collector.receive.feedback_ingest import ParsedDocuments, parse_feedback, parse_references
 from collector.receive.otlp_ingest import IngestRules
-from collector.receive.parsed_request import Form, ParsedRequest, parse
+from collector.receive.parsed_request import Form, ParsedRequest
 from collector.receive.turn_ingest import ArrivalTimes, ParsedTurns, RecentTurns, parse_turns
 from collector.records.ready_made import Incoming, NotReadymade, documents_in
 from collector.records.shared_records import append_shared
@@ -249,15 +249,7 @@ class _Reader:
         if request.signal == "references":
             return parse_references(request.body, self.turns.log, tenant=None, redactor=redactor)
         if request.signal != "turns":
-            return parse(
-                request.body,
-                request.signal,
-                request.form,
-                redactor=redactor,
-                own=self.rules.own,
-                stored_media=self.rules.stored_media,
-                notes=self.rules.notes,
-            )
+            return self.rules.parse(request.body, request.signal, request.form, redactor=redactor)
         known = self._recent_turns.__contains__
         try:
             return parse_turns(

@@ -25,7 +25,7 @@ from collector.otlp.decode import Signal
 from collector.otlp.json import without_mark
 from collector.receive.feedback_ingest import ParsedDocuments, parse_feedback, parse_references
 from collector.receive.otlp_ingest import IngestRules
-from collector.receive.parsed_request import Form, ParsedRequest, parse
+from collector.receive.parsed_request import Form, ParsedRequest
 from collector.receive.turn_ingest import ArrivalTimes, ParsedTurns, RecentTurns, message_location, parse_turns
 from collector.records.ready_made import Incoming
 from collector.records.shared_records import append_shared
@@ -214,16 +214,8 @@ class KafkaReceiver:
         return parse_feedback(body, self._rules.feedback, tenant=None, max_items=most, redactor=redactor)
 
     def _read_otlp(self, signal: Signal, message: StoredRecord) -> ParsedRequest:
-        return parse(
-            unwrap(message.value),
-            signal,
-            _FORMS[self.topic.encoding],
-            max_items=self.topic.max_items,
-            redactor=self._rules.redactor_of(message.value),
-            own=self._rules.own,
-            stored_media=self._rules.stored_media,
-            notes=self._rules.notes,
-        )
+        body, most, redactor = unwrap(message.value), self.topic.max_items, self._rules.redactor_of(message.value)
+        return self._rules.parse(body, signal, _FORMS[self.topic.encoding], max_items=most, redactor=redactor)
 
     async def _append(self, log: Log, records: list[Record]) -> None:
         if records:

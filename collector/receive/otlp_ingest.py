@@ -48,6 +48,11 @@ class IngestRules:
         redactor = self.redactors.everybody
         return redactor.remembering(body=body) if redactor is not None else None
 
+    @property
+    def parse(self) -> Callable[..., ParsedRequest]:
+        """`parse` by these rules; it takes the other arguments."""
+        return partial(parse, own=self.own, stored_media=self.stored_media, notes=self.notes)
+
 
 _BURST = 10.0
 """A tenant may send at once as many items as its rate allows in this time (s)."""
@@ -230,18 +235,9 @@ class OtlpIngest:
         """
         tenant = sender.tenant.name if sender.tenant else ""
         redactor = self.rules.redactors.by_tenant.get(tenant, self.rules.redactors.everybody)
-        read = partial(
-            parse,
-            body,
-            signal,
-            form,
-            max_items=self.settings.max_items,
-            redactor=None if redactor is None else redactor.remembering(holding.received or len(body)),
-            tenant=tenant,
-            own=self.rules.own,
-            stored_media=self.rules.stored_media,
-            notes=self.rules.notes,
-        )
+        redactor = None if redactor is None else redactor.remembering(holding.received or len(body))
+        most = self.settings.max_items
+        read = partial(self.rules.parse, body, signal, form, max_items=most, redactor=redactor, tenant=tenant)
         parsed = await self._limits.cpu_shares.take(sender.key, len(body), read)
         if self._limits.rates:
             self._limits.count_items(sender, parsed.items)
