@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from dataclasses import KW_ONLY, InitVar, dataclass, field, fields, replace
 from itertools import repeat
 from operator import attrgetter, itemgetter
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import orjson
 from pydantic import Field, TypeAdapter, ValidationError
@@ -244,18 +244,20 @@ class _FailureRate:
         return None
 
 
+LetterSource: TypeAlias = str | Callable[[int], tuple[str, int]]
+"""A log's name, or what returns the topic and its partition for a record's partition."""
+
+
 @dataclass(eq=False, repr=False)
 class DeadLetterWriter:
     """Dead-letters the bad records of one stage and one source, and stops the stage when there are too many.
-
-    `source` is the log's name, or returns the topic and its partition for a record's partition.
 
     Wrap the stage's `open_fold`, and give the stage `take` for its bad records: a delivery ends when its dead letters
     are durable, however long that takes.
     """
 
     stage: Stage
-    source: str | Callable[[int], tuple[str, int]]
+    source: LetterSource
     log: Log
     telemetry: Telemetry
     settings: DeadLetterSettings

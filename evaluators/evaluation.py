@@ -443,21 +443,17 @@ def make_record(
     )
 
 
+_OF_SCORE = ("label", "explanation", "method", "raw_score", "range", "kept_mass", "details", "escalation")
+
+
 def _recorded_outcome(evaluator: Evaluator[Any], result: Result) -> dict[str, Any]:
     match result.outcome:
         case Score() as score:
             return {
+                **{name: getattr(score, name) for name in _OF_SCORE},
                 "outcome": "scored",
                 "score": score.value,
-                "label": score.label,
                 "passed": evaluator.verdict(score),
-                "explanation": score.explanation,
-                "method": score.method,
-                "raw_score": score.raw_score,
-                "range": score.range,
-                "kept_mass": score.kept_mass,
-                "details": score.details,
-                "escalation": score.escalation,
             }
         case Skipped(reason=reason):
             return {"outcome": "skipped", "reason": reason}

@@ -131,7 +131,15 @@ async def valid_evaluations(log: Log, partition: int, start: int = 0) -> AsyncIt
                 yield record
 
 
-def fenced(log: Log, open_fold: OpenFold, on_void: Callable[[int], None] = lambda _number: None) -> OpenFold:
+OnVoid = Callable[[int], None]
+"""Called with the number of records that do not count."""
+
+
+def ignore_void(_number: int) -> None:
+    """Do nothing: records that do not count need no counting."""
+
+
+def fenced(log: Log, open_fold: OpenFold, on_void: OnVoid = ignore_void) -> OpenFold:
     """Folds over the evaluations log without void records. `on_void(count)` is called for void records that are
     delivered.
     """
@@ -151,7 +159,7 @@ def fenced(log: Log, open_fold: OpenFold, on_void: Callable[[int], None] = lambd
 class _FencedFold(FoldWrapper):
     """A fold that does not see what is void."""
 
-    def __init__(self, fold: Fold, fence: Fence, on_void: Callable[[int], None]) -> None:
+    def __init__(self, fold: Fold, fence: Fence, on_void: OnVoid) -> None:
         super().__init__(fold)
         self._fence = fence
         self._on_void = on_void

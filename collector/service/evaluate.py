@@ -131,17 +131,12 @@ class EvaluateTask:
         return _ConfiguredStage(process, stage, guardrails, budgets, layered(stage.open_fold, needs), deferred)
 
     def _show(self, current: _ConfiguredStage) -> None:
-        gauges.show_budgets(current.process.telemetry, current.process.plan, current.budgets, current.process.clock)
-        gauges.show_evaluate(current.process.telemetry, current.stage)
-        room = None if current.deferred is None else current.deferred.room
-        gauges.show_deferred(current.process.telemetry, room, current.process.clock)
-        if current.deferred is not None:
-            gauges.show_open_batches(
-                current.process.telemetry,
-                current.deferred.homes,
-                current.deferred.open_batches,
-                current.deferred.lacks_batches,
-            )
+        process, deferred = current.process, current.deferred
+        gauges.show_budgets(process.telemetry, process.plan, current.budgets, process.clock)
+        gauges.show_evaluate(process.telemetry, current.stage)
+        gauges.show_deferred(process.telemetry, deferred and deferred.room, process.clock)
+        if deferred is not None:
+            gauges.show_open_batches(process.telemetry, deferred.homes, deferred.open_batches, deferred.lacks_batches)
 
 
 def _state_limits(settings: EvaluateSettings) -> StateLimits:

@@ -82,7 +82,7 @@ def _monitor(name: str, settings: MonitorSettings, config: Config, judges: Mappi
         build_assignment(use, priced, judges, pack_of(use.name, settings, config.evaluators), key)
         for use in settings.uses
     )
-    rate = settings.rate
+    rate, ends = settings.rate, settings.end_markers
     return Monitor(
         name=name,
         assignments=tuple(
@@ -99,11 +99,7 @@ def _monitor(name: str, settings: MonitorSettings, config: Config, judges: Mappi
             max_turns=settings.max_turns,
             max_bytes=settings.max_bytes,
         ),
-        end_rule=EndRule(
-            _as_sets(settings.end_markers.attributes),
-            frozenset(settings.end_markers.tools),
-            frozenset(settings.end_markers.events),
-        ),
+        end_rule=EndRule(_as_sets(ends.attributes), frozenset(ends.tools), frozenset(ends.events)),
         strata=strata_of(settings.boost, config.evaluators),
         budget=_limits(settings.budget),
         reference_wait=settings.references.wait if settings.references is not None else None,

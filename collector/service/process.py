@@ -15,7 +15,7 @@ from collector.logs.consumer_runner import SlewedClock
 from collector.logs.journal.guard import Guard
 from collector.logs.log import Log, OpenFold
 from collector.otlp.own_items import OwnItems
-from collector.records.epochs import fenced
+from collector.records.epochs import OnVoid, fenced, ignore_void
 from collector.records.shared_records import dividing
 from collector.service.live.status import ConfigurationStatus
 from collector.service.open_logs import Logs
@@ -42,7 +42,7 @@ class FoldNeeds:
     guard: Guard
     shared: bool = False
     ledger: Log | None = None
-    on_void: Callable[[int], None] = lambda _number: None
+    on_void: OnVoid = ignore_void
     long_lived: bool = False
 
 
@@ -117,13 +117,7 @@ class Process:
         return self.worker.ports[name] if self.worker else None
 
     def guarded(
-        self,
-        stage: Stage,
-        consumer: str,
-        log: Log,
-        open_fold: OpenFold,
-        *,
-        on_void: Callable[[int], None] = lambda _number: None,
+        self, stage: Stage, consumer: str, log: Log, open_fold: OpenFold, *, on_void: OnVoid = ignore_void
     ) -> OpenFold:
         """The folds of a stage without dead letters of its own: a record that ends the process is dead-lettered.
 
@@ -140,14 +134,6 @@ class Process:
         )
         return layered(open_fold, needs)
 
-    def follow(
-        self,
-        stage: Stage,
-        log: Log,
-        group: str,
-        open_fold: OpenFold,
-        *,
-        on_void: Callable[[int], None] = lambda _number: None,
-    ) -> None:
+    def follow(self, stage: Stage, log: Log, group: str, open_fold: OpenFold, *, on_void: OnVoid = ignore_void) -> None:
         """Start a stage's task that consumes a log by guarded folds."""
         self.tasks.follow(stage, log, group, self.guarded(stage, group, log, open_fold, on_void=on_void))

@@ -7,12 +7,12 @@ rebuilds is passed over by garbage collection: it stays for hours, and none of i
 import gc
 import logging
 import resource
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
 from collector.config.configured import Config
-from collector.dead_letters import DeadLetterWriter, Stage
+from collector.dead_letters import DeadLetterWriter, LetterSource, Stage
 from collector.evaluate.failures import FailingEvaluators
 from collector.evaluate.guardrails import EvaluationGuardrails
 from collector.export.scrape import MOST_CONNECTIONS as METRICS_CONNECTIONS
@@ -61,12 +61,7 @@ class ProcessResources:
         )
 
     def dead_letters(
-        self,
-        stage: Stage,
-        source: str | Callable[[int], tuple[str, int]],
-        logs: Logs,
-        *,
-        signal: Incoming | None = None,
+        self, stage: Stage, source: LetterSource, logs: Logs, *, signal: Incoming | None = None
     ) -> DeadLetterWriter:
         """The dead letters of a stage that reads `source`."""
         return DeadLetterWriter(

@@ -10,6 +10,7 @@ from evaluators.cases import Json, Turn
 from evaluators.evaluator import Direction, Evaluator
 from evaluators.judge import Judge
 from evaluators.mechanisms import item_verdicts
+from evaluators.mechanisms.item_verdicts import ItemWindow
 from evaluators.results import Score
 
 NONE = "none"
@@ -35,12 +36,7 @@ _NAMED = 3  # items that an explanation names
 
 
 async def score_worst(
-    judge: Judge,
-    template: str,
-    windows: Sequence[item_verdicts.ItemWindow],
-    names: Sequence[str],
-    *,
-    weigh: bool = False,
+    judge: Judge, template: str, windows: Sequence[ItemWindow], names: Sequence[str], *, weigh: bool = False
 ) -> Score:
     """1 if the verdict on any item is yes, else 0; with `weigh` the largest of their probabilities of yes.
 

@@ -31,6 +31,8 @@ from collector.alerting.diagnosis.slices import (
 from collector.statistics.bias import as_normal
 from collector.wording import plural
 
+Items = Sequence[ScoredItem]
+
 ERROR_RATE = 0.02
 """The chance, over all slices and steps, that a slice is named although none fell more than the rest."""
 _THIRD = 0.005
@@ -131,11 +133,7 @@ class DropExplanation:
 
 
 def explain_drop(
-    before: Sequence[ScoredItem],
-    after: Sequence[ScoredItem],
-    *,
-    lower_is_better: bool = False,
-    error_rate: float = ERROR_RATE,
+    before: Items, after: Items, *, lower_is_better: bool = False, error_rate: float = ERROR_RATE
 ) -> DropExplanation:
     """Find the slices that from `before` to `after` got worse by more than the rest."""
     labels = labels_to_compare(after)
@@ -167,9 +165,7 @@ def explain_drop(
     )
 
 
-def _narrow(
-    drop: SliceDrop, comparison: "_Comparison", before: Sequence[ScoredItem], after: Sequence[ScoredItem]
-) -> SliceDrop:
+def _narrow(drop: SliceDrop, comparison: "_Comparison", before: Items, after: Items) -> SliceDrop:
     """A drop of a pair with the third value that explains it, if there is one."""
     if len(drop.slice) < 2:
         return drop
@@ -296,12 +292,7 @@ def in_words(of: Slice) -> str:
 
 
 def whole_move(
-    before: Sequence[ScoredItem],
-    after: Sequence[ScoredItem],
-    wholes: tuple[SliceSums, SliceSums],
-    *,
-    sign: float,
-    error_rate: float,
+    before: Items, after: Items, wholes: tuple[SliceSums, SliceSums], *, sign: float, error_rate: float
 ) -> WholeMove | None:
     """The values that took over as scores got worse beyond chance; None without any.
 
@@ -328,7 +319,7 @@ def whole_move(
     return WholeMove(values, earlier, first)
 
 
-def _was_bad(label: Label, before: Sequence[ScoredItem], sign: float) -> bool:
+def _was_bad(label: Label, before: Items, sign: float) -> bool:
     """Whether a value's scores were below the others before the fall; True if there were too few to tell."""
     own, rest = (
         sum_slices([item for item in before if (label in item.labels) is has], ())[EVERYTHING] for has in (True, False)
@@ -342,7 +333,7 @@ def _error(*sums: SliceSums) -> float:
     return sqrt(sum(max(each.variance, _LEAST_VARIANCE / each.effective) for each in sums))
 
 
-def _shares(items: Sequence[ScoredItem]) -> Mapping[Label, float]:
+def _shares(items: Items) -> Mapping[Label, float]:
     """The share of the weight that each label has."""
     weights: dict[Label, float] = defaultdict(float)
     for item in items:

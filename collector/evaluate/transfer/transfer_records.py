@@ -12,7 +12,7 @@ from collector.evaluate.conversations.session_window import ConversationWindows
 from collector.evaluate.conversations.snapshot import snapshot_record
 from collector.evaluate.plan import Job
 from collector.logs.log import Headers, Record, StoredRecord
-from collector.records.json import case_in, case_json
+from collector.records.json import case_in, case_json, fields_of
 from evaluators.cases import Conversation, Json, Scope, Turn
 from evaluators.identity import conversation_id_of
 from evaluators.records import to_json
@@ -80,15 +80,9 @@ class TransferredJob:
         """The record to append."""
         plain: dict[str, Any] = {
             "id": self.evaluation_id,
-            "monitor": self.monitor,
-            "evaluator": self.evaluator,
-            "triggered_at": self.triggered_at,
-            "size": self.size,
+            **fields_of(self, "monitor", "evaluator", "triggered_at", "size"),
             "sampling": orjson.Fragment(to_json(self.sampling)),
-            "fallback": self.fallback,
-            "supersedes": self.supersedes,
-            "retry": self.retry,
-            "attributes": self.attributes,
+            **fields_of(self, "fallback", "supersedes", "retry", "attributes"),
         }
         if self.happened_at is not None:
             plain["happened_at"] = self.happened_at
