@@ -202,7 +202,9 @@ def _why_none(
     if judge and problem:
         return f"the service says of {problem}"
     waits = f"the judge {judge} has not answered yet" if judge else "the service has not come to it"
-    return waits + (", or a budget lowered the rate" if monitor.budget.limited or now_in_force.budget.limited else "")
+    limited = monitor.budget.limited or now_in_force.budget.limited
+    is_lowered = limited and monitor.probability(use, 0.0, 1.0) < monitor.probability(use, 1.0, 1.0)
+    return waits + (", or a budget lowered the rate" if is_lowered else "")
 
 
 def _result(evaluation: Evaluation) -> str:

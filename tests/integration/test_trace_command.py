@@ -233,11 +233,13 @@ async def test_what_a_turn_without_a_score_waits_for(tmp_path: Path) -> None:
     evaluators = {
         "right": {"kind": "exact_match"},
         "brief": {"kind": "length", "maximum": 20},
+        "short": {"kind": "length", "maximum": 10},
         "polite": {"kind": "conversational_g_eval", "criteria": "Is it polite?"},
     }
     monitors = {
         "all": {"evaluators": ["polite", "brief"], "idle_timeout": "1h"},
         "known": {"evaluators": ["right"], "references": {"wait": "10m"}},
+        "paid": {"evaluators": ["brief", {"name": "short", "sample": 1.0}], "budget": {"usd_per_hour": 1}},
     }
     log = {"kind": "sqlite", "path": str(tmp_path / "logs.db")}
     config = configured(log, "http://localhost:1", tmp_path, evaluators=evaluators, monitors=monitors)
@@ -252,6 +254,8 @@ async def test_what_a_turn_without_a_score_waits_for(tmp_path: Path) -> None:
     outcomes = (await traced(config, "t1"))[1]["turns"]["t1"]
     assert outcomes["all/polite"].startswith("none yet: it waits for the end of its conversation, 20")
     assert outcomes["all/brief"] == "none yet: the service has not come to it"
+    assert outcomes["paid/brief"] == "none yet: the service has not come to it, or a budget lowered the rate"
+    assert outcomes["paid/short"] == outcomes["all/brief"], "no budget lowers a rate of its own without a judge"
     assert outcomes["known/right"].startswith("none yet: it waits for expected_output until 20")
     async with open_logs(config.settings.log) as logs:
         await logs.evaluations.append([Record(without.evaluation_id.encode(), evaluation_to_json(without))])

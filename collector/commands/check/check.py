@@ -397,7 +397,7 @@ def _budget(budget: BudgetSettings, monitors: Collection[MonitorSettings], confi
     named = [f"{usd(amount)} per {period}" for amount, period, _ in amounts if amount is not None]
     if not named:
         return
-    cap = f"evaluation stops at {budget.hard_cap_factor:g} × the budget"
+    cap = f"from {budget.hard_cap_factor:g} × the budget on no judge is asked"
     yield f"budget: {listed(named)}; sampling rates adapt to it, {cap}"
     cost = sum(
         (monitor.alerts.turns_per_hour or 0.0) * rate * sum(known_usd(config, name) or 0.0 for name in names)

@@ -399,8 +399,10 @@ class BudgetController:
         if not self._deferred:
             self._deferred_usd.clear()  # so that no rounding adds up
 
-    def may_be_freed(self, job: Job, now: float) -> bool:
-        """Whether only reservations keep a job from being paid; they may cost less in the end."""
+    def is_below_cap(self, job: Job, now: float) -> bool:
+        """Whether less than each hard cap is spent: then only reservations can keep a job from being paid, and they may
+        cost less in the end.
+        """
         names = [name for name in (job.monitor.name, ALL_MONITORS) if name in self._budgets]
         return all(self.used_fraction(name, now, with_reserved=False) < 1.0 for name in names)
 
@@ -459,9 +461,9 @@ class BudgetReservation:
         """Reserve the expected cost; False if a hard cap is reached and the call must not be made."""
         return self.budget.reserve(self.job, self.clock())
 
-    def may_be_freed(self) -> bool:
-        """Whether only other reservations prevent it; it may be granted when they are settled."""
-        return self.budget.may_be_freed(self.job, self.clock())
+    def is_below_cap(self) -> bool:
+        """Whether only other reservations can prevent it; it may be granted when they are settled."""
+        return self.budget.is_below_cap(self.job, self.clock())
 
     def settle(self, usd: float | None) -> None:
         """Replace the reservation by the real cost; None if the call was not made."""
@@ -486,8 +488,8 @@ class FixedReservation:
         """Grant or refuse."""
         return self.granted
 
-    def may_be_freed(self) -> bool:
-        """Never."""
+    def is_below_cap(self) -> bool:
+        """False: it knows no budget."""
         return False
 
     def settle(self, usd: float | None) -> None:
@@ -524,9 +526,9 @@ class DeferredReservation:
             self._reservation.budget.defer(self._reservation.job)
         return self._granted
 
-    def may_be_freed(self) -> bool:
+    def is_below_cap(self) -> bool:
         """See `BudgetReservation`."""
-        return self._reservation.may_be_freed()
+        return self._reservation.is_below_cap()
 
     def settle(self, usd: float | None) -> None:
         """Replace the reservation by the real cost; None if the evaluation has not ended."""

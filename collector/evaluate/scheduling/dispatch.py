@@ -326,14 +326,18 @@ class Dispatcher:
             return SkipReason.SHED.text()
         name = job.monitor.name
         if reservation.reserve():
-            if name in self._over_budget:
+            # not what is granted whatever is spent: without a judge, a backfill, or before the cap was reached
+            if name in self._over_budget and reservation.is_below_cap():
                 self._over_budget.discard(name)
                 logger.info("%s: below the hard cap of its budget again; judges are asked", name)
             return None
-        if not reservation.may_be_freed():
+        if not reservation.is_below_cap():
             if name not in self._over_budget:
                 self._over_budget.add(name)
-                logger.warning("%s: the hard cap of its budget is reached: no judge is asked until it has room", name)
+                logger.warning(
+                    "%s: the hard cap of its budget is reached: no judge is asked for its traffic until it has room",
+                    name,
+                )
             return SkipReason.OVER_BUDGET.text()
         return _WAITS
 

@@ -16,7 +16,7 @@ import pytest
 from pydantic import BaseModel
 
 from collector.backoff import Backoff
-from collector.evaluate.budget.controller import BudgetController
+from collector.evaluate.budget.controller import BudgetController, Reservation
 from collector.evaluate.budget.windows import FIRST_STEP, FLOOR, Budget
 from collector.evaluate.conversations.session_window import EndRule, SessionWindowSettings
 from collector.evaluate.guardrails import EvaluationGuardrails
@@ -464,6 +464,51 @@ async def test_a_clock_that_is_set_sheds_nothing_and_frees_no_budget() -> None:
     assert [await reason(number) for number in range(4)] == [None, None, "over_budget", "over_budget"]
 
 
+@pytest.mark.parametrize("free", ["without a judge", "a backfill", "granted before"])
+async def test_only_room_in_the_budget_is_said_to_end_its_hard_cap(free: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Whatever is done at the hard cap was said to be below it, several times a second."""
+    caplog.set_level("INFO")
+    now = 1.0
+    priced = Assignment(Asked(name="asked"), Priced(0.06), "v", expected_usd=0.06, judge_name="main")
+    capped = Monitor(name="m", assignments=(priced,), match={}, budget=Budget(usd_per_hour=0.1, hard_cap=1.0))
+    budget = BudgetController(Plan((capped,)), 1)
+    budget.add_partition(0, now, None, ())
+    dispatcher = Dispatcher(
+        MemoryLog("evaluations"), EvaluationGuardrails(Telemetry()), limits=BulkheadLimits(slots=1), budget=budget,
+        clocks=Clocks(seconds=lambda: now),
+    )  # fmt: skip
+    names = map("{}".format, count())
+
+    def job(of: Assignment = priced, happened_at: datetime | None = None) -> Job:
+        return Job(
+            evaluation_id=next(names), monitor=capped, assignment=of, case=lambda: turn(0), replay_point=ReplayPoint(0),
+            trigger_offset=0, triggered_at=now, happened_at=happened_at,
+        )  # fmt: skip
+
+    async def outcome(job: Job, *reservations: Reservation) -> str:
+        (made,) = await dispatcher.execute([job], 0, reservations=reservations or None)
+        return made.reason or made.outcome
+
+    async def judge_free() -> str:
+        if free == "without a judge":
+            return await outcome(job(Assignment(Unasked(name="unasked"), NoJudge(), "v")))
+        if free == "a backfill":
+            return await outcome(job(happened_at=datetime.fromtimestamp(0, UTC)))
+        return await outcome(batched, dispatcher.deferred_reservation(batched, 0, granted=True))
+
+    batched = job()
+    assert [await outcome(job()) for _ in range(2)] == ["scored"] * 2
+    for _ in range(3):
+        assert await outcome(job()) == "over_budget"
+        assert await judge_free() == "scored"
+    assert caplog.messages == [
+        "m: the hard cap of its budget is reached: no judge is asked for its traffic until it has room"
+    ]
+    now += 7200.0
+    assert [await outcome(job()) for _ in range(2)] == ["scored"] * 2
+    assert caplog.messages[1:] == ["m: below the hard cap of its budget again; judges are asked"]
+
+
 @pytest.mark.parametrize(("cost", "scored"), [(0.0004, 18), (0.002, 6), (0.0023, 6)])
 async def test_a_small_budget_is_spent_to_its_cap_whatever_was_guessed_of_the_cost(cost: float, scored: int) -> None:
     """The guess before the first cost is known is 0.0023: of eighteen at once, thirteen were refused at 17 % of the cap."""
@@ -514,6 +559,14 @@ class Asked(Evaluator[Turn]):
 
     async def evaluate(self, case: Turn, judge: Judge) -> Score | Skipped:
         await judge.ask(Prompt("?"), Nothing)
+        return Score(value=1.0, method="single")
+
+
+class Unasked(Asked):
+    kind: ClassVar[str] = "unasked"
+    needs_judge: ClassVar[bool] = False
+
+    async def evaluate(self, case: Turn, judge: Judge) -> Score | Skipped:
         return Score(value=1.0, method="single")
 
 

@@ -363,7 +363,7 @@ def test_what_waits_for_hours_is_reserved_in_the_budget_of_the_day_alone() -> No
     budget = budget_of(usd_per_hour=2.0, usd_per_day=3.0)
     waiting = [deferred(budget, f"d{n}") for n in range(4)]
     assert [each.reserve() for each in waiting] == [True, True, True, False]
-    assert not waiting[3].may_be_freed(), "nothing is freed soon"
+    assert not waiting[3].is_below_cap(), "nothing is freed soon"
     assert all(each.reserve() for each in waiting[:3]), "what was granted is granted when it runs again"
     waiting[0].settle(None)
     assert not waiting[3].reserve(), "a run that rests has not ended"
