@@ -48,7 +48,8 @@ class FailingEvaluators:
     def __init__(self, judges: Mapping[str, str]) -> None:
         self._judges = judges
         self._in_a_row: dict[str, int] = {}
-        self._problems: dict[str, str] = {}
+        self._problems: dict[str, dict[str, str]] = {}
+        """The problems of each evaluator by the type of its failures; the newest is the last."""
 
     def add(self, evaluator: str, outcome: Outcome) -> None:
         """An evaluation ended. A skip says nothing about its evaluator."""
@@ -58,13 +59,16 @@ class FailingEvaluators:
                 logger.info("evaluator %s gives scores again, after %d failures", evaluator, failed)
         elif isinstance(outcome, Failure):
             self._in_a_row[evaluator] = self._in_a_row.get(evaluator, 0) + 1
-            if self._in_a_row[evaluator] >= REPORT_AT and evaluator not in self._problems:
+            if self._in_a_row[evaluator] >= REPORT_AT:
                 remedy = remedy_of(outcome.type, outcome.message, self._judges.get(evaluator, "<name>"))
-                self._problems[evaluator] = f"in every evaluation ({outcome.type}: {outcome.message}); {remedy}"
-                logger.error("evaluator %s fails %s", evaluator, self._problems[evaluator])
+                problem = f"in every evaluation ({outcome.type}: {outcome.message}); {remedy}"
+                problems = self._problems.setdefault(evaluator, {})
+                if problems.pop(outcome.type, None) is None:
+                    logger.error("evaluator %s fails %s", evaluator, problem)
+                problems[outcome.type] = problem
 
     def problem(self) -> str | None:
         """See `telemetry.health.Check`. Evaluators that fail alike, as by one judge, are named together."""
-        alike = group_by(sorted(self._problems), lambda name: self._problems[name])
+        alike = group_by(sorted(self._problems), lambda name: list(self._problems[name].values())[-1])
         problems = (f"{listed(names)} fail{'s' * (len(names) == 1)} {why}" for why, names in alike.items())
         return "; ".join(problems) or None

@@ -56,3 +56,24 @@ def test_evaluators_that_fail_alike_are_told_of_once() -> None:
     assert problem.startswith("brief and good fail in every evaluation (judge_reply_invalid: no JSON); name a model")
     assert "; own fails in every evaluation" in problem
     assert problem.count("judges.main.model") == 1
+
+
+def test_the_newest_cause_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    """/readyz and `check` named the first cause for as long as the evaluator failed, whatever had changed since."""
+    failing = FailingEvaluators({"good": "main"})
+
+    def fail(type: str, message: str) -> str:
+        failing.add("good", Failure(type=type, message=message))
+        return failing.problem() or ""
+
+    for _ in range(REPORT_AT):
+        fail("judge_reply_invalid", "the answer is not valid JSON")
+    assert "(judge_reply_invalid: score: must be at most 10)" in fail(
+        "judge_reply_invalid", "score: must be at most 10"
+    )
+    assert "(judge_reply_truncated: cut off); raise judges.main.max_tokens" in fail("judge_reply_truncated", "cut off")
+    assert "(judge_reply_invalid: no score); name a model" in fail("judge_reply_invalid", "no score")
+    assert [message.partition(";")[0] for message in caplog.messages] == [
+        "evaluator good fails in every evaluation (judge_reply_invalid: the answer is not valid JSON)",
+        "evaluator good fails in every evaluation (judge_reply_truncated: cut off)",
+    ], "the log has a line for each type, not for each text: these may differ each time"
