@@ -2,9 +2,11 @@
 
 import hashlib
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 import orjson
+from pydantic import BaseModel, SecretStr
 
 from collector.config.configured import Config
 from collector.plugins import open_folder
@@ -53,6 +55,25 @@ def _keys_of(path: str, value: Any) -> Iterator[tuple[str, Any]]:
 def differing(ours: Mapping[str, str], theirs: Mapping[str, str]) -> list[str]:
     """The sections that differ, by their hashes, sorted."""
     return sorted(name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name))
+
+
+def with_secrets_set(config: Config) -> Config:
+    """The configuration as if every secret that the file names had a value."""
+    return replace(config, settings=_set(config.settings), exporters=_set(config.exporters))
+
+
+def _set(value: Any) -> Any:
+    match value:
+        case SecretStr():
+            return SecretStr("set")
+        case BaseModel():
+            return value.model_copy(update={key: _set(getattr(value, key)) for key in value.model_fields_set})
+        case dict():
+            return {key: _set(item) for key, item in cast("dict[str, Any]", value).items()}
+        case list() | tuple():
+            return type(value)(map(_set, cast("list[Any]", value)))
+        case _:
+            return value
 
 
 def hash_of(value: Any) -> str:

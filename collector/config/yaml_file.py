@@ -84,6 +84,14 @@ def hidden_values(files: Iterable[Path]) -> Callable[[str], str]:
     return hide
 
 
+def unset_variables(path: Path, section: str) -> list[str]:
+    """The environment variables in a section of a file (`judges.main`) that have no value here."""
+    value: Any = parse(path.read_bytes(), str(path)) if path.is_file() else {}
+    for key in section.split("."):
+        value = value.get(key, {})
+    return sorted({match[1] for match in _REFERENCE.finditer(str(value)) if not os.environ.get(match[1])})
+
+
 def _refuse_unsafe(data: bytes) -> None:
     """Refuse aliases and deep nesting, which can blow up, and duplicate keys: one of their values would be lost."""
     depth = values = 0

@@ -18,7 +18,8 @@ from collector.assemble.collect_trace import TracePiece
 from collector.assemble.unread.examination import examine
 from collector.commands.normalize import describe_unread, pieces_in
 from collector.config.configured import Config
-from collector.config.section_hashes import differing, section_hashes
+from collector.config.section_hashes import differing, section_hashes, with_secrets_set
+from collector.config.yaml_file import unset_variables
 from collector.errors import ConfigError
 from collector.judging.batches import at_batch_prices
 from collector.receive.files import files_in, first_unreadable
@@ -45,6 +46,8 @@ def traffic(config: Config) -> Iterator[str]:
         yield f"traffic    unknown ({problem})"
         return
     counts = parse_counts(metrics)
+    for name, variables in unset_secrets(config, _sections(metrics)).items():
+        yield f"traffic    {name} is compared without its secrets; not set here: {listed(variables)}"
     yield from (f"traffic    the service says: {problem}" for problem in running_problems(config))
     if config.settings.log.kind == "kafka":
         yield "traffic    counts of this process; its stages may read different partitions, so they need not add up;"
@@ -66,8 +69,18 @@ def running_metrics(config: Config) -> tuple[str, str]:
     return ("", problem) if problem else (text, "")
 
 
+def unset_secrets(config: Config, running: Mapping[str, str]) -> dict[str, list[str]]:
+    """The sections that differ only as secrets are not set here, with the environment variables of these."""
+    ours, as_if_set = section_hashes(config), section_hashes(with_secrets_set(config))
+    only = [name for name in differing(ours, running) if as_if_set.get(name) == running.get(name)]
+    return {name: variables for name in only if (variables := unset_variables(Path(config.source), name))}
+
+
 def running_sections(config: Config) -> tuple[str, dict[str, str], str]:
-    """Read /metrics on this machine: its text, the hashes of the running sections, and why there are none."""
+    """Read /metrics on this machine: its text, the hashes of the running sections, and why there are none.
+
+    Where only secrets that are not set here differ, the hash is that of the file.
+    """
     exporter: Any = config.exporters.get("prometheus")
     if exporter is None or not exporter.port:
         return "", {}, "no port is configured for /metrics"
@@ -77,7 +90,8 @@ def running_sections(config: Config) -> tuple[str, dict[str, str], str]:
     sections = _sections(text)
     if not sections:
         return "", {}, f"what answers on port {exporter.port} is no service of this version; set export.prometheus.port"
-    return text, sections, ""
+    ours = section_hashes(config)
+    return text, sections | {name: ours[name] for name in unset_secrets(config, sections)}, ""
 
 
 def spent_so_far(metrics: str) -> dict[str, tuple[float, float]]:

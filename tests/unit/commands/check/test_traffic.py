@@ -3,6 +3,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,13 +19,14 @@ from collector.commands.check.traffic import (
     count_lines,
     parse_counts,
     running_metrics,
+    running_sections,
     spent_at_present,
     spent_so_far,
     tokens_so_far,
     traffic,
 )
 from collector.config.configured import Config
-from collector.config.loading import check
+from collector.config.loading import check, load
 from collector.config.section_hashes import section_hashes
 from collector.evaluate.outcomes import PrometheusOutcomes
 from collector.evaluate.plan import Plan
@@ -284,6 +286,41 @@ def test_a_key_of_a_start_that_differs_is_named() -> None:
         assert running_metrics(at(port))[1].startswith(
             f"the service on port {port} has another configuration: log.retention differs; to take this file, "
         )
+
+
+_WITH_KEYS = """
+judges: {main: {model: m, api_key: "${env:A_KEY:-none}", headers: {X-Team: "${env:A_TEAM:-}"}}}
+evaluators: {exact: {kind: exact_match}}
+monitors: {all: {evaluators: [exact]}}
+export:
+  prometheus: {host: 127.0.0.1, port: PORT}
+  otlp: {endpoint: "http://127.0.0.1:1", headers: {Authorization: "${env:A_TOKEN:-}"}}
+log: {kind: memory}
+"""
+
+
+def test_a_secret_that_is_not_set_in_this_terminal_is_no_difference(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`check` in a terminal without the key's variable said that judges.main differs from what runs."""
+    keys = {"A_KEY": "sk-1", "A_TEAM": "red", "A_TOKEN": "Bearer x"}
+    file = tmp_path / "evalstream.yaml"
+
+    def metrics(port: int) -> str:
+        file.write_text(_WITH_KEYS.replace("PORT", str(port)))
+        return metrics_of(load(file, keys))
+
+    with answering(metrics) as port:
+        file.write_text(_WITH_KEYS.replace("PORT", str(port)))
+        for name in keys:
+            monkeypatch.delenv(name, raising=False)
+        assert running_sections(load(file))[1] == section_hashes(load(file)), "as --diff compares them"
+        of_exporter, of_judge, *rest = traffic(load(file))
+        assert of_judge == "traffic    judges.main is compared without its secrets; not set here: A_KEY and A_TEAM"
+        assert of_exporter == "traffic    export.otlp is compared without its secrets; not set here: A_TOKEN"
+        assert rest[0] == "traffic    all: turns none matched"
+        file.write_text(_WITH_KEYS.replace("PORT", str(port)).replace("${env:A_KEY:-none}", "none"))
+        assert "judges.main differs" in running_metrics(load(file))[1], "a key that the file has not is a difference"
 
 
 def test_a_secret_changes_nothing_that_is_shown() -> None:
