@@ -537,6 +537,7 @@ def score(
     fail_under: Annotated[float | None, Option(min=0, max=1, help="Exit with 1 if a mean is worse than this.")] = None,
     max_usd: MaxUsd = None,
     batch: Batch = False,
+    worst: Annotated[int, Option(min=0, help="Print so many of each evaluator's worst answers, with reasons.")] = 0,
     against: Annotated[Path | None, _file("JSONL of an earlier run to compare; exit 1 if surely worse.")] = None,
     tolerance: Annotated[float, Option(min=0, max=1, help="How much worse a mean may be with --against.")] = 0.0,
     junit: Annotated[Path | None, _file("Write the comparison as JUnit XML.")] = None,

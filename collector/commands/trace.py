@@ -1,7 +1,7 @@
 """`evalstream explain`: every step of one evaluation, from the spans that came in to the exporters that took it.
 
 Of a trace or a turn: how it was read, and what each monitor's evaluators made of it, or why nothing. Everything is read
-from the logs of a configuration, beside a running service or without one. No judged text is shown.
+from the logs of a configuration, beside a running service or without one. Judged text is in the judge's reason alone.
 """
 
 import time
@@ -357,7 +357,8 @@ def _wait(traced: EvaluationTrace) -> float | None:
     return max(0.0, began - traced.turns[-1][0].timestamp) if traced.turns else None
 
 
-_VERDICT = ("outcome", "score", "passed", "reason", "method", "started_at", "judge", "usage", "cost_usd")
+_SCORE = ("outcome", "score", "label", "passed", "explanation", "reason")
+_VERDICT = (*_SCORE, "method", "started_at", "judge", "usage", "cost_usd")
 
 
 def _judged(traced: EvaluationTrace, config: Config) -> dict[str, Any]:
@@ -455,7 +456,7 @@ def _judge_lines(traced: EvaluationTrace, config: Config) -> Iterator[str]:
         result = f"{evaluation.score:g} by {evaluation.method}{verdict}"
     yield f"judged     {result}; {judged['seconds']:.2f} s from {_time(evaluation.started_at.timestamp())}"
     if evaluation.explanation:
-        yield "reason     not shown, as it may quote the judged text; the page and the exported record have it"
+        yield f"reason     {' '.join(evaluation.explanation.split())}"
     if judged["remedy"]:
         yield f"remedy     {judged['remedy']}"
     if judge := evaluation.judge:

@@ -23,6 +23,7 @@ _WORDS = (
     (re.compile(r"No such option: (\S+).*"), r"unknown option \1"),
     (re.compile(r"Missing (?:option|parameter) '?(.*?)'?\.?"), r"\1 is missing"),
     (re.compile(r"Option '([^']*+)' requires an argument"), r"\1 needs a value"),
+    (re.compile(r"Option '([^']*+)' does not take a value"), r"\1 takes no value"),
     (re.compile(r"Got unexpected extra arguments?\(?s?\)? \(([^()]*+)\)"), r"\1: too many words"),
 )
 
@@ -59,6 +60,8 @@ def _in_our_words(message: str) -> str:
 def _remedy(sentence: str, path: str) -> str:
     if path == "evalstream" and "unknown option" in sentence:
         return "options stand after the command, as in evalstream check -c FILE"
+    if "takes no value" in sentence:
+        return "write the option alone, or leave it out"
     named, too_many, _ = sentence.partition(": too many")
     if too_many and named.endswith((".yaml", ".yml")):
         return "name a configuration with -c"

@@ -71,7 +71,8 @@ def _set(value: Any) -> Any:
         case dict():
             return {key: _set(item) for key, item in cast("dict[str, Any]", value).items()}
         case list() | tuple():
-            return type(value)(map(_set, cast("list[Any]", value)))
+            items = cast("list[Any]", value)
+            return type(items)(map(_set, items))
         case _:
             return value
 

@@ -47,10 +47,10 @@ def read(path: Path, environment: Mapping[str, str] | None = None) -> dict[str, 
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)  # a device has no end
     except OSError as error:
-        remedy = "name the file with -c"
+        reason, remedy = "it is no file" if str(path) == "-" else error.strerror, "name the file with -c"
         if not path.exists():
             remedy += ", or write one with evalstream init"
-        raise ConfigError(f"{path}: cannot be read ({error.strerror}); {remedy}") from error
+        raise ConfigError(f"{path}: cannot be read ({reason}); {remedy}") from error
     if len(data) > MAX_BYTES:
         raise ConfigError(f"{path}: is larger than 1 MiB; name a configuration file with -c")
     return substitute(parse(data, str(path)), str(path), environment if environment is not None else os.environ)

@@ -306,12 +306,8 @@ def _cell(cell: str) -> Any:
 
 def is_case(document: Fields) -> bool:
     """Whether an object has the keys of a turn with an answer, a conversation or a chat, in anyone's names."""
-    answers = {"actual_output", "actualOutput", *(name for name, own in _TURN.names.items() if own == "actual_output")}
-    questions = {"input", *(name for name, own in _TURN.names.items() if own == "input")}
-    keys = document.keys()
-    return is_chat(document) or bool(
-        keys & {"turns", "actual_output", "turn_id"} or (keys & answers and keys & questions)
-    )
+    keys, own = document.keys(), {_TURN.own_name(name) for name in document}
+    return is_chat(document) or bool(keys & {"turns", "actual_output", "turn_id"}) or own >= {"input", "actual_output"}
 
 
 def why_no_case(document: object) -> str:

@@ -49,6 +49,11 @@ _ABOUT_ITSELF = ("kafka.net.selector", "kafka.coordinator.assignors")
 """Loggers with warnings about a library's own pace, and about topics whose metadata has not come yet."""
 _REPETITIVE = ("kafka", "collector.receive.files")
 """Loggers that write the same line again and again: a library many times a second in an outage, files for each line."""
+_SERVER = "aiohttp.server"
+_NO_HTTP = (
+    "a request of %s is refused, as it is no HTTP/1.1 or its headers are too long; an endpoint here begins with "
+    "http:// unless its section has tls, and gRPC has a port of its own"
+)
 _VARIES = re.compile(r"\d++|'[^']{0,99}'|<[^>]{0,99}>|\([^()]{0,99}\)")
 """The parts in which two lines of one kind differ."""
 _MOST_KINDS = 500
@@ -89,8 +94,11 @@ class OncePerMinute(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether the line is written."""
-        if not record.name.startswith(_REPETITIVE):
-            return True
+        error = record.exc_info[1] if record.exc_info else None
+        if record.name == _SERVER and type(error).__module__ == "aiohttp.http_exceptions":
+            record.levelno, record.levelname, record.msg, record.exc_info = logging.WARNING, "WARNING", _NO_HTTP, None
+        elif not record.name.startswith(_REPETITIVE):
+            return record.levelno > logging.DEBUG
         if record.name.startswith("kafka.net.") and not record.exc_info:  # it connects again; what lasts, we say
             record.levelno, record.levelname = logging.WARNING, "WARNING"
         message, now = record.getMessage(), self._clock()
@@ -117,6 +125,8 @@ def set_level(level: int) -> None:
     logging.getLogger().setLevel(level)
     for name in _TALKATIVE:
         logging.getLogger(name).setLevel(max(level, logging.WARNING))
+    # that the first request of a connection is no HTTP is written at this level
+    logging.getLogger(_SERVER).setLevel(logging.DEBUG if level <= logging.WARNING else level)
     for name in _ABOUT_ITSELF:
         logging.getLogger(name).setLevel(logging.ERROR)
 

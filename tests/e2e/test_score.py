@@ -71,6 +71,24 @@ async def test_scores_files_and_fails_under_a_line(tmp_path: Path) -> None:
         assert (done.returncode, done.stderr) == (2, "evalstream: nowhere*.jsonl: no file matches\n")
 
 
+async def test_the_worst_answers_can_be_read(tmp_path: Path) -> None:
+    """The page said to read the worst ones' explanations, and no command printed them beside their texts."""
+    async with serve_judge() as url:
+        prepare(tmp_path, url, 4)
+        with (tmp_path / "turns.jsonl").open("a") as file:
+            file.write('{"turn_id": "t9", "input": "And 9?", "actual_output": "It is\\nunknown."}\n')
+        done = await finished(tmp_path, "turns.jsonl", "--worst", "2")
+        without = await finished(tmp_path, "turns.jsonl")
+    table, *worst = done.stdout.split("\n\n")
+    assert table.strip() == without.stdout.strip()
+    assert [answer.strip().split("\n")[:3] for answer in worst] == [
+        ["helpful: 0 (t0)", "  question  What is the number 0?", "  answer    Nobody knows."],
+        ["helpful: 0 (t9)", "  question  And 9?", "  answer    It is"],
+    ]
+    assert worst[0].split("\n")[3].startswith("  reason    Stand-in")
+    assert "\n            unknown.\n" in worst[1]
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [

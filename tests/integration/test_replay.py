@@ -289,7 +289,25 @@ async def test_a_second_configuration_that_changes_nothing_is_not_paid_for(world
     new = world.configure("new.yaml", evaluators=world.settings["evaluators"])
     done = await world.replay("--with", new)
     assert done.exit_code == 1
-    assert "; --evaluator NAME repeats one" in str(done.exception or done.stderr)
+    assert "; change one, or repeat one with --evaluator NAME" in str(done.exception or done.stderr)
+
+
+async def test_what_an_earlier_version_judged_is_not_paid_for_where_the_file_changes_nothing(world: World) -> None:
+    """Evaluations by the version before made every evaluator differ, and the judge was asked of what no one changed."""
+    earlier = [
+        replace(each, evaluation_id=f"{number}", evaluator_version="before", ended_at=each.ended_at + timedelta(1))
+        for number, each in enumerate(await world.ledger())
+    ]
+    async with open_logs(load(world.folder / "evalstream.yaml").settings.log) as logs:
+        records = [Record(each.evaluation_id.encode(), evaluation_to_json(each)) for each in earlier]
+        await logs.evaluations.append(records)
+    asked = world.judge.calls
+    done = await world.replay("--with", world.configure("new.yaml", evaluators=world.settings["evaluators"]))
+    assert "new.yaml: its evaluators and judges are those of" in str(done.exception or done.stderr)
+    assert world.judge.calls == asked
+    other = {"judges": {**world.settings["judges"], "main": {**world.settings["judges"]["main"], "model": "large"}}}
+    done = await world.replay("--with", world.configure("new.yaml", **other))
+    assert f"making {3 * CONVERSATIONS} evaluations again" in done.stderr, "its judge has another model"
 
 
 async def test_the_price_is_that_of_the_log_where_the_judge_is_the_same(world: World) -> None:

@@ -124,8 +124,9 @@ def assert_every_step(lines: list[str], steps: dict[str, Any], evaluation: Evalu
         "export     prometheus: exported",
         "export     jsonl: exported",
     ]
-    assert "open" not in text.replace("openai", ""), "no judged text"
-    assert "nine" not in text
+    assert f"reason     {' '.join((evaluation.explanation or '').split())}" in lines
+    assert steps["judged"]["explanation"] == evaluation.explanation
+    assert "When are you open, please?" not in text, "no judged text but what the reason quotes"
     assert steps["draw"]["selected"]
     assert steps["draw"]["draw"] < steps["draw"]["probability"] == steps["draw"]["rate"] == 0.999
     assert steps["weight"] == pytest.approx(1 / 0.999)

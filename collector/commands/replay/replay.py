@@ -51,7 +51,7 @@ from collector.past.evaluations import (
 from collector.past.turns import Turns, by_conversation, case_of, turns_in_log
 from collector.records.json import fields_of
 from collector.service.open_logs import Logs, open_logs
-from collector.service.plan_builder import build_assignment, known_usd, usd_again, with_pack
+from collector.service.plan_builder import build_assignment, evaluator_version_in, known_usd, usd_again, with_pack
 from collector.statistics.agreement import ScoreScale
 from collector.telemetry.plain import plain, show
 from collector.telemetry.wide_console import wide_console
@@ -464,13 +464,15 @@ def _changed(jobs: list[PastJob], config: Config, new: Config) -> list[PastJob]:
     """
 
     def is_same(past: PastEvaluation, job: Job) -> bool:
-        name = past.evaluation.evaluator
-        unchanged = config.evaluators.get(name) == new.evaluators.get(name)
-        return unchanged and job.assignment.version == past.evaluation.evaluator_version
+        name, monitor, version = past.evaluation.evaluator, past.evaluation.monitor, past.evaluation.evaluator_version
+        if new is not config and name in config.evaluators:
+            version = evaluator_version_in(config, name, monitor if monitor in config.settings.monitors else "")
+        return config.evaluators.get(name) == new.evaluators.get(name) and job.assignment.version == version
 
     changed = [job for job in jobs if not is_same(*job)]
     if not changed and new is not config:
-        raise ConfigError(f"{new.source}: no evaluator differs from {config.source}; --evaluator NAME repeats one")
+        same = "its evaluators and judges are those of"
+        raise ConfigError(f"{new.source}: {same} {config.source}; change one, or repeat one with --evaluator NAME")
     if not changed or len(changed) == len(jobs):
         return jobs
     same = _evaluators(past for past, _ in jobs) - _evaluators(past for past, _ in changed)

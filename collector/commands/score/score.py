@@ -31,6 +31,7 @@ from collector.judging.batches import at_batch_prices, open_batches
 from collector.judging.open_judges import open_judges
 from collector.logs.memory import MemoryLog
 from collector.records.attributes import with_declared
+from collector.records.grouping import group_by
 from collector.records.json import fields_of
 from collector.records.turns import conversation_key
 from collector.records.whole_conversation import conversation_fields
@@ -218,9 +219,9 @@ class ScoreOptions:
 
     If lower is better, the status is 1 above a mean of 1 - `fail_under`.
 
-    `max_usd` is the limit of this run's judge costs. `against` are the results of a base run, compared case by case:
-    the exit status is 1 where an evaluator is worse for sure, by more than `tolerance`. With `batch` the judges are
-    asked in batches, at a pace.
+    `max_usd` is the limit of this run's judge costs. `worst` is how many of the worst answers are printed. `against`
+    are the results of a base run, compared case by case: the exit status is 1 where an evaluator is worse for sure, by
+    more than `tolerance`. With `batch` the judges are asked in batches, at a pace.
     """
 
     paths: Sequence[str]
@@ -229,6 +230,7 @@ class ScoreOptions:
     fail_under: float | None = None
     max_usd: float | None = None
     json: bool = False
+    worst: int = 0
     against: Path | None = None
     tolerance: float = 0.0
     junit: Path | None = None
@@ -256,6 +258,8 @@ def score(config: Config, options: ScoreOptions) -> int:
     expected = {turn.turn_id: turn.expected_output or "" for turn in turns}
     classified = dict(confusions(made.evaluations, labels, expected))
     show(table(by_evaluator, lower, classified), end="")
+    for text in () if options.json else _worst(made.evaluations, turns, options.worst, lower):
+        show(text.replace("\n", f"\n{' ' * 12}"))
     problems = list(_problems(config, by_evaluator, options.fail_under, lower))
     if base is not None:
         gate = compare_with_base(base, made.evaluations, tolerance=options.tolerance, lower_is_better=lower)
@@ -265,6 +269,22 @@ def score(config: Config, options: ScoreOptions) -> int:
     for problem in problems:
         show(f"evalstream: {problem}", err=True)
     return FAILED if problems else DONE
+
+
+def _worst(
+    evaluations: Iterable[Evaluation], turns: Sequence[Turn], most: int, lower: Collection[str]
+) -> Iterator[str]:
+    """The worst answers of each evaluator with their questions, scores and reasons."""
+    by_id, by_conversation = {turn.turn_id: [turn] for turn in turns}, group_by(turns, conversation_key)
+    scored = [(each.score, each) for each in evaluations if each.score is not None]
+    for name, own in group_by(scored, lambda item: item[1].evaluator).items():
+        for score, evaluation in sorted(own, key=lambda item: -item[0] if name in lower else item[0])[:most]:
+            subject = evaluation.subject
+            yield ""
+            yield f"{name}: {score:g} ({subject.turn_id or subject.conversation_id})"
+            for turn in by_id[subject.turn_id] if subject.turn_id else by_conversation[subject.conversation_id]:
+                yield from (f"  question  {turn.input}", f"  answer    {turn.actual_output}")
+            yield f"  reason    {evaluation.explanation or 'none'}"
 
 
 def _gate(results: Sequence[GateResult], options: ScoreOptions) -> Iterator[str]:

@@ -83,6 +83,7 @@ TURNS: list[dict[str, Any]] = [
         {"question": "Q", "answer": "A", "ground_truth": "E", "contexts": ["P"]},
         {"query": "Q", "response": "A", "expected_answer": "E", "documents": [{"page_content": "P", "metadata": {}}]},
         {"input": "Q", "output": "A", "expected": "E", "retrieval_context": [{"text": "P"}]},
+        {"Question": "Q", "Answer": "A", "Ground Truth": "E", "Contexts": ["P"]},
         {"prompt": "Q", "completion": "A", "target": "E", "contexts": ["P"]},
 ]  # fmt: skip
 

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 
-from collector.telemetry.logging import OncePerMinute
+import pytest
+from aiohttp.test_utils import TestServer
+from aiohttp.web import Application
+
+from collector.telemetry.logging import JsonLines, OncePerMinute, set_level
 
 
 def line(name: str, message: str, *arguments: object) -> logging.LogRecord:
@@ -55,3 +60,39 @@ def test_our_own_lines_and_other_kinds_are_written() -> None:
     assert lines.filter(line("kafka.cluster", "Bootstrap failed"))
     assert lines.filter(line("kafka.cluster", "Metadata refresh failed"))
     assert not lines.filter(line("kafka.cluster", "Metadata refresh failed"))
+
+
+TLS_HELLO = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(range(256))
+
+
+@pytest.mark.parametrize("began", [b"", b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"], ids=["at once", "after a request"])
+async def test_https_sent_to_a_plain_port_is_one_sentence_with_the_remedy(
+    began: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The log had the name of a Python exception and places in a library, or nothing."""
+    lines = OncePerMinute(lambda: 0.0)
+    for name in (
+        "",
+        "aiohttp.server",
+        "httpx2",
+        "openai",
+        "kafka",
+        "kafka.net.selector",
+        "kafka.coordinator.assignors",
+    ):
+        caplog.set_level(logging.DEBUG, logger=name)  # put back after the test
+    set_level(logging.INFO)
+    async with TestServer(Application()) as server:
+        for _ in range(3):
+            reader, writer = await asyncio.open_connection(server.host, server.port)
+            if began:
+                writer.write(began)
+                await reader.readuntil(b"Not Found")
+            writer.write(TLS_HELLO)
+            assert b"400 Bad Request" in await reader.read()
+            writer.close()
+    of_server = [record for record in caplog.records if record.name == "aiohttp.server"]
+    [line] = [JsonLines().format(record) for record in of_server if lines.filter(record)]
+    assert '"level":"warning"' in line
+    assert "an endpoint here begins with http:// unless its section has tls" in line
+    assert "BadHttp" not in line

@@ -305,13 +305,10 @@ def test_a_secret_that_is_not_set_in_this_terminal_is_no_difference(
     """`check` in a terminal without the key's variable said that judges.main differs from what runs."""
     keys = {"A_KEY": "sk-1", "A_TEAM": "red", "A_TOKEN": "Bearer x"}
     file = tmp_path / "evalstream.yaml"
-
-    def metrics(port: int) -> str:
+    running: list[str] = []
+    with answering(lambda _: running[0]) as port:
         file.write_text(_WITH_KEYS.replace("PORT", str(port)))
-        return metrics_of(load(file, keys))
-
-    with answering(metrics) as port:
-        file.write_text(_WITH_KEYS.replace("PORT", str(port)))
+        running.append(metrics_of(load(file, keys)))
         for name in keys:
             monkeypatch.delenv(name, raising=False)
         assert running_sections(load(file))[1] == section_hashes(load(file)), "as --diff compares them"
@@ -319,7 +316,8 @@ def test_a_secret_that_is_not_set_in_this_terminal_is_no_difference(
         assert of_judge == "traffic    judges.main is compared without its secrets; not set here: A_KEY and A_TEAM"
         assert of_exporter == "traffic    export.otlp is compared without its secrets; not set here: A_TOKEN"
         assert rest[0] == "traffic    all: turns none matched"
-        file.write_text(_WITH_KEYS.replace("PORT", str(port)).replace("${env:A_KEY:-none}", "none"))
+        file.write_text(_WITH_KEYS.replace("PORT", str(port)).replace('"${env:A_KEY:-none}"', "none"))
+        monkeypatch.setenv("A_TEAM", "blue")
         assert "judges.main differs" in running_metrics(load(file))[1], "a key that the file has not is a difference"
 
 
