@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from capture import capture, packages_of
-from drift import Result, drivers, report, versions_in
+from drift import VERSIONS, Result, drivers, report, versions_in
 from truth import complaints
 
 from collector.commands.normalize import normalize
@@ -80,3 +80,13 @@ def test_the_report_says_what_changed() -> None:
 @pytest.mark.parametrize("driver", drivers(), ids=lambda driver: driver.stem)
 def test_each_driver_names_its_packages(driver: Path) -> None:
     assert packages_of(driver)
+
+
+def test_the_page_installs_what_ran_last() -> None:
+    """No page had an install line of an instrumentation that anybody had tried."""
+    page = (Path(__file__).parents[2] / "deploy" / "docs" / "start-traces.md").read_text()
+    ran = versions_in(VERSIONS.read_text())["instrumented_openai"]
+    installed = [f"{name}=={version}" for name, version in (each.split() for each in ran.split(", "))]
+    assert f"\npip install {' '.join(installed)}\n" in page
+    (driver,) = [each for each in drivers() if each.stem == "instrumented_openai"]
+    assert [name.partition("==")[0] for name in installed] == packages_of(driver)

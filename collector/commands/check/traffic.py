@@ -79,7 +79,7 @@ def unset_secrets(config: Config, running: Mapping[str, str]) -> dict[str, list[
 def running_sections(config: Config) -> tuple[str, dict[str, str], str]:
     """Read /metrics on this machine: its text, the hashes of the running sections, and why there are none.
 
-    Where only secrets that are not set here differ, the hash is that of the file.
+    A section that differs only as secrets are not set here has the hash of the file.
     """
     exporter: Any = config.exporters.get("prometheus")
     if exporter is None or not exporter.port:
