@@ -16,7 +16,7 @@ from typer import Argument, Option
 from typer.core import TyperGroup
 
 from collector.commands.usage import usage_sentence
-from collector.errors import ConfigError, EvalstreamError
+from collector.errors import FAILED, WRONG, ConfigError, EvalstreamError
 from collector.telemetry.plain import show
 
 if TYPE_CHECKING:
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from collector.config.configured import Config
 
 Options = TypeVar("Options")
-
-DONE, FAILED, WRONG = 0, 1, 2
-"""Exit statuses: done; the work failed; the command or its configuration is wrong."""
 
 COMMANDS = {
     "Run it": ("demo", "init", "check", "run", "rules", "mcp"),

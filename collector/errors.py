@@ -8,6 +8,9 @@ EvalstreamError
 └── LogError        a log operation failed (collector.logs.log)
 """
 
+DONE, FAILED, WRONG = 0, 1, 2
+"""Exit statuses: done; the work failed or is a part; the command or its configuration is wrong."""
+
 
 class EvalstreamError(Exception):
     """Base of the service's own errors. The message is one sentence for the user."""

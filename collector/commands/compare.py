@@ -13,7 +13,7 @@ from collector.alerting.releases.releases import Release, ReleaseRules, releases
 from collector.alerting.releases.stage import MEMORY
 from collector.config.command_options import require_known, require_window
 from collector.config.configured import Config
-from collector.errors import ConfigError
+from collector.errors import DONE, FAILED, ConfigError
 from collector.past.evaluations import EvaluationFilter, selected_in
 from collector.records.attributes import OF_EVALUATIONS, STANDARD
 from collector.service.open_logs import open_stored_logs
@@ -21,7 +21,6 @@ from collector.service.releases import WITHIN, gate_view, release_rules, release
 from collector.telemetry.plain import plain
 from collector.wording import plural
 
-DONE, UNKNOWN = 0, 1
 _STATUSES: dict[Decision, int] = {"promote": 0, "hold": 3, "roll back": 4}
 """The exit statuses of `gate`; 1 and 2 are the statuses of a failure."""
 _STATES = {
@@ -63,7 +62,7 @@ async def compare(config: Config, options: CompareOptions, say: Callable[[str], 
         return DONE
     for line in _lines(compared, options, rules):
         say(plain(line))
-    return DONE if compared or options.baseline is None else UNKNOWN
+    return DONE if compared or options.baseline is None else FAILED
 
 
 async def gate(

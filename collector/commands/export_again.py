@@ -8,7 +8,7 @@ from datetime import datetime
 
 from collector import plugins
 from collector.config.configured import Config
-from collector.errors import ConfigError
+from collector.errors import DONE, FAILED, ConfigError
 from collector.export.exporter import ExportContext, Exporter, ExporterPlugin, ExportUnavailable
 from collector.logs.log import Log
 from collector.past.evaluations import EvaluationFilter, evaluations_in
@@ -17,7 +17,6 @@ from collector.telemetry.registry import Telemetry
 from collector.wording import plural, unknown
 from evaluators.results import Evaluation
 
-DONE, FAILED = 0, 1
 PATIENCE = 120.0
 """Seconds that a destination has for a batch, with all attempts."""
 _BATCH = 500

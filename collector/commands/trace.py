@@ -20,7 +20,7 @@ from collector.assemble.trace import Assembler
 from collector.assemble.unread.examination import examine
 from collector.commands.check.traffic import running_problems
 from collector.config.configured import Config
-from collector.errors import EvalstreamError
+from collector.errors import DONE, EvalstreamError
 from collector.evaluate.failures import remedy_of
 from collector.evaluate.plan import Assignment, Monitor, Plan
 from collector.evaluate.recovery.configurations import UNNUMBERED, Configurations, switches_of
@@ -46,8 +46,6 @@ from collector.telemetry.plain import plain
 from collector.wording import listed, plural, usd
 from evaluators.cases import Turn
 from evaluators.results import Evaluation
-
-DONE = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,9 @@
 
 import re
 import sys
+from collections.abc import Sequence
+
+from collector.errors import DONE, FAILED
 
 _LONGEST = 4_000
 _CONTROLS = (
@@ -51,3 +54,10 @@ def show(text: str, *, end: str = "\n", err: bool = False) -> None:
 def to_terminal(report: str) -> None:
     """Say something to who waits for a command, on stderr."""
     show(f"evalstream: {report}", err=True)
+
+
+def report_problems(problems: Sequence[str]) -> int:
+    """Say what went wrong; returns the exit status."""
+    for problem in problems:
+        to_terminal(problem)
+    return FAILED if problems else DONE

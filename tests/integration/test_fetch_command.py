@@ -27,9 +27,9 @@ from typer.testing import CliRunner
 from collector.cli import app
 from collector.commands.fetch import jaeger, langfuse, phoenix, tempo
 from collector.commands.fetch.api_reader import FetchFailed
-from collector.commands.fetch.fetch import DONE, PARTLY, FetchOptions, fetch_traces
+from collector.commands.fetch.fetch import FetchOptions, fetch_traces
 from collector.commands.normalize import normalize
-from collector.errors import ConfigError
+from collector.errors import DONE, FAILED, ConfigError
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -243,7 +243,7 @@ async def test_langfuse_gives_metadata_whole_and_says_what_it_cannot(
     seventh, [turn, model] = list(OBSERVED.items())[7]
     metadata = {**model["metadata"], "a,b": "x" * 250}
     monkeypatch.setitem(OBSERVED, seventh, [turn, {**model, "metadata": metadata}])
-    assert await fetched.run(PlatformStub(respond=as_langfuse), "langfuse") == PARTLY
+    assert await fetched.run(PlatformStub(respond=as_langfuse), "langfuse") == FAILED
     spans = [span for line in fetched.lines for span in line["resourceSpans"][0]["scopeSpans"][0]["spans"]]
     models = [{each["key"]: each["value"] for each in span["attributes"]} for span in spans if span["name"] == "chat"]
     prefix = "langfuse.observation.metadata."
@@ -306,7 +306,7 @@ async def test_a_full_search_is_searched_by_halves(
 
 async def test_what_cannot_be_halved_is_said(fetched: Fetched, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempo, "_MOST", 1)
-    assert await fetched.run(PlatformStub(respond=as_tempo), "tempo") == PARTLY
+    assert await fetched.run(PlatformStub(respond=as_tempo), "tempo") == FAILED
     assert fetched.questions == QUESTIONS
     assert sum("only the first 1 " in each for each in fetched.said) == COUNT
 
@@ -350,7 +350,7 @@ async def test_an_experiment_has_a_name(fetched: Fetched) -> None:
 async def test_nothing_found_is_no_file(fetched: Fetched) -> None:
     for source in ("jaeger", "mlflow", "phoenix", "tempo"):
         since = NOON - 9 * HOUR
-        assert await fetched.run(PlatformStub(respond=AS[source]), source, since=since, until=NOON - HOUR) == PARTLY
+        assert await fetched.run(PlatformStub(respond=AS[source]), source, since=since, until=NOON - HOUR) == FAILED
         assert "no trace between" in fetched.said[-1]
     assert not fetched.path.exists()
 
@@ -402,7 +402,7 @@ async def test_what_is_not_otlp_is_left_out_and_said(fetched: Fetched) -> None:
         bad = urlsplit(call.path).path == "/api/traces/5"
         return web.Response(body=b'{"batches": [{"scopeSpans": 7}]}') if bad else as_tempo(call)
 
-    assert await fetched.run(PlatformStub(respond=spoilt), "tempo") == PARTLY
+    assert await fetched.run(PlatformStub(respond=spoilt), "tempo") == FAILED
     assert len(fetched.lines) == COUNT - 1
     assert any(each.startswith("left out: an answer that is not OTLP") for each in fetched.said)
 

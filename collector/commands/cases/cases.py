@@ -9,7 +9,7 @@ from collector.commands.cases.formats import FORMATS
 from collector.commands.cases.selection import SelectedCase, Which, candidates, diverse
 from collector.config.command_options import require_known, require_window, write_new
 from collector.config.configured import Config
-from collector.errors import ConfigError
+from collector.errors import DONE, FAILED, ConfigError
 from collector.past.evaluations import EvaluationFilter, evaluations_in, select
 from collector.past.turns import Turns, case_of, newest_labels, turns_in_log
 from collector.records.grouping import group_by
@@ -18,8 +18,6 @@ from collector.service.plan_builder import lower_is_better
 from collector.wording import plural
 from evaluators.cases import Conversation, Turn
 from evaluators.results import Evaluation, Label
-
-DONE, NONE = 0, 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +50,7 @@ async def write_cases(config: Config, options: CasesOptions, say: Callable[[str]
         cases, summary = await _find(config, logs, options)
     if not cases:
         say(f"no case: {summary}; an earlier --from takes in more")
-        return NONE
+        return FAILED
     write_new(options.output, FORMATS[options.form](cases, options.name))
     say(f"{options.output}: {plural(len(cases), 'case')} as {options.form}; {summary}")
     return DONE

@@ -13,7 +13,7 @@ from collector.alerting.diagnosis.recent_scores import worst_of
 from collector.alerting.diagnosis.slices import FEWEST_CONVERSATIONS, ScoredItem
 from collector.config.command_options import require_known
 from collector.config.configured import Config
-from collector.errors import ConfigError, EvalstreamError
+from collector.errors import DONE, ConfigError, EvalstreamError
 from collector.logs.log import Log
 from collector.past.evaluations import evaluations_in, is_repetition
 from collector.records.attributes import STANDARD
@@ -25,7 +25,6 @@ from collector.telemetry.plain import plain
 from collector.wording import plural
 from evaluators.results import Evaluation
 
-DONE = 0
 _REFERENCE = 7
 """The period before is this many times as long as the window, unless an option says otherwise."""
 

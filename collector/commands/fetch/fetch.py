@@ -18,7 +18,7 @@ from collector.commands.fetch import jaeger, langfuse, mlflow, phoenix, tempo
 from collector.commands.fetch.api_reader import LONGEST, TIMEOUT, ApiReader, Document, authorization
 from collector.commands.fetch.source import Source, Wanted, objects
 from collector.config.command_options import require_window
-from collector.errors import BadInput, ConfigError
+from collector.errors import DONE, FAILED, BadInput, ConfigError
 from collector.otlp.decode import read_request, request_from_protobuf, split_by_trace
 from collector.wording import plural, unknown
 from evaluators.private_files import open_private
@@ -89,7 +89,6 @@ def _with_hex_ids(document: Any) -> Document:
     return document
 
 
-DONE, PARTLY = 0, 1
 TOKEN = "EVALSTREAM_FETCH_TOKEN"  # noqa: S105 - the name of a variable
 
 
@@ -137,10 +136,10 @@ async def fetch_traces(options: FetchOptions, environment: Mapping[str, str], sa
         except _NoTraces:
             between = f"between {_minute(wanted.since)} and {_minute(wanted.until)}"
             say(f"no trace {between} in {source.title}; an earlier --from takes in more")
-            return PARTLY
+            return FAILED
     full = f"; more may be there: --limit is {options.limit:,}" if count == options.limit else ""
     say(f"{options.output}: {plural(count, 'trace')} from {source.title}{full}")
-    return PARTLY if api.is_partial else DONE
+    return FAILED if api.is_partial else DONE
 
 
 async def _write(source: Source, api: ApiReader, wanted: Wanted, file: BinaryIO) -> int:

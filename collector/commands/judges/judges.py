@@ -32,7 +32,7 @@ from collector.records.whole_conversation import conversation_fields
 from collector.service.open_logs import open_logs
 from collector.service.plan_builder import expected_usd
 from collector.statistics.agreement import FEWEST, ScoreScale
-from collector.telemetry.plain import show
+from collector.telemetry.plain import report_problems, show
 from collector.telemetry.wide_console import wide_console
 from collector.wording import listed, plural
 from evaluators.cases import Conversation, Turn
@@ -185,9 +185,6 @@ def _why(chosen: JudgeFigures, result: Bench) -> str:
     return f"{reason}."
 
 
-DONE, FAILED = 0, 1
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgesOptions:
     """The command's options. Each judge judges each case `repeat` times.
@@ -227,9 +224,7 @@ def compare_judges(config: Config, options: JudgesOptions) -> int:
     problems = [limit_message(made, options.max_usd, options.output)] if made.left and options.max_usd else []
     if all(figures.choice == "silent" for figures in result.figures):
         problems.append("no judge could score enough of the cases; the failures are in the table")
-    for problem in problems:
-        show(f"evalstream: {problem}", err=True)
-    return FAILED if problems else DONE
+    return report_problems(problems)
 
 
 def _evaluator(config: Config, options: JudgesOptions, cases: Sequence[LabelledCase]) -> str:

@@ -19,7 +19,7 @@ import orjson
 from collector.calibration.page_labels import human_of
 from collector.config.command_options import require_window
 from collector.config.configured import Config
-from collector.errors import BadInput, ConfigError
+from collector.errors import DONE, FAILED, BadInput, ConfigError
 from collector.logs.log import Log, StoredRecord
 from collector.logs.whole_log import first_offset
 from collector.records.epochs import valid_evaluations
@@ -146,9 +146,6 @@ def _json(value: Json) -> str:
     return orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS).decode()
 
 
-DONE, PARTLY = 0, 1
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParquetOptions:
     """The command's options: the days from the day of `since` to the last one that ends before `until`. `texts`:
@@ -204,7 +201,7 @@ async def write_parquet(config: Config, options: ParquetOptions, say: Callable[[
             lost = f", {written.unreadable:,} could not be read" if written.unreadable else ""
             say(f"{table.name}: {plural(written.rows, 'row')} in {plural(written.files, 'file')}{lost}")
             left += written.left
-    return PARTLY if left else DONE
+    return FAILED if left else DONE
 
 
 async def _write_partition(

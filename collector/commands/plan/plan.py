@@ -24,7 +24,7 @@ from collector.commands.plan.past_figures import (
 from collector.config.command_options import require_known, require_window
 from collector.config.configured import Config
 from collector.config.settings import BoostSettings, MonitorSettings, PlannedRate, UseSettings
-from collector.errors import ConfigError, EvalstreamError
+from collector.errors import DONE, ConfigError, EvalstreamError
 from collector.evaluate.planned_rates.learned_figures import DayFigures, rates_of
 from collector.evaluate.sampling.strata import EVERYTHING
 from collector.logs.log import Log
@@ -37,7 +37,6 @@ from collector.statistics.bounded_sums import Weight
 from collector.wording import hours, plural, usd
 from evaluators.results import Evaluation
 
-DONE = 0
 FEWEST = 200
 """Scores of an evaluator without which nothing is planned."""
 FEWEST_IN_STRATUM = 30

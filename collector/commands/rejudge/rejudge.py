@@ -9,7 +9,7 @@ from collector.commands.rejudge.request_window import Money, Progress, RequestWi
 from collector.commands.score.runner import require_prices
 from collector.config.command_options import require_known, require_window
 from collector.config.configured import Config, judges_of
-from collector.errors import ConfigError
+from collector.errors import DONE, FAILED, ConfigError
 from collector.evaluate.failures import FAILURE_TYPES
 from collector.evaluate.retry.past_jobs import Stretch, control_records_in, plan_of
 from collector.evaluate.retry.request import requested_evaluations
@@ -22,7 +22,6 @@ from collector.service.plan_builder import build_unasked_plan, evaluator_version
 from collector.wording import listed, plural, usd
 from evaluators.results import NEVER_TRIED, Evaluation
 
-DONE, FAILED = 0, 1
 PATIENCE = 120.0
 """Seconds without any evaluation after which the command no longer waits for the service."""
 

@@ -53,7 +53,7 @@ from collector.records.json import fields_of
 from collector.service.open_logs import Logs, open_logs
 from collector.service.plan_builder import build_assignment, evaluator_version_in, known_usd, usd_again, with_pack
 from collector.statistics.agreement import ScoreScale
-from collector.telemetry.plain import plain, show
+from collector.telemetry.plain import plain, report_problems, show
 from collector.telemetry.wide_console import wide_console
 from collector.wording import plural, unknown, usd
 from evaluators.results import Evaluation
@@ -265,7 +265,6 @@ def _omissions(report: ReplayReport) -> Iterator[str]:
         yield f"Omitted, as turns have expired (log.retention): {plural(report.gone, 'evaluation')}."
 
 
-DONE, FAILED = 0, 1
 PastJob = tuple[PastEvaluation, Job]
 """A past evaluation, and the job that makes it again."""
 
@@ -309,9 +308,7 @@ def replay(config: Config, new: Config, options: ReplayOptions) -> int:
         show(as_json(report), end="")
     else:
         as_text(report, wide_console())
-    for problem in problems:
-        show(f"evalstream: {problem}", err=True)
-    return FAILED if problems else DONE
+    return report_problems(problems)
 
 
 def _check_options(config: Config, options: ReplayOptions) -> None:

@@ -5,7 +5,7 @@ The limit is applied before an evaluation begins, not when its cost is known.
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -129,7 +129,8 @@ async def run_jobs(
     if again := len(failed_earlier(output) & wanted.keys()):
         show(f"evalstream: {plural(again, 'evaluation')} of an earlier run failed, made again", err=True)
     spend_limit = SpendLimit(max_usd)
-    todo = deque(_packs(wanted.values()))
+    # the jobs that ask together, and each other by itself, in the order of their first ones
+    todo = deque(group_by(wanted.values(), lambda job: job.pack or job.evaluation_id).values())
     with open_writer(output) as write, progress_bar() as progress:
         bar = progress.add_task("", total=len(made) + len(wanted), completed=len(made), cost="")
         async with aclosing(_evaluated(todo, concurrency, run, spend_limit)) as evaluations:
@@ -141,7 +142,7 @@ async def run_jobs(
 
 
 async def _evaluated(
-    todo: deque[Sequence[Job]], concurrency: int, run: Run, spend_limit: SpendLimit
+    todo: deque[list[Job]], concurrency: int, run: Run, spend_limit: SpendLimit
 ) -> AsyncGenerator[Sequence[Evaluation]]:
     """Evaluations in the order in which they end, a pack's together; `concurrency` packs run at once.
 
@@ -176,8 +177,3 @@ async def _evaluate(pack: Sequence[Job], run: Run) -> list[Evaluation]:
     runs = [partial(run, job.assignment.evaluator, case, now=utc_now) for job in pack]
     results = [await runs[0](first.judge)] if first.pack is None else await run_pack(first.judge, runs)
     return [evaluation_of(job, case, result) for job, result in zip(pack, results, strict=True)]
-
-
-def _packs(jobs: Iterable[Job]) -> Iterator[Sequence[Job]]:
-    """The jobs that ask together, and each other by itself; in the order of their first ones."""
-    yield from group_by(jobs, lambda job: job.evaluation_id if job.pack is None else job.pack).values()

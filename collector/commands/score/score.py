@@ -40,7 +40,7 @@ from collector.service.open_logs import open_logs
 from collector.service.plan_builder import build_plan, lower_is_better
 from collector.statistics.confusion import Confusion, confusions
 from collector.statistics.intervals import mean_interval
-from collector.telemetry.plain import show
+from collector.telemetry.plain import report_problems, show, to_terminal
 from collector.telemetry.wide_console import wide_console
 from collector.wording import plural, suggestion, usd
 from evaluators.cases import Conversation, Turn
@@ -210,9 +210,6 @@ def _cells(summary: ScoreSummary) -> list[str]:
     ]
 
 
-DONE, FAILED = 0, 1
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreOptions:
     """The command's options. `fail_under` is the mean below which the exit status is 1.
@@ -266,9 +263,7 @@ def score(config: Config, options: ScoreOptions) -> int:
         problems += _gate(gate, options)
     if made.left:
         problems.append(limit_message(made, options.max_usd, options.output))
-    for problem in problems:
-        show(f"evalstream: {problem}", err=True)
-    return FAILED if problems else DONE
+    return report_problems(problems)
 
 
 def _worst(
@@ -407,10 +402,9 @@ def _shortfall(summary: ScoreSummary, line: float, lower_is_better: bool) -> str
 
 def _note_generated_steps(definitions: int) -> None:
     """Without a log the next run asks for other steps, and its scores are comparable only to themselves."""
-    show(
-        f"evalstream: the judge wrote the evaluation steps of {plural(definitions, 'evaluator')} for this run alone, "
-        "and the next run gets other steps; to keep them, set log.path, or write evaluation_steps",
-        err=True,
+    to_terminal(
+        f"the judge wrote the evaluation steps of {plural(definitions, 'evaluator')} for this run alone, "
+        "and the next run gets other steps; to keep them, set log.path, or write evaluation_steps"
     )
 
 
@@ -420,11 +414,9 @@ def _note_duplicates(turns: Sequence[Turn]) -> None:
     twice = [each for each, count in counts.items() if count > 1]
     if twice:
         left_out = len(turns) - len(counts)
-        first = f"turn_id {twice[0]!r} occurs {plural(counts[twice[0]], 'time')}"
-        show(
-            f"evalstream: {first}; of turns with the same id only the last is evaluated ({left_out:,} left out); "
-            "give each its own, or none",
-            err=True,
+        to_terminal(
+            f"turn_id {twice[0]!r} occurs {plural(counts[twice[0]], 'time')}; of turns with the same id only the last "
+            f"is evaluated ({left_out:,} left out); give each its own, or none"
         )
 
 

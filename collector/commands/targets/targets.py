@@ -20,7 +20,7 @@ from collector.alerting.rules.series import WINDOWS
 from collector.alerting.rules.targets import Target, detector, segment_count, targets
 from collector.config.command_options import require_known, require_window
 from collector.config.configured import Config
-from collector.errors import EvalstreamError
+from collector.errors import DONE, EvalstreamError
 from collector.logs.log import Log
 from collector.past.evaluations import EvaluationFilter, of_versions
 from collector.service.open_logs import open_stored_logs
@@ -148,7 +148,6 @@ def _round(scores: Sequence[PastScore], begin: float, end: float) -> Iterator[Pa
 AlertsOf = Callable[[Target, float], PastAlerts]
 """The alerts on an evaluator's mean with a target."""
 
-DONE = 0
 FEWEST = 200
 """Scores without which nothing is proposed."""
 FALLS = (0.05, 0.1, 0.2)
