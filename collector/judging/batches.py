@@ -100,6 +100,7 @@ class Batches:
             pace=self.pace,
             on_progress=on_progress,
             on_problem=on_problem,
+            on_recovered=reporter.report_recovered,
         )
         if enduring is None:
             return terms
@@ -293,6 +294,11 @@ class _Reporter:
         """Report that the provider is unavailable."""
         if self._due(""):
             self.warn(f"judge {self.judge} is unavailable ({error}); it is asked again")
+
+    def report_recovered(self) -> None:
+        """Report that the provider answers again. The next problem is another one, and is reported at once."""
+        if self._reported_at.pop("", None) is not None:
+            self.say(f"judge {self.judge} is available again")
 
     def _due(self, what: str) -> bool:
         now, last = self.clock(), self._reported_at.get(what)

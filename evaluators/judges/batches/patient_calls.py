@@ -37,10 +37,13 @@ class PatientCalls:
         Raises:
             HttpStatusError, JudgeError: the last attempt raised it.
         """
-        began, wait = self._clock(), self._terms.pace.first_retry
+        began, wait, has_failed = self._clock(), self._terms.pace.first_retry, False
         while True:
             try:
-                return await request()
+                response = await request()
+                if has_failed:
+                    self._terms.on_recovered()
+                return response  # noqa: TRY300 - the loop goes on behind the handlers
             except HttpStatusError as error:
                 if not self.passes(error):
                     if patience is None:
@@ -53,6 +56,7 @@ class PatientCalls:
             pause = max(wait, delay or 0.0)
             if patience is not None and self._clock() + pause - began > patience:
                 raise last
+            has_failed = True
             self._terms.on_problem(problem)
             await self._sleep(pause)
             wait = min(2 * wait, self._terms.pace.longest_look)
