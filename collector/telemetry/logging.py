@@ -54,6 +54,11 @@ _NO_HTTP = (
     "a request of %s is refused, as it is no HTTP/1.1 or its headers are too long; an endpoint here begins with "
     "http:// unless its section has tls, and gRPC has a port of its own"
 )
+_RECONNECTS = ("kafka.net.", "kafka.cluster", "kafka.coordinator", "kafka.consumer.fetcher", "kafka.producer.sender")
+"""Loggers of a library that connects again: our own lines say what lasts."""
+_FOR_EACH_GROUP = ("collector.backoff", "collector.logs.kafka.group_watch")
+"""Loggers that write the same line for each consumer of brokers that are away, or back."""
+_GROUP = re.compile(r"\d++|\bgroup [^ :]++")
 _VARIES = re.compile(r"\d++|'[^']{0,99}'|<[^>]{0,99}>|\([^()]{0,99}\)")
 """The parts in which two lines of one kind differ."""
 _MOST_KINDS = 500
@@ -95,14 +100,15 @@ class OncePerMinute(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether the line is written."""
         error = record.exc_info[1] if record.exc_info else None
+        varies = _GROUP if record.name in _FOR_EACH_GROUP else _VARIES
         if record.name == _SERVER and type(error).__module__ == "aiohttp.http_exceptions":
             record.levelno, record.levelname, record.msg, record.exc_info = logging.WARNING, "WARNING", _NO_HTTP, None
-        elif not record.name.startswith(_REPETITIVE):
+        elif varies is _VARIES and not record.name.startswith(_REPETITIVE):
             return record.levelno > logging.DEBUG
-        if record.name.startswith("kafka.net.") and not record.exc_info:  # it connects again; what lasts, we say
-            record.levelno, record.levelname = logging.WARNING, "WARNING"
+        if record.name.startswith(_RECONNECTS) and isinstance(error, ConnectionError | None):
+            return False
         message, now = record.getMessage(), self._clock()
-        kind = record.name, _VARIES.sub("", message)
+        kind = record.name, varies.sub("", message)
         since, left_out = self._kinds.get(kind, (-math.inf, 0))
         if now - since < EVERY:
             self._kinds[kind] = since, left_out + 1

@@ -185,7 +185,7 @@ async def test_what_a_log_has_lost_is_said_for_as_long_as_it_is_lost(
         said = await problems_of(lambda: problem[0], LASTS + 10.0 * (loss == "DELETE"))
         assert None not in said
         assert isinstance(said[-1], LogRefused)
-        assert f"{owner.name}.spans" in str(said[-1]) or loss == "WRITE"
+        assert f"{owner.name}.spans" in str(said[-1])
     finally:
         for task in tasks:
             task.cancel()

@@ -131,7 +131,7 @@ def _source_lines(config: Config, number: int, source: KafkaSourceSettings, look
     topics = [topic for names in source.topics.values() for topic in names]
     groups = [f"{group_of(source, log)}.{kind}" for kind, names in source.topics.items() if names]
     yield f"kafka      source {', '.join(topics)}: groups {', '.join(groups)}"
-    yield "           permissions: READ of each"
+    yield "           permissions: READ of each, and DESCRIBE_CONFIGS for the alert EvalstreamRetentionNear"
     settings = settings_of_source(source, log)
     from collector.logs.kafka.topics import require_topics
 

@@ -62,7 +62,7 @@ class Membership:
     """A consumer's membership, in its event loop. `ask` sends a heartbeat now, if a broker can take it."""
 
     def __init__(
-        self, group: str, session_timeout: float, ask: Callable[[], None], clock: Callable[[], float] = since_boot
+        self, session_timeout: float, ask: Callable[[], None], clock: Callable[[], float] = since_boot
     ) -> None:
         self._session_timeout = session_timeout
         self._ask = ask
@@ -70,12 +70,10 @@ class Membership:
         self._confirmed_at = -math.inf
         self._closing = 0
         self._changed = Broadcast()
-        self._uncertain = FailureLog(f"confirming that this process is a member of group {group}")
 
     def confirmed(self, sent_at: float) -> None:
         """A heartbeat was answered that was sent at this time of the clock."""
         self._confirmed_at = max(self._confirmed_at, sent_at)
-        self._uncertain.succeeded()
         self._changed.notify()
 
     def revoked(self) -> None:
@@ -91,8 +89,6 @@ class Membership:
         """Wait until this process is certain of its partitions: with `newly`, by a heartbeat from now on."""
         since = self._clock() if newly else -math.inf
         while self._closing or self._confirmed_at < max(since, self._clock() - self._session_timeout):
-            if -math.inf < self._confirmed_at < self._clock() - self._session_timeout:
-                self._uncertain.failed("it stood still for longer than its session, or no broker answers")
             self._ask()
             await self._changed.wait()
 

@@ -67,7 +67,7 @@ class GroupConsumer:
         self._epochs: dict[int, int] = {}
         self._changes: asyncio.Queue[Assigned | Sequence[int] | LogError] = asyncio.Queue()
         self._thread = ConsumerThread(settings, subscription, self, flow=self._flow)
-        self.membership = Membership(subscription.group, settings.session_timeout, self._thread.ask_membership)
+        self.membership = Membership(settings.session_timeout, self._thread.ask_membership)
 
     @property
     def long_wait(self) -> float | None:

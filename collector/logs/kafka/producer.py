@@ -72,7 +72,7 @@ class _Append:
         self._answers.append(error)  # perhaps from two threads: list.append is atomic, so the count is right
         if len(self._answers) == self._expected:
             errors = [error for error in self._answers if error is not None]
-            self._call(self._finish, _unacknowledged(errors[0]) if errors else None)
+            self._call(self._finish, _unacknowledged(errors[0], self.topic) if errors else None)
 
     def _call(self, function: Callable[..., object], *arguments: object) -> None:
         with suppress(RuntimeError):  # the loop is closed: no task waits any more
@@ -87,13 +87,13 @@ class _Append:
             self.done.set_exception(error)
 
 
-def _unacknowledged(error: Exception) -> LogError:
+def _unacknowledged(error: Exception, topic: str) -> LogError:
     """The error of one append, never RecordTooLarge: for one such record a broker fails the batches of others with it.
 
     That a broker accepts every record that we accept is checked when the topics are opened: who lowers the limit
     meanwhile makes them wait.
     """
-    translated = translate(error)
+    translated = translate(error, topic=topic)
     if isinstance(translated, RecordTooLarge):
         return LogUnavailable(f"the topic takes no batch as large as this one; raise its max.message.bytes ({error!r})")
     return translated
@@ -222,7 +222,7 @@ class SharedProducer:
             append.producer = producer = self._connected()
             self._hand_over(producer, append)
         except Exception as error:  # noqa: BLE001 - whatever it is, a task waits for the append
-            append.reject(translate(error, self._settings))
+            append.reject(translate(error, self._settings, append.topic))
 
     def _hand_over(self, producer: Any, append: _Append) -> None:
         send, topic = producer.send, append.topic

@@ -104,8 +104,10 @@ _NAMED = re.compile(r"(?:GROUP/|name=')([^':]{1,300})")
 """The group or topic, in the client's words for a refusal."""
 
 
-def translate(error: BaseException, settings: KafkaSettings | None = None) -> LogError:
-    """Kafka's error as ours. Ours never hold what was read or written. With `settings` a refused login is named."""
+def translate(error: BaseException, settings: KafkaSettings | None = None, topic: str | None = None) -> LogError:
+    """Kafka's error as ours. Ours never hold what was read or written. With `settings` a refused login is named, with
+    `topic` what was refused if the client does not say it.
+    """
     text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     text = text.partition(" Request '")[0][:_LONGEST]
     if isinstance(error, LogError):
@@ -114,7 +116,9 @@ def translate(error: BaseException, settings: KafkaSettings | None = None) -> Lo
         return RecordTooLarge(text)
     if refusal := _REFUSAL.search(text):  # the client does not always raise the error that it names
         kind = refusal[1].lower()
-        what = f" ({' '.join([kind, *_named(error)])})" if kind in {"topic", "group"} else ""
+        named = _named(error) if kind in {"topic", "group"} else []
+        parts = [kind, *named] if named or topic is None else ["topic", topic]
+        what = f" ({' '.join(parts)})" if parts[0] in {"topic", "group"} else ""
         return NotPermitted(f"Kafka does not permit it{what}; grant this user {_RIGHTS.get(kind, _RIGHTS['topic'])}")
     if isinstance(error, _LOGIN):
         if settings is not None and isinstance(error, errors.SaslAuthenticationFailedError):

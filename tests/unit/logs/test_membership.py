@@ -13,7 +13,7 @@ class World:
     def __init__(self) -> None:
         self.now = 100.0
         self.asked = 0
-        self.membership = Membership("evaluate", 45.0, self._ask, clock=lambda: self.now)
+        self.membership = Membership(45.0, self._ask, clock=lambda: self.now)
 
     def _ask(self) -> None:
         self.asked += 1

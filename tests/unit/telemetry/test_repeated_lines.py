@@ -1,4 +1,4 @@
-"""Libraries write one line of a kind in a minute; our own lines are never left out."""
+"""Libraries write one line of a kind in a minute; so do we, for all groups of consumers."""
 
 from __future__ import annotations
 
@@ -25,13 +25,16 @@ def test_an_outage_of_brokers_is_a_line_a_kind_and_minute() -> None:
         now[0] = float(second)
         for number in range(50):
             records = [
-                line("kafka.cluster", "Received unknown topic or partition error for partition %s", f"({number})"),
+                line("kafka.admin", "Received unknown topic or partition error for partition %s", f"({number})"),
                 line("kafka.coordinator.base", f"Marking the coordinator dead (node {number}) for group evaluate"),
                 line("kafka.net.connection", f"<KafkaConnection node_id={number}>: Connection lost: 111 ECONNREFUSED"),
+                line("collector.backoff", "committing offsets failed (no broker answers); retrying"),
+                line("collector.logs.kafka.group_watch", f"group g{number}.export: could not be joined for {second} s"),
             ]
             written += [record.getMessage() for record in records if lines.filter(record)]
     assert len(written) == 3 * 3
     assert sum("(2,999 more since the line before)" in text for text in written) == 2 * 3
+    assert not any("KafkaConnection" in text or "coordinator" in text for text in written), "the client connects again"
 
 
 def test_lines_of_a_file_that_cannot_be_read_are_one_line() -> None:
@@ -45,21 +48,23 @@ def test_lines_of_a_file_that_cannot_be_read_are_one_line() -> None:
 
 
 def test_a_lost_connection_is_no_error_as_the_client_connects_again() -> None:
-    """241 lines of level error in an hour, while the service was ready."""
-    levels: list[str] = []
-    for name in ("kafka.net.transport", "kafka.cluster", "collector.backoff"):
-        record = logging.LogRecord(name, logging.ERROR, __file__, 1, "Abort (socket disconnected)", None, None)
-        assert OncePerMinute(lambda: 0.0).filter(record)
-        levels.append(record.levelname)
-    assert levels == ["WARNING", "ERROR", "ERROR"]
+    """241 lines of level error in an hour, while the service was ready. An error of the client itself is written."""
+    written: list[str] = []
+    for error in (None, ConnectionResetError(), KeyError()):
+        info = None if error is None else (type(error), error, None)
+        record = logging.LogRecord("kafka.net.transport", logging.ERROR, __file__, 1, "%r", (error,), info)
+        written += [record.getMessage()] if OncePerMinute(lambda: 0.0).filter(record) else []
+    assert written == ["KeyError()"]
 
 
 def test_our_own_lines_and_other_kinds_are_written() -> None:
     lines = OncePerMinute(lambda: 0.0)
-    assert all(lines.filter(line("collector.backoff", "writing to turns failed")) for _ in range(3))
-    assert lines.filter(line("kafka.cluster", "Bootstrap failed"))
-    assert lines.filter(line("kafka.cluster", "Metadata refresh failed"))
-    assert not lines.filter(line("kafka.cluster", "Metadata refresh failed"))
+    assert all(lines.filter(line("collector.dead_letters", "a record is left out")) for _ in range(3))
+    for text in ("writing to turns failed (disk full)", "writing to turns failed (refused)", "writing to spans failed"):
+        assert lines.filter(line("collector.backoff", text))
+    assert lines.filter(line("kafka.admin", "Bootstrap failed"))
+    assert lines.filter(line("kafka.admin", "Metadata refresh failed"))
+    assert not lines.filter(line("kafka.admin", "Metadata refresh failed"))
 
 
 TLS_HELLO = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(range(256))
