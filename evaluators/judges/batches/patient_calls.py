@@ -41,9 +41,6 @@ class PatientCalls:
         while True:
             try:
                 response = await request()
-                if has_failed:
-                    self._terms.on_recovered()
-                return response  # noqa: TRY300 - the loop goes on behind the handlers
             except HttpStatusError as error:
                 if not self.passes(error):
                     if patience is None:
@@ -53,6 +50,10 @@ class PatientCalls:
                 last: Exception = error
             except JudgeUnavailable as error:
                 problem, delay, last = error, error.retry_after, error
+            else:
+                if has_failed:
+                    self._terms.on_recovered()
+                return response
             pause = max(wait, delay or 0.0)
             if patience is not None and self._clock() + pause - began > patience:
                 raise last
