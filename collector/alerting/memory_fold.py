@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from collector.errors import BadInput
-from collector.logs.log import StoredRecord
+from collector.logs.log import StoredRecord, UntimedFold
 from collector.records.json import evaluation_from_json
 from collector.records.recent_ids import RecentIds
 from evaluators.results import Evaluation
@@ -14,11 +14,8 @@ OFFSET_EVERY = 3600.0
 """Seconds between two remembered offsets; the memory begins at one of them."""
 
 
-class MemoryFold(ABC):
+class MemoryFold(UntimedFold, ABC):
     """The fold of one partition. A restart reads the last `memory` seconds of the log again."""
-
-    due_at = None
-    metadata = ""
 
     def __init__(self, memory: float) -> None:
         self._memory = memory

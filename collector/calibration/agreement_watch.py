@@ -27,6 +27,7 @@ from collector.logs.log import Log, LogUnavailable
 from collector.logs.whole_log import IncrementalReader
 from collector.page.label_queue import LabelQueueSettings, draw_probability
 from collector.records.audits import FEWEST_AUDITS
+from collector.records.grouping import group_by
 from collector.statistics.agreement import FEWEST, Interval, ScoreScale, agreement, verdict_agreement
 from collector.statistics.audited_sums import (
     PEOPLE_WINDOW,
@@ -237,14 +238,14 @@ class AgreementWatcher:
             for by_version in (others, labels)  # a monitor's labels of a version in use come last, and so count
             for version, each in by_version.items()
             if audit_name(version[0]) not in audited  # else people correct its audits
-            for monitor, own in _group(each, lambda label: label.monitor)
+            for monitor, own in group_by(each, lambda label: label.monitor).items()
         }
         self._publish_queue(labels, now)
 
     def _by_segment(self, labels: Sequence[HumanLabel], scale: ScoreScale) -> dict[str, VerdictAgreement]:
         segments = {
             segment: verdict_agreement(_scores_of(each), scale)
-            for segment, each in _group(labels, lambda label: self._segments.of(label.attributes))
+            for segment, each in group_by(labels, lambda label: self._segments.of(label.attributes)).items()
         }
         return {segment: agreement for segment, agreement in segments.items() if agreement.number >= FEWEST}
 
@@ -280,19 +281,11 @@ class AgreementWatcher:
         self, version: Version, monitor: str, labels: Sequence[HumanLabel]
     ) -> Iterator[tuple[str, AuditedSums]]:
         of_monitor = [human_label for human_label in labels if human_label.monitor == monitor]
-        for segment, each in _group(of_monitor, lambda label: self._segments.of(label.attributes)):
+        for segment, each in group_by(of_monitor, lambda label: self._segments.of(label.attributes)).items():
             yield segment, self._label_sums(version, each)
 
     def _label_sums(self, version: Version, labels: Sequence[HumanLabel]) -> AuditedSums:
         return people_sums(labels, are_scored=scored_name(version[0]) == version[0])
-
-
-def _group(labels: Iterable[HumanLabel], key: Callable[[HumanLabel], str]) -> Iterator[tuple[str, list[HumanLabel]]]:
-    """The labels by monitor or segment, in their order."""
-    parts: dict[str, list[HumanLabel]] = {}
-    for label in labels:
-        parts.setdefault(key(label), []).append(label)
-    yield from parts.items()
 
 
 def _labels_since(now: float, labels: Iterable[HumanLabel]) -> list[HumanLabel]:

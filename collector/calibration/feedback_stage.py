@@ -15,7 +15,7 @@ from collector.backoff import FailureLog
 from collector.calibration.feedback_join import FeedbackJoin, JoinSettings
 from collector.calibration.judged_subjects import JudgedSubjects, LogPlace
 from collector.errors import BadInput
-from collector.logs.log import Committed, Log, LogUnavailable, Record, RecordTooLarge, StoredRecord
+from collector.logs.log import Committed, Log, LogUnavailable, Record, RecordTooLarge, StoredRecord, UntimedFold
 from collector.logs.whole_log import IncrementalReader, first_offsets
 from collector.records.epochs import Fence, fence_at
 from collector.records.feedback import (
@@ -163,11 +163,8 @@ class FeedbackStage:
         self.telemetry.counter(FEEDBACK, outcome).inc()
 
 
-class FeedbackFold:
+class FeedbackFold(UntimedFold):
     """One partition of the labels log: what waits there, and what is known."""
-
-    due_at = None
-    metadata = ""
 
     def __init__(self, join: FeedbackJoin, partition: int, count: Callable[[str], None]) -> None:
         self.join = join

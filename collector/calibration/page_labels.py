@@ -94,7 +94,7 @@ class LabelIndex:
         if (scored := scored_name(name)) == name:
             return [label for label, _ in self._mean_labels(version)]
         return [
-            _by_audit(label, audit)
+            replace(label, judge=audit.score, weight=label.weight / audit.probability)  # by the share that is audited
             for each in self._labels
             if each[0] == scored
             for label, audit in self._mean_labels(each)
@@ -111,11 +111,6 @@ class LabelIndex:
         """The labels of other versions of the evaluator, without those `in_use`."""
         others = (each for each in self._labels if each[0] == version[0] and each not in (version, *in_use))
         return [label for other in others for label in self.labels(other)]
-
-
-def _by_audit(label: HumanLabel, audit: AuditScore) -> HumanLabel:
-    """The same label with the audit's score; its weight is divided by the share that is audited."""
-    return replace(label, judge=audit.score, weight=label.weight / audit.probability)
 
 
 def human_of(label: PageLabel, *, lower_is_better: bool) -> float | None:

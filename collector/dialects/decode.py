@@ -174,7 +174,7 @@ def _parse_leniently(text: str) -> Document | None:
     """Parse what orjson rejects: NaN and lone surrogates from Python's own json, Python reprs, and cut documents."""
     if _LOOKS_JSON.match(text):
         try:
-            return Document(_bound(json.loads(text, strict=False, parse_constant=_drop_constant)))
+            return Document(_bound(json.loads(text, strict=False, parse_constant=lambda _name: None)))
         except (ValueError, RecursionError):
             pass
     if _LOOKS_REPR.match(text):
@@ -182,10 +182,6 @@ def _parse_leniently(text: str) -> Document | None:
         if isinstance(value, (list, dict)):
             return Document(value)
     return _parse_cut(text) if _LOOKS_JSON.match(text) else None
-
-
-def _drop_constant(_name: str) -> None:
-    return None
 
 
 def _parse_cut(text: str) -> Document | None:

@@ -18,7 +18,7 @@ from collector.backoff import Backoff
 from collector.errors import BadInput
 from collector.export.exporter import Exporter, ExportUnavailable
 from collector.export.otlp_messages import event_record, logs_request
-from collector.logs.log import Committed, Confirm, Log, OpenFold, StoredRecord, certain
+from collector.logs.log import Committed, Confirm, Log, OpenFold, StoredRecord, UntimedFold, certain
 from collector.otlp.own_items import OwnItems
 from collector.records.feedback import FeedbackSubject, JoinedFeedback, is_joined_feedback, parse_joined_feedback
 from collector.records.json import evaluation_from_json
@@ -128,12 +128,10 @@ class ExportStage:
         self.telemetry.counter(EXPORT_FAILURES, self.name, error.reason).inc()
 
 
-class _StatelessFold:
+class _StatelessFold(UntimedFold):
     """A fold without state that a restart would miss."""
 
-    due_at = None
     low_watermark = None
-    metadata = ""
 
     async def replay(self, records: Sequence[StoredRecord]) -> None:
         """Do nothing: delivered records were exported already."""

@@ -145,6 +145,13 @@ class Fold(Protocol):
         """
 
 
+class UntimedFold:
+    """The members of a fold whose state only records change, and of whose state nothing is in a commit."""
+
+    due_at = None
+    metadata = ""
+
+
 OpenFold = Callable[[int, Committed | None], AbstractAsyncContextManager[Fold]]
 """Opens the fold of an assigned partition, given the group's commit for it. On revocation the context is left."""
 

@@ -20,7 +20,7 @@ import orjson
 
 from collector.backoff import Backoff
 from collector.errors import BadInput
-from collector.logs.log import Committed, Log, LogUnavailable, Record, RecordTooLarge, StoredRecord
+from collector.logs.log import Committed, Log, LogUnavailable, Record, RecordTooLarge, StoredRecord, UntimedFold
 from collector.otlp.decode import Signal
 from collector.otlp.json import without_mark
 from collector.receive.feedback_ingest import ParsedDocuments, parse_feedback, parse_references
@@ -226,11 +226,9 @@ class KafkaReceiver:
         await self.on_unreadable(message, error)
 
 
-class SourceFold:
+class SourceFold(UntimedFold):
     """One partition of a source topic. It has no state: delivered records are in the spans, turns or labels log."""
 
-    due_at = None
-    metadata = ""
     finishes_delivery = True
 
     def __init__(self, receiver: KafkaReceiver, read: Read) -> None:

@@ -36,7 +36,6 @@ from collector.service.plan_builder import build_plan
 from collector.service.process import FoldNeeds, Process, layered, without_preparation
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import BATCH_CALLS_FAILED, BATCH_REQUESTS, BATCHES, UNDEFERRED
-from evaluators.errors import JudgeError
 from evaluators.judges.batches.batch_terms import AbsentBatches, BatchPace, BatchProgress
 
 
@@ -211,7 +210,7 @@ async def _open_batched(
         most_items=MOST_ITEMS,
         confirm=confirm_of(process.logs.turns, GROUP),
         on_progress=partial(_count, telemetry),
-        on_problem=partial(_count_problem, telemetry),
+        on_problem=lambda judge, error: telemetry.counter(BATCH_CALLS_FAILED, judge, error.type).inc(),
         on_at_once=lambda judge: telemetry.counter(BATCH_REQUESTS, judge, "at_once").inc(),
         warn=logger.warning,
         absent=absent,
@@ -243,10 +242,6 @@ def _count(telemetry: Telemetry, judge: str, progress: BatchProgress) -> None:
         telemetry.counter(BATCHES, judge, _outcome(progress.status)).inc()
         telemetry.counter(BATCH_REQUESTS, judge, "answered").inc(progress.total - without)
         telemetry.counter(BATCH_REQUESTS, judge, "unanswered").inc(without)
-
-
-def _count_problem(telemetry: Telemetry, judge: str, error: JudgeError) -> None:
-    telemetry.counter(BATCH_CALLS_FAILED, judge, error.type).inc()
 
 
 def _outcome(status: str) -> str:

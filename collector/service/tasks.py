@@ -73,10 +73,6 @@ class Tasks:
         self._groups.append((log, group))
         self.start(kind, partial(log.follow, group, self.lag.measured(group, log, open_fold)), group)
 
-    def start_lag(self) -> None:
-        """Sample the lag of all consumers."""
-        self.start("lag", self.lag.sample_forever)
-
     async def _supervise(self, failing: OnFailure, work: Work, name: str) -> None:
         wait = FIRST_WAIT
         while True:
@@ -143,7 +139,7 @@ async def open_tasks(telemetry: Telemetry, guard: Guard | None = None) -> AsyncG
     try:
         async with asyncio.TaskGroup() as group:
             tasks = Tasks(group, telemetry, guard=guard)
-            tasks.start_lag()
+            tasks.start("lag", tasks.lag.sample_forever)
             try:
                 yield tasks
             finally:

@@ -177,7 +177,6 @@ class QueueWhileOpen(JudgeWrapper):
         on_shed: Callable[[], None] = lambda: None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         clock: Callable[[], float] = time.monotonic,
-        uniform: Callable[[float, float], float] = random.uniform,
     ) -> None:
         super().__init__(judge)
         self._breaker = breaker
@@ -186,7 +185,6 @@ class QueueWhileOpen(JudgeWrapper):
         self._on_shed = on_shed
         self._sleep = sleep
         self._clock = clock
-        self._uniform = uniform
 
     async def ask(self, prompt: Prompt, reply: type[R], *, logprobs: bool = False, samples: int = 1) -> Verdict[R]:
         """Ask when the breaker is closed or probes."""
@@ -208,7 +206,7 @@ class QueueWhileOpen(JudgeWrapper):
 
     async def _pause(self, give_up: float | None, least: float) -> None:
         """Wait until the next probe is due, and a random moment longer, so that questions do not return together."""
-        wait = max(self._breaker.wait, least) + self._uniform(0.01, 0.5)
+        wait = max(self._breaker.wait, least) + random.uniform(0.01, 0.5)
         if give_up is not None:
             wait = min(wait, max(0.0, give_up - self._clock()))
         self._on_wait(1)

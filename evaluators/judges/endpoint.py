@@ -43,14 +43,13 @@ _HOUR = 3600.0
 class Notices:
     """Warnings about one judge. They hold no judged text."""
 
-    def __init__(self, model: str, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, model: str) -> None:
         self._model = model
-        self._clock = clock
         self._last_times: dict[str, float] = {}
 
     def warn(self, kind: str, words: str) -> None:
         """Warn, unless a warning of this kind was given within the hour."""
-        now = self._clock()
+        now = time.monotonic()
         if now - self._last_times.get(kind, -math.inf) >= _HOUR:
             self._last_times[kind] = now
             logger.warning("judge %s: %s", self._model, words)

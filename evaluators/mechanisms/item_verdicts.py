@@ -145,7 +145,8 @@ async def ask_verdicts(
         prompt = Prompt(instructions, {**material, "items": numbered}, reminder=NUMBERS, groups=groups)
         answer = (await judge.ask(prompt, form, logprobs=weigh)).answers[0]
         rounds.append(_read(answer, weigh=weigh))
-    return [_decisive(verdicts) for verdicts in zip(*rounds, strict=True)]
+    # of several verdicts on one item, each about one part of the material, the most decisive
+    return [min(verdicts, key=lambda item: WORDS.index(item.verdict.verdict)) for verdicts in zip(*rounds, strict=True)]
 
 
 def verdict_questions(guide: str, count: int) -> QuestionGroup:
@@ -180,11 +181,6 @@ def _weighed(answer: Answer[ItemVerdicts]) -> Sequence[WeighedVerdict]:
         WeighedVerdict(verdict, None if (weighed := distributions[at]) is None else weighed.shares)
         for verdict, at in zip(verdicts, order, strict=True)
     ]
-
-
-def _decisive(verdicts: Sequence[WeighedVerdict]) -> WeighedVerdict:
-    """The most decisive of several verdicts on one item; each verdict is about one part of the material."""
-    return min(verdicts, key=lambda item: WORDS.index(item.verdict.verdict))
 
 
 @cache

@@ -142,7 +142,8 @@ class PairwiseDimensions(TextSettings, Evaluator[Turn]):
         answer = await self._round(judge, case.input, ours, theirs)
         reply = answer.reply
         rounds = (self._read(answer, "ab"), self._read(await self._round(judge, case.input, theirs, ours), "ba"))
-        winner = combine_rounds(rounds[0].winner, rounds[1].winner)
+        # each is named by the answer and not by its place, which the rounds change
+        winner = rounds[0].winner if rounds[0].winner == rounds[1].winner else "tie"
         means = {side: fmean(answer.mean(side) for answer in rounds) for side in ("a", "b")}
         return Score(
             value={"a": 1.0, "tie": 0.5, "b": 0.0}[winner],
@@ -189,11 +190,6 @@ class PairwiseDimensions(TextSettings, Evaluator[Turn]):
         return "\n".join(
             [f"- {name}: {question}", *(f"  - consider: {point}" for point in self.consider.get(name, ()))]
         )
-
-
-def combine_rounds(first: Winner, second: Winner) -> Winner:
-    """The winner of two rounds with changed places, each named by the answer and not by its place."""
-    return first if first == second else "tie"
 
 
 class _Round:

@@ -81,13 +81,8 @@ class ReleaseStage:
         bounds: dict[tuple[str, ...], float] = {}
         worse: dict[tuple[str, ...], float] = {}
         for release in self.current:
-            place = (
-                release.place.monitor,
-                release.place.attribute,
-                release.place.within,
-                release.baseline,
-                release.version,
-            )
+            where = release.place
+            place = (where.monitor, where.attribute, where.within, release.baseline, release.version)
             labels = (release.key.evaluator, release.key.version, *place)
             starts[place] = release.started
             worse[labels] = float(release.is_worse)

@@ -73,7 +73,7 @@ def _rules_of(config: Config, timing: Timing) -> RuleSet:
     ]
     groups = (
         *score_groups(
-            configured, alerts, timing, by, cascades=bool(config.settings.cascades), people=_has_page(config)
+            configured, alerts, timing, by, cascades=bool(config.settings.cascades), people=bool(config.settings.page)
         ),
         delta_group(timing, by, drops),
         service_group(
@@ -150,10 +150,6 @@ def _monitors_to_compare(config: Config) -> list[str]:
 def _has_budget(config: Config) -> bool:
     budgets = (config.settings.evaluate.budget, *(monitor.budget for monitor in config.settings.monitors.values()))
     return any(budget.limited for budget in budgets)
-
-
-def _has_page(config: Config) -> bool:
-    return config.settings.page is not None
 
 
 def _alerts_by_segment(config: Config) -> bool:

@@ -30,7 +30,8 @@ async def read(api: ApiReader, wanted: Wanted) -> AsyncGenerator[bytes, None]:
         rows = objects(page.get("traces"))
         for info in rows:
             trace_id = str(info.get("trace_id"))
-            answer = await api.get(f"{_TRACES}/get", [("trace_id", trace_id)], none=_lacks_trace)
+            # versions without the path take its last part for the id of a trace: that 404 is not about this trace
+            answer = await api.get(f"{_TRACES}/get", [("trace_id", trace_id)], none=lambda body: b"'get'" not in body)
             trace = object_at(api.document(answer), "trace")
             if objects(trace.get("spans")):
                 yield orjson.dumps(otlp_request(trace, info))
@@ -52,11 +53,6 @@ async def _experiment(api: ApiReader, project: str) -> str:
     if not known:
         raise ConfigError(f"--project: MLflow has no experiment {project!r}; give its name or its id")
     return str(known)
-
-
-def _lacks_trace(answer: bytes) -> bool:
-    """Whether a 404 is about this trace. Versions without the path take its last part for the id of a trace."""
-    return b"'get'" not in answer
 
 
 def search_body(wanted: Wanted, experiment: str, token: str | None) -> Document:

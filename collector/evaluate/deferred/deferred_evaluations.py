@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol
+from typing import Literal
 
 from collector.evaluate.deferred.logged_journal import LoggedJournal
 from collector.evaluate.plan import Job, Plan
@@ -96,12 +96,9 @@ class BatchedPlan:
     count_undeferred: Callable[[str], None]
 
 
-class OpenBatchedPlan(Protocol):
-    """Opens the plan of the running configuration with judges whose requests go into batches of one journal."""
-
-    def __call__(self, journal: LoggedJournal) -> AbstractAsyncContextManager[BatchedPlan]:
-        """Open the plan; until the context ends, the batches in the journal are followed."""
-        ...
+OpenBatchedPlan = Callable[[LoggedJournal], AbstractAsyncContextManager[BatchedPlan]]
+"""Opens the plan of the running configuration with judges whose requests go into batches of one journal; until the
+context ends, the batches in the journal are followed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ from typing import Any, cast
 
 import orjson
 
-from collector.backoff import Backoff
 from collector.evaluate.recovery.ledger import RETRY, append_with_retry
 from collector.evaluate.recovery.replay_point import SampleRates
 from collector.logs.log import Log, LogUnavailable, Record
@@ -42,17 +41,16 @@ def draws_by(notes: Sequence[tuple[int, SampleRates]]) -> list[tuple[int, Sample
 class SampleRateNotes:
     """Writes a note when a partition's rates differ from the last note."""
 
-    def __init__(self, log: Log, backoff: Backoff = RETRY) -> None:
+    def __init__(self, log: Log) -> None:
         self._log = log
-        self._backoff = backoff
 
     async def note(self, partition: int, offset: int, rates: SampleRates) -> None:
         """Note that the turns from an offset on are drawn with these rates; waits while the log is unavailable."""
-        notes = await self._backoff.repeat(
+        notes = await RETRY.repeat(
             lambda: read_sample_rates(self._log), LogUnavailable, action="reading the definitions log"
         )
         earlier = notes.get(partition, ())
         if earlier and earlier[-1][1] == rates:
             return
         value = orjson.dumps({"partition": partition, "from": offset, "rates": rates})
-        await append_with_retry(self._log, Record(RATES_KEY, value, partition=0), backoff=self._backoff)
+        await append_with_retry(self._log, Record(RATES_KEY, value, partition=0))

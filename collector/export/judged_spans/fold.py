@@ -18,7 +18,7 @@ from collector.errors import BadInput
 from collector.export.attributes import Value
 from collector.export.judged_spans.destinations import SpanDestination
 from collector.export.otlp_messages import any_value
-from collector.logs.log import Committed, StoredRecord
+from collector.logs.log import Committed, StoredRecord, UntimedFold
 from collector.otlp.decode import request_from_protobuf
 from collector.otlp.own_items import OwnItems
 from collector.records.json import evaluation_from_json
@@ -54,11 +54,8 @@ class JudgedSpansStage:
         yield JudgedSpansFold(self, self._new_spans())
 
 
-class JudgedSpansFold:
+class JudgedSpansFold(UntimedFold):
     """The remembered spans of one partition, written again when evaluations of them come."""
-
-    due_at = None
-    metadata = ""
 
     def __init__(self, stage: JudgedSpansStage, spans: "RememberedSpans") -> None:
         self._stage = stage

@@ -21,6 +21,7 @@ from collector.export.platforms.corrections import (
     objects_in,
 )
 from collector.export.platforms.exporter import platform_exporter
+from collector.records.grouping import group_by
 from collector.records.json import not_none
 from evaluators.results import Evaluation, Subject
 
@@ -51,13 +52,8 @@ class Phoenix(platform.Platform[PhoenixSettings]):
 
     def requests(self, batch: Sequence[Evaluation]) -> Iterator[platform.PlatformRequest]:
         """Batches by kind of subject."""
-        by_kind: dict[str, list[Evaluation]] = {}
-        for evaluation in platform.scored(batch):
-            kind = _kind(evaluation)
-            if kind is not None:
-                by_kind.setdefault(kind, []).append(evaluation)
-        for kind, some in by_kind.items():
-            for piece in platform.chunks(some, _MOST):
+        for kind, some in group_by(platform.scored(batch), _kind).items():
+            for piece in platform.chunks(some, _MOST) if kind else ():
                 data = [self._annotation(evaluation, kind) for evaluation in piece]
                 yield platform.PlatformRequest(
                     path=f"/v1/{kind}_annotations?sync=true", body={"data": data}, evaluations=piece
@@ -137,11 +133,11 @@ def _correction(annotation: dict[str, Any], kind: str) -> dict[str, Any]:
     }
 
 
-def _kind(evaluation: Evaluation) -> str | None:
+def _kind(evaluation: Evaluation) -> str:
     subject = evaluation.subject
     if evaluation.scope == "conversation":
-        return "session" if conversation_id(subject) else "trace" if subject.trace_id else None
-    return "span" if subject.span_id else "trace" if subject.trace_id else None
+        return "session" if conversation_id(subject) else "trace" if subject.trace_id else ""
+    return "span" if subject.span_id else "trace" if subject.trace_id else ""
 
 
 PhoenixExporter = platform_exporter(PhoenixSettings, Phoenix)

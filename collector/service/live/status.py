@@ -2,7 +2,6 @@
 
 import logging
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -27,11 +26,10 @@ class ConfigurationStatus:
     `since` is when this process took it, `in_force_since` when the first one of the deployment did (s since the epoch).
     """
 
-    def __init__(self, telemetry: Telemetry, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, telemetry: Telemetry) -> None:
         self._telemetry = telemetry
-        self._clock = clock
         self.number = 0
-        self.since = self.in_force_since = clock()
+        self.since = self.in_force_since = time.time()
         self.refused: RefusedConfiguration | None = None
         telemetry.gauge(series.CONFIGURATION_REFUSED).set_function(lambda: float(self.refused is not None))
         telemetry.gauge(series.CONFIGURATION_NUMBER).set_function(lambda: float(self.number))
@@ -50,7 +48,7 @@ class ConfigurationStatus:
 
     def take(self, number: int, what: str) -> None:
         """Another configuration runs; `what` has changed."""
-        self.number, self.since, self.refused = number, self._clock(), None
+        self.number, self.since, self.refused = number, time.time(), None
         self.in_force_since = self.since
         self._telemetry.counter(series.CONFIGURATION_CHANGES, "taken").inc()
         logger.info("configuration %d is taken: %s", number, what)
@@ -63,7 +61,7 @@ class ConfigurationStatus:
     def refuse(self, reason: str) -> None:
         """Another configuration was not taken."""
         reason = "; ".join(reason.splitlines())
-        since = self.refused.since if self.refused is not None else self._clock()
+        since = self.refused.since if self.refused is not None else time.time()
         self.refused = RefusedConfiguration(reason, since)
         self._telemetry.counter(series.CONFIGURATION_CHANGES, "refused").inc()
         logger.error("configuration refused, and configuration %d runs on: %s", self.number, reason)
