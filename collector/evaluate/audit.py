@@ -54,7 +54,7 @@ class Balance:
     missing: int = 0
     examples: list[MissingEvaluation] = field(default_factory=list[MissingEvaluation])
     others: int = 0
-    """Evaluations in the log that are not due: an earlier configuration or a replay made them."""
+    """Evaluations in the log that are not due: newer than the audit, or of an earlier configuration or a replay."""
     repeated: int = 0
     """The number of evaluations that are in the log more than once."""
 

@@ -400,7 +400,10 @@ async def test_the_preview_refuses_what_the_service_refuses(tmp_path: Path) -> N
             file.change(lambda values: values.update(assemble={"attributes": ["plan"]}))
             lines = await compared(file)
             assert "restart    assemble.attributes and plugins: read at a start alone" in lines
-            assert "refused    evaluators.answers.evaluation_steps: until the restart" in lines
+            assert (
+                "refused    evaluators.answers.evaluation_steps: a service refuses a file as a whole; the restart reads these, too"
+                in lines
+            )
             assert "taken" not in lines
             await look(service)
             assert value(service, "evalstream_configuration_changes_total", result="refused") == 1

@@ -4,8 +4,8 @@ A slice is a value of an attribute, or a pair of values. The difference between 
 compared with its error. The error rate is divided over all tested slices (Bonferroni), half of it for single values,
 half for pairs, and over the steps. The surest slice is taken out, and the rest is tested again, so that a slice is not
 named only because it overlaps with another. A pair is named only if it fell more than each of its values did without
-it; otherwise the value is named. Within a named pair, a third value is looked for in the same way, with its own small
-error rate.
+it; otherwise the value is named. So a new value is named with another if neither fell without the other. Within a named
+pair, a third value is looked for in the same way, with its own small error rate.
 
 If a value took over nearly all traffic when scores fell, there is no rest to compare with. Such a value is the first
 candidate, but only a candidate: other changes at the same time cannot be told apart from it. Values that changed
@@ -138,10 +138,10 @@ def explain_drop(
     """Find the slices that from `before` to `after` got worse by more than the rest."""
     labels = labels_to_compare(after)
     named: list[SliceDrop] = []
+    left_out: list[Slice] = []
     whole_before = whole_after = SliceSums()
     values = pairs = 0
     for step, share in enumerate(_STEPS):
-        left_out = [slice_drop.slice for slice_drop in named]
         comparison = _Comparison(
             sum_slices(before, labels, left_out), sum_slices(after, labels, left_out), -1.0 if lower_is_better else 1.0
         )
@@ -152,6 +152,8 @@ def explain_drop(
         if drop is None:
             break
         named.append(_narrow(drop, comparison, before, after))
+        # with a new value, all of the others' traffic: what is left has the same mix before and after
+        left_out.append(comparison.known(named[-1].slice) or named[-1].slice)
     return DropExplanation(
         before=whole_before,
         after=whole_after,
@@ -242,11 +244,20 @@ class _Comparison:
         freedom = min(each.effective for each in sums) - 1.0
         return as_normal(-self._sign * difference / sqrt(variance), freedom)
 
+    def known(self, part: Slice) -> Slice:
+        """The values of a slice that are not new."""
+        return tuple(label for label in part if self._is_large(self.before.get((label,), SliceSums())))
+
     def _before(self, part: Slice, whole: Slice) -> tuple[SliceSums, SliceSums]:
-        """The part and the rest before; if the part is new, everything before for both."""
+        """The part and the rest before; if the part is new, everything before for both.
+
+        A value that is new says nothing of before, so a part with other values is compared by these alone.
+        """
+        if known := self.known(part):
+            part, whole = known, tuple(label for label in whole if label in known)
         of_whole = self.before.get(whole, SliceSums())
         of_part = self.before.get(part, SliceSums())
-        if self._is_large(of_part):
+        if part != whole and self._is_large(of_part):
             return of_part, of_whole.without(of_part)
         return of_whole, of_whole
 
@@ -264,7 +275,7 @@ class _Comparison:
         whole_before, whole_after = self.before[EVERYTHING], self.after[EVERYTHING]
         is_known = self._is_large(own_before)
         before, rest_before = (
-            (own_before, whole_before.without(own_before)) if is_known else (whole_before, whole_before)
+            (own_before, whole_before.without(own_before)) if is_known else self._before(of, EVERYTHING)
         )
         rest_after = whole_after.without(after)
         share = after.sums.w / whole_after.sums.w

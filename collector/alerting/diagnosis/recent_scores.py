@@ -90,7 +90,7 @@ def explanation_of(
             read=worst_of(after, drop.slice, lower_is_better=lower_is_better),
         )
         for drop in explained.drops
-        if explained.move is None or not set(drop.slice).intersection(explained.move.values)
+        if explained.move is None or not set(drop.slice).issubset(explained.move.values)
     )
     return Explanation((*moved, *named), explained.none_named)
 

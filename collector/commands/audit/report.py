@@ -131,7 +131,7 @@ def _balance(balance: Balance) -> str:
     ):
         parts += [f"{number:,} {name}"] if number else []
     again = f"; they replace {plural(balance.retried, 'failed evaluation')}" if balance.retried else ""
-    why = "due before the configuration changed or the log was copied, from a replay, or newer than the audit"
+    why = "newer than the audit, from a replay, or due before the configuration changed or the log was copied"
     others = f" (the log has {balance.others:,} more, not compared: {why})" if balance.others else ""
     return (f" = {listed(parts)}" if parts else "") + again + others
 

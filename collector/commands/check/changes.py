@@ -297,7 +297,7 @@ def change_lines(config: Config, compared: Compared) -> Iterator[str]:
     if "plugins" in changes.restart and not changes.evaluators:
         yield "           no version changes: if a plug-in's evaluator now scores otherwise, raise its `revision`"
     if changes.live and changes.restart:
-        yield f"refused    {listed(changes.live)}: until the restart"
+        yield f"refused    {listed(changes.live)}: a service refuses a file as a whole; the restart reads these, too"
     elif changes.live:
         yield f"no restart {listed(changes.live)}: in force seconds after the file is saved{unseen}"
     for evaluator in changes.evaluators:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import pytest
 
 from collector.alerting.diagnosis.explain_drop import DropExplanation, explain_drop, in_words
+from collector.alerting.diagnosis.recent_scores import explanation_of
 from collector.alerting.diagnosis.slices import EVERYTHING, Label, ScoredItem, labels_to_compare, sum_slices
 from collector.statistics.bias import labels_of
 
@@ -110,6 +111,51 @@ def test_a_release_that_is_new_is_compared_with_what_was_before() -> None:
     drops = explain_drop(before, new).drops
     assert [each.slice for each in drops] == [(("service_version", "4"),)]
     assert drops[0].mean_before is None
+
+
+REGION, RELEASE = ("region", "eu"), ("service_version", "4")
+
+
+def released(chance: random.Random, share: float, drops: Mapping[tuple[Label, ...], float]) -> list[ScoredItem]:
+    """Scores of which a new release has a share, and slices fell. One region is always worse."""
+    items: list[ScoredItem] = []
+    has_release: dict[str, bool] = {}
+    for item in scores(chance, 3000):
+        labels = item.labels
+        if has_release.setdefault(item.conversation, chance.random() < share):
+            labels = frozenset({RELEASE, *(label for label in labels if label[0] != RELEASE[0])})
+        fall = sum(drop for part, drop in drops.items() if labels.issuperset(part)) + 0.1 * (REGION in labels)
+        items.append(item._replace(labels=labels, score=max(0.0, item.score - fall)))
+    return items
+
+
+@pytest.mark.parametrize("share", [0.5, 0.8])
+@pytest.mark.parametrize(
+    ("drops", "expected"),
+    [
+        ({(REGION, RELEASE): 0.5}, {(REGION, RELEASE)}),
+        ({(REGION,): 0.4}, {(REGION,)}),
+        ({(RELEASE,): 0.4}, {(RELEASE,)}),
+        ({(): 0.3}, set()),
+        ({}, set()),
+    ],
+)
+def test_a_new_release_is_named_with_another_value_where_neither_fell_alone(
+    share: float, drops: Mapping[tuple[Label, ...], float], expected: set[tuple[Label, ...]]
+) -> None:
+    """Only the region was named, so that a fault of the region was looked for."""
+    chance = random.Random(10)
+    assert named(explain_drop(released(chance, 0.0, {}), released(chance, share, drops))) == expected
+
+
+def test_a_release_that_took_over_is_a_candidate_beside_its_part_that_fell() -> None:
+    chance = random.Random(11)
+    before, after = released(chance, 0.0, {}), released(chance, 0.93, {(REGION, RELEASE): 0.5})
+    timed = [(float(number >= len(before)), item) for number, item in enumerate([*before, *after])]
+    causes = explanation_of(timed, 1.0, lower_is_better=False, evaluators=1).causes
+    move = "service_version changed from 2 to 4"
+    assert [cause.part for cause in causes] == [move, "region=eu and service_version=4"]
+    assert (causes[1].before, causes[1].share > 0.8) == (None, True)
 
 
 def test_where_everything_fell_alike_no_slice_is_named() -> None:
