@@ -1,9 +1,9 @@
 """The page's folds: they keep the view up to date with the logs of turns, evaluations and labels.
 
 The low watermarks are the offsets of the oldest turn and evaluation on the page, so that a restart reads them back. The
-contents of a partition are forgotten when it is opened again, not when it is closed: a removed evaluation also
-removes its texts, so at a stop the fold of the turns log would commit that it needs nothing any more. Labels are all
-read again.
+contents of a partition are forgotten when it is opened again, not when it is closed: at a stop its fold would commit
+that it needs nothing any more. The counts leave out records that are read again, and texts stay until their
+evaluations are read. Labels are all read again.
 """
 
 import math

@@ -70,11 +70,13 @@ class TurnCache:
         if talk is not None:
             self._pinned[key] = talk
 
-    def unpin(self, key: str) -> None:
-        """An evaluation of this conversation is listed no more."""
+    def unpin(self, key: str, *, returns: bool = False) -> None:
+        """An evaluation of this conversation is listed no more; one that `returns` will need the turns again."""
         self._pins[key] -= 1
         if not self._pins[key]:
             del self._pins[key]
+            if returns and key in self._pinned:
+                self._unpinned[key] = self._pinned.pop(key)
             self._drop(self._pinned, key)
 
     def turns(self, key: str) -> list[Turn]:
@@ -222,7 +224,9 @@ class View:
         self._next_offsets: dict[int, int] = {}
         """By partition, the first offset that is not in the series of scores yet."""
         self._known_offsets: dict[int, int] = {}
-        """By partition, the first offset whose conversation this process has not seen yet."""
+        """By partition, the first offset that this process has not read yet: nothing counts twice."""
+        self._known_turns: dict[int, int] = {}
+        """The same of the turns log."""
         self._unsaved: dict[int, tuple[int, float]] = {}
         """By partition, the first offset that the history does not have, and when the log took it."""
         self.take_evaluators(evaluators_in_use)
@@ -277,7 +281,7 @@ class View:
 
     def add_turn(self, turn: Turn, size: int, partition: int, position: int) -> None:
         """A turn was assembled; `size` is that of its record."""
-        self.turns += 1
+        self.turns += _advance(self._known_turns, partition, position)
         self.version += 1
         self.turn_cache.add(turn, size, partition, position)
 
@@ -287,18 +291,16 @@ class View:
             return
         self.version += 1
         key = (evaluation.monitor, evaluation.evaluator)
-        is_new = position >= self._next_offsets.get(partition, 0)
+        is_new = _advance(self._next_offsets, partition, position)
+        is_first = _advance(self._known_offsets, partition, position)
         if is_new:
-            self._next_offsets[partition] = position + 1
             self._unsaved.setdefault(partition, (position, timestamp))
-        if position >= self._known_offsets.get(partition, 0):
-            self._known_offsets[partition] = position + 1
-            if not self._repeats(key, evaluation):
-                self._series_of(key, evaluation.evaluator_version).add(evaluation, partition, is_stored=not is_new)
-        if evaluation.happened_at is None and evaluation.ended_at.timestamp() >= self.started:  # as turns are counted
+        if is_first and not self._repeats(key, evaluation):
+            self._series_of(key, evaluation.evaluator_version).add(evaluation, partition, is_stored=not is_new)
+        if is_first and evaluation.happened_at is None and self._is_since_start(evaluation):  # as turns are counted
             _count(self.outcomes.setdefault(key, OutcomeCounts()), evaluation)
         if evaluation.retry is not None:
-            self._replace_failure(evaluation, partition, is_new=is_new)
+            self._replace_failure(evaluation, partition, is_new=is_new, is_first=is_first)
         if evaluation.happened_at and evaluation.happened_at.timestamp() < timestamp - self._keep:
             return  # older than anything that is listed
         self._listed[evaluation.evaluation_id] = ListedEvaluation(
@@ -316,7 +318,10 @@ class View:
         before = replayed.evaluation.evaluator_version
         return self._series_of(key, before) is self._series_of(key, evaluation.evaluator_version)
 
-    def _replace_failure(self, retried: Evaluation, partition: int, *, is_new: bool) -> None:
+    def _is_since_start(self, evaluation: Evaluation) -> bool:
+        return evaluation.ended_at.timestamp() >= self.started
+
+    def _replace_failure(self, retried: Evaluation, partition: int, *, is_new: bool, is_first: bool) -> None:
         """Count a failure and what was made in its place once, under the new outcome."""
         failed = self._listed.get(retried.supersedes[0]) if retried.supersedes else None
         if failed is None or failed.superseded_by is not None:
@@ -325,7 +330,7 @@ class View:
         key = (failed.evaluation.monitor, failed.evaluation.evaluator)
         if is_new:
             self._series_of(key, failed.evaluation.evaluator_version).discount(failed.evaluation, partition)
-        if failed.evaluation.happened_at is None and failed.evaluation.ended_at.timestamp() >= self.started:
+        if is_first and failed.evaluation.happened_at is None and self._is_since_start(failed.evaluation):
             self.outcomes[key].others -= Counter([(failed.evaluation.outcome, failed.evaluation.reason_code)])
             if retried.happened_at is not None:  # else it is counted as what came now
                 _count(self.outcomes[key], retried)
@@ -406,7 +411,7 @@ class View:
     def forget(self, partition: int) -> None:
         """Remove the evaluations of a partition of the evaluations log; it is about to be read again."""
         for listed in [evaluation for evaluation in self._listed.values() if evaluation.partition == partition]:
-            self._remove(listed)
+            self._remove(listed, returns=True)
 
     def lowest(self, partition: int) -> int | None:
         """Position of the oldest listed evaluation of a partition."""
@@ -446,11 +451,19 @@ class View:
         ]
         return HistoryStretch(partition, first[0], self._next_offsets[partition], tuple(minutes))
 
-    def _remove(self, listed: ListedEvaluation) -> None:
+    def _remove(self, listed: ListedEvaluation, *, returns: bool = False) -> None:
         self.version += 1
         del self._listed[listed.evaluation.evaluation_id]
         self._positions[listed.partition].popleft()  # a partition's evaluations leave in the order they came
-        self.turn_cache.unpin(listed.evaluation.subject.conversation_id)
+        self.turn_cache.unpin(listed.evaluation.subject.conversation_id, returns=returns)
+
+
+def _advance(offsets: dict[int, int], partition: int, position: int) -> bool:
+    """Whether a position is at or after the partition's offset, which then becomes the one after it."""
+    is_beyond = position >= offsets.get(partition, 0)
+    if is_beyond:
+        offsets[partition] = position + 1
+    return is_beyond
 
 
 def _count(outcomes: OutcomeCounts, evaluation: Evaluation) -> None:

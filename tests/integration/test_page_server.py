@@ -10,17 +10,19 @@ from typing import Any
 
 import aiohttp
 import pytest
-from shown import Shown, showing
+from shown import WATCHED, Shown, showing
 
 from collector.evaluate.retry.request import RETRY_HEADERS, RetryRequest, parse_request
+from collector.logs.consumer_runner import ConsumerTiming
 from collector.logs.log import Record
 from collector.logs.memory import MemoryLog
 from collector.page.server import MOST_CONNECTIONS, MOST_STREAMS, Page, PageLogs
 from collector.page.settings import PageSettings
+from collector.records.json import evaluation_to_json
 from collector.service.tasks import open_tasks
 from collector.telemetry.registry import Telemetry
 from evaluators.cases import Turn
-from evaluators.results import Evaluation
+from evaluators.results import Evaluation, Retry
 
 
 @pytest.fixture
@@ -139,7 +141,7 @@ async def test_a_failure_is_made_again_and_counts_once(shown: Shown) -> None:
 
 def failures_of(overview: Any) -> int:
     charts = sum(each["whole"]["failed"] for each in overview["tracks"])
-    counts = sum(row[-1] for each in overview["funnel"]["outcomes"] for row in each["others"])
+    counts = sum(map(failures_in, overview["funnel"]["outcomes"]))
     assert charts == counts
     return charts
 
@@ -266,3 +268,60 @@ async def test_what_cannot_be_read_in_the_logs_stops_nothing() -> None:
         turn = await shown.put_turn("visit-1", "Are you open?", "No.")
         await shown.put(shown.judged(turn, 0.2))
         await shown.until_listed(1)
+
+
+async def figures_of(shown: Shown) -> tuple[Any, Any]:
+    """All that the page shows, but for the time at which it was asked."""
+    _, overview, _ = await ask(shown, "api/overview?range=24h")
+    _, listed, _ = await ask(shown, "api/evaluations?range=24h&limit=500")
+    figures = {name: value for name, value in overview.items() if name not in {"now", "version"}}
+    return figures, sorted(listed["rows"], key=lambda row: row["id"])
+
+
+async def put_beside(shown: Shown, *evaluations: Evaluation) -> None:
+    """As the ledger does: all evaluations of a conversation are in one partition."""
+    keyed = [(judged.subject.conversation_id.encode(), evaluation_to_json(judged)) for judged in evaluations]
+    await shown.evaluations.append([Record(*record) for record in keyed])
+
+
+async def test_partitions_that_leave_and_return_change_no_figure() -> None:
+    """The funnel said 620 for 340 evaluations after another page had had half of the partitions for a while."""
+    timing = ConsumerTiming(commit_interval=0.1)
+    logs = PageLogs(*(MemoryLog(name, 2, timing=timing) for name in ("evaluations", "labels", "turns", "history")))
+    page = Page(PageSettings(port=0), logs, WATCHED)
+    page.view.started -= 60
+    async with page.serve() as port:
+        shown = Shown(page, logs.turns, logs.evaluations, logs.labels, port)
+        async with open_tasks(Telemetry()) as tasks:
+            tasks.start("page", partial(page.follow, tasks.start))
+            turns = [await shown.put_turn(f"visit-{number}", "Are you open?", "No.") for number in range(8)]
+            judged = [shown.judged(turn, number / 8) for number, turn in enumerate(turns)]
+            failures = [shown.judged(turn, None, evaluator="grounded") for turn in turns]
+            await put_beside(shown, *judged, *failures)
+            for failure, turn, happened_at in zip(
+                failures, turns[:4], [None, None, *[judged[0].ended_at] * 2], strict=False
+            ):
+                again = {
+                    "supersedes": (failure.evaluation_id,),
+                    "retry": Retry(attempt=2, reason="judge_timeout"),
+                    "happened_at": happened_at,
+                }
+                await put_beside(shown, shown.judged(turn, 0.9, evaluator="grounded", **again))
+            await shown.until_listed(20)
+            path = f"api/evaluations/{judged[0].evaluation_id}/labels"
+            assert (await ask(shown, path, "POST", json={"opinion": "disagree"}))[0] == 201
+            await asyncio.sleep(0.3)  # a commit
+            before = await figures_of(shown)
+        assert before[0]["turns"] == 8
+        assert [(outcomes["scored"], failures_in(outcomes)) for outcomes in before[0]["funnel"]["outcomes"]] == [
+            (8, 0), (4, 4),
+        ]  # fmt: skip
+        async with open_tasks(Telemetry()) as tasks:
+            tasks.start("page", partial(page.follow, tasks.start))
+            await asyncio.sleep(0.5)
+            await shown.until_listed(20)
+            assert await figures_of(shown) == before
+
+
+def failures_in(outcomes: Any) -> int:
+    return sum(row[-1] for row in outcomes["others"])
