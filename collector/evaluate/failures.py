@@ -4,9 +4,11 @@ A judge that cannot be reached causes no such report: evaluations wait for it, a
 """
 
 import logging
+from collections import defaultdict
 from collections.abc import Mapping
 
 from collector.records.grouping import group_by
+from collector.telemetry.logging import StateLines
 from collector.wording import listed
 from evaluators.asking.prompt_isolation import ANSWER_KEY
 from evaluators.results import Failure, Outcome, Score
@@ -50,12 +52,15 @@ class FailingEvaluators:
         self._in_a_row: dict[str, int] = {}
         self._problems: dict[str, dict[str, str]] = {}
         """The problems of each evaluator by the type of its failures; the newest is the last."""
+        self._lines = defaultdict[str, StateLines](StateLines)
 
     def add(self, evaluator: str, outcome: Outcome) -> None:
         """An evaluation ended. A skip says nothing about its evaluator."""
         if isinstance(outcome, Score):
             failed = self._in_a_row.pop(evaluator, 0)
-            if self._problems.pop(evaluator, None):
+            self._problems.pop(evaluator, None)
+            if (lines := self._lines[evaluator]).open:
+                lines.open.clear()
                 logger.info("evaluator %s gives scores again, after %d failures", evaluator, failed)
         elif isinstance(outcome, Failure):
             self._in_a_row[evaluator] = self._in_a_row.get(evaluator, 0) + 1
@@ -63,7 +68,8 @@ class FailingEvaluators:
                 remedy = remedy_of(outcome.type, outcome.message, self._judges.get(evaluator, "<name>"))
                 problem = f"in every evaluation ({outcome.type}: {outcome.message}); {remedy}"
                 problems = self._problems.setdefault(evaluator, {})
-                if problems.pop(outcome.type, None) is None:
+                problems.pop(outcome.type, None)
+                if self._lines[evaluator].is_due(outcome.type):
                     logger.error("evaluator %s fails %s", evaluator, problem)
                 problems[outcome.type] = problem
 

@@ -5,7 +5,6 @@ at an endpoint share its limits.
 """
 
 import asyncio
-import math
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -16,6 +15,7 @@ from collector.config.settings import JudgeSettings
 from collector.evaluate.failures import remedy_of
 from collector.records.grouping import group_by
 from collector.telemetry import series
+from collector.telemetry.logging import StateLines
 from collector.telemetry.registry import Telemetry
 from evaluators.errors import (
     ENDPOINT_ERRORS,
@@ -135,7 +135,7 @@ class UnusableAnswers:
 
     def __post_init__(self) -> None:
         self.in_a_row = 0
-        self._reported_at: float | None = None
+        self._lines = StateLines(self.repeat_after, self.clock)
 
     def add(self, error: JudgeReplyInvalid, *, steps: bool = False) -> None:
         """Add an unusable answer; report if there are many in a row, and none were reported lately.
@@ -144,10 +144,7 @@ class UnusableAnswers:
         the steps fail.
         """
         self.in_a_row += 1
-        now = self.clock()
-        is_due = self._reported_at is None or now - self._reported_at >= self.repeat_after
-        if (steps or self.in_a_row >= REPORT_AT) and is_due:
-            self._reported_at = now
+        if (steps or self.in_a_row >= REPORT_AT) and self._lines.is_due(""):
             which = "evaluation steps" if steps else f"last {self.in_a_row:,} answers"
             self.report(
                 f"{self.subject} answers, but its {which} are of no use ({error}), "
@@ -157,11 +154,12 @@ class UnusableAnswers:
     def end(self, *, steps: bool) -> None:
         """Note a usable answer. Evaluation `steps` are no score: only the next report no longer has to wait."""
         if steps:
-            self._reported_at = None if self._reported_at is None else -math.inf
+            self._lines.forget("")
             return
-        if self._reported_at is not None:
+        if self._lines.open:
             self.report(f"judge {self.name} gives usable answers again, after {self.in_a_row:,} that were of no use")
-        self._reported_at, self.in_a_row = None, 0
+        self._lines.open.clear()
+        self.in_a_row = 0
 
 
 REPORT_AFTER = 1.0
@@ -204,7 +202,7 @@ class OutageReporter(JudgeWrapper):
         self._unavailable = dict[str, str]() if unavailable is None else unavailable
         self._answered = False
         self._failing_since: float | None = None
-        self._reported: dict[str, float] = {}  # when each cause of the present outage was reported last
+        self._lines = StateLines(policy.repeat_after, clock)  # one for each cause
         self._unusable = UnusableAnswers(
             f"judge {name} {_where(settings)}", name, policy.report, policy.repeat_after, clock
         )
@@ -242,8 +240,8 @@ class OutageReporter(JudgeWrapper):
         self._answered = True
         self._failing_since = None
         self._unavailable.pop(self._name, None)
-        if self._reported:
-            self._reported.clear()
+        if self._lines.open:
+            self._lines.open.clear()
             self._policy.report(f"judge {self._name} is available again")
 
     def _record_failure(self, error: JudgeError, started: float) -> None:
@@ -264,7 +262,7 @@ class OutageReporter(JudgeWrapper):
 
     def _report_denied(self, error: JudgeDenied) -> None:
         kind, cause = _cause(error), f"{_cause(error)} {error.sent}"
-        also = ", also with the new key" if any(kind in other and other != cause for other in self._reported) else ""
+        also = ", also with the new key" if any(kind in other and other != cause for other in self._lines.open) else ""
         then = "its evaluations fail" if self._policy.awaited else "its evaluations wait until that is mended"
         remedy = _remedy(error, self._name, self._settings)
         self._report(f"refuses every request{also} ({error}); {then}: {remedy}", cause)
@@ -289,9 +287,7 @@ class OutageReporter(JudgeWrapper):
         remedy differs.
         """
         self._unavailable[self._name] = problem
-        now = self._clock()
-        if now - self._reported.get(cause, -math.inf) >= self._policy.repeat_after:
-            self._reported[cause] = now
+        if self._lines.is_due(cause):
             self._policy.report(f"judge {self._name} {_where(self._settings)} {problem}")
 
 

@@ -35,6 +35,7 @@ from collector.logs.log import Confirm, Log, Record, certain
 from collector.otlp.evaluation_spans import judging
 from collector.records.epochs import stamped
 from collector.records.json import evaluation_from_json, evaluation_to_json
+from collector.telemetry.logging import StateLines
 from evaluators.cases import Conversation, Turn
 from evaluators.evaluation import Result, utc_now
 from evaluators.packs.evaluate_pack import run_pack
@@ -229,7 +230,7 @@ class Dispatcher:
         self._shed_after = limits.shed_after
         self._guard = guard or Guard()
         self.confirm = confirm
-        self._over_budget = set[str]()  # the monitors whose hard cap was logged as reached
+        self._capped = StateLines(clock=clocks.seconds)  # monitors at their hard cap
 
     def queue_timeout(self, job: Job) -> float | None:
         """Seconds that a job may still wait for a slot; None for no limit."""
@@ -327,13 +328,12 @@ class Dispatcher:
         name = job.monitor.name
         if reservation.reserve():
             # not what is granted whatever is spent: without a judge, a backfill, or before the cap was reached
-            if name in self._over_budget and reservation.is_below_cap():
-                self._over_budget.discard(name)
+            if name in self._capped.open and reservation.is_below_cap():
+                self._capped.open.discard(name)
                 logger.info("%s: below the hard cap of its budget again; judges are asked", name)
             return None
         if not reservation.is_below_cap():
-            if name not in self._over_budget:
-                self._over_budget.add(name)
+            if self._capped.is_due(name):
                 logger.warning(
                     "%s: the hard cap of its budget is reached: no judge is asked for its traffic until it has room",
                     name,

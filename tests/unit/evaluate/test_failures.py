@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 
 import pytest
 
 from collector.evaluate.failures import REPORT_AT, FailingEvaluators
 from collector.evaluate.guardrails import EvaluationGuardrails
 from collector.telemetry.health import Health
+from collector.telemetry.logging import StateLines
 from collector.telemetry.registry import Telemetry
 from evaluators.cases import Turn
 from evaluators.evaluation import utc_now
-from evaluators.results import Failure
+from evaluators.results import Failure, Score
 from evaluators.testing import ScriptedJudge
 from evaluators.turn.g_eval import GEval
 
@@ -44,6 +46,28 @@ async def test_failures_in_a_row_are_told_once_and_so_is_their_end(caplog: pytes
         await guardrails.run(evaluator, Turn(input="q", actual_output="an answer"), judge, now=utc_now)
     assert caplog.messages[-1] == f"evaluator good_answer gives scores again, after {REPORT_AT + 2} failures"
     assert not health.problems(health.results)
+
+
+def test_an_evaluator_that_fails_now_and_then_is_told_of_once_a_minute(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of 1,200 evaluations in a minute half failed, and 134 lines said so."""
+    now = 0.0
+    monkeypatch.setattr("collector.evaluate.failures.StateLines", partial(StateLines, clock=lambda: now))
+    failing = FailingEvaluators({"good": "main"})
+    failure, score = Failure(type="judge_reply_invalid", message="no JSON"), Score(value=1.0)
+    with caplog.at_level(logging.INFO):
+        for _ in range(100):
+            for outcome in (*[failure] * REPORT_AT, score):
+                failing.add("good", outcome)
+                now += 0.5
+        assert len(caplog.messages) == 2 * 4, "200 seconds"
+        assert failing.problem() is None
+        now += 60.0
+        for _ in range(REPORT_AT):
+            failing.add("good", failure)
+    assert caplog.messages[-1].startswith("evaluator good fails in every evaluation")
+    assert len(caplog.messages) == 9
 
 
 def test_evaluators_that_fail_alike_are_told_of_once() -> None:

@@ -99,7 +99,7 @@ async def test_a_web_page_in_place_of_an_answer_lets_base_url_be_doubted():
     page = NoCompletion("the endpoint answered with something that is not JSON")
     rig = Rig(page, page, GOOD, page, page)
     for _ in range(5):
-        await rig.ask(after=1.0)
+        await rig.ask(after=30.0)
     doubt = "; if that lasts, correct judges.main.base_url"
     assert [report.endswith(doubt) for report in rig.reports] == [True, False, False]
 
@@ -252,12 +252,25 @@ async def test_steps_of_use_are_no_end_before_an_evaluation_has_got_an_answer_of
     assert rig.reports[2:] == ["judge main gives usable answers again, after 5 that were of no use"]
 
 
-async def test_nonsense_that_begins_again_is_reported_again():
+@pytest.mark.parametrize(("after", "times"), [(20.0, 2), (1.0, 1)])
+async def test_nonsense_that_begins_again_is_reported_again_but_not_within_a_minute(after, times):
     rig = Rig(*[*[NONSENSE] * 5, GOOD] * 2)
     for _ in range(12):
-        await rig.ask(after=1.0)
+        await rig.ask(after=after)
     end = "judge main gives usable answers again, after 5 that were of no use"
-    assert rig.reports == [USELESS.format(5), end] * 2
+    assert rig.reports == [USELESS.format(5), end] * times
+
+
+async def test_outages_that_come_and_go_are_reported_once_a_minute():
+    """At a rate limit that only some requests exceed, there was a pair of lines for each refusal."""
+    limited = JudgeUnavailable("the judge answered HTTP 429", retry_after=2.0)
+    rig = Rig(*[limited, GOOD] * 100, limited, limited)
+    for _ in range(200):
+        await rig.ask(after=1.0)
+    begin, end = TROUBLE.replace("503", "429") + " for up to 300 s", "judge main is available again"
+    assert rig.reports == [begin, end] * 4
+    await rig.ask(after=60.0)
+    assert rig.reports[8:] == [begin], "the last line is true after a minute at most"
 
 
 @pytest.mark.parametrize(
