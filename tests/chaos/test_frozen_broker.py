@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -76,12 +77,16 @@ async def test_after_a_freeze_the_service_continues_by_itself_and_judges_each_tu
         ledger = await until_judged(services[-1], accepted, within=120)
         for each in services:
             print(f"ready again {await seconds_until_ready(each, within=60):.1f} s later")
+        metrics = await services[-1].metrics()
         assert [await each.stop() for each in services] == [0] * len(services)
     assert recovered < RECOVERS_WITHIN
     assert set(sender.answers) <= {200, 429, 503}
     counted = Counter(each.subject.trace_id for each in ledger)
     assert accepted <= set(counted)
     assert set(counted.values()) == {1}
+    sampled = re.search(r'^evalstream_turns_total\{monitor="all",outcome="sampled"\} (\S+)$', metrics, re.MULTILINE)
+    assert sampled, metrics
+    assert float(sampled[1]) == len(counted), "a turn that came again is a duplicate"
 
 
 async def until_judged(service: ServiceProcess, accepted: Collection[str], within: float) -> list[Evaluation]:
