@@ -32,8 +32,7 @@ async def _breaches(evaluator: Evaluator[Any], case: Turn | Conversation) -> Asy
         yield sentence
     if seen:
         return
-    lacking = sorted(name for name in evaluator.requires if is_missing(case, name))
-    if lacking:
+    if lacking := sorted(name for name in evaluator.requires if is_missing(case, name)):
         yield f"the case has no {', '.join(lacking)}: give one that has"
         return
     judge = ScriptedJudge(answer_any_form())

@@ -38,6 +38,8 @@ class Evaluator(Described, ABC, Generic[Case]):
     direction: ClassVar[Direction] = "higher_is_better"
     needed_fields: ClassVar[frozenset[str]]
     """Names of the fields that a case must have, if they are the same for all definitions."""
+    trivial_without: ClassVar[str | None] = None
+    """A field without whose words there is nothing to judge, if it is the same for all definitions."""
     needs_judge: ClassVar[bool] = True
     all_typed: ClassVar[bool] = False
     """Whether all its questions want typed answers, like verdicts. Then a judge that cannot write texts is enough."""
@@ -104,9 +106,9 @@ class Evaluator(Described, ABC, Generic[Case]):
     @property
     def lowest_if_trivial(self) -> str | None:
         """A field without which there is nothing to judge, or None. If a case has no words there, it gets the worst
-        score, and no judge is asked.
+        score, and no judge is asked. It is `trivial_without`, unless a kind computes it.
         """
-        return None
+        return self.trivial_without
 
     @property
     def rounds(self) -> int:

@@ -3,7 +3,7 @@
 Refuses values that no traffic has, with what to write instead.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import fields
 from typing import get_args
 
@@ -29,9 +29,7 @@ def refuse_unknown_attributes(config: Config) -> None:
     Raises:
         ConfigError: with one line per name that no turn or evaluation has.
     """
-    mistakes = list(_mistakes(config))
-    if mistakes:
-        raise ConfigError("\n".join(f"{config.source}: {mistake}" for mistake in mistakes))
+    _refuse(config, _mistakes(config))
 
 
 def receives_ready_made(config: Config) -> bool:
@@ -116,9 +114,12 @@ def refuse_unseen_values(config: Config) -> None:
     Raises:
         ConfigError: with one line per value that no turn has.
     """
-    mistakes = [] if receives_ready_made(config) else list(_value_mistakes(config))
-    if mistakes:
-        raise ConfigError("\n".join(f"{config.source}: {mistake}" for mistake in mistakes))
+    _refuse(config, () if receives_ready_made(config) else _value_mistakes(config))
+
+
+def _refuse(config: Config, mistakes: Iterable[str]) -> None:
+    if sentences := [f"{config.source}: {mistake}" for mistake in mistakes]:
+        raise ConfigError("\n".join(sentences))
 
 
 def _value_mistakes(config: Config) -> Iterator[str]:

@@ -238,8 +238,7 @@ def _judge_of(
 
 def _writer_mistakes(where: str, evaluator: Evaluator[Any], judge: str, settings: Settings) -> Iterator[str]:
     """Yields a mistake if no named judge can write the text that is needed, or if two are named and none is needed."""
-    named = settings.judge_names
-    pair = None if judge in named else pair_named(judge, settings.judges)
+    pair = None if judge in settings.judge_names else pair_named(judge, settings.judges)
     if pair is not None and not evaluator.needs_writer:
         yield f"{where}.judge: nothing has to be written for this evaluator; write judge: {pair.decide}"
     elif pair is not None and settings.judges[pair.extract].decides:

@@ -239,8 +239,7 @@ class PartitionProcessor:
         """Decide which snapshots are still valid. `records` are the next records, and all of them are snapshots."""
         # The whole batch is decided before its first record is applied, and the decision is written to the log: a
         # replay that begins after the last change of a conversation could not tell that its snapshot is outdated.
-        validity = self.state.windows.validate_snapshots(records)
-        if validity:
+        if validity := self.state.windows.validate_snapshots(records):
             await self._apply_control(ControlRecord(offset=records[0].offset, snapshot_validity=validity))
 
     async def _apply_control(self, control: ControlRecord) -> None:

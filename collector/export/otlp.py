@@ -121,8 +121,7 @@ class OtlpExporter:
 
     def _count_without_span(self, batch: Sequence[Evaluation]) -> None:
         """Ready-made turns are in no trace: their scores go as events alone."""
-        lost = sum(evaluation.subject.trace_id is None for evaluation in batch)
-        if lost:
+        if lost := sum(evaluation.subject.trace_id is None for evaluation in batch):
             self._telemetry.drop("export_otlp", DropReason.NO_LOGS_ENDPOINT, lost)
 
 

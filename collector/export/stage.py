@@ -146,8 +146,7 @@ class ExportFold(_StatelessFold):
 
     async def deliver(self, records: Sequence[StoredRecord]) -> None:
         """Export new evaluations. Returns when the exporter has accepted them, however long that takes."""
-        batch = [evaluation for evaluation in map(self._read, records) if evaluation is not None]
-        if batch:
+        if batch := [evaluation for evaluation in map(self._read, records) if evaluation is not None]:
             await self._stage.deliver(batch)
         if records:
             self._stage.record_lag(records[-1].timestamp)
@@ -235,8 +234,7 @@ class FeedbackExportFold(_StatelessFold):
 
     async def deliver(self, records: Sequence[StoredRecord]) -> None:
         """Export joined feedback. Returns when the exporter has accepted it, however long that takes."""
-        batch = list(self._read(records))
-        if batch:
+        if batch := list(self._read(records)):
             await self._export.deliver(batch)
 
     def _read(self, records: Sequence[StoredRecord]) -> Iterator[JoinedFeedback]:

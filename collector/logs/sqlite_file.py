@@ -108,8 +108,7 @@ class SqliteFile:
             await self._in_writer_thread(self._connect, names, partitions)
         except LogError as error:
             await self._shut()
-            kind = type(error)
-            raise kind(f"{self.path}: {error}") from error
+            raise type(error)(f"{self.path}: {error}") from error
 
     async def write(self, operation: Callable[[Transaction], T]) -> T:
         """Do something in the next transaction; it is durable on return.

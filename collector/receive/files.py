@@ -108,7 +108,6 @@ async def read_files(
     turns: Log,
     telemetry: Telemetry,
     *,
-    backoff: Backoff | None = None,
     labels: Log | None = None,
     rules: IngestRules | None = None,
 ) -> FileCount:
@@ -122,11 +121,10 @@ async def read_files(
     Raises:
         ConfigError: a path does not exist, has another ending, or cannot be read.
     """
-    backoff = backoff or Backoff()
     reader = _Reader(
-        _Batch(spans, "trace", "spans", backoff),
-        _Batch(turns, "turn", "turns", backoff),
-        None if labels is None else _Batch(labels, "piece of feedback", "labels", backoff),
+        _Batch(spans, "trace", "spans"),
+        _Batch(turns, "turn", "turns"),
+        None if labels is None else _Batch(labels, "piece of feedback", "labels"),
         telemetry,
         rules or IngestRules(),
     )
@@ -141,7 +139,7 @@ async def read_files(
 
 def first_unreadable(path: Path) -> str | None:
     """The first of the first hundred requests of a file that cannot be read, and why."""
-    spans, turns, labels = (_Batch(MemoryLog(name, 1), name, name, Backoff()) for name in ("spans", "turns", "labels"))
+    spans, turns, labels = (_Batch(MemoryLog(name, 1), name, name) for name in ("spans", "turns", "labels"))
     reader = _Reader(spans, turns, labels, Telemetry(), IngestRules())
     for _, request in zip(range(100), requests_in(path), strict=False):
         try:
@@ -154,11 +152,11 @@ def first_unreadable(path: Path) -> str | None:
 class _Batch:
     """Gathers records into appends of a few megabytes."""
 
-    def __init__(self, log: Log, unit: str, log_name: str, backoff: Backoff) -> None:
+    def __init__(self, log: Log, unit: str, log_name: str) -> None:
         self.too_large = f"the {unit} is larger than the {log_name} log accepts"
         self._action = f"writing to the {log_name} log"
         self.log = log
-        self._backoff = backoff
+        self._backoff = Backoff()
         self._records: list[tuple[str, Record]] = []
         self._bytes = 0
 
@@ -321,8 +319,7 @@ def _position(body: bytes, *names: bytes) -> int:
 
 def _signal_of_protobuf(body: bytes, path: Path) -> Signal:
     """The signal by the file's name, else by trial: a log record read as a span has no ids of the right size."""
-    named = _signal_of_name(path)
-    if named:
+    if named := _signal_of_name(path):
         return named
     try:
         request = ExportTraceServiceRequest.FromString(body)

@@ -113,8 +113,7 @@ def describe_error(error: ValidationError, kind: type) -> str:
     location = first["loc"]
     if location[-1:] and location[-1] in _UNION_MEMBERS:
         return f"{_path(location[:-1])} has the wrong type"
-    path = _path(location)
-    if path:
+    if path := _path(location):
         return f"{path} {_requirement(first, kind)}"
     name = kind.__name__.lower()
     reason = "it is not JSON" if first["type"] == "json_invalid" else f"it {_requirement(first, kind)}"

@@ -163,8 +163,7 @@ async def read_further(
         look = (await judge.ask(prompt, Look)).reply
         if not reading.take(look) or look.done:
             break
-    noun = _NOUNS.get(field_name, "steps")
-    content: dict[str, Json] = {**beside, field_name: reading.outcome(noun)}
+    content: dict[str, Json] = {**beside, field_name: reading.outcome(_NOUNS.get(field_name, "steps"))}
     return replace(material, content=content, run=None, notes={**material.notes, "reading": reading.notes})
 
 

@@ -181,6 +181,7 @@ class TwoRatios(VerdictSettings, WindowSettings, Evaluator[Turn]):
 
     first: ClassVar[TurnRatioSpec]
     second: ClassVar[TurnRatioSpec]
+    trivial_without: ClassVar[str | None] = "actual_output"
 
     @property
     def rounds(self) -> int:
@@ -191,11 +192,6 @@ class TwoRatios(VerdictSettings, WindowSettings, Evaluator[Turn]):
     def needs_writer(self) -> bool:
         """See `Evaluator.needs_writer`: the items."""
         return True
-
-    @property
-    def lowest_if_trivial(self) -> str | None:
-        """The answer."""
-        return "actual_output"
 
     def combine(self, value: float, shares: Mapping[str, Score]) -> Score:
         """The score, with both shares and their items in its details."""

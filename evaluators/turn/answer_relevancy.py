@@ -14,6 +14,7 @@ class AnswerRelevancy(TurnRatio):
     """
 
     kind: ClassVar[str] = "answer_relevancy"
+    trivial_without: ClassVar[str | None] = "actual_output"
     spec: ClassVar[TurnRatioSpec] = TurnRatioSpec(
         "answer_relevancy",
         ratio=RatioSpec(counting_verdicts=YES_OR_UNCLEAR, empty_score=1.0, noun="statements", predicate="are relevant"),
@@ -21,8 +22,3 @@ class AnswerRelevancy(TurnRatio):
         extract_beside=("input",),
         companion_fields=("input",),
     )
-
-    @property
-    def lowest_if_trivial(self) -> str | None:
-        """The answer."""
-        return "actual_output"

@@ -27,16 +27,12 @@ class LLMJudge(ComparesOutputs, Rating, Evaluator[Turn]):
     kind: ClassVar[str] = "llm_judge"
     prompts: ClassVar[tuple[str, ...]] = ("llm_judge.txt", "llm_judge_frame.txt", *RATING_PROMPTS)
     default_scale: ClassVar[Scale] = Scale(0, 100)
+    trivial_without: ClassVar[str | None] = "actual_output"
 
     prompt: ComparisonPrompt = None
     """Instructions for the judge; the kind's own prompt if left out."""
     default_evaluation_criteria: OutputCriteria | None = None
     """The expected output where a turn brings no reference."""
-
-    @property
-    def lowest_if_trivial(self) -> str | None:
-        """The answer."""
-        return "actual_output"
 
     async def evaluate(self, case: Turn, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""

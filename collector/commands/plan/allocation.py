@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from collector.evaluate.planned_rates.learned_figures import DayFigures, least_rate, rates_of
 from collector.evaluate.sampling.strata import MAX_BOOST
@@ -20,6 +20,11 @@ class Allocation:
     share: float
     error: float
     usd: float
+
+
+def allocate(day: DayFigures, rates: Sequence[float], share: float) -> Allocation:
+    """The allocation with these rates of the strata, the first of which has no boost."""
+    return Allocation(rate=rates[0], share=share, error=day.error(rates, share), usd=day.cost(rates, share))
 
 
 def neyman_boosts(day: DayFigures, share: float = 1.0) -> tuple[float, ...]:
@@ -78,10 +83,7 @@ def _best(day: DayFigures, boosts: Sequence[float], error: float, shares: Sequen
 
 def _at_share(day: DayFigures, boosts: Sequence[float], error: float, share: float) -> Allocation | None:
     rate = least_rate(day, boosts, error, share)
-    if rate is None:
-        return None
-    rates = rates_of(rate, boosts)
-    return Allocation(rate=rate, share=share, error=day.error(rates, share), usd=day.cost(rates, share))
+    return None if rate is None else allocate(day, rates_of(rate, boosts), share)
 
 
 def cheapest_boosts(
@@ -124,11 +126,7 @@ def _neighbours(boosts: tuple[float, ...], step: float, free: Sequence[int]) -> 
 
 def rounded(day: DayFigures, boosts: Sequence[float], allocation: Allocation) -> Allocation:
     """An allocation in words: its rate up to two digits, with the error and the cost of that."""
-    rate = _rounded_up(allocation.rate)
-    rates = rates_of(rate, boosts)
-    return replace(
-        allocation, rate=rate, error=day.error(rates, allocation.share), usd=day.cost(rates, allocation.share)
-    )
+    return allocate(day, rates_of(_rounded_up(allocation.rate), boosts), allocation.share)
 
 
 def _rounded_up(value: float) -> float:

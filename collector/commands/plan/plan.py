@@ -13,7 +13,7 @@ import orjson
 import yaml
 
 from collector.calibration.page_labels import LabelIndex
-from collector.commands.plan.allocation import Allocation, cheapest, cheapest_boosts, rounded
+from collector.commands.plan.allocation import Allocation, allocate, cheapest, cheapest_boosts, rounded
 from collector.commands.plan.past_figures import (
     PastFigures,
     PricedEvaluation,
@@ -203,7 +203,7 @@ def _evaluator(
     rates = rates_of(rate, tuple(strata.values()))
     return PlannedEvaluator(
         use=use, version=past[-1].version, figures=figures, day=day, second=second,
-        present=_allocation(day, rates, share), most=_allocation(day, (1.0,) * len(strata), 1.0), notes=tuple(notes),
+        present=allocate(day, rates, share), most=allocate(day, (1.0,) * len(strata), 1.0), notes=tuple(notes),
     )  # fmt: skip
 
 
@@ -225,10 +225,6 @@ def _labelled(labels: LabelIndex, evaluator: str, version: str, monitor: str) ->
 def _too_few(day: DayFigures, number: int, noun: str) -> Iterator[str]:
     if day.second is None:
         yield f"{plural(number, noun)} of this version, {FEWEST_AUDITS} are needed; planned for the mean of its scores"
-
-
-def _allocation(day: DayFigures, rates: Sequence[float], share: float) -> Allocation:
-    return Allocation(rate=rates[0], share=share, error=day.error(rates, share), usd=day.cost(rates, share))
 
 
 def _planned(

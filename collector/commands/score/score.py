@@ -367,8 +367,7 @@ def _of_agent_runs(plan: Plan) -> Mapping[str, frozenset[bool]]:
 def _assignments(plan: Plan, named: Sequence[str]) -> list[Assignment]:
     """The named evaluators; without names all that some monitor uses, each once."""
     every = {assignment.evaluator.name: assignment for monitor in plan.monitors for assignment in monitor.assignments}
-    unknown = sorted(set(named) - set(every))
-    if unknown:
+    if unknown := sorted(set(named) - set(every)):
         raise ConfigError(f"--evaluator: no monitor uses {unknown[0]!r}; {suggestion(unknown[0], sorted(every))}")
     return [every[name] for name in (named or every)]
 

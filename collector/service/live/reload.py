@@ -127,8 +127,7 @@ class Reload:
         Raises:
             ConfigError: something is.
         """
-        keys = restart_keys(self._running.settings, config.settings)
-        if keys:
+        if keys := restart_keys(self._running.settings, config.settings):
             raise ConfigError(
                 f"{config.source}: {_named(keys)}: read at a start alone, so nothing of the file is taken; restart the "
                 "process to take all of it, or put the old values back"

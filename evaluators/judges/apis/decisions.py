@@ -19,8 +19,7 @@ MOST_QUESTIONS = 400
 def body(request: deciding.DecisionRequest) -> dict[str, Json]:
     """The request's JSON."""
     messages: list[Json] = [{"role": "user", "content": request.fenced}]
-    guides = _shared_guides(request.questions)
-    if guides:
+    if guides := _shared_guides(request.questions):
         messages.append({"role": "developer", "content": "\n\n".join(guides)})
     return {
         "model": request.model,
