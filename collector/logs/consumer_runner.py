@@ -362,13 +362,9 @@ class ConsumerRunner:
             return
         with self._committing.attempt(LogUnavailable):
             await self._commit(changes)
-            self.mark_committed(changes)
-
-    def mark_committed(self, states: Mapping[int, Committed]) -> None:
-        """Note that the log has accepted these commits."""
-        for partition, state in states.items():
-            if partition in self._feeds:
-                self._feeds[partition].committed = state
+            for partition, state in changes.items():
+                if partition in self._feeds:
+                    self._feeds[partition].committed = state
 
     async def _commit_forever(self) -> None:
         while True:
