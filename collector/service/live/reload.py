@@ -174,7 +174,7 @@ class Reload:
         self.history.number, self._newest_seen = number, max(self._newest_seen, number)
         self.history.report_change(before, number)
         await self.exchange.take(prepared, number)
-        self._status.take(number, _named(changed) if changed else "nothing")
+        self._status.take(number, _named(changed) if changed else "nothing changes")
         return True
 
 

@@ -55,7 +55,7 @@ class ConfigurationStatus:
 
     def keep(self) -> None:
         """Nothing else is to be taken: the file has the running configuration, or another process decides."""
-        logger.info("the file is that of configuration %d again, which runs on", self.number)
+        logger.info("the file has %s again, which runs on", self._running)
         self.refused = None
 
     def refuse(self, reason: str) -> None:
@@ -64,7 +64,7 @@ class ConfigurationStatus:
         since = self.refused.since if self.refused is not None else time.time()
         self.refused = RefusedConfiguration(reason, since)
         self._telemetry.counter(series.CONFIGURATION_CHANGES, "refused").inc()
-        logger.error("configuration refused, and configuration %d runs on: %s", self.number, reason)
+        logger.error("configuration refused, and %s runs on: %s", self._running, reason)
 
     @property
     def problem(self) -> str | None:
@@ -72,4 +72,8 @@ class ConfigurationStatus:
         if self.refused is None:
             return None
         since = datetime.fromtimestamp(self.refused.since, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-        return f"configuration refused since {since}, and configuration {self.number} runs on: {self.refused.reason}"
+        return f"configuration refused since {since}, and {self._running} runs on: {self.refused.reason}"
+
+    @property
+    def _running(self) -> str:
+        return f"configuration {self.number}" if self.number else "the configuration of the start"
