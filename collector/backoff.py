@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 import random
 import time
 from collections.abc import Awaitable, Callable, Generator
@@ -15,6 +16,37 @@ E = TypeVar("E", bound=Exception)
 logger = logging.getLogger(__name__)
 
 
+_AGAIN_AFTER = 60.0
+"""Seconds until a state that begins again has another line."""
+
+
+class StateLines:
+    """Bad states with a line at their begin and one at their end, in the log or on a terminal.
+
+    `open` has those whose begin has a line and whose end has none. The begin of a state that comes and goes has a line
+    once a minute at most, as such lines would bury all others. `clock` gives seconds.
+    """
+
+    def __init__(self, repeat_after: float = math.inf, clock: Callable[[], float] = time.monotonic) -> None:
+        self.open = set[str]()
+        self._repeat_after = repeat_after
+        self._clock = clock
+        self._written: dict[str, float] = {}
+
+    def is_due(self, state: str) -> bool:
+        """Whether a state that lasts has a line now: at its begin, and `repeat_after` seconds after its last one."""
+        now = self._clock()
+        if now - self._written.get(state, -math.inf) < (self._repeat_after if state in self.open else _AGAIN_AFTER):
+            return False
+        self._written[state] = now
+        self.open.add(state)
+        return True
+
+    def forget(self, state: str) -> None:
+        """Let the next line of a state be due at once."""
+        self._written.pop(state, None)
+
+
 class FailureLog:
     """The log lines of something that is retried: a line for the first failure and one for the recovery.
 
@@ -25,18 +57,20 @@ class FailureLog:
     def __init__(self, action: str) -> None:
         self._action = action
         self._failures = 0
+        self._lines = StateLines()
 
     def failed(self, error: object) -> None:
-        """Count a failed attempt; the first of a row is logged."""
-        if not self._failures:
+        """Count a failed attempt; the first of a row is logged, unless one was a minute ago or less."""
+        if self._lines.is_due(self._action):
             logger.warning("%s failed (%s); retrying", self._action, error)
         self._failures += 1
 
     def succeeded(self) -> None:
-        """End a row of failures, if there is one, and log it."""
-        if self._failures:
+        """End a row of failures, and log it if the row was logged."""
+        if self._lines.open:
+            self._lines.open.clear()
             logger.info("%s succeeded after %d failed attempts", self._action, self._failures)
-            self._failures = 0
+        self._failures = 0
 
     @contextmanager
     def attempt(self, *errors: type[Exception]) -> Generator[None]:

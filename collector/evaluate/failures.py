@@ -7,8 +7,8 @@ import logging
 from collections import defaultdict
 from collections.abc import Mapping
 
+from collector.backoff import StateLines
 from collector.records.grouping import group_by
-from collector.telemetry.logging import StateLines
 from collector.wording import listed
 from evaluators.asking.prompt_isolation import ANSWER_KEY
 from evaluators.results import Failure, Outcome, Score

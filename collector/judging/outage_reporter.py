@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from collector.backoff import StateLines
 from collector.config.settings import JudgeSettings
 from collector.evaluate.failures import remedy_of
 from collector.records.grouping import group_by
 from collector.telemetry import series
-from collector.telemetry.logging import StateLines
 from collector.telemetry.registry import Telemetry
 from evaluators.errors import (
     ENDPOINT_ERRORS,

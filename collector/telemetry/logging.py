@@ -41,33 +41,6 @@ class SparseLog:
         self._last, self._left_out = now, 0
 
 
-class StateLines:
-    """Bad states with a line at their begin and one at their end, in the log or on a terminal.
-
-    `open` has those whose begin has a line and whose end has none. The begin of a state that comes and goes has a line
-    once a minute at most, as such lines would bury all others. `clock` gives seconds.
-    """
-
-    def __init__(self, repeat_after: float = math.inf, clock: Callable[[], float] = time.monotonic) -> None:
-        self.open = set[str]()
-        self._repeat_after = repeat_after
-        self._clock = clock
-        self._written: dict[str, float] = {}
-
-    def is_due(self, state: str) -> bool:
-        """Whether a state that lasts has a line now: at its begin, and `repeat_after` seconds after its last one."""
-        now = self._clock()
-        if now - self._written.get(state, -math.inf) < (self._repeat_after if state in self.open else EVERY):
-            return False
-        self._written[state] = now
-        self.open.add(state)
-        return True
-
-    def forget(self, state: str) -> None:
-        """Let the next line of a state be due at once."""
-        self._written.pop(state, None)
-
-
 LogLevel = Literal["info", "warning", "error"]
 
 _TALKATIVE = ("httpx2", "openai", "kafka")

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
-from collector.backoff import Backoff, FailureLog
+from collector.backoff import Backoff, FailureLog, StateLines
 
 
 class Down(Exception):
@@ -72,16 +74,29 @@ async def test_the_deadline_counts_from_the_first_failure_and_then_raises_the_la
         await backoff.repeat(attempts(*errors), Down, action="reading it")
 
 
-async def test_a_failure_log_has_a_line_for_each_row_of_failures(caplog: pytest.LogCaptureFixture):
+async def test_a_failure_log_has_a_line_for_each_row_of_failures_but_for_one_a_minute(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
     caplog.set_level("INFO")
+    now = 0.0
+    monkeypatch.setattr("collector.backoff.StateLines", partial(StateLines, clock=lambda: now))
     log = FailureLog("committing offsets")
-    for error in ("no leader", "no leader", None, None, "timeout"):
-        if error is None:
-            log.succeeded()
-        else:
-            log.failed(error)
+    outage, row = ("no leader", "no leader", None), ("timeout", None)
+    for errors in (outage, row, row, (*row, "timeout")):
+        for error in errors:
+            if error is None:
+                log.succeeded()
+            else:
+                log.failed(error)
+        now += 20.0
+    log.failed("timeout")
     assert [record.getMessage() for record in caplog.records] == [
         "committing offsets failed (no leader); retrying",
         "committing offsets succeeded after 2 failed attempts",
         "committing offsets failed (timeout); retrying",
+        "committing offsets succeeded after 1 failed attempts",
     ]
+    now += 60.0
+    log.failed("timeout")
+    assert caplog.records[-1].getMessage() == "committing offsets failed (timeout); retrying"
+    assert len(caplog.records) == 5

@@ -16,7 +16,7 @@ from functools import partial
 from typing import TypeAlias
 from weakref import WeakValueDictionary
 
-from collector.backoff import Backoff
+from collector.backoff import Backoff, StateLines
 from collector.errors import BadInput
 from collector.evaluate.budget.controller import (
     UNLIMITED,
@@ -35,7 +35,6 @@ from collector.logs.log import Confirm, Log, Record, certain
 from collector.otlp.evaluation_spans import judging
 from collector.records.epochs import stamped
 from collector.records.json import evaluation_from_json, evaluation_to_json
-from collector.telemetry.logging import StateLines
 from evaluators.cases import Conversation, Turn
 from evaluators.evaluation import Result, utc_now
 from evaluators.packs.evaluate_pack import run_pack

@@ -7,10 +7,10 @@ from functools import partial
 
 import pytest
 
+from collector.backoff import StateLines
 from collector.evaluate.failures import REPORT_AT, FailingEvaluators
 from collector.evaluate.guardrails import EvaluationGuardrails
 from collector.telemetry.health import Health
-from collector.telemetry.logging import StateLines
 from collector.telemetry.registry import Telemetry
 from evaluators.cases import Turn
 from evaluators.evaluation import utc_now
