@@ -896,8 +896,7 @@ def targets(
     """
     from collector.commands.targets.targets import TargetsOptions, propose
 
-    options = _options(TargetsOptions, locals())
-    _finish(propose(_load_for_traffic(config), options, show, as_json=json))
+    _finish(propose(_load_for_traffic(config), _options(TargetsOptions, locals()), show, as_json=json))
 
 
 @plans.command("sampling")

@@ -127,8 +127,7 @@ def _explain(paths: Sequence[Path], assembler: Assembler, *, as_json: bool) -> I
     for trace_id, pieces in traces.items():
         explained = explain(trace_id, pieces, assembler)
         yield from [orjson.dumps(explained).decode()] if as_json else map(plain, format_lines(explained))
-    examination = examine(traces.values(), assembler)
-    if examination:
+    if examination := examine(traces.values(), assembler):
         yield from [orjson.dumps(examination.as_json()).decode()] if as_json else examination.lines()
     if unread:
         yield orjson.dumps({"records_without_trace": unread}).decode() if as_json else describe_unread(unread)

@@ -42,8 +42,7 @@ def live_values(config: Config) -> dict[str, Any]:
     live: dict[str, Any] = {name: values[name] for name in LIVE if name in values}
     for name, judge in config.settings.judges.items():
         plain = live["judges"][name]
-        present = {key: plain.pop(key) for key in SECRET_JUDGE_KEYS if key in plain}
-        if present:
+        if present := {key: plain.pop(key) for key in SECRET_JUDGE_KEYS if key in plain}:
             plain["secret"] = {key: sorted(judge.headers) if key == "headers" else True for key in present}
     if "alerts" in live:
         live["alerts"] = {key: value for key, value in live["alerts"].items() if key not in _OWN_ALERT_KEYS}

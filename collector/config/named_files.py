@@ -47,8 +47,7 @@ def _named(value: object, where: str) -> Iterator[tuple[str, Mapping[str, Path]]
         yield where, {"": value}
     elif isinstance(value, BaseModel):
         fields = dict(value)
-        pem = {name: fields.pop(name) for name in _PEM if isinstance(fields.get(name), Path)}
-        if pem:
+        if pem := {name: fields.pop(name) for name in _PEM if isinstance(fields.get(name), Path)}:
             yield where, pem
         yield from _named(fields, where)
     elif isinstance(value, Mapping):

@@ -125,8 +125,7 @@ def completion(request: Mapping[str, Any]) -> dict[str, Any]:
 def _tokens(text: str, spread: Spread) -> list[dict[str, Any]]:
     """The text in three tokens: the score with its alternatives, and what surrounds it, which is almost certain."""
     head, _, tail = text.partition(_SCORE)
-    score = spread[0][0]
-    alternatives = ([(head + _SCORE, 0.999)], spread, [(tail.removeprefix(score), 0.999)])
+    alternatives = ([(head + _SCORE, 0.999)], spread, [(tail.removeprefix(spread[0][0]), 0.999)])
     return [
         {**_token(*tops[0]), "top_logprobs": [_token(*alternative) for alternative in tops]} for tops in alternatives
     ]

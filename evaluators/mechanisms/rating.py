@@ -397,8 +397,7 @@ class PromptDefinition(Rating):
             raise ValueError(f"prompt and guidelines: give exactly one of them; {problem}")
         if self.prompt is not None and not placeholders(self.prompt):
             raise ValueError("prompt: names no field, so the judge would see nothing; name one, like {{actual_output}}")
-        known = {*self.known_fields, *self.program_names}
-        if unknown := sorted(self.named_fields - known):
+        if unknown := sorted(self.named_fields - {*self.known_fields, *self.program_names}):
             where = "guideline_params" if self.prompt is None else "prompt"
             raise ValueError(f"{where}: unknown {', '.join(unknown)}; there are {', '.join(self.known_fields)}")
         return self

@@ -31,8 +31,7 @@ async def ask_pack(
         raise JudgeReplyInvalid("the judge refused to answer", type="judge_refused")
     cut = choice.finish_reason == "length"
     entries = dict(read_pack(choice.text, choice.tokens, questions, cut=cut))
-    broken = [question for question in questions if _may_be_repaired(entries.get(question.name))]
-    if broken:
+    if broken := [question for question in questions if _may_be_repaired(entries.get(question.name))]:
         again = await complete(_complaint(chat, choice.text, broken, entries), broken)
         if not again.refused:
             entries |= read_pack(again.text, again.tokens, broken, cut=again.finish_reason == "length")

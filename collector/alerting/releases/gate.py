@@ -109,8 +109,7 @@ def _baselines(places: Mapping[ComparedPlace, Versions], question: GateQuestion)
 
 def _decide(needed: list[_Needed], releases: list[Release], rules: ReleaseRules, question: GateQuestion) -> GateAnswer:
     compared = tuple(releases)
-    worse = [release for release in releases if release.is_worse]
-    if worse:
+    if worse := [release for release in releases if release.is_worse]:
         release = max(worse, key=lambda release: abs(release.difference.estimate) if release.difference else 0.0)
         return GateAnswer("roll back", f"{_name(release)} is worse for sure: {_figures(release)}", compared)
     if not needed:

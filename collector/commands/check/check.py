@@ -386,8 +386,7 @@ def boosts(boost: BoostSettings, config: Config) -> Iterator[str]:
     factors[f"slower than {_time(boost.slow_after)}"] = boost.slow
     factors |= {_bad_score(settings, config): settings.factor for settings in boost.low_score}
     factors |= {f"{settings.field} {' or '.join(settings.values)}": settings.factor for settings in boost.matching}
-    named = [f"{reason} × {factor:g}" for reason, factor in factors.items() if factor > 1.0]
-    if named:
+    if named := [f"{reason} × {factor:g}" for reason, factor in factors.items() if factor > 1.0]:
         yield f"sampled more often, which judge calls and costs leave out: {', '.join(named)} (means are weighted)"
 
 

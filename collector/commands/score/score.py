@@ -410,8 +410,7 @@ def _note_generated_steps(definitions: int) -> None:
 def _note_duplicates(turns: Sequence[Turn]) -> None:
     """Turns are known by their ids, so only the last of several with the same id is evaluated."""
     counts = Counter(turn.turn_id for turn in turns)
-    twice = [each for each, count in counts.items() if count > 1]
-    if twice:
+    if twice := [each for each, count in counts.items() if count > 1]:
         left_out = len(turns) - len(counts)
         to_terminal(
             f"turn_id {twice[0]!r} occurs {plural(counts[twice[0]], 'time')}; of turns with the same id only the last "

@@ -28,8 +28,7 @@ def read_framed(body: bytes) -> Any:
         ValueError: the answer has no value.
     """
     body = body.removeprefix(_MARK).strip()
-    lines = body.split(b"\n", 1)[0]
-    if lines.startswith((b"data:", b"event:", b"id:", b":")):
+    if body.split(b"\n", 1)[0].startswith((b"data:", b"event:", b"id:", b":")):
         return _merged([_read(event) for event in _events(body)])
     head, ends_stream, rest = body.rpartition(b"data:")
     return _read(head if ends_stream and rest.strip() == b"[DONE]" else body)
