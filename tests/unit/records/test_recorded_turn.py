@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta, timezone
@@ -20,7 +21,8 @@ from evaluators.cases import Attachment, Feedback, Message, TokenCount, ToolCall
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 OPTIONAL = st.none() | TEXT
-SCALARS = st.none() | st.booleans() | st.integers(-(1 << 63), (1 << 64) - 1) | st.floats(allow_nan=False) | TEXT
+FINITE = st.floats(allow_nan=False, allow_infinity=False)  # JSON has no other: those are written as null
+SCALARS = st.none() | st.booleans() | st.integers(-(1 << 63), (1 << 64) - 1) | FINITE | TEXT
 JSON = st.recursive(
     SCALARS, lambda each: st.lists(each, max_size=3) | st.dictionaries(TEXT, each, max_size=3), max_leaves=6
 )
@@ -97,6 +99,15 @@ def test_a_record_is_the_turn_that_was_written(turn: Turn) -> None:
     recorded = agree(turn_to_json(turn))
     assert recorded is not None
     assert recorded.content_to_json() == turn_content_to_json(turn)  # to the byte: a window's limit is about its length
+
+
+@pytest.mark.parametrize("feedback", [(), (Feedback(name="f"),)])
+def test_a_result_that_json_cannot_hold_is_none(feedback: tuple[Feedback, ...]) -> None:
+    recorded = agree(
+        turn_to_json(replace(FULL, tools_called=(ToolCall(name="n", result=math.inf),), feedback=feedback))
+    )
+    assert recorded is not None
+    assert recorded.tools_called == (ToolCall(name="n"),)
 
 
 @given(TURNS)
