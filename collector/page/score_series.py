@@ -16,6 +16,7 @@ import math
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
+from operator import attrgetter
 from typing import Any, cast
 
 import orjson
@@ -423,26 +424,40 @@ def _short(numbers: list[float]) -> list[float]:
     return [int(each) if each == int(each) else each for each in rounded]
 
 
+def _without_overlaps(stretches: Sequence[HistoryStretch]) -> list[HistoryStretch]:
+    """The stretches that follow one another, found back from the last offset: of two processes that read the same
+    records, the one that had the partition longer continues where its own stretch ended.
+    """
+    begins: dict[int, int] = {}
+    chain: list[HistoryStretch] = []
+    for stretch in sorted(stretches, key=attrgetter("next"), reverse=True):
+        if stretch.next <= begins.get(stretch.partition, stretch.next):
+            begins[stretch.partition] = stretch.first
+            chain.append(stretch)
+    return chain[::-1]
+
+
 class SumsHistory:
     """The log of stretches: read from where it was read last, and appended to."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
         self._reader = IncrementalReader(log)
+        self._read: list[HistoryStretch] = []
 
     async def read_on(self, oldest: float) -> list[HistoryStretch]:
-        """The stretches that were appended since the last call, without those before `oldest` (s).
+        """The stretches that were appended since the last call, without overlaps and those before `oldest` (s).
 
         Raises:
             LogUnavailable: the log cannot be read now.
         """
-        stretches: list[HistoryStretch] = []
         async for batch in self._reader.batches():
             for record in batch:
                 if record.timestamp >= oldest and not record.headers:
                     with suppress(BadInput):  # of a later version: its minutes are read from the evaluations
-                        stretches.append(stretch_from_json(record.value))
-        return stretches
+                        self._read.append(stretch_from_json(record.value))
+        stretches, self._read = self._read, []  # a reading that failed halfway loses nothing
+        return _without_overlaps(stretches)
 
     async def append(self, stretch: HistoryStretch) -> None:
         """Append a stretch; waits while the log cannot be written. Records of one partition stay in order."""

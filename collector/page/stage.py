@@ -6,6 +6,7 @@ that it needs nothing any more. The counts leave out records that are read again
 evaluations are read. Labels are all read again.
 """
 
+import asyncio
 import math
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -21,6 +22,10 @@ from collector.records.json import evaluation_from_json, label_from_json, turn_f
 
 TURNS_GROUP, EVALUATIONS_GROUP, LABELS_GROUP = "page.turns", "page.evaluations", "page.labels"
 """The groups under which the page's cursors are stored: one for each log, as a consumer group belongs to one topic."""
+_SAVED_WITHIN = 2.0
+"""Seconds that a partition's unsaved sums may take to be stored when it closes. If they take longer, the next owner
+stores them.
+"""
 
 
 class PageStage:
@@ -54,7 +59,9 @@ class PageStage:
 
     @asynccontextmanager
     async def open_evaluations(self, partition: int, committed: Committed | None) -> "AsyncGenerator[_Fold]":
-        """Open the fold of a partition of the evaluations log."""
+        """Open the fold of a partition of the evaluations log. Another process may have had it before."""
+        for stretch in await self._history.read_on(0.0) if self._history is not None else ():
+            self._view.restore(stretch)
         self._view.forget(partition)
         self._begun = True
         self.partitions.add(partition)
@@ -68,9 +75,14 @@ class PageStage:
         finally:
             self.partitions.discard(partition)
             self._read_back_to.pop(partition, None)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_SAVED_WITHIN):
+                    await self._save(partition, math.inf)
 
     async def _save(self, partition: int, now: float) -> None:
-        """Store what a partition has added to the series, once a minute. Until then it is read again at a start."""
+        """Store what a partition has added to the series: once a minute, and when it closes. Until then it is read
+        again at a start.
+        """
         stretch = self._view.take_unsaved(partition, now, after=MINUTE)
         if stretch is not None and self._history is not None:
             await self._history.append(stretch)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -9,7 +10,7 @@ import pytest
 from evaluation_samples import scored
 
 from collector.errors import BadInput
-from collector.logs.log import StoredRecord
+from collector.logs.log import LogUnavailable, Record, StoredRecord
 from collector.logs.memory import MemoryLog
 from collector.page.score_series import Bin, HistoryStretch, ScoreSums, SumsHistory, stretch_from_json, stretch_to_json
 from collector.page.stage import PageStage
@@ -139,6 +140,54 @@ async def test_a_partition_that_is_opened_again_is_not_counted_twice() -> None:
         async with stage.open_evaluations(0, None) as fold:
             await fold.replay(every)
     assert whole(view, 150.0).scores == 30
+
+
+async def test_a_partition_that_another_page_had_for_a_while_loses_no_score_and_counts_none_twice() -> None:
+    """Two pages of one Kafka log: what one had read last was missing, in the other and after a restart."""
+    every, log = records(300), MemoryLog("history", 1)
+    view, first = await restarted(log)
+    _, second = await restarted(log)
+    needed, read = 0, 0
+    for stage, end in ((first, 100), (second, 175), (first, 250), (second, 300), (first, 300)):
+        async with stage.open_evaluations(0, None) as fold:
+            await fold.replay(every[needed:read])
+            for record in every[read:end]:
+                await fold.deliver([record])
+            needed, read = fold.low_watermark or end, end
+        assert stage is not first or whole(view, 1500.0).scores == end
+    again, stage = await restarted(log)
+    async with stage.open_evaluations(0, None) as fold:
+        await fold.replay(every[needed:])
+    assert whole(again, 1500.0).scores == 300
+
+
+async def test_sums_that_a_frozen_page_stores_late_do_not_displace_those_of_the_next_owner() -> None:
+    """Both had read offsets 3 to 9: the shorter stretch came first, and all that followed up to 14 was left out."""
+    log = MemoryLog("history", 1)
+    stretches = [replace(SAMPLE, first=first, next=after) for first, after in ((0, 3), (3, 9), (3, 14), (14, 20))]
+    history = SumsHistory(log)
+    for stretch in stretches:
+        await history.append(stretch)
+    assert [(each.first, each.next) for each in await history.read_on(0.0)] == [(0, 3), (3, 14), (14, 20)]
+
+
+async def test_a_history_that_cannot_be_read_for_a_moment_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = MemoryLog("history", 2)
+    history, read = SumsHistory(log), log.read
+    for partition in (0, 1):
+        value = stretch_to_json(replace(SAMPLE, partition=partition))
+        await log.append([Record(None, value, partition=partition)])
+
+    def unavailable(partition: int, start: int) -> AsyncIterator[Sequence[StoredRecord]]:
+        if partition == 1:
+            raise LogUnavailable("no broker")
+        return read(partition, start)
+
+    monkeypatch.setattr(log, "read", unavailable)
+    with pytest.raises(LogUnavailable):
+        await history.read_on(0.0)
+    monkeypatch.undo()
+    assert {each.partition for each in await history.read_on(0.0)} == {0, 1}
 
 
 async def test_a_log_that_was_made_again_is_counted_from_its_begin() -> None:
