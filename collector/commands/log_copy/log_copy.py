@@ -289,8 +289,9 @@ async def require_unused(config: Config, logs: Logs) -> None:
             raise ConfigError(f"log.kafka: {error}") from error
         if members := sorted({name for group in groups for name in state.members.get(group, ())}):
             raise ConfigError(
-                f"log.kafka: {listed(members)} consumes these logs: stop all processes of the service; those with a "
-                f"group_instance_id stay members for {log.kafka.session_timeout:g} s (session_timeout) after their end"
+                f"log.kafka: these logs have consumers, {listed(members)}: stop all processes of the service; those "
+                f"with a group_instance_id stay members for {log.kafka.session_timeout:g} s (session_timeout) after "
+                "their end"
             )
         return
     for each in logs:
