@@ -65,7 +65,7 @@ async def test_the_last_hour_on_the_page_is_that_of_prometheus_after_a_restart(
         async with running(configured(tmp_path, metrics, port), stages) as service:
             await seen.until("sum(evalstream_estimator_w_total) == 0")
             stored = [batch async for batch in service.logs.history.read(0, 0)] if service.logs.history else []
-            assert bool(stored) == (stored_every < 60.0)
+            assert stored, "a stop stores what is left of a minute"
             async with asyncio.timeout(60):
                 while (await track(port))["whole"]["scores"] != 900:
                     await asyncio.sleep(0.2)  # the page still reads what came after its stored minutes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -87,9 +88,18 @@ def test_what_is_no_history_is_none(value: bytes) -> None:
         stretch_from_json(value)
 
 
+async def never(_records: Sequence[Record]) -> None:
+    """An append to a log that does not answer."""
+    await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("killed", [False, True])
 @pytest.mark.parametrize("talk", [1, 3])
-async def test_a_restart_forgets_no_score_and_counts_none_twice(talk: int) -> None:
+async def test_a_restart_forgets_no_score_and_counts_none_twice(
+    talk: int, monkeypatch: pytest.MonkeyPatch, *, killed: bool
+) -> None:
     """Of 300 evaluations ten are listed; the page stops after 200, and reads on from where the fold says."""
+    monkeypatch.setattr("collector.page.stage._SAVED_WITHIN", 0.05)
     every, log = records(300, talk=talk), MemoryLog("history", 1)
     unbroken, stage = await restarted(MemoryLog("history", 1))
     async with stage.open_evaluations(0, None) as fold:
@@ -100,6 +110,9 @@ async def test_a_restart_forgets_no_score_and_counts_none_twice(talk: int) -> No
         for record in every[:200]:
             await fold.deliver([record])
         needed = fold.low_watermark
+        if killed:  # then nothing is stored at the end
+            monkeypatch.setattr(log, "append", never)
+    monkeypatch.setattr(log, "append", MemoryLog.append.__get__(log))
     assert needed is not None
     assert 180 < needed <= 190, "ten are listed, and less than a minute is not stored"
     view, stage = await restarted(log)
