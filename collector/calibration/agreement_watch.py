@@ -225,6 +225,8 @@ class AgreementWatcher:
         labels = {version: each for version, each in labels.items() if each or others[version]}
         self.notes = {
             version: tuple(_notes(recent_labels(each, now), _labels_since(now, (*each, *others[version])), self._queue))
+            if self._corrects(version)
+            else (_OF_AUDITS,)
             for version, each in labels.items()
         }
         self.agreements = {
@@ -232,15 +234,19 @@ class AgreementWatcher:
         }
         parts = labels.items() if self._segmented else ()
         self.segments = {version: self._by_segment(each, self._judged[version]) for version, each in parts}
-        audited = {name for name, _ in self._judged}
         self.people = {
-            (monitor, scored_name(version[0])): self._people_sums(version, own if by_version is labels else [], now)
+            (monitor, scored_name(version[0])): self._people_sums(
+                version, own if by_version is labels and self._corrects(version) else [], now
+            )
             for by_version in (others, labels)  # a monitor's labels of a version in use come last, and so count
             for version, each in by_version.items()
-            if audit_name(version[0]) not in audited  # else people correct its audits
             for monitor, own in group_by(each, lambda label: label.monitor).items()
         }
         self._publish_queue(labels, now)
+
+    def _corrects(self, version: Version) -> bool:
+        """Whether labels correct the mean of this version: where it has audits, they correct that of audits."""
+        return all(name != audit_name(version[0]) for name, _ in self._judged)
 
     def _by_segment(self, labels: Sequence[HumanLabel], scale: ScoreScale) -> dict[str, VerdictAgreement]:
         segments = {
@@ -271,7 +277,7 @@ class AgreementWatcher:
         })  # fmt: skip
         telemetry.replace(series.PEOPLE_SUMS, {
             (people_name(evaluator), people.version[1], monitor, segment, name): value
-            for (monitor, evaluator), people in self.people.items()
+            for (monitor, evaluator), people in self.people.items() if self._corrects(people.version)
             for recent in [recent_labels(labels[people.version], now)]
             for segment, sums in self._sums_by_segment(people.version, monitor, recent)
             for name, value in zip(SUM_NAMES, sums.values, strict=True) if "a" in name
@@ -310,6 +316,10 @@ def _notes(recent: Sequence[HumanLabel], whole: Sequence[HumanLabel], queue: Lab
 
 
 _ROUNDING = 1e-9
+_OF_AUDITS = (
+    "With audits, labels of audited answers alone are in the mean by people, and none is audited; evalstream calibrate "
+    "counts them."
+)
 
 
 def _values(of: VerdictAgreement) -> Iterator[tuple[tuple[str, str], float]]:

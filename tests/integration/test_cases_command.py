@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import subprocess
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -75,7 +76,13 @@ async def fill() -> None:
             await logs.evaluations.append([Record(judged.evaluation_id.encode(), evaluation_to_json(judged))])
         gone = scored(9, evaluator="helpful", monitor="all", score=0.0, passed=False, ended_at=NOW - timedelta(hours=1))
         await logs.evaluations.append([Record(b"gone", evaluation_to_json(gone))])
-        said = label(evaluation_id=f"{3:032x}", opinion="disagree", score=None, note="Dogs must stay ashore.")
+        about = {
+            "evaluation_id": f"{3:032x}",
+            "evaluator": "helpful",
+            "monitor": "all",
+            "subject": evaluation(3).subject,
+        }
+        said = label(**about, opinion="disagree", score=None, note="Dogs must stay ashore.")
         await logs.labels.append([Record(None, label_to_json(said))])
 
 
@@ -110,6 +117,53 @@ def test_low_ones_come_worst_first_and_disagreed_ones_with_what_was_said(world: 
     Path("cases.json").unlink()
     assert run("--which", "sampled", "--n", "2").exit_code == 0
     assert len(written()) == 2
+
+
+async def label_answers(people: dict[int, float], **changes: Any) -> None:
+    async with open_logs(LogSettings(path="evalstream.db")) as logs:
+        for number, score in people.items():
+            judged = evaluation(number)
+            said = label(
+                evaluation_id=judged.evaluation_id, evaluator="helpful", monitor="all", subject=judged.subject, opinion=None,
+                score=score, judge_score=judged.score, judge_passed=judged.passed, attributes=judged.attributes,
+                **changes,
+            )  # fmt: skip
+            await logs.labels.append([Record(None, label_to_json(said))])
+
+
+def disagreed(threshold: float) -> set[float]:
+    settings = Path("evalstream.yaml").read_text().replace("threshold: 0.5", f"threshold: {threshold}")
+    Path("other.yaml").write_text(settings)
+    Path("cases.json").unlink(missing_ok=True)
+    run("-c", "other.yaml", "--which", "disagreed", "--no-diverse")
+    cases = written() if Path("cases.json").exists() else []
+    return {case["metadata"]["scores"]["helpful"] for case in cases}
+
+
+def test_people_contradict_a_verdict_by_the_threshold_of_now(world: Path) -> None:
+    asyncio.run(label_answers({0: 1.0, 1: 0.0, 3: 1.0, 4: 0.0}))  # scores 0.2, 0.3, 0.9, 0.4
+    assert disagreed(0.5) == {0.2}
+    assert disagreed(0.35) == {0.2, 0.4}
+    assert disagreed(0.1) == {0.3, 0.4}
+    assert disagreed(0.95) == {0.2, 0.9}
+
+
+def test_a_label_of_an_older_versions_score_is_about_the_answer(world: Path) -> None:
+    asyncio.run(label_answers({0: 1.0, 3: 1.0, 4: 0.0}))
+    asyncio.run(rejudge({0: 0.7, 4: 0.8}))
+    assert disagreed(0.5) == {0.8}
+    [case] = written()
+    assert [said["score"] for said in case["metadata"]["labels"]] == [0.0]
+
+
+async def rejudge(scores: dict[int, float]) -> None:
+    async with open_logs(LogSettings(path="evalstream.db")) as logs:
+        for number, score in scores.items():
+            newer = replace(
+                evaluation(number), evaluation_id=f"{number + 90:032x}", evaluator_version="newer", score=score,
+                passed=score >= 0.5, ended_at=NOW,
+            )  # fmt: skip
+            await logs.evaluations.append([Record(newer.evaluation_id.encode(), evaluation_to_json(newer))])
 
 
 def test_what_cannot_be_made_is_said(world: Path) -> None:

@@ -1,6 +1,6 @@
 """The command: reads the logs, joins turns, evaluations and labels, writes a file."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -10,11 +10,11 @@ from collector.commands.cases.selection import SelectedCase, Which, candidates, 
 from collector.config.command_options import require_known, require_window, write_new
 from collector.config.configured import Config
 from collector.errors import DONE, FAILED, ConfigError
-from collector.past.evaluations import EvaluationFilter, evaluations_in, select
+from collector.past.evaluations import EvaluationFilter, evaluations_in, key_of, select, subject_key
 from collector.past.turns import Turns, case_of, newest_labels, turns_in_log
 from collector.records.grouping import group_by
 from collector.service.open_logs import Logs, open_stored_logs
-from collector.service.plan_builder import lower_is_better
+from collector.statistics.agreement import ScoreScale
 from collector.wording import plural
 from evaluators.cases import Conversation, Turn
 from evaluators.results import Evaluation, Label
@@ -73,9 +73,9 @@ async def _find(config: Config, logs: Logs, options: CasesOptions) -> tuple[Sequ
     )
     past = select([past async for past in evaluations_in(logs.evaluations)], selection)
     evaluations = [evaluation.evaluation for evaluation in past.scored]
-    labels = group_by(await newest_labels(logs.labels), lambda label: label.evaluation_id)
-    every = (label for of in labels.values() for label in of)
-    chosen = candidates(evaluations, every, options.which, below=options.below, lower_is_better=lower_is_better(config))
+    labels = _labels_of(evaluations, await newest_labels(logs.labels))
+    scales = {name: ScoreScale.of(configured.evaluator) for name, configured in config.evaluators.items()}
+    chosen = candidates(evaluations, labels, options.which, below=options.below, scales=scales)
     turns = await turns_in_log(logs.turns, {evaluation.subject.conversation_id for evaluation in chosen})
     lost = 0
     joined: list[SelectedCase] = []
@@ -90,6 +90,17 @@ async def _find(config: Config, logs: Logs, options: CasesOptions) -> tuple[Sequ
     gone = f", {plural(lost, 'case')} no longer in the log" if lost else ""
     number = f"{plural(len(chosen), 'evaluation')} of {len(evaluations)}"
     return cases, f"{number} {_WORDS[options.which]}{left_out}{gone}"
+
+
+def _labels_of(evaluations: Iterable[Evaluation], labels: Iterable[Label]) -> Mapping[str, Sequence[Label]]:
+    """By evaluation, each person's label of its answer, whichever version's score was labelled; a drawn one goes
+    before a picked one, and then the newest.
+    """
+    by_answer: dict[Hashable, dict[str | None, Label]] = {}
+    for label in sorted(labels, key=lambda label: (label.label_probability is not None, label.given_at)):
+        key = subject_key(label.evaluator, label.scope, label.subject, label.attributes)
+        by_answer.setdefault(key, {})[label.given_by] = label
+    return {evaluation.evaluation_id: [*by_answer.get(key_of(evaluation), {}).values()] for evaluation in evaluations}
 
 
 _WORDS: dict[Which, str] = {

@@ -4,12 +4,14 @@ A case is nearly the same as an earlier one by the letters of its question.
 """
 
 import hashlib
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from rapidfuzz import fuzz
 
+from collector.calibration.page_labels import human_of
+from collector.statistics.agreement import ScoreScale
 from evaluators.cases import Conversation, Turn
 from evaluators.results import Evaluation, Label
 
@@ -32,15 +34,16 @@ class SelectedCase:
 
 def candidates(
     evaluations: Iterable[Evaluation],
-    labels: Iterable[Label],
+    labels: Mapping[str, Sequence[Label]],
     which: Which,
     *,
     below: float | None,
-    lower_is_better: Collection[str] = (),
+    scales: Mapping[str, ScoreScale],
 ) -> list[Evaluation]:
     """The evaluations that make a case, best first: the worst where low ones are meant, else in the order of a hash.
 
-    `below` is the score under which one is low; without it, what fails its threshold.
+    `labels` are those of each evaluation's answer, by the evaluation's id. `below` is the score under which one is low;
+    without it, 0.5. `scales` are those of evaluators, by name.
     """
     scored = [evaluation for evaluation in evaluations if evaluation.score is not None]
     match which:
@@ -48,11 +51,13 @@ def candidates(
             chosen = [evaluation for evaluation in scored if evaluation.passed is False]
         case "low":
             limit = below if below is not None else 0.5
-            chosen = [evaluation for evaluation in scored if _badness(evaluation, lower_is_better) > 1.0 - limit]
-            return sorted(chosen, key=lambda each: (-_badness(each, lower_is_better), _hash(each)))
+            chosen = [evaluation for evaluation in scored if _badness(evaluation, scales) > 1.0 - limit]
+            return sorted(chosen, key=lambda each: (-_badness(each, scales), _hash(each)))
         case "disagreed":
-            contradicted = {label.evaluation_id for label in labels if _contradicts(label)}
-            chosen = [evaluation for evaluation in scored if evaluation.evaluation_id in contradicted]
+            chosen = [
+                evaluation for evaluation in scored
+                if any(_contradicts(label, evaluation, scales) for label in labels.get(evaluation.evaluation_id, ()))
+            ]  # fmt: skip
         case "sampled":
             chosen = scored
     return sorted(chosen, key=_hash)
@@ -64,15 +69,25 @@ def question_of(case: Turn | Conversation) -> str:
     return "\n".join(" ".join((turn.input or "").lower().split()) for turn in turns)
 
 
-def _badness(evaluation: Evaluation, lower_is_better: Collection[str]) -> float:
+def _badness(evaluation: Evaluation, scales: Mapping[str, ScoreScale]) -> float:
     score = evaluation.score or 0.0
-    return score if evaluation.evaluator in lower_is_better else 1.0 - score
+    return score if _scale(evaluation, scales).lower_is_better else 1.0 - score
 
 
-def _contradicts(label: Label) -> bool:
-    if label.opinion is not None:
-        return label.opinion == "disagree"
-    return label.score is not None and label.judge_score is not None and abs(label.score - label.judge_score) >= 0.5
+def _scale(evaluation: Evaluation, scales: Mapping[str, ScoreScale]) -> ScoreScale:
+    return scales.get(evaluation.evaluator, ScoreScale())
+
+
+def _contradicts(label: Label, evaluation: Evaluation, scales: Mapping[str, ScoreScale]) -> bool:
+    """Whether the person's verdict on the answer differs from that of the score by the threshold of now, as in
+    `calibrate`. To disagree with a score that had no verdict is to contradict this score alone.
+    """
+    scale = _scale(evaluation, scales)
+    human = human_of(label, lower_is_better=scale.lower_is_better)
+    if human is not None:
+        return scale.is_bad(human) != scale.fails(evaluation.score or 0.0)
+    is_valid = label.state != "retracted" and label.judge_passed is None
+    return is_valid and label.opinion == "disagree" and label.evaluation_id == evaluation.evaluation_id
 
 
 def _hash(evaluation: Evaluation) -> bytes:

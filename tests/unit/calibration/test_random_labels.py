@@ -223,6 +223,24 @@ async def test_where_there_are_audits_people_correct_them() -> None:
     assert people.sums.values[0] == pytest.approx(40 * 4), "1 / (share of audits × probability of the draw)"
 
 
+async def test_an_audit_that_is_new_leaves_agreement_and_the_reason_why_there_is_no_mean_by_people() -> None:
+    """Labels given before `audit` was set are of answers without one: mean and agreement vanished without a word."""
+    log, telemetry = MemoryLog("labels", partitions=1), Telemetry()
+    watch = AgreementWatcher(log, {VERSION: SCALE, AUDITS: SCALE}, telemetry, clock=START.timestamp)
+    given = [drawn_label(n, tier="x", right=n % 5 > 0, at=float(n), audited=False) for n in range(80)]
+    await log.append([Record(b"k", label_to_json(each), partition=0) for each in given])
+    await watch.measure_changes()
+    (people,) = watch.people.values()
+    assert (people.withheld, people.version) == ("few", VERSION)
+    assert people.sums.audits == 0.0
+    assert watch.agreements[VERSION].share.value == pytest.approx(0.8)
+    assert [note[:12] for note in watch.notes[VERSION]] == ["With audits,"]
+    names = {"evaluator": f"{VERSION[0]}:people", "evaluator_version": VERSION[1], "monitor": given[0].monitor}
+    value = telemetry.registry.get_sample_value
+    assert value("evalstream_people_withheld", {**names, "reason": "few"}) == 1.0
+    assert value("evalstream_people_sums", {**names, "segment": "all", "sum": "a"}) is None
+
+
 async def test_labels_that_are_not_in_the_mean_by_people_are_said_to_be_so_as_is_a_mix_of_draws() -> None:
     """After `rejudge` the mean stayed null without a reason, although people had labelled 161 answers."""
     log, telemetry = MemoryLog("labels", partitions=1), Telemetry()
