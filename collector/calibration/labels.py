@@ -111,12 +111,17 @@ def judged_pairs(labels: Sequence[HumanLabel]) -> list[JudgedPair]:
 
 
 def weighted_pairs(labels: Sequence[HumanLabel]) -> list[LabelledScore]:
-    """The pairs by which agreement is measured: the drawn labels, if there are enough, else all labels.
+    """The pairs by which agreement is measured."""
+    return [label.weighted() for label in measured_labels(labels)]
+
+
+def measured_labels(labels: Sequence[HumanLabel]) -> Sequence[HumanLabel]:
+    """The labels by which a judge is measured: the drawn labels, if there are enough, else all labels.
 
     Labels that people picked represent nothing but themselves.
     """
-    at_random = [label.weighted() for label in labels if label.probability is not None]
-    return at_random if len(at_random) >= FEWEST else [label.weighted() for label in labels]
+    at_random = [label for label in labels if label.probability is not None]
+    return at_random if len(at_random) >= FEWEST else labels
 
 
 def mean_label(by_people: Iterable[HumanLabel]) -> HumanLabel:

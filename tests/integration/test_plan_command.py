@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -179,6 +180,20 @@ def test_the_plan_is_of_the_version_in_force_at_the_time_of_the_turns(tmp_path: 
     fill(path, [*made, *again])
     assert f"of 4,000 scores by version {version()} in 4.0 days" in (said := run(path, "--error", "0.02"))
     assert said.startswith("all/helpful: mean 0.7")
+
+
+def test_scores_of_before_a_boost_was_set_or_left_out_are_said_to_be_mixed(tmp_path: Path) -> None:
+    """Half of the turns became a stratum, and the plan said 22 %, as it counted what came before the boost."""
+    path, made = write(tmp_path, configuration(tmp_path)), list(evaluations())
+    plain = Sampling(probability=0.25, stratum="all")
+    fill(path, [replace(one, sampling=plain) if number < 2000 else one for number, one in enumerate(made)])
+    said = run(path, "--error", "0.02")
+    assert re.search(r"Mixed strata: 2,00\d scores before \S+Z have none in stratum error, which is too small", said)
+    other = tmp_path / "other"
+    other.mkdir()
+    path, model = write(other, configuration(other)), Sampling(probability=0.25, stratum="model")
+    fill(path, [replace(one, sampling=model) if number < 500 else one for number, one in enumerate(made)])
+    assert "Mixed strata: 500 scores of a boost that is not set now count as the rest" in run(path, "--error", "0.02")
 
 
 def test_where_the_rate_is_planned_already_the_present_one_is_that_of_the_newest_evaluation(tmp_path: Path) -> None:

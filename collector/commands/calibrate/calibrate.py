@@ -14,7 +14,14 @@ from rich import box
 from rich.table import Table
 
 from collector.calibration.agreement_watch import DRIFT_ERRORS, WEAKEST, labels_of_queue, people_sums, why_withheld
-from collector.calibration.labels import HumanLabel, judged_pairs, mean_label, read_labels, weighted_pairs
+from collector.calibration.labels import (
+    HumanLabel,
+    judged_pairs,
+    mean_label,
+    measured_labels,
+    read_labels,
+    weighted_pairs,
+)
 from collector.calibration.page_labels import LabelIndex, Version
 from collector.config.command_options import require_known
 from collector.config.configured import Config
@@ -245,7 +252,7 @@ def _scored(evaluation: Evaluation, doubt: float) -> _Scored:
 def _bias_notes(labels: Sequence[HumanLabel], scored: Sequence[_Scored]) -> Iterator[str]:
     """Notes on the judge's biases, by people's labels and by audits."""
     known = {name: one for one in scored for name in one.names}
-    read = [(label, known.get(label.name)) for label in labels]
+    read = [(label, known.get(label.name)) for label in measured_labels(labels)]
     by_people = judged_pairs(
         [replace(label, tokens=one.tokens, attributes=one.attributes) if one else label for label, one in read]
     )

@@ -4,7 +4,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import chain
 from statistics import fmean
 from typing import Any
@@ -180,6 +180,7 @@ def _evaluator(
         )
     shared = plural(sum(evaluation.is_shared for evaluation in past), "verdict")
     notes = [f"{shared} that another monitor paid for have the mean price here"] if shared[0] != "0" else []
+    notes += _mixed_strata(past, strata)
     second, day, share = None, figures.day, 1.0
     if labels is not None:
         pairs = _labelled(labels, use.name, past[-1].version, options.monitor)
@@ -205,6 +206,26 @@ def _evaluator(
         use=use, version=past[-1].version, figures=figures, day=day, second=second,
         present=allocate(day, rates, share), most=allocate(day, (1.0,) * len(strata), 1.0), notes=tuple(notes),
     )  # fmt: skip
+
+
+def _mixed_strata(past: Sequence[PricedEvaluation], strata: Mapping[str, float]) -> Iterator[str]:
+    """Notes on scores that were sampled by other boosts: their part of the traffic is told apart otherwise, or not."""
+    in_order = sorted((one for one in past if one.score is not None), key=lambda one: one.time)
+    if strange := sum(one.stratum not in strata for one in in_order):
+        yield f"Mixed strata: {plural(strange, 'score')} of a boost that is not set now count as the rest; {_LATER}"
+    for name in list(strata)[1:]:
+        first = next((number for number, one in enumerate(in_order) if one.stratum == name), len(in_order))
+        since = in_order[first:]
+        total = math.fsum(one.weight.full for one in since)
+        share = math.fsum(one.weight.full for one in since if one.stratum == name) / (total or 1.0)
+        if (1.0 - share) ** first < _UNLIKELY:
+            at = f"{datetime.fromtimestamp(since[0].time, UTC):%Y-%m-%dT%H:%MZ}"
+            none = f"{plural(first, 'score')} before {at} have none in stratum {name}, which is too small here"
+            yield f"Mixed strata: {none}; {_LATER}"
+
+
+_UNLIKELY = 0.01
+_LATER = "set --from to after boost changed"
 
 
 def _newest_rate(past: Sequence[PricedEvaluation], strata: Mapping[str, float]) -> float:

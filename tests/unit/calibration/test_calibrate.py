@@ -211,6 +211,29 @@ def test_what_the_judge_is_biased_by_is_named_beside_people_and_audits(tmp_path:
         assert 0.06 < 100.0 * float(size) / (high - low) < 0.09
 
 
+def test_labels_that_are_not_used_do_not_hide_a_bias_either(tmp_path: Path) -> None:
+    """Picked labels of long prompts hid the bias that the drawn ones show."""
+    of, chance = config(tmp_path), Random(5)
+    names = {"evaluator": "helpful", "evaluator_version": evaluator_version_in(of, "helpful")}
+    made, labels = list[Evaluation](), list[Label]()
+    for number in range(360):
+        picked = number >= 160
+        tokens = round(200 + 150 * chance.random()) + 3000 * picked
+        human = chance.choice((0.25, 0.5, 0.75))
+        bias = 0.3 * chance.gauss(0, 1) if picked else 0.001 * (tokens - 275)
+        score = min(1.0, max(0.0, human + bias + 0.03 * chance.gauss(0, 1)))
+        usage = Usage(input_tokens=tokens, output_tokens=9, calls=1)
+        made.append(judged(number, **names, score=score, usage=usage))
+        labels.append(label(
+            **names, label_id=f"{number:032x}", evaluation_id=made[-1].evaluation_id, sampling=made[-1].sampling,
+            subject=made[-1].subject, judge_score=score, score=human, label_probability=None if picked else 0.1,
+        ))  # fmt: skip
+    asyncio.run(fill(of, made, labels))
+    notes = json.loads(calibrate(of, CalibrateOptions(labels=None, evaluator="helpful", json=True)))["notes"]
+    assert any(note.startswith("Not used: 200 labels") for note in notes)
+    assert any(note.startswith("Biased: at the same score by people") for note in notes)
+
+
 @pytest.mark.parametrize(("number", "more"), [(10, 22), (20, 12), (30, 2), (31, 1), (32, 0)])
 def test_how_many_more_drawn_labels_a_mean_needs(number: int, more: int) -> None:
     labels = [
