@@ -101,7 +101,7 @@ def format_lines(trace: ExplainedTrace) -> Iterator[str]:
     if trace.records:
         yield f"  {trace.records} log records: {', '.join(trace.events)}"
     for turn in trace.turns:
-        outcome = "failed" if turn.failed else (f"incomplete, {turn.incomplete}" if turn.incomplete else "complete")
+        outcome = _FAILED if turn.failed else (f"incomplete, {turn.incomplete}" if turn.incomplete else "complete")
         conversation = turn.conversation_id or "its trace (or name its attribute: assemble.identity.conversation)"
         if turn.truncated_fields:
             outcome += f"; {', '.join(turn.truncated_fields)} may be cut"
@@ -111,6 +111,9 @@ def format_lines(trace: ExplainedTrace) -> Iterator[str]:
         for key, other in turn.other_conversations.items():
             yield f"    {key} says conversation {other}; to use it: assemble.identity.conversation: [{key}]"
         yield from (f"    {name} from {origin}" for name, origin in turn.attributes.items())
+
+
+_FAILED = "failed: its model span ended with an error, so the turn has no answer"
 
 
 def _format_span(span: ExplainedSpan) -> Iterator[str]:

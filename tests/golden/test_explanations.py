@@ -8,7 +8,7 @@ import pytest
 from truth import PAYLOADS, UNMET
 
 from collector.assemble.collect_trace import collect_trace
-from collector.assemble.explain import ExplainedSpan, ExplainedTrace, explain
+from collector.assemble.explain import ExplainedSpan, ExplainedTrace, explain, format_lines
 from collector.assemble.trace import Assembler, TraceAnalysis
 from collector.commands.normalize import pieces_in
 from collector.dialects.registry import Dialects
@@ -62,3 +62,7 @@ def test_what_is_said_holds(folder: Path) -> None:
             continue
         analysis = ASSEMBLER.analyze(trace)
         assert {span.span_id: found for span in explained.spans if (found := untrue(span, explained, analysis))} == {}
+        unanswered = [
+            turn for assembled in analysis.assembly.turns if (turn := assembled.turn).error and not turn.actual_output
+        ]
+        assert "\n".join(format_lines(explained)).count("so the turn has no answer") == len(unanswered)
