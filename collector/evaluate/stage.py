@@ -34,13 +34,13 @@ from collector.evaluate.recovery.configurations import (
     switches_of,
 )
 from collector.evaluate.recovery.control_records import ControlRecord
-from collector.evaluate.recovery.ledger import Ledger, end_offset
+from collector.evaluate.recovery.ledger import RETRY, Ledger, end_offset
 from collector.evaluate.recovery.replay_point import CommitMetadata, ReplayPoint, RetainedOffsets, SampleRates
 from collector.evaluate.recovery.sample_rate_notes import SampleRateNotes
 from collector.evaluate.recovery.snapshot_writer import SnapshotWriter
 from collector.evaluate.scheduling.dispatch import Dispatcher
 from collector.evaluate.scheduling.jobs import PartitionJobs
-from collector.logs.log import Committed, Log, StoredRecord
+from collector.logs.log import Committed, Log, LogUnavailable, StoredRecord
 from collector.records.shared_records import divide_records, is_shared
 from collector.records.turns import turn_id_in
 
@@ -324,12 +324,16 @@ def _next_pack(waiting: deque[tuple[Job, Job | None]]) -> Sequence[tuple[Job, Jo
 async def _recall_turns(log: Log, partition: int, state: PartitionState, stopped_at: int) -> None:
     """Note the last turns before those that the state gets, and the turns that the former owner has counted."""
     until = max(state.next_offset, stopped_at)
-    async for batch in log.read(partition, max(0, state.next_offset - _RECALLED)):
-        for record in batch:
-            if record.offset >= until:
-                return
-            for piece in divide_records([record]) if not record.headers or is_shared(record) else ():
-                state.recent_turns.repeats(turn_id_in(piece.value))
+
+    async def recall() -> None:
+        async for batch in log.read(partition, max(0, state.next_offset - _RECALLED)):
+            for record in batch:
+                if record.offset >= until:
+                    return
+                for piece in divide_records([record]) if not record.headers or is_shared(record) else ():
+                    state.recent_turns.repeats(turn_id_in(piece.value))
+
+    await RETRY.repeat(recall, LogUnavailable, action="reading the turns log back")
 
 
 logger = logging.getLogger(__name__)

@@ -154,6 +154,8 @@ class PartitionFeed:
     def __post_init__(self, start: int) -> None:
         timing = self.timing
         self._state: Committed | None = None
+        self.unanswered: set[Committed] = set()
+        """Positions whose commit was sent since the last one that succeeded. The log may still take each of them."""
         self._delivered = asyncio.Event()
         self._delivered.set()
         self._begin_at(self.committed or Committed(start, start))
@@ -173,13 +175,17 @@ class PartitionFeed:
         self._low, self._replayed = begin.low_watermark, begin.low_watermark >= begin.offset
 
     def continue_from(self, former: "PartitionFeed") -> None:
-        """Begin where a former feed of the partition ended, unless the group's commit has changed since.
+        """Begin where a former feed of the partition ended, unless another process has committed since.
 
         The effects of its deliveries are durable. They could not be committed if the partition was lost while no broker
         answered; without this, all of these records would be delivered again.
         """
         reached = former.last_uncommitted
-        if reached is not None and self.committed is not None and self.committed == former.committed:
+        if (
+            reached is not None
+            and self.committed is not None
+            and self.committed in {former.committed, *former.unanswered}
+        ):
             self._state = reached
             self._begin_at(reached)
 
@@ -360,11 +366,14 @@ class ConsumerRunner:
         changes = self.uncommitted()
         if not changes:
             return
+        for partition, state in changes.items():
+            self._feeds[partition].unanswered.add(state)
         with self._committing.attempt(LogUnavailable):
             await self._commit(changes)
             for partition, state in changes.items():
                 if partition in self._feeds:
                     self._feeds[partition].committed = state
+                    self._feeds[partition].unanswered.clear()
 
     async def _commit_forever(self) -> None:
         while True:

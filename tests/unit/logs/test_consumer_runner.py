@@ -76,6 +76,7 @@ class Rig:
         self.ticks: list[Record] = []
         self.commits: list[Committed] = []
         self.append_fails = append_fails
+        self.commit_fails = False
         timing = ConsumerTiming(
             clock=self.clock, tick_interval=tick_interval, commit_interval=3600.0, patience=patience
         )
@@ -87,6 +88,8 @@ class Rig:
         yield self.fold
 
     async def commit(self, states) -> None:
+        if self.commit_fails:
+            raise LogUnavailable("no answer")
         self.commits += states.values()
 
     async def append(self, records: Sequence[Record]) -> None:
@@ -143,6 +146,25 @@ async def test_a_partition_that_is_lost_and_given_again_continues_where_its_deli
         await settle()
     assert (rig.fold.replayed, rig.fold.delivered) == ([2, 3, 4, 4, 5, 6, 7], [5, 6, 7, 8])
     assert rig.commits == [Committed(4, 9)]
+
+
+async def test_a_commit_that_came_late_is_the_partitions_own() -> None:
+    """The log took a commit whose answer was lost; what was delivered after it is not delivered again."""
+    rig = Rig(Committed(2, 5))
+    rig.commit_fails = True
+    async with rig.running():
+        rig.give(2, 3, 4, 5)
+        await settle()
+        await rig.following.commit()
+        rig.give(6)
+        await settle()
+        await rig.following.revoke(0)
+        rig.commit_fails = False
+        again = PartitionFeed(0, Committed(6, 6), 6, rig.stream, rig.feed.timing)
+        rig.following.assign(again)
+        rig.give(6, 7)
+        await settle()
+    assert rig.fold.delivered == [5, 6, 7]
 
 
 @pytest.mark.parametrize("committed", [None, Committed(3, 5), Committed(2, 6)])
