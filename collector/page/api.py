@@ -206,7 +206,7 @@ def _with_earlier(
     changes: list[float] = []
     for series in earlier:
         pairs = zip(columns, series.columns(name, now), strict=True)
-        filled = [other if column[1] is None else column for column, other in pairs]
+        filled = [max(pair, key=lambda column: bool(column[1] and column[1].is_judged)) for pair in pairs]
         changes += [series.newest or 0.0] if filled != columns else []
         columns = filled
     return columns, changes

@@ -9,7 +9,6 @@ from prometheus_client import CollectorRegistry
 from collector.evaluate.budget.controller import ALL_MONITORS, BudgetUsage
 from collector.evaluate.budget.windows import DAY, HOUR, PERIODS
 from collector.evaluate.plan import Plan
-from collector.page.score_series import total
 from collector.page.sources import AlertView, BudgetView, DeferredView, DropView, Sources, TrafficView
 from collector.page.view import EvaluatorView, View
 from collector.telemetry import series
@@ -121,7 +120,8 @@ def _cost(view: View, monitor: str, period: float, now: float) -> float:
         if monitor in (ALL_MONITORS, key[0])
         for track in (current, *view.earlier_series(key))
     ]
-    return sum(total(track.columns(_RANGES[period], now)).cost_usd for track in tracks)
+    columns = [column for track in tracks for _, column in track.columns(_RANGES[period], now) if column is not None]
+    return sum(column.cost_usd - column.past_usd for column in columns)
 
 
 def drop_views(telemetry: Telemetry) -> Sequence[DropView]:

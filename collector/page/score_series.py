@@ -53,6 +53,7 @@ _PAST = "past"
 _RINGS = RANGES | {_PAST: ChartRange(300.0, 9 * 288, 0)}
 """The ranges, and what was within nine days, to compare with."""
 MINUTE = 60.0
+_WIDTHS = {name: chart_range.width for name, chart_range in _RINGS.items()} | {"": MINUTE}
 _NUMBERS = 22 + len(SUM_NAMES) + 5
 
 
@@ -113,7 +114,9 @@ class Bin:
     correct the mean; all are 0 without audits. `week` is what the sums of `across_columns` are larger by over seven
     days, as `collector.statistics.conversations` has it. `unscored` is the weight of cases that should have a score and
     have none, `unaudited` the weight of cases that should have an audit's score, and `unshown` the weight of the parts
-    of cases that judges were not shown. `past` is what rejudged scores add to the sums of seven days.
+    of cases that judges were not shown. `past` is what rejudged scores add to the sums of seven days; `audited` and
+    `unaudited` are of live scores alone. `cost_usd`, `calls` and `tokens` are of what was judged in the column's time,
+    whatever time it is about; `past_usd` is the part of the cost that rejudging has, which budgets do not pay.
     """
 
     within_column: ScoreSums
@@ -132,6 +135,12 @@ class Bin:
     unaudited: float = 0.0
     unshown: float = 0.0
     past: Sums = field(default_factory=Sums)
+    past_usd: float = 0.0
+
+    @property
+    def is_judged(self) -> bool:
+        """Whether evaluations are about the column's time, scored or not."""
+        return bool(self.across_columns.scores or self.skipped or self.failed)
 
     @property
     def bounds(self) -> MeanInterval | None:
@@ -168,21 +177,25 @@ class Bin:
         return self.clipped / (self.clipped + self.across_columns.sums.w) if self.clipped else 0.0
 
     def count(self, evaluation: Evaluation, grown: BoundedIncrements | None) -> None:
-        """Count an evaluation, all but its score; `grown` is what that adds, if there is one."""
+        """Count an evaluation, all but its score and cost; `grown` is what its score adds, if there is one."""
         self.skipped += evaluation.outcome == "skipped"
         self.failed += evaluation.outcome == "failed"
         self.unscored += _unscored(evaluation)
         self.unshown += Weight.of(evaluation.sampling).own * evaluation.unshown
-        self.cost_usd += evaluation.cost_usd or 0.0
-        if evaluation.usage:
-            self.calls += evaluation.usage.calls
-            self.tokens += evaluation.usage.input_tokens + evaluation.usage.output_tokens
         if grown is None:
             return
         self.clipped += grown.clipped
         if evaluation.passed is not None:
             self.verdicts += grown.mean.w
             self.passed += grown.mean.w if evaluation.passed else 0.0
+
+    def count_work(self, evaluation: Evaluation) -> None:
+        """Count what judges were asked for an evaluation, and what it cost."""
+        self.cost_usd += evaluation.cost_usd or 0.0
+        self.past_usd += (evaluation.cost_usd or 0.0) if evaluation.happened_at is not None else 0.0
+        if evaluation.usage:
+            self.calls += evaluation.usage.calls
+            self.tokens += evaluation.usage.input_tokens + evaluation.usage.output_tokens
 
     def discount(self, evaluation: Evaluation) -> None:
         """Count a skip or a failure no longer: another evaluation stands in for it. Its cost stays."""
@@ -197,14 +210,14 @@ class Bin:
         return [
             *across, *others, self.calls, self.tokens,
             *(each - more for each, more in zip(within, across, strict=True)), *self.audited.values,
-            *self.week.values, self.unscored, self.unaudited, self.unshown, *self.past.values,
+            *self.week.values, self.unscored, self.unaudited, self.unshown, *self.past.values, self.past_usd,
         ]  # fmt: skip
 
     @classmethod
     def from_numbers(cls, numbers: Sequence[float]) -> "Bin":
         """A column out of its numbers; those that are left out at the end are 0."""
         parts = (slice(7), slice(7, 15), slice(15, 22), slice(22, _NUMBERS - 5), slice(_NUMBERS - 5, _NUMBERS))
-        filled = [*numbers, *[0.0] * (_NUMBERS + 8)]
+        filled = [*numbers, *[0.0] * (_NUMBERS + 9)]
         across, others, less, audited, week = (filled[part] for part in parts)
         passed, verdicts, clipped, skipped, failed, cost, calls, tokens = others
         within = [each + more for each, more in zip(across, less, strict=True)]
@@ -212,6 +225,7 @@ class Bin:
             ScoreSums.from_numbers(within), ScoreSums.from_numbers(across), passed, verdicts, clipped,
             int(skipped), int(failed), cost, int(calls), int(tokens), AuditedSums(tuple(audited)), Sums(*week),
             *filled[_NUMBERS : _NUMBERS + 3], past=Sums(*filled[_NUMBERS + 3 : _NUMBERS + 8]),
+            past_usd=filled[_NUMBERS + 8],
         )  # fmt: skip
 
     def add(self, other: "Bin") -> None:
@@ -256,9 +270,10 @@ class ScoreSeries:
         time = evaluation.time.timestamp()
         self.newest = max(time, self.newest or 0.0)
         conversation, score = evaluation.subject.conversation_id, evaluation.score
-        along = self._add(evaluation, score, time) if score is not None else None
+        weight = Weight.of(evaluation.sampling)
+        along = None if score is None else self._along.add(None, conversation, weight=weight, score=score, time=time)
         audited, unaudited = self._audit(evaluation, along, time), self._unaudited(evaluation)
-        for name, width in [*((name, range_.width) for name, range_ in _RINGS.items()), ("", MINUTE)]:
+        for name, width in _WIDTHS.items():
             index = int(time // width)
             column = Bin(ScoreSums(), ScoreSums()) if is_stored else self._bin(name, index, partition)
             if column is None:
@@ -274,6 +289,13 @@ class ScoreSeries:
                 column.week += along.week - along.mean
                 column.past += along.week if evaluation.happened_at is not None else Sums()
 
+    def add_work(self, evaluation: Evaluation, partition: int = 0) -> None:
+        """Judges were asked for an evaluation, whatever time it is about: the money was spent as it was made."""
+        for name, width in _WIDTHS.items():
+            column = self._bin(name, int(evaluation.ended_at.timestamp() // width), partition)
+            if column is not None:
+                column.count_work(evaluation)
+
     def take_unsaved(self, partition: int) -> dict[int, Bin]:
         """The sums that a partition has added to each minute since the last call."""
         return self._unsaved.pop(partition, {})
@@ -285,19 +307,16 @@ class ScoreSeries:
         minute is not stored. If columns are narrower than a minute, the minute's first column holds all of it.
         """
         time = minute * MINUTE
-        self.newest = max(time, self.newest or 0.0)
+        if what.is_judged:
+            self.newest = max(time, self.newest or 0.0)
         for name, range_ in _RINGS.items():
             column = self._bin(name, int(time // range_.width))
             if column is not None:
                 column.add(what if range_.width <= MINUTE else replace(what, within_column=what.across_columns))
 
-    def _add(self, evaluation: Evaluation, score: float, time: float) -> BoundedIncrements:
-        weight = Weight.of(evaluation.sampling)
-        return self._along.add(None, evaluation.subject.conversation_id, weight=weight, score=score, time=time)
-
     def _audit(self, evaluation: Evaluation, along: BoundedIncrements | None, time: float) -> AuditedSums | None:
-        """The amounts that a score adds to the sums of audits, if there are audits."""
-        if self.audit_version is None or along is None or evaluation.score is None:
+        """The amounts that a live score adds to the sums of audits, if there are audits."""
+        if self.audit_version is None or along is None or evaluation.score is None or evaluation.happened_at:
             return None
         audit = audit_of(evaluation)
         return self._audits.add(
@@ -306,8 +325,9 @@ class ScoreSeries:
         )  # fmt: skip
 
     def _unaudited(self, evaluation: Evaluation) -> float:
-        """The weight of an audit that brought no score."""
-        probability = lost_audit(evaluation, self.audit_version) if self.audit_version is not None else 0.0
+        """The weight of an audit of live traffic that brought no score."""
+        is_audited = self.audit_version is not None and evaluation.happened_at is None
+        probability = lost_audit(evaluation, self.audit_version or "") if is_audited else 0.0
         return Weight.of(evaluation.sampling).own / probability if probability else 0.0
 
     def discount(self, evaluation: Evaluation, partition: int = 0) -> None:

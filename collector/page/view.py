@@ -295,8 +295,11 @@ class View:
         is_first = _advance(self._known_offsets, partition, position)
         if is_new:
             self._unsaved.setdefault(partition, (position, timestamp))
+        series = self._series_of(key, evaluation.evaluator_version)
+        if is_new:
+            series.add_work(evaluation, partition)
         if is_first and not self._repeats(key, evaluation):
-            self._series_of(key, evaluation.evaluator_version).add(evaluation, partition, is_stored=not is_new)
+            series.add(evaluation, partition, is_stored=not is_new)
         if is_first and evaluation.happened_at is None and self._is_since_start(evaluation):  # as turns are counted
             _count(self.outcomes.setdefault(key, OutcomeCounts()), evaluation)
         if evaluation.retry is not None:
@@ -394,11 +397,7 @@ class View:
         if subject.turn_id is None:
             return pieces
         about = (None, subject.turn_id)
-        return [
-            feedback
-            for feedback in pieces
-            if any(feedback_subject.turn_id in about for feedback_subject in feedback.subjects)
-        ]
+        return [piece for piece in pieces if any(judged.turn_id in about for judged in piece.subjects)]
 
     def expire(self, now: float) -> None:
         """Remove what is too old at `now` (s), and what exceeds the limits."""

@@ -72,6 +72,7 @@ function showCost({ tracks, budgets }) {
     h("dl", { class: "sums" },
       pair("spent", spent), pair("calls", compact(sum("calls"))), pair("tokens", compact(sum("tokens")))),
     unpriced.length ? h("p", { class: "what" }, `The cost of ${listed([...new Set(unpriced)])} is unknown: the judge had no price, of the configuration or a list, when it was asked.`) : null,
+    seconds ? h("p", { class: "what" }, "Spent on evaluations, as they were made. Golden sets, canaries and cases that alerts score again come on top.") : null,
     (budgets || []).map(budget),
     h("table", {},
       h("thead", {}, h("tr", {}, ["evaluator", "spent", "calls", "tokens"].map((name, index) => h("th", { scope: "col", class: index ? "number" : null }, name)))),

@@ -47,7 +47,7 @@ function card(of, overview, state, chosen) {
       h("p", { class: "big" }, score(track.recent.mean), h("span", { class: "margin" }, margin(track.recent)),
         h("span", { class: "what" }, `last ${span(track.recent_seconds)}`)),
       h("p", { class: "whole" }, `${score(track.whole.mean)} ${margin(track.whole)}`, h("span", { class: "what" }, `last ${span(track.width * track.points.length)}`)),
-      corrected(track.whole.corrected),
+      corrected(track.whole),
       byPeople(track.people),
       h("p", { class: "whole" }, percent(track.whole.passed), h("span", { class: "what" }, "pass"))),
     before(track),
@@ -64,10 +64,10 @@ function withLost(bounds) {
   return `; with scores of 0 or 1 for the cases that lack one, the mean would be between ${score(bounds[0])} and ${score(bounds[1])}`;
 }
 
-/** What the audits make of the whole range: the dear judge's mean over all, with the cheap scores' help. */
-function corrected(mean) {
+/** What the audits make of the live scores of the whole range: the dear judge's mean, with the cheap scores' help. */
+function corrected({ corrected: mean, rejudged }) {
   if (!mean) return null;
-  const about = mean.mean === null ? `too few audits (${Math.round(mean.audits)} of 30)` : `by audits, worth ${Math.round(mean.worth)} of them${withLost(mean.bounds)}`;
+  const about = mean.mean === null ? `too few audits (${Math.round(mean.audits)} of 30)` : `by audits, worth ${Math.round(mean.worth)} of them${rejudged ? ", without rejudged scores" : ""}${withLost(mean.bounds)}`;
   return h("p", { class: "whole corrected" }, mean.mean === null ? "–" : `${score(mean.mean)} ${margin(mean)}`, h("span", { class: "what" }, about));
 }
 

@@ -2,10 +2,15 @@
 
 from datetime import timedelta
 
+import pytest
 from evaluation_samples import scored
 
-from collector.page.api import _work
-from collector.page.view import View
+from collector.evaluate.budget.windows import Budget
+from collector.evaluate.plan import Monitor, Plan
+from collector.page.api import _with_earlier, _work
+from collector.page.providers import usage_from_view
+from collector.page.score_series import stretch_from_json, stretch_to_json
+from collector.page.view import EvaluatorView, View
 
 KEY = ("helpdesk", "answers_question")
 NOW = scored().ended_at
@@ -36,3 +41,53 @@ def test_calls_from_before_a_price_was_set_make_the_cost_a_lower_bound() -> None
 
 def test_a_price_of_0_is_no_unknown_cost() -> None:
     assert work(("v", 10, 0.0), free=True)["cost_usd"] == 0.0
+
+
+def rejudged_now() -> View:
+    """A live evaluation of two hours ago for 0.25 dollars, judged again now for 0.5 dollars by the next version."""
+    ended, view = NOW - timedelta(hours=2), View([EvaluatorView(monitor=KEY[0], evaluator=KEY[1], versions=("new",))])
+    live = scored(1, evaluator_version="old", cost_usd=0.25, started_at=ended, ended_at=ended)
+    view.add_evaluation(live, 0, 1, ended.timestamp())
+    again = scored(2, evaluator_version="new", cost_usd=0.5, ended_at=NOW, happened_at=ended)
+    view.add_evaluation(again, 0, 2, NOW.timestamp())
+    return view
+
+
+def restored(view: View) -> View:
+    again, stretch = View([*view.evaluators.values()]), view.take_unsaved(0, NOW.timestamp(), after=0.0)
+    assert stretch is not None
+    again.restore(stretch_from_json(stretch_to_json(stretch)))
+    return again
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_what_rejudging_costs_is_spent_when_it_is_done_and_by_no_budget(restarts: bool) -> None:
+    view = restored(rejudged_now()) if restarts else rejudged_now()
+    versions = [view.score_series[KEY], *view.earlier_series(KEY)]
+    assert _work(versions, "1h", NOW.timestamp())["cost_usd"] == 0.5, "it was shown at the time of the turn"
+    assert _work(versions, "6h", NOW.timestamp())["cost_usd"] == 0.75
+    plan = Plan((Monitor(KEY[0], (), {}, budget=Budget(usd_per_hour=1.0, usd_per_day=10.0)),))
+    assert [usage.spent_usd for usage in usage_from_view(plan, view, NOW.timestamp())] == [0.0, 0.25]
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_time_in_which_only_money_was_spent_is_no_score_of_then(restarts: bool) -> None:
+    view = restored(rejudged_now()) if restarts else rejudged_now()
+    series, [old] = view.score_series[KEY], view.earlier_series(KEY)
+    assert series.newest == pytest.approx((NOW - timedelta(hours=2)).timestamp(), abs=60.0)
+    live = scored(3, evaluator_version="old", cost_usd=0.25, ended_at=NOW)
+    old.add(live)
+    columns, changes = _with_earlier(series.columns("6h", NOW.timestamp()), [old], "6h", NOW.timestamp())
+    newest = columns[-1][1]
+    assert newest is not None
+    assert newest.across_columns.scores == 1, "the curve has the old version's score, not the new one's cost"
+    assert len(changes) == 1
+
+
+def test_an_evaluation_made_again_of_the_same_version_was_paid_for_too() -> None:
+    """Its score is left out, as the first one's counts; its cost was left out, too."""
+    view, first = View([]), scored(1, cost_usd=0.25)
+    view.add_evaluation(first, 0, 1, NOW.timestamp())
+    again = scored(2, cost_usd=0.5, happened_at=NOW, attributes={"replay_of": first.evaluation_id})
+    view.add_evaluation(again, 0, 2, NOW.timestamp())
+    assert _work([view.score_series[KEY]], "1h", NOW.timestamp())["cost_usd"] == 0.75

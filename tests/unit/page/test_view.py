@@ -275,6 +275,28 @@ def test_failures_leave_bounds_of_the_mean_of_all():
     assert tracked(again, NEW.timestamp() + 400.0)["whole"]["bounds"] == pytest.approx([low, high])
 
 
+def test_the_mean_by_audits_is_of_live_scores() -> None:
+    """After `rejudge` of an audited evaluator the page mixed the past's audits into the mean of now."""
+
+    def shown(rejudged: int) -> list[float]:
+        view = View([EvaluatorView(monitor="helpdesk", evaluator="answers_question", audit_version="a")])
+        for number in range(200 + rejudged):
+            subject = replace(scored().subject, conversation_id=f"c{number}")
+            noted: dict[str, Any] = {"probability": 0.5, "version": "a", "score": 1.0 if number < 200 else 0.0}
+            if number % 10 == 9 and number >= 200:
+                noted |= {"reason": "refused"}
+            details = {"audit": noted} if number % 2 else {}
+            past = {"score": 0.1, "happened_at": NEW} if number >= 200 else {"score": 0.8}
+            judged = scored(number, subject=subject, ended_at=NEW, details=details, **past)
+            view.add_evaluation(judged, 0, number, NEW.timestamp())
+        whole = tracked(view, NEW.timestamp() + 60.0)["whole"]
+        assert whole["rejudged"] == pytest.approx(rejudged / (200 + rejudged))
+        mean = whole["corrected"]
+        return [mean["mean"], *mean["interval"], mean["audits"], *(mean["bounds"] or ())]
+
+    assert shown(rejudged=200) == pytest.approx(shown(rejudged=0))
+
+
 def test_refused_audits_leave_bounds_of_the_mean_by_audits() -> None:
     """A dear judge that refuses a tenth of what was drawn for it, perhaps the bad ones."""
     view = View([EvaluatorView(monitor="helpdesk", evaluator="answers_question", audit_version="a")])
