@@ -3,9 +3,10 @@
 A noisy judge errs upward on bad answers and downward on good ones. So the difference between its score and people's
 varies with everything that goes with good answers, although it does not among answers that people score equally. Two
 weighted least-squares fits of the judge's scores on all columns are made, and a bias is named only if both show it. One
-fit holds people's scores fixed by quintile. The other takes a share of the variance of people's scores as error and
+fit holds people's scores fixed by quintile. The other takes a part of the variance of people's scores as error and
 subtracts it (Fuller 1987, Measurement Error Models); otherwise people's errors would accuse a category with more good
-answers.
+answers. A verdict of 0 or 1 that is wrong with chance e has the variance e (1 - e) around a line in the right one,
+however many answers are good. Of scores with mean m between 0 and 1, that is the share e (1 - e) / (m (1 - m)).
 
 Errors are cluster-robust, conversations as clusters (Liang and Zeger 1986, with G / (G - K) for K columns and the
 mean). They are tested by Student's t. Its degrees of freedom are the conversations on the smaller side of a column
@@ -29,9 +30,10 @@ FEWEST = 20
 """The fewest conversations on either side of a column that is tested."""
 _MOST = 20
 """The most columns: those of the most frequent values."""
-PEOPLE_NOISE, AUDIT_NOISE = 0.2, 0.4
-"""The share of the variance of a reference's scores that may be error: as of 5 (people) and 10 (audits) wrong verdicts
-of 100."""
+PEOPLE_ERRORS, AUDIT_ERRORS = 0.08, 0.1
+"""The share of a reference's verdicts that may be wrong: a judge without a bias is named no more often then."""
+_MOST_ERROR = 0.9
+"""The largest share of the variance of references that is taken as error: few verdicts differ from the others then."""
 _KNOWN = 0.8
 """The least share of lengths that must be known; unknown lengths count as the mean."""
 _FLAT = 1e-9
@@ -93,17 +95,17 @@ def labels_of(attributes: Mapping[str, object]) -> frozenset[Label]:
     return frozenset(labels)
 
 
-def biases(pairs: Sequence[JudgedPair], noise: float = PEOPLE_NOISE) -> BiasReport:
-    """The biases of a judge by these pairs; `noise` is the share of the references' variance that may be error."""
+def biases(pairs: Sequence[JudgedPair], wrong: float = PEOPLE_ERRORS) -> BiasReport:
+    """The biases of a judge by these pairs; `wrong` is the share of the references that may be wrong."""
     length = _length(pairs)
     columns = [*length, *_values(pairs)]
-    terms = sorted(_terms(pairs, columns, noise) if columns else [], key=lambda term: term[0])
+    terms = sorted(_terms(pairs, columns, wrong) if columns else [], key=lambda term: term[0])
     named: list[BiasTerm] = []
     for place, (chance, bias, column) in enumerate(terms):
         if chance > ERROR_RATE / (len(terms) - place):
             break
         # if two causes are correlated, one may only compensate for an overestimate of the other
-        [(alone, own, _)] = _terms(pairs, [column], noise)
+        [(alone, own, _)] = _terms(pairs, [column], wrong)
         if alone < ERROR_RATE and own.size * bias.size > 0.0:
             named.append(bias)
     length_unknown = not length and len(by_conversation(pairs)) >= 2 * FEWEST
@@ -111,7 +113,7 @@ def biases(pairs: Sequence[JudgedPair], noise: float = PEOPLE_NOISE) -> BiasRepo
 
 
 def _terms(
-    pairs: Sequence[JudgedPair], columns: Sequence["Column"], noise: float
+    pairs: Sequence[JudgedPair], columns: Sequence["Column"], wrong: float
 ) -> list[tuple[float, BiasTerm, "Column"]]:
     """Each column with its effect and its p-value, the larger one of both fits.
 
@@ -120,7 +122,7 @@ def _terms(
     people = [pair.reference for pair in pairs]
     ends = sorted({sorted(people)[len(people) * part // 5] for part in range(1, 5)})
     strata = [[float(score >= end) for score in people] for end in ends] + [people]
-    fits = _fit(pairs, strata, columns, 0.0), _fit(pairs, [people], columns, noise)
+    fits = _fit(pairs, strata, columns, 0.0), _fit(pairs, [people], columns, wrong)
     return [
         (_chance(own, other, _freedom(pairs, column[1])), BiasTerm(column[0], *own), column)
         for column, own, other in zip(columns, *fits, strict=True)
@@ -167,11 +169,11 @@ def _freedom(pairs: Sequence[JudgedPair], values: Sequence[float]) -> float:
 
 
 def _fit(
-    pairs: Sequence[JudgedPair], fixed: Sequence[Sequence[float]], columns: Sequence["Column"], noise: float
+    pairs: Sequence[JudgedPair], fixed: Sequence[Sequence[float]], columns: Sequence["Column"], wrong: float
 ) -> list[tuple[float, float]]:
     """The effect and standard error of each column, given the `fixed` ones; (0, 0) if other columns determine it.
 
-    `noise` is the share of error in the variance of the first `fixed` column.
+    `wrong` is the share of wrong verdicts in the first `fixed` column.
     """
     total = sum(pair.weight for pair in pairs)
     table = [[pair.judge for pair in pairs], *fixed, *(values for _, values in columns)]
@@ -181,7 +183,8 @@ def _fit(
     sums, *squares = [
         [sum(p.weight * row[i] * row[j] for p, row in zip(pairs, rows, strict=True)) for j in size] for i in (0, *size)
     ]
-    error = noise * squares[0][0]
+    spread = max(means[1] * (1.0 - means[1]), _FLAT)
+    error = min(wrong * (1.0 - wrong) / spread, _MOST_ERROR) * squares[0][0]
     inverse = _inverse([[squares[0][0] - error, *squares[0][1:]], *squares[1:]])
     sizes = [sum(a * b for a, b in zip(row, sums, strict=True)) for row in inverse]
     scores: dict[object, list[float]] = {}

@@ -37,7 +37,7 @@ from collector.service.open_logs import open_logs
 from collector.service.plan_builder import evaluator_version_in
 from collector.statistics.agreement import ENOUGH, FEWEST, Agreement, ScoreScale, agreement
 from collector.statistics.audited_sums import CorrectedMean, sums_of_scores
-from collector.statistics.bias import AUDIT_NOISE, PEOPLE_NOISE, JudgedPair, biases, labels_of
+from collector.statistics.bias import AUDIT_ERRORS, PEOPLE_ERRORS, JudgedPair, biases, labels_of
 from collector.statistics.bounded_sums import Sums
 from collector.statistics.certificate import Certificate, JudgedVerdict, VerdictPair, certify
 from collector.statistics.conversations import by_conversation
@@ -263,8 +263,8 @@ def _bias_notes(labels: Sequence[HumanLabel], scored: Sequence[_Scored]) -> Iter
         )
         for one in scored if one.audit is not None
     ]  # fmt: skip
-    for pairs, whom, noise in ((by_people, "people", PEOPLE_NOISE), (by_audits, "audits", AUDIT_NOISE)):
-        yield from biases(pairs, noise).sentences(whom)
+    for pairs, whom, wrong in ((by_people, "people", PEOPLE_ERRORS), (by_audits, "audits", AUDIT_ERRORS)):
+        yield from biases(pairs, wrong).sentences(whom)
 
 
 _UNLIKELY = 0.01

@@ -35,12 +35,14 @@ def test_nothing_is_named_where_nothing_biases() -> None:
     assert np.mean(named) <= 0.035, "2 % are meant, and three standard errors of so few runs are 3 %"
 
 
-def noisy(chance: np.random.Generator, number: int, flips: float, *, graded: bool, wrong: float) -> list[JudgedPair]:
+def noisy(
+    chance: np.random.Generator, number: int, flips: float, *, graded: bool, wrong: float, better: float = 0.0
+) -> list[JudgedPair]:
     """A judge that errs by chance alone; support answers are longer and better, and people err, too."""
     made: list[JudgedPair] = []
     for place in range(number):
         category = str(chance.choice(["support", "geography", "arithmetic"]))
-        good = chance.random() < {"support": 0.8, "geography": 0.6, "arithmetic": 0.5}[category]
+        good = chance.random() < {"support": 0.8, "geography": 0.6, "arithmetic": 0.5}[category] + better
         tokens = 450.0 + 8.0 * good + 8.0 * (category == "support") + 3.0 * chance.standard_normal()
         verdict = float(good != (chance.random() < flips))
         judge = float(np.clip(0.15 + 0.7 * verdict + 0.15 * chance.standard_normal(), 0, 1)) if graded else verdict
@@ -56,6 +58,14 @@ def test_a_judge_that_is_merely_noisy_is_not_accused(flips: float, graded: bool,
     chance = np.random.default_rng(5)
     named = [bool(biases(noisy(chance, 150, flips, graded=graded, wrong=wrong)).named) for _ in range(40)]
     assert sum(named) <= 3, "2 % are meant"
+
+
+@pytest.mark.parametrize("better", [-0.4, 0.0, 0.2])
+def test_eight_wrong_labels_of_a_hundred_accuse_no_judge(better: float) -> None:
+    """In 29 to 76 % of such runs the judge was said to prefer longer prompts, the more often the rarer one verdict is."""
+    chance = np.random.default_rng(11)
+    runs = (noisy(chance, 400, 0.05, graded=False, wrong=0.08, better=better) for _ in range(60))
+    assert sum(bool(biases(run).named) for run in runs) <= 3, "2 % are meant"
 
 
 def test_a_bias_by_length_is_found_and_not_taken_for_the_language_that_is_longer() -> None:
