@@ -17,7 +17,7 @@ from streams import MEAN, Stream, drop_at, together
 
 from collector.alerting.rules.formats import FORMATS, text
 from collector.alerting.rules.generate import rules_hash, rules_of
-from collector.alerting.rules.model import AlertingRule, Fact, RuleGroup
+from collector.alerting.rules.model import AlertingRule, Fact, RecordingRule, RuleGroup
 from collector.alerting.rules.targets import detector, targets
 from collector.commands.init import QUESTIONS, answers_of, configuration
 from collector.config.configured import Config
@@ -299,6 +299,23 @@ def test_the_evidence_of_a_target_that_was_restored_begins_no_fall(tmp_path: Pat
     inputs = [*in_full(60, Stream(per_minute=60, mean=lambda _: 0.9, seed=3).run(60)), left]
     values = [_falls(minute, 0, ".+Dropped") for minute in (30, 31, 40)]
     run(tmp_path, configured(), [{"inputs": inputs, "values": [*values, is_near("evalstream:drop_falls", 0, 30)]}])
+
+
+def test_a_test_of_an_alert_is_no_fall_of_the_day(tmp_path: Path):
+    """The first fall after a test with a raised target paged as the second of its incident."""
+    at_the_test = "(time() > bool 600) * (time() < bool 1200)"
+
+    def tested(rule: RecordingRule | AlertingRule) -> RecordingRule | AlertingRule:
+        name = rule.record if isinstance(rule, RecordingRule) else ""
+        more = {"evalstream:drop_target": "0.2 * ", "evalstream:drop_falls": ""}.get(name)
+        return rule if more is None else replace(rule, expr=f"({rule.expr}) + {more}{at_the_test}")
+
+    of = rules_of(configured())
+    past = replace(of, groups=tuple(replace(group, rules=tuple(map(tested, group.rules))) for group in of.groups))
+    stream = Stream(per_minute=60, mean=lambda now: 0.9 if now < 60 else 0.3, seed=3).run(80)
+    fired = 'count by (fall) (count_over_time(ALERTS{alertname="EvalstreamScoreDropped",alertstate="firing"}[80m]))'
+    first = {"expr": fired, "eval_time": "79m", "exp_samples": [{"labels": '{fall="1"}', "value": 1}]}
+    run(tmp_path, configured(), [{"inputs": in_full(80, stream), "values": [first]}], made=past)
 
 
 def test_no_text_says_nan(tmp_path: Path):

@@ -87,6 +87,14 @@ class States:
         """A match of every series while the target is not that of the interval before."""
         return f"on (evaluator, monitor) ({self.recent(series.DROP_TARGET)} != {target:g})"
 
+    def recent_falls(self, target: float) -> str:
+        """The most falls of an incident of the last day. Another target's do not count: it may have been a test."""
+        falls = (
+            f"{self.now(series.DROP_FALLS)} and on (evaluator, monitor) {self.now(series.DROP_TARGET)} == {target:g}"
+        )
+        day, interval = (self.timing.text(count * INTERVAL) for count in (incident.CONTINUES, 1))
+        return f"sum by ({', '.join(self.by)}) (max_over_time(({falls})[{day}:{interval}]))"
+
     def only_with_scrapes(self, expr: str, otherwise: float) -> str:
         """The expression, or a number where it has no value yet; nothing for series without counters."""
         return f"(({expr}) and {self.scraped}) or {self.number(otherwise)}"
@@ -266,9 +274,8 @@ def ending_rules(states: States, detector: DropDetector, recovers: float) -> Ite
     is_worse = f"{level} {'<' if detector.lower_is_better else '>'} {mean}"
     settled = f"(({mean} and {is_worse} and {states.now(series.DROP_SETTLED)} > 0) or {level})"
     yield fixed(series.DROP_LEVEL, f"({null} {worse} {short}) or {null}", settled)
-    number, day = states.now(series.DROP_INCIDENT), states.timing.text(incident.CONTINUES * INTERVAL)
-    recent = f"sum by ({', '.join(states.by)}) (max_over_time({states.now(series.DROP_FALLS)}[{day}]))"
-    earlier = f"({number} == bool 0) * ({recent} or {states.number(0)})"
+    number = states.now(series.DROP_INCIDENT)
+    earlier = f"({number} == bool 0) * ({states.recent_falls(detector.target)} or {states.number(0)})"
     began = f"({states.now(series.DROP_EVIDENCE)} > bool {detector.threshold:.4f})"
     falls = f"({number} + {began} * (1 + {earlier}))"
     goes_on = f"(1 - ({states.now(series.RECOVERY_EVIDENCE)} > bool {recovers:.4f}))"

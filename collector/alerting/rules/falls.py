@@ -20,7 +20,7 @@ from collector.alerting.rules.model import AlertingRule, Fact, Listing, Recordin
 from collector.alerting.rules.service import inconsistent_weights, judge_shift, unscored
 from collector.alerting.rules.targets import INTERVAL, Target
 from collector.config.alerts import AlertSettings
-from collector.statistics.incident import CONTINUES, LARGEST_MARGIN, LEAST_DIFFERENCE, DropDetector
+from collector.statistics.incident import LARGEST_MARGIN, LEAST_DIFFERENCE, DropDetector
 from collector.telemetry.series import DROP_EXPLAINED, GOLDEN_SHIFT_STDERR, JUDGE_MOVED
 
 CAUSES = Fact(
@@ -98,13 +98,11 @@ def fall_rules(
     yield states.rule(series.SCORE_MISS, _miss(target, detector.target, alerts.min_conversations))
     beyond = f"max by ({grouped}) ({states.now(series.SCORE_MISS)})"
     paging = f"({beyond} > {alerts.page_standard_errors:g})"
-    day = timing.text(CONTINUES * INTERVAL)
-    earlier = f"sum by ({grouped}) (max_over_time({states.now(series.DROP_FALLS)}[{day}]))"
     doubtful = explained(target, detector.target, alerts, grouped)
     yield states.rule(
         series.SCORE_FALL,
         f"({states.last(series.DROP_FALLS)} > 0 unless on ({grouped}) {doubtful})"
-        f" or (1 + (({earlier} and {paging}) or 0 * {paging}))",
+        f" or (1 + (({states.recent_falls(detector.target)} and {paging}) or 0 * {paging}))",
     )
     fall = states.now(series.SCORE_FALL)
     yield from _remembered(states, f"({fall} or {states.now(series.SCORE_MISS)} > {alerts.warn_standard_errors:g})")
