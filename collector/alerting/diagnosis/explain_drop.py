@@ -227,7 +227,7 @@ class _Comparison:
             return None
         # a pair that fell more than its values did without it explains the fall of the values
         named = max(sure, key=lambda each: (len(each), sure[each]))
-        return self._drop(named, sure[named])
+        return self.drop_of(named, self.before.get(named, SliceSums()), self.after[named], z=sure[named])
 
     def _is_more_than_its_values(self, pair: Slice, limit: float) -> bool:
         return all(self._z(pair, (label,)) > limit for label in pair)
@@ -266,9 +266,6 @@ class _Comparison:
         certainty.
         """
         return max(sums.variance, self._spread / sums.effective)
-
-    def _drop(self, of: Slice, z: float) -> SliceDrop:
-        return self.drop_of(of, self.before.get(of, SliceSums()), self.after[of], z=z)
 
     def drop_of(self, of: Slice, own_before: SliceSums, after: SliceSums, *, z: float) -> SliceDrop:
         """The part of the change that a slice with these sums explains."""

@@ -39,8 +39,8 @@ def by_proof(target: Target, alerts: Iterable[AlertingRule]) -> Iterator[Alertin
 def uncalibrated(evaluator: str, least: float) -> str:
     """The sentence that says why an alert does not page."""
     return (
-        f"Uncalibrated: the judge of {evaluator} has no proven agreement with people (a kappa of {least:g} or more at "
-        "the lower end of its interval), so this alert warns and does not page."
+        f"Uncalibrated: the judge of {evaluator} has no proven agreement with people "
+        f"(a kappa of {least:g} or more at the lower end of its interval), so this alert warns and does not page."
     )
 
 

@@ -35,8 +35,8 @@ def _missing(stage: str, timing: Timing) -> AlertingRule:
         labels={"stage": stage},
         summary="No process runs the stage {label:stage}",
         description=(
-            "Prometheus scrapes evalstream, but no process runs the stage {label:stage}. Records wait in the log "
-            "before it: no score arrives, and nothing is lost until the log's retention ends."
+            "Prometheus scrapes evalstream, but no process runs the stage {label:stage}. "
+            "Records wait in the log before it: no score arrives, and nothing is lost until the log's retention ends."
         ),
     )
 
@@ -49,9 +49,9 @@ def _outdated(rules_hash: str, timing: Timing) -> AlertingRule:
         hold=timing.seconds(900.0),
         summary="The alert rules were written for another configuration",
         description=(
-            f"Prometheus has loaded rules with the hash {rules_hash}; a configuration needs {{label:hash}} (processes "
-            "that run it: {value}). An evaluator may be watched by no rule, or by one with an old target: write the "
-            "rules again with `evalstream rules` and load them."
+            f"Prometheus has loaded rules with the hash {rules_hash}; a configuration needs {{label:hash}} "
+            "(processes that run it: {value}). An evaluator may be watched by no rule, or by one with an old target: "
+            "write the rules again with `evalstream rules` and load them."
         ),
     )
 
@@ -84,8 +84,8 @@ def deferred_groups(settings: Settings, timing: Timing) -> Sequence[RuleGroup]:
         summary="an evaluation waits for its judge's batches for longer than a day",
         description=(
             f"The oldest evaluation that waits for batches has waited for {{value}} s; a batch is answered within "
-            f"{once / _HOUR:.1f} h. Its batch expired and was submitted once more, its evaluator asks in several "
-            "rounds, or the provider does not answer. Its score comes late, and nothing is lost yet."
+            f"{once / _HOUR:.1f} h. Its batch expired and was submitted once more, its evaluator "
+            "asks in several rounds, or the provider does not answer. Its score comes late, and nothing is lost yet."
         ),
     )
     page = late(
@@ -93,9 +93,9 @@ def deferred_groups(settings: Settings, timing: Timing) -> Sequence[RuleGroup]:
         severity="page",
         summary="an evaluation waits for its judge's batches for longer than two of them take",
         description=(
-            f"The oldest evaluation that waits for batches has waited for {{value}} s; after {twice / _HOUR:.1f} h "
-            "it should have a score or have failed. The log has to retain its turn meanwhile: from "
-            f"{LONGEST_WAIT / _HOUR:g} h on it may be gone."
+            f"The oldest evaluation that waits for batches has waited for {{value}} s; "
+            f"after {twice / _HOUR:.1f} h it should have a score or have failed. "
+            f"The log has to retain its turn meanwhile: from {LONGEST_WAIT / _HOUR:g} h on it may be gone."
         ),
     )
     return (RuleGroup("evalstream-deferred", timing.seconds(60.0), (warning, page)),)

@@ -166,9 +166,9 @@ def _dominated(timing: Timing, by: Sequence[str]) -> AlertingRule:
         hold=timing.seconds(300.0),
         summary="{label:evaluator} of {label:monitor}: very few conversations decide the mean",
         description=(
-            "Very few conversations decide the mean of {label:evaluator} ({label:monitor}). {windows}. Over 6h a share "
-            "of {clipped} of the weight is left out of it, as no conversation may outweigh the others. Either one is "
-            "very long, or a trusted tracestate claims a very low sampling rate."
+            "Very few conversations decide the mean of {label:evaluator} ({label:monitor}). {windows}. "
+            "Over 6h a share of {clipped} of the weight is left out of it, as no conversation may outweigh the others. "
+            "Either one is very long, or a trusted tracestate claims a very low sampling rate."
         ),
         facts={
             "windows": Fact(series.SCORE_N_EFF, tuple(by), only=f"< {_FEW}", listed=_EFFECTIVE),

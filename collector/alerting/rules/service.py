@@ -224,8 +224,8 @@ def _shifted(alerts: AlertSettings) -> AlertingRule:
         summary="{label:evaluator}: the judge has shifted",
         description=(
             "On the golden set the scores of {label:evaluator} by {label:judge} differ by {shift} ± {error} from "
-            f"their references; the limit is {alerts.judge_shift_tolerance:g}. Only the judge can have caused "
-            "this. Until it ends, score alerts on this evaluator fire only for larger drops."
+            f"their references; the limit is {alerts.judge_shift_tolerance:g}. Only the judge can have caused this. "
+            "Until it ends, score alerts on this evaluator fire only for larger drops."
         ),
         facts={
             "shift": Fact(shift, ("evaluator", "evaluator_version", "judge")),
@@ -260,8 +260,8 @@ def _unavailable(timing: Timing) -> AlertingRule:
         summary="{label:judge}: the judge is unavailable, or refuses every request",
         description=(
             "{label:judge} answers no question: its endpoint does not answer, limits every request (429), answers with "
-            "something that is not a completion, or refuses the key, the model or the account. Evaluations wait; the "
-            "log of the service says what to correct."
+            "something that is not a completion, or refuses the key, the model or the account. "
+            "Evaluations wait; the log of the service says what to correct."
         ),
     )
 
@@ -320,16 +320,16 @@ def _progress(alerts: AlertSettings, timing: Timing) -> Iterator[AlertingRule]:
             "EvalstreamHealthCheck",
             f"min by (check) ({metrics.HEALTH_CHECK.name}{{{which}}}) < 1",
             "{label:check}: a health check fails",
-            f"The check {{label:check}} of a process has failed for minutes. {meaning} /readyz of that process has the"
-            " problem.",
+            f"The check {{label:check}} of a process has failed for minutes. {meaning} "
+            "/readyz of that process has the problem.",
             severity,
         )
     yield alert(
         REFUSED,
         f"max({metrics.CONFIGURATION_REFUSED.name}) > 0",
         "a changed configuration is refused",
-        "A changed configuration was refused; the previous one stays in force. The log, /readyz and "
-        "the page of evalstream give the reason.",
+        "A changed configuration was refused; the previous one stays in force. "
+        "The log, /readyz and the page of evalstream give the reason.",
     )
     yield alert(
         OUTRUN,
@@ -337,8 +337,8 @@ def _progress(alerts: AlertSettings, timing: Timing) -> Iterator[AlertingRule]:
         f"max({metrics.CONFIGURATION_NUMBER.name}) - min({metrics.CONFIGURATION_NUMBER.name}) > 0"
         f" unless max({metrics.CONFIGURATION_REFUSED.name}) > 0",
         "a process has not taken the newest configuration",
-        "A process has not taken the newest configuration (behind by {value}), and has not refused it. It judges its "
-        "partitions by an older one.",
+        "A process has not taken the newest configuration (behind by {value}), and has not refused it. "
+        "It judges its partitions by an older one.",
     )
     behind = f"sum by (consumer) ({metrics.CONSUMER_LAG_RECORDS.name}) > {alerts.max_backlog:g}"
     old = f"max by (consumer) ({metrics.CONSUMER_LAG_SECONDS.name}) > {alerts.max_lag:g}"
@@ -346,8 +346,8 @@ def _progress(alerts: AlertSettings, timing: Timing) -> Iterator[AlertingRule]:
         "EvalstreamBehind",
         f"{behind} or {old}",
         "{label:consumer} does not keep up",
-        f"{{label:consumer}} lags by {{value}} (records, or seconds); the limits are {alerts.max_backlog:g} records "
-        f"and {alerts.max_lag:g} s.",
+        f"{{label:consumer}} lags by {{value}} (records, or seconds); "
+        f"the limits are {alerts.max_backlog:g} records and {alerts.max_lag:g} s.",
     )
     yield alert(
         "EvalstreamDrops",
@@ -378,9 +378,9 @@ def _losses(timing: Timing) -> Iterator[AlertingRule]:
         severity="page",
         summary="{label:consumer}: retention deleted records of {label:log} that it needed",
         description=(
-            "About {value} records of {label:log} were deleted by the topic's retention in the last 15 minutes although"
-            " {label:consumer} still needed them ({label:reason}). They get no scores. Raise retention.ms of the topic"
-            " now: more will follow while {label:consumer} lags."
+            "About {value} records of {label:log} were deleted by the topic's retention in the last 15 minutes "
+            "although {label:consumer} still needed them ({label:reason}). They get no scores. "
+            "Raise retention.ms of the topic now: more will follow while {label:consumer} lags."
         ),
     )
     yield AlertingRule(
@@ -390,8 +390,8 @@ def _losses(timing: Timing) -> Iterator[AlertingRule]:
         severity="page",
         summary="{label:consumer}: retention of {label:log} is about to delete what it needs",
         description=(
-            "The oldest record of {label:log} that {label:consumer} needs has reached a share of {value} of the age at"
-            " which the topic's retention deletes it. At 1 it is lost: raise retention.ms of the topic, then let"
-            " {label:consumer} catch up."
+            "The oldest record of {label:log} that {label:consumer} needs has reached a share of {value} of the age "
+            "at which the topic's retention deletes it. "
+            "At 1 it is lost: raise retention.ms of the topic, then let {label:consumer} catch up."
         ),
     )

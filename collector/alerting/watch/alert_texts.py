@@ -48,10 +48,8 @@ def drop_alert(watched: Watched, fall: FallOfMean, miss: TargetMiss | None, sett
     recovered = of.target + sign * margin(of.target, fall.level)
     now = "" if miss is None else f" Now: {_mean(miss)}."
     subject = "the share of the label" if watched.of_label else "the mean score"
-    summary, description = (
-        f"is {side} its target of {of.target:g}",
-        f"has been {side} its target since {_time(fall.began[0])}",
-    )
+    summary = f"is {side} its target of {of.target:g}"
+    description = f"has been {side} its target since {_time(fall.began[0])}"
     if fall.is_fall(lower_is_better=lower):
         levels = f"from {fall.before:.3g} to {fall.mean:.3g}{' so far' * (not fall.settled)}"
         summary = f"{verb} {levels}; its target is {of.target:g}"
@@ -135,12 +133,10 @@ def _mean(miss: TargetMiss) -> str:
 
 def _failed(miss: TargetMiss) -> str:
     low, high = miss.bounds
-    return (
-        f" ({miss.uncovered:.0%} have no score or were not shown to a judge: the mean of all is between {low:.2f} and "
-        f"{high:.2f})"
-        if high - low >= 0.005
-        else ""
-    )
+    if high - low < 0.005:
+        return ""
+    why = f"{miss.uncovered:.0%} have no score or were not shown to a judge"
+    return f" ({why}: the mean of all is between {low:.2f} and {high:.2f})"
 
 
 def _left_out(clipped: float) -> str:
