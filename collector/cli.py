@@ -799,7 +799,7 @@ def explain(
     """Show every step of one evaluation.
 
     How the spans were read and why, its turn, its monitor, its draw and rate, how long it waited, what its judge was
-    asked and paid, its weight, and which exporters have taken it. It can run beside the service.
+    asked, said and was paid, its weight, and which exporters have taken it. It can run beside the service.
 
     Of a trace or a turn it shows each evaluator's outcome, or why there is none: no monitor matched, or sampled out.
     """
