@@ -54,7 +54,7 @@ class PageStage:
     @asynccontextmanager
     async def open_turns(self, partition: int, _committed: Committed | None) -> "AsyncGenerator[_Fold]":
         """Open the fold of a partition of the turns log."""
-        self._view.turn_cache.forget(partition)
+        self._view.open_turns(partition)
         yield _Fold(self._add_turn, lambda: self._view.turn_cache.lowest(partition), self._changed)
 
     @asynccontextmanager

@@ -226,7 +226,9 @@ class View:
         self._known_offsets: dict[int, int] = {}
         """By partition, the first offset that this process has not read yet: nothing counts twice."""
         self._known_turns: dict[int, int] = {}
-        """The same of the turns log."""
+        """By partition of the turns log, the first offset that was not read before the partition was opened."""
+        self._last_turns: dict[int, int] = {}
+        """By partition of the turns log, the last offset that was read. Turns of one record share it."""
         self._unsaved: dict[int, tuple[int, float]] = {}
         """By partition, the first offset that the history does not have, and when the log took it."""
         self.take_evaluators(evaluators_in_use)
@@ -279,9 +281,16 @@ class View:
         """A listed evaluation."""
         return self._listed.get(evaluation_id)
 
+    def open_turns(self, partition: int) -> None:
+        """A partition of the turns log is read, perhaps again: what was read before is not counted twice."""
+        self.turn_cache.forget(partition)
+        self._known_turns[partition] = self._last_turns.get(partition, -1) + 1
+
     def add_turn(self, turn: Turn, size: int, partition: int, position: int) -> None:
         """A turn was assembled; `size` is that of its record."""
-        self.turns += _advance(self._known_turns, partition, position)
+        if position >= self._known_turns.get(partition, 0):
+            self.turns += 1
+            self._last_turns[partition] = position
         self.version += 1
         self.turn_cache.add(turn, size, partition, position)
 

@@ -24,15 +24,13 @@ from typer.testing import CliRunner
 from collector.cli import app
 from collector.commands.parquet import parquet as day_files
 from collector.commands.parquet.parquet import (
-    DONE,
     EVALUATION_COLUMNS,
     LABEL_COLUMNS,
-    PARTLY,
     ParquetOptions,
     write_parquet,
 )
 from collector.config.configured import Config
-from collector.errors import ConfigError
+from collector.errors import DONE, FAILED, ConfigError
 from collector.logs.log import Record
 from collector.records.epochs import CONTROL_HEADERS
 from collector.records.json import evaluation_to_json, label_to_json
@@ -172,7 +170,7 @@ async def test_a_day_that_the_log_has_lost_a_part_of_is_left(tmp_path: Path, mon
         await logs.evaluations.truncate((DAY + timedelta(hours=2)).timestamp())
         assert await logs.evaluations.start_offset(0) == 1
     status, lines = await written(config, out)
-    assert status == PARTLY
+    assert status == FAILED
     assert "left as it is" in lines[0]
     assert len(rows(out)) == 5, "nothing of the first day is lost"
     assert (await written(config, tmp_path / "new"))[0] == DONE, (
