@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from collector.errors import BadInput
 from collector.logs.log import StoredRecord, UntimedFold
+from collector.records.epochs import RecentIds
 from collector.records.json import evaluation_from_json
-from collector.records.recent_ids import RecentIds
 from evaluators.results import Evaluation
 
 OFFSET_EVERY = 3600.0

@@ -39,7 +39,7 @@ from collector.evaluate.sampling.strata import EVERYTHING
 from collector.evaluate.transfer import transfer_records
 from collector.logs.log import StoredRecord
 from collector.records.attributes import declared_attributes
-from collector.records.recent_ids import RecentIds
+from collector.records.epochs import RecentIds
 from collector.records.recorded_turn import RecordedTurn
 from collector.records.references import REFERENCE_HEADERS, is_reference, parse_reference
 from collector.records.shared_records import is_shared, needed_pieces

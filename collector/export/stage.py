@@ -20,9 +20,9 @@ from collector.export.exporter import Exporter, ExportUnavailable
 from collector.export.otlp_messages import event_record, logs_request
 from collector.logs.log import Committed, Confirm, Log, OpenFold, StoredRecord, UntimedFold, certain
 from collector.otlp.own_items import OwnItems
+from collector.records.epochs import RecentIds
 from collector.records.feedback import FeedbackSubject, JoinedFeedback, is_joined_feedback, parse_joined_feedback
 from collector.records.json import evaluation_from_json
-from collector.records.recent_ids import RecentIds
 from collector.telemetry.drop_reasons import DropReason
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import EXPORT_EVALUATIONS, EXPORT_FAILURES, EXPORT_LAG

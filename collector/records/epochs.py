@@ -10,6 +10,7 @@ commands.
 """
 
 import re
+from collections import OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -174,3 +175,23 @@ class _FencedFold(FoldWrapper):
             self._on_void(len(records) - len(valid))
         if valid:
             await self._fold.deliver(valid)
+
+
+REMEMBERED = 10_000
+"""The number of ids that `RecentIds` remembers. An append that was made twice repeats its ids soon."""
+
+
+class RecentIds:
+    """The newest ids, at most `REMEMBERED`."""
+
+    def __init__(self) -> None:
+        self._ids: OrderedDict[str | bytes, None] = OrderedDict()
+
+    def repeats(self, identifier: str | bytes) -> bool:
+        """Whether an id has come before. The id is remembered for later calls."""
+        if identifier in self._ids:
+            return True
+        self._ids[identifier] = None
+        if len(self._ids) > REMEMBERED:
+            self._ids.popitem(last=False)
+        return False

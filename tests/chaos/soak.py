@@ -40,11 +40,11 @@ def evalstream_of_short_memory(arguments: Sequence[str], stderr: str) -> None:
     a freeze would be beyond it, and judged again, which no freeze of a minute makes of a quarter of an hour.
     """
     from collector.evaluate.recovery.ledger import Ledger
-    from collector.records import recent_ids
+    from collector.records import epochs
 
     assert Ledger.__init__.__kwdefaults__["horizon"] == 900.0
     Ledger.__init__.__kwdefaults__["horizon"] = HORIZON
-    recent_ids.REMEMBERED = 200
+    epochs.REMEMBERED = 200
     evalstream(arguments, stderr)
 
 

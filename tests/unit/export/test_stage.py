@@ -7,8 +7,8 @@ from collector.backoff import Backoff
 from collector.export.exporter import ExportUnavailable
 from collector.export.stage import ExportStage
 from collector.logs.log import TICK, StoredRecord
+from collector.records.epochs import REMEMBERED
 from collector.records.json import evaluation_to_json
-from collector.records.recent_ids import REMEMBERED
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import DROPS, EXPORT_EVALUATIONS, EXPORT_FAILURES, EXPORT_LAG
 
