@@ -311,7 +311,7 @@ class View:
             series.add(evaluation, partition, is_stored=not is_new)
         if is_first and evaluation.happened_at is None and self._is_since_start(evaluation):  # as turns are counted
             _count(self.outcomes.setdefault(key, OutcomeCounts()), evaluation)
-        if evaluation.retry is not None:
+        if evaluation.retry is not None or evaluation.happened_at is not None:
             self._replace_failure(evaluation, partition, is_new=is_new, is_first=is_first)
         if evaluation.happened_at and evaluation.happened_at.timestamp() < timestamp - self._keep:
             return  # older than anything that is listed
@@ -336,7 +336,7 @@ class View:
     def _replace_failure(self, retried: Evaluation, partition: int, *, is_new: bool, is_first: bool) -> None:
         """Count a failure and what was made in its place once, under the new outcome."""
         failed = self._listed.get(retried.supersedes[0]) if retried.supersedes else None
-        if failed is None or failed.superseded_by is not None:
+        if failed is None or failed.superseded_by is not None or failed.evaluation.score is not None:
             return
         failed.superseded_by = retried.evaluation_id
         key = (failed.evaluation.monitor, failed.evaluation.evaluator)

@@ -287,6 +287,32 @@ async def test_all_judges_by_a_new_definition_what_an_older_one_has_judged(world
     assert len({each.evaluator_version for each in ledger}) == 2
 
 
+@pytest.mark.parametrize(
+    ("evaluator", "change"),
+    [("helpful", {"evaluation_steps": ["Is it kind?"]}), ("complete", {"longest_text": 5000})],
+)
+async def test_all_replaces_what_an_older_definition_has_not_scored(
+    world: World, evaluator: str, change: dict[str, Any]
+) -> None:
+    """The new score named no failure, so a later run made a second one of the subject in the failure's place."""
+    world.configure(**monitored(world, evaluator))
+    world.judge.faults = BAD_REQUEST
+    await live(world)
+    world.judge.faults = Faults()
+    failed = {each.subject.conversation_id: each.evaluation_id for each in await world.ledger()}
+    changed = {evaluator: world.settings["evaluators"][evaluator] | change}
+    world.configure(**monitored(world, evaluator), evaluators=world.settings["evaluators"] | changed)
+    async with world.serving():
+        done = await rejudge(world, "--what", "all", "--max-usd", "1")
+        assert f"made {PAST} of {PAST} ({PAST} scored)" in done.stdout, done.output
+        for what in ("failed", "unscored", "all"):
+            again = await rejudge(world, "--what", what, "--max-usd", "1")
+            assert "there is nothing to make" in again.stdout, again.output
+    new = [each for each in await world.ledger() if each.happened_at]
+    assert {each.subject.conversation_id: each.supersedes for each in new} == {c: (e,) for c, e in failed.items()}
+    assert len({each.evaluator_version for each in await world.ledger()}) == 2
+
+
 @pytest.mark.parametrize(("options", "old"), [({}, ()), ({"sample": 0.25}, ()), (None, ("helpful",))])
 async def test_what_came_between_two_times_of_a_definition_is_made_by_it(
     world: World, options: dict[str, Any] | None, old: tuple[str, ...]
@@ -318,10 +344,8 @@ async def test_failures_by_another_version_that_are_older_than_the_time_are_told
     world.configure(**monitored(world, "helpful"))
     world.judge.faults = BAD_REQUEST
     await live(world, range(2), expected=2)
-    evaluators = world.settings["evaluators"] | {
-        "helpful": world.settings["evaluators"]["helpful"] | {"threshold": 0.9}
-    }
-    world.configure(**monitored(world, "helpful"), evaluators=evaluators)
+    helpful = world.settings["evaluators"]["helpful"] | {"evaluation_steps": ["Is it kind?"]}
+    world.configure(**monitored(world, "helpful"), evaluators=world.settings["evaluators"] | {"helpful": helpful})
     told = (await world.command("rejudge", "--what", "all", "--dry-run")).stdout
     option = f"--from {turn(0).ended_at:%Y-%m-%dT%H:%M:%SZ}"
     assert f"2 evaluations left out: their turns ended before --from; {option} takes them in" in told

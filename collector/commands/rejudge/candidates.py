@@ -32,6 +32,7 @@ from collector.past.evaluations import (
 )
 from collector.past.merging import merge
 from collector.past.turns import case_of, turns_in_log
+from collector.records.grouping import group_by
 from evaluators.cases import Conversation, Turn
 from evaluators.evaluation import subject_of
 from evaluators.identity import subject_id_of
@@ -52,7 +53,6 @@ class Candidate:
     request: PastRequest
     partition: int | None
     monitor: str
-    evaluator: str
     happened_at: datetime
 
 
@@ -88,6 +88,7 @@ class Candidates:
     left_out: LeftOut = field(default_factory=LeftOut)
     _again: list[Candidate] = field(default_factory=list[Candidate])
     _unreferenced: int = 0
+    _owed: Mapping[Hashable, Sequence[Evaluation]] = field(default_factory=dict[Hashable, Sequence[Evaluation]])
     _superseded: set[str] = field(default_factory=set[str])
     _lived: dict[_Names, tuple[datetime, datetime]] = field(default_factory=dict[_Names, tuple[datetime, datetime]])
 
@@ -96,6 +97,7 @@ class Candidates:
         await self._find_owed()
         if self.what == "failed":
             return
+        self._owed = group_by((past.evaluation for past in self.known.owed.values()), _key)
         for partition in range(self.turns.partitions):
             async for job in self._due(partition):
                 self._superseded.update(job.job.supersedes)
@@ -140,13 +142,14 @@ class Candidates:
                 # weighs by its own rate, this one would count too much.
                 self.left_out.unsampled += 1
                 continue
-            before = self.known.by_subject.get(key)
+            replayed = {REPLAY_OF: before} if (before := self.known.by_subject.get(key)) else {}
+            owed = (name for failed in self._owed.get(key, ()) for name in (failed.evaluation_id, *failed.supersedes))
             request = BackfillRequest(
                 evaluation_id=name, monitor=job.monitor.name, evaluator=job.assignment.evaluator.name,
                 case=past_due_job.case, sampling=job.sampling, happened_at=past_due_job.happened_at,
-                supersedes=job.supersedes, attributes={**job.attributes, **({REPLAY_OF: before} if before else {})},
+                supersedes=(*owed, *job.supersedes), attributes={**job.attributes, **replayed},
             )  # fmt: skip
-            yield Candidate(request, partition, job.monitor.name, request.evaluator, past_due_job.happened_at)
+            yield Candidate(request, partition, job.monitor.name, past_due_job.happened_at)
 
     async def _was_at_work(self, past: PastDueJob, in_force: Configurations) -> bool:
         """Whether this definition judged the traffic of then: between its evaluations, another may have been in force,
@@ -177,8 +180,8 @@ class Candidates:
     def _is_wanted(self, evaluation: Evaluation) -> bool:
         if self.what == "failed":
             return needs_retry(evaluation) and (not self.reasons or evaluation.reason_code in self.reasons)
-        key = evaluation.monitor, *key_of(evaluation)
-        return self.what != "all" or self.known.is_current(evaluation) or self.known.by_subject[key] is None
+        known = self.known
+        return self.what != "all" or known.is_current(evaluation) or known.by_subject[_key(evaluation)] is None
 
     def _add_owed(self, owed: PastEvaluation, case: Turn | Conversation | None, references: ReferencesByKey) -> None:
         failed = owed.evaluation
@@ -198,12 +201,16 @@ class Candidates:
                 self._unreferenced += 1
                 return
         request = RetryRequest(failed, case, happened_at)
-        self._again.append(Candidate(request, owed.partition, failed.monitor, failed.evaluator, happened_at))
+        self._again.append(Candidate(request, owed.partition, failed.monitor, happened_at))
 
 
 async def _listed(candidates: Sequence[Candidate]) -> AsyncIterator[Candidate]:
     for candidate in candidates:
         yield candidate
+
+
+def _key(evaluation: Evaluation) -> Hashable:
+    return evaluation.monitor, *key_of(evaluation)  # each monitor counts its own
 
 
 def _names(due: PastDueJob) -> _Names:
@@ -261,7 +268,7 @@ class KnownEvaluations:
         self.failures.update([evaluation.reason_code] if evaluation.outcome == "failed" else ())
         if evaluation.evaluator not in self.versions:
             return
-        key = evaluation.monitor, *key_of(evaluation)  # each monitor counts its own
+        key = _key(evaluation)
         if evaluation.happened_at is None:
             self.live.add(evaluation.evaluation_id)
             self.by_others.update(() if self.is_current(evaluation) else (key,))

@@ -67,7 +67,7 @@ async def rejudge(config: Config, options: RejudgeOptions, say: Callable[[str], 
         )  # fmt: skip
         await candidates.prepare()
         expected = {name: known.mean_usd.get(name) or expected_usd(config, name) for name in versions}
-        counts = Counter([(candidate.monitor, candidate.evaluator) async for candidate in candidates.all()])
+        counts = Counter([(candidate.monitor, candidate.request.evaluator) async for candidate in candidates.all()])
         outstanding = {name: of for name, of in requested.items() if of in versions and name not in known.ids}
         unknown = {name for name in versions if not known.mean_usd.get(name) and known_usd(config, name) is None}
         lines = _summary(counts, versions, expected, unknown, known.spent_usd, outstanding)

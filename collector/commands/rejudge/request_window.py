@@ -93,7 +93,7 @@ class RequestWindow:
                 return
 
     def _is_affordable(self, candidate: Candidate, batch: Collection[Candidate]) -> bool:
-        evaluators = (*self._outstanding.values(), *(each.evaluator for each in batch), candidate.evaluator)
+        evaluators = (*self._outstanding.values(), *(each.request.evaluator for each in (*batch, candidate)))
         return self._limit is None or self.progress.spent_usd + sum(map(self._cost, evaluators)) <= self._limit
 
     def _cost(self, evaluator: str) -> float:
@@ -108,11 +108,9 @@ class RequestWindow:
         too_large = await Backoff(cap=10.0).repeat(
             lambda: append_requests(self.turns, pairs), LogUnavailable, action="writing to the turns log"
         )
-        refused = {candidate.evaluation_id for candidate in too_large}
-        self.progress.too_large += len(refused)
-        self._outstanding |= {
-            name: each.evaluator for each in batch if (name := each.request.evaluation_id) not in refused
-        }
+        self.progress.too_large += len(too_large)
+        accepted = (request for request, _ in pairs if request not in too_large)
+        self._outstanding |= {request.evaluation_id: request.evaluator for request in accepted}
         self.progress.covered_until = max(candidate.happened_at for candidate in batch)
         batch.clear()
 

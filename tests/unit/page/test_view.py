@@ -185,6 +185,22 @@ def test_what_the_new_version_says_of_the_past_is_in_its_mean_and_the_list_names
     assert {(row["version"], row["earlier"]) for row in rows} == {("old", True), ("old-cheap", True), ("new", False)}
 
 
+def test_a_failure_that_the_new_version_has_made_good_is_not_made_again():
+    """The page still offered to make it again, which gave the subject a second score."""
+    ended = scored(1).ended_at
+    view = View([], started=ended.timestamp())
+    view.add_evaluation(failed(1), 0, 1, ended.timestamp())
+    view.add_evaluation(scored(2), 0, 2, ended.timestamp())
+    for number, replaced in ((3, failed(1)), (4, scored(2))):
+        supersedes = (replaced.evaluation_id,)
+        new = scored(number, evaluator_version="new", happened_at=ended, supersedes=supersedes)
+        view.add_evaluation(new, 0, number, ended.timestamp())
+    outcomes = view.outcomes["helpdesk", "answers_question"]
+    assert (outcomes.scored, +outcomes.others) == (2, {}), "the two count as one"
+    first, second, *_ = view
+    assert (first.superseded_by, second.superseded_by) == (scored(3).evaluation_id, None)
+
+
 def test_a_version_whose_scores_were_all_replaced_is_not_said_to_be_in_the_curve():
     """After `rejudge --what all` the page said that the curve shows the scores of the version before."""
     view, now = changed_criterion()
