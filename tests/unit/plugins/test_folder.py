@@ -21,10 +21,10 @@ from typing import ClassVar
 from evaluators import Evaluator, Judge, Score, Turn
 from ._lengths import LIMIT
 
-class Terseness(Evaluator[Turn]):
+class HouseTestMetric(Evaluator[Turn]):
     """1 while the answer is short."""
 
-    kind: ClassVar[str] = "terseness"
+    kind: ClassVar[str] = "house_test_metric"
     needs_judge: ClassVar[bool] = False
     limit: int = LIMIT
 
@@ -74,7 +74,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     path = tmp_path / "mine"
     path.mkdir()
     files = {
-        "terseness.py": EVALUATOR, "_lengths.py": "LIMIT = 5", "evaluators.py": "NOTHING = 1", "collector.py": DIALECT,
+        "house_test_metric.py": EVALUATOR, "_lengths.py": "LIMIT = 5", "evaluators.py": "NOTHING = 1", "collector.py": DIALECT,
         "pager.py": EXPORTER, "people.py": REDACTOR, "judge.py": JUDGE,
     }  # fmt: skip
     for name, text in files.items():
@@ -93,7 +93,7 @@ def forget() -> None:
 def configuration(**changes: Any) -> dict[str, Any]:
     return {
         "plugins": "mine",
-        "evaluators": {"brief": {"kind": "terseness"}},
+        "evaluators": {"brief": {"kind": "house_test_metric"}},
         "monitors": {"all": {"evaluators": ["brief"]}},
         **changes,
     }
@@ -113,11 +113,14 @@ def test_every_kind_of_plugin_is_found_by_its_name(folder: Path) -> None:
         "judges": {"main": {"kind": "judge:Mine", "model": "m"}},
         "redact": {"detectors": ["patterns", "people:employees"]},
         "export": {"pager": {"url": "http://x"}, "prometheus": {}},
-        "evaluators": {"brief": {"kind": "terseness"}, "named": {"kind": "terseness:Terseness", "limit": 7}},
+        "evaluators": {
+            "brief": {"kind": "house_test_metric"},
+            "named": {"kind": "house_test_metric:HouseTestMetric", "limit": 7},
+        },
     }
     config = check(configuration(**changes), source)
     assert config.evaluators["brief"].evaluator.model_dump() == {"name": "brief", "threshold": None, "limit": 5}
-    assert config.evaluators["named"].evaluator.kind == "terseness"
+    assert config.evaluators["named"].evaluator.kind == "house_test_metric"
     assert config.exporters["pager"].model_dump() == {"url": "http://x"}
     assert "acme" in {each.name for each in Dialects.installed().all}
     assert next(iter(plugins.detector("people:employees")("ask EMP12"))).kind == "EMPLOYEE"
@@ -141,10 +144,14 @@ def test_the_folder_is_beside_the_file_wherever_the_command_runs(
     [
         ("broken.py", "x = 1\nraise ValueError('no')", "mine/broken.py: cannot be loaded, line 2 (ValueError: no)"),
         ("broken.py", "def x(:", "mine/broken.py: cannot be loaded (SyntaxError: invalid syntax"),
-        ("again.py", EVALUATOR, "the evaluator kind 'terseness' is Terseness here and Terseness in mine/again.py"),
+        (
+            "again.py",
+            EVALUATOR,
+            "the evaluator kind 'house_test_metric' is HouseTestMetric here and HouseTestMetric in mine/again.py",
+        ),
         (
             "mine.py",
-            EVALUATOR.replace('"terseness"', '"g_eval"'),
+            EVALUATOR.replace('"house_test_metric"', '"g_eval"'),
             "mine/mine.py: the evaluator kind 'g_eval' exists already, in evaluators.turn.g_eval; choose another name",
         ),
         (
@@ -154,28 +161,28 @@ def test_the_folder_is_beside_the_file_wherever_the_command_runs(
         ),
         (
             "mine.py",
-            EVALUATOR.replace('"terseness"', '"abstract"').replace("async def evaluate", "async def evalute"),
-            "mine/mine.py, line 6: Terseness has no method evaluate; write async def evaluate(self, case, judge)",
+            EVALUATOR.replace('"house_test_metric"', '"abstract"').replace("async def evaluate", "async def evalute"),
+            "mine/mine.py, line 6: HouseTestMetric has no method evaluate; write async def evaluate(self, case, judge)",
         ),
         (
             "mine.py",
-            EVALUATOR.replace('"terseness"', '"plain"').replace("async def", "def"),
-            "mine/mine.py, line 17: Terseness.evaluate is not asynchronous; write async def evaluate(self, case, judge)",
+            EVALUATOR.replace('"house_test_metric"', '"plain"').replace("async def", "def"),
+            "mine/mine.py, line 17: HouseTestMetric.evaluate is not asynchronous; write async def evaluate(self, case, judge)",
         ),
         (
             "mine.py",
-            EVALUATOR.replace('"terseness"', '"narrow"').replace("case: Turn, judge: Judge", "case: Turn"),
-            "mine/mine.py, line 17: Terseness.evaluate cannot be called as it will be (too many positional arguments)",
+            EVALUATOR.replace('"house_test_metric"', '"narrow"').replace("case: Turn, judge: Judge", "case: Turn"),
+            "mine/mine.py, line 17: HouseTestMetric.evaluate cannot be called as it will be (too many positional arguments)",
         ),
         (
             "mine.py",
             EVALUATOR.replace("    kind: ClassVar[str]", "    sort: ClassVar[str]"),
-            'mine/mine.py, line 6: Terseness has no kind; write kind: ClassVar[str] = "terseness"',
+            'mine/mine.py, line 6: HouseTestMetric has no kind; write kind: ClassVar[str] = "housetestmetric"',
         ),
         (
             "mine.py",
-            EVALUATOR.replace('"terseness"', '"needy"').replace("def requires", "def requirs"),
-            "mine/mine.py, line 6: Terseness does not say which fields it needs; write needed_fields",
+            EVALUATOR.replace('"house_test_metric"', '"needy"').replace("def requires", "def requirs"),
+            "mine/mine.py, line 6: HouseTestMetric does not say which fields it needs; write needed_fields",
         ),
         (
             "mine.py",
@@ -240,18 +247,22 @@ def test_a_module_that_has_the_name_of_our_package_says_where_to_put_it(folder: 
         (
             'frozenset({"actual_output"})',
             'frozenset({"actual_ouput"})',
-            "Terseness.requires names 'actual_ouput', which no turn has; did you mean 'actual_output'?",
+            "HouseTestMetric.requires names 'actual_ouput', which no turn has; did you mean 'actual_output'?",
         ),
         (
             'frozenset({"actual_output"})',
             '"actual_output"',
-            "Terseness.requires is no set of names; write needed_fields",
+            "HouseTestMetric.requires is no set of names; write needed_fields",
         ),
-        ('return frozenset({"actual_output"})', "return 1 / 0", "Terseness.requires cannot be read (ZeroDivisionError"),
+        (
+            'return frozenset({"actual_output"})',
+            "return 1 / 0",
+            "HouseTestMetric.requires cannot be read (ZeroDivisionError",
+        ),
         (
             "    async def evaluate",
             "    def model_post_init(self, context):\n        1 / 0\n\n    async def evaluate",
-            "terseness cannot be made (ZeroDivisionError: division by zero)",
+            "house_test_metric cannot be made (ZeroDivisionError: division by zero)",
         ),
     ],
     ids=["unknown field", "a text", "raises", "constructor"],
@@ -259,9 +270,9 @@ def test_a_module_that_has_the_name_of_our_package_says_where_to_put_it(folder: 
 def test_what_a_definition_of_a_plug_in_says_wrong_of_itself(
     folder: Path, before: str, after: str, complaint: str
 ) -> None:
-    (folder / "terseness.py").write_text(EVALUATOR.replace(before, after))
+    (folder / "house_test_metric.py").write_text(EVALUATOR.replace(before, after))
     source = str(folder.parent / "my.yaml")
-    assert mistake(source).startswith(f"{source}: evaluators.brief: mine/terseness.py, line 6: {complaint}")
+    assert mistake(source).startswith(f"{source}: evaluators.brief: mine/house_test_metric.py, line 6: {complaint}")
 
 
 @pytest.mark.parametrize(
@@ -310,9 +321,9 @@ def test_a_detector_of_a_factory_that_makes_none(folder: Path) -> None:
 
 def test_a_base_class_in_a_folder_is_no_plug_in(folder: Path) -> None:
     base = EVALUATOR.replace("async def evaluate", "async def partly") + (
-        "\nclass Whole(Terseness):\n    '''x'''\n    evaluate = Terseness.partly\n"
+        "\nclass Whole(HouseTestMetric):\n    '''x'''\n    evaluate = HouseTestMetric.partly\n"
     )
-    (folder / "terseness.py").write_text(base)
+    (folder / "house_test_metric.py").write_text(base)
     assert check(configuration(), str(folder.parent / "my.yaml")).evaluators["brief"]
 
 
@@ -322,8 +333,8 @@ ASKING = EVALUATOR.replace("needs_judge: ClassVar[bool] = False", 'prompts: Clas
 def test_a_prompt_of_a_plug_in_is_a_text_and_part_of_the_version(folder: Path) -> None:
     versions: list[str] = []
     for text in (ASKING, ASKING.replace("short.", "very short.")):
-        (folder / "terseness.py").write_text(text)
-        evaluators = {"brief": {"kind": "terseness", "judge": "main"}}
+        (folder / "house_test_metric.py").write_text(text)
+        evaluators = {"brief": {"kind": "house_test_metric", "judge": "main"}}
         config = check(
             configuration(evaluators=evaluators, judges={"main": {"kind": "judge:Mine", "model": "m"}}),
             str(folder.parent / "my.yaml"),
@@ -334,14 +345,14 @@ def test_a_prompt_of_a_plug_in_is_a_text_and_part_of_the_version(folder: Path) -
 
 
 def test_a_prompt_file_of_a_plug_in_is_one_sentence(folder: Path) -> None:
-    (folder / "terseness.py").write_text(ASKING.replace("Say whether it is short.", "short.txt"))
+    (folder / "house_test_metric.py").write_text(ASKING.replace("Say whether it is short.", "short.txt"))
     line = mistake(
         str(folder.parent / "my.yaml"),
-        evaluators={"brief": {"kind": "terseness", "judge": "main"}},
+        evaluators={"brief": {"kind": "house_test_metric", "judge": "main"}},
         judges={"main": {"kind": "judge:Mine", "model": "m"}},
     )
     assert line.endswith(
-        "Terseness.version names the prompt 'short.txt', which evalstream has not; write the prompt's text"
+        "HouseTestMetric.version names the prompt 'short.txt', which evalstream has not; write the prompt's text"
     )
 
 
