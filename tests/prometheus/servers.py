@@ -102,13 +102,21 @@ class Prometheus:
 
     async def query(self, expression: str) -> list[dict[str, Any]]:
         """The samples of an instant query: `metric` (labels) and `value` (time, text)."""
+        return (await self._get("query", query=expression))["result"]
+
+    async def descriptions(self, alert: str) -> list[str]:
+        """The texts of the alerts of a name, as they are now."""
+        alerts: list[dict[str, Any]] = (await self._get("alerts"))["alerts"]
+        return [each["annotations"]["description"] for each in alerts if each["labels"]["alertname"] == alert]
+
+    async def _get(self, path: str, **parameters: str) -> Any:
         async with (
             aiohttp.ClientSession() as session,
-            session.get(f"{self.url}/api/v1/query", params={"query": expression}) as response,
+            session.get(f"{self.url}/api/v1/{path}", params=parameters) as response,
         ):
             answer = await response.json()
         assert answer["status"] == "success", answer
-        return answer["data"]["result"]
+        return answer["data"]
 
     async def value(self, expression: str) -> float | None:
         """The value of a query with one sample; None if it has none."""
