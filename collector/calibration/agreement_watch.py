@@ -34,7 +34,6 @@ from collector.statistics.audited_sums import (
     SUM_NAMES,
     TOTALS,
     AuditedSums,
-    audit_name,
     growth,
     people_name,
     scored_name,
@@ -136,7 +135,8 @@ RESAMPLES = 200
 class PeopleSums:
     """The sums of the last seven days' drawn labels, for the mean of one evaluator in one monitor, or of its audits.
 
-    `withheld` is the reason why these labels correct no mean.
+    `withheld` is the reason why these labels correct no mean. Labels of audited answers correct the mean by audits if
+    there are enough; until then, labels of all answers correct the judge's mean.
     """
 
     version: Version
@@ -225,8 +225,6 @@ class AgreementWatcher:
         labels = {version: each for version, each in labels.items() if each or others[version]}
         self.notes = {
             version: tuple(_notes(recent_labels(each, now), _labels_since(now, (*each, *others[version])), self._queue))
-            if self._corrects(version)
-            else (_OF_AUDITS,)
             for version, each in labels.items()
         }
         self.agreements = {
@@ -235,18 +233,14 @@ class AgreementWatcher:
         parts = labels.items() if self._segmented else ()
         self.segments = {version: self._by_segment(each, self._judged[version]) for version, each in parts}
         self.people = {
-            (monitor, scored_name(version[0])): self._people_sums(
-                version, own if by_version is labels and self._corrects(version) else [], now
-            )
+            (monitor, scored_name(version[0])): sums
             for by_version in (others, labels)  # a monitor's labels of a version in use come last, and so count
             for version, each in by_version.items()
             for monitor, own in group_by(each, lambda label: label.monitor).items()
+            for sums in [self._people_sums(version, own if by_version is labels else [], now)]
+            if not (is_of_audits(version) and sums.withheld == "few")  # until then people correct the judge's mean
         }
         self._publish_queue(labels, now)
-
-    def _corrects(self, version: Version) -> bool:
-        """Whether labels correct the mean of this version: where it has audits, they correct that of audits."""
-        return all(name != audit_name(version[0]) for name, _ in self._judged)
 
     def _by_segment(self, labels: Sequence[HumanLabel], scale: ScoreScale) -> dict[str, VerdictAgreement]:
         segments = {
@@ -277,7 +271,7 @@ class AgreementWatcher:
         })  # fmt: skip
         telemetry.replace(series.PEOPLE_SUMS, {
             (people_name(evaluator), people.version[1], monitor, segment, name): value
-            for (monitor, evaluator), people in self.people.items() if self._corrects(people.version)
+            for (monitor, evaluator), people in self.people.items()
             for recent in [recent_labels(labels[people.version], now)]
             for segment, sums in self._sums_by_segment(people.version, monitor, recent)
             for name, value in zip(SUM_NAMES, sums.values, strict=True) if "a" in name
@@ -291,7 +285,12 @@ class AgreementWatcher:
             yield segment, self._label_sums(version, each)
 
     def _label_sums(self, version: Version, labels: Sequence[HumanLabel]) -> AuditedSums:
-        return people_sums(labels, are_scored=scored_name(version[0]) == version[0])
+        return people_sums(labels, are_scored=not is_of_audits(version))
+
+
+def is_of_audits(version: Version) -> bool:
+    """Whether labels of this version correct a mean by audits."""
+    return scored_name(version[0]) != version[0]
 
 
 def _labels_since(now: float, labels: Iterable[HumanLabel]) -> list[HumanLabel]:
@@ -316,10 +315,6 @@ def _notes(recent: Sequence[HumanLabel], whole: Sequence[HumanLabel], queue: Lab
 
 
 _ROUNDING = 1e-9
-_OF_AUDITS = (
-    "With audits, labels of audited answers alone are in the mean by people, and none is audited; evalstream calibrate "
-    "counts them."
-)
 
 
 def _values(of: VerdictAgreement) -> Iterator[tuple[tuple[str, str], float]]:

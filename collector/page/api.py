@@ -16,7 +16,7 @@ from collector.page.view import EvaluatorView, ListedEvaluation, View
 from collector.past.evaluations import needs_retry
 from collector.records.feedback import JoinedFeedback
 from collector.records.json import evaluation_to_json, fields_of, label_to_json, turn_to_json
-from collector.statistics.audited_sums import AuditedSums, CorrectedMean, corrected_by_people, sums_of_scores
+from collector.statistics.audited_sums import CorrectedMean, corrected_by_people, sums_of_scores
 from collector.statistics.confusion import VerdictAgreement, confusions
 from collector.statistics.intervals import MeanInterval
 from evaluators.cases import Turn
@@ -259,15 +259,15 @@ def _people(people: PeopleView, scores: Bin) -> Json:
     """People's verdict: their mean of seven days, or why there is none, and how the judge agrees with them."""
     agreements = [_agreement(*agreement) for agreement in people.agreements.items()]
     known = {"withheld": people.withheld, "agreements": agreements, "biases": list(people.biases)}
-    mean = None if people.withheld else _by_people(people.sums, scores)
+    mean = None if people.withheld else _by_people(people, scores)
     return known if mean is None else known | {"mean": mean.mean, "interval": mean.interval, "labels": mean.audits}
 
 
-def _by_people(labels: AuditedSums, scores: Bin) -> CorrectedMean | None:
-    if any(scores.audited.values):
+def _by_people(people: PeopleView, scores: Bin) -> CorrectedMean | None:
+    if people.correct_audits:
         audited = scores.audited.corrected()
-        return None if audited is None else corrected_by_people(labels, audited)
-    return None if scores.live is None else (labels + sums_of_scores(scores.live)).corrected()
+        return None if audited is None else corrected_by_people(people.sums, audited)
+    return None if scores.live is None else (people.sums + sums_of_scores(scores.live)).corrected()
 
 
 def _agreement(segment: str, of: VerdictAgreement) -> Json:

@@ -120,10 +120,14 @@ class ReleaseView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeopleView:
-    """The results of people's labels for one monitor's scores: `sums` correct the mean, unless it is `withheld`."""
+    """The results of people's labels for one monitor's scores: `sums` correct the mean, unless it is `withheld`.
+
+    With `correct_audits` that is the mean by audits, else the judge's.
+    """
 
     withheld: str
     sums: AuditedSums
+    correct_audits: bool = False
     agreements: Mapping[str, VerdictAgreement]
     """By segment; "" is all of them."""
     biases: Sequence[str] = ()

@@ -24,7 +24,7 @@ from collector.alerting.watch.stage import (
     WatchRules,
     WatchStage,
 )
-from collector.calibration.agreement_watch import AgreementWatcher
+from collector.calibration.agreement_watch import AgreementWatcher, is_of_audits
 from collector.calibration.feedback_join import JoinSettings
 from collector.calibration.feedback_stage import GROUP as FEEDBACK_GROUP, FeedbackStage
 from collector.calibration.page_labels import Version
@@ -97,6 +97,7 @@ class PeopleAgreement:
             key: PeopleView(
                 withheld=sums.withheld,
                 sums=sums.sums,
+                correct_audits=is_of_audits(sums.version),
                 agreements={
                     "": watcher.agreements[sums.version],
                     **dict(sorted(watcher.segments.get(sums.version, {}).items())),

@@ -48,10 +48,6 @@ def configured(*, audited: bool, **alerts: Any) -> Config:
     )
 
 
-def version_of(config: Config) -> str:
-    return audit_version_in(config, "helpful") or evaluator_version_in(config, "helpful")
-
-
 def counted(values: list[float]) -> list[float]:
     """Flat before and after, so that `increase` has nothing to extrapolate to."""
     return [0.0] * 5 + values + [values[-1]] * 10
@@ -85,10 +81,13 @@ def labels_and_scores(*, by_mean: bool) -> tuple[AuditedSums, list[list[float]],
     return AuditedSums(tuple(value if "a" in name else 0.0 for name, value in values)), scores, audited
 
 
-def inputs_of(config: Config, *, withheld: bool = False) -> tuple[list[dict[str, str]], CorrectedMean]:
-    """Input series and the mean that the plain code makes of them."""
-    labels, scores, audited = labels_and_scores(by_mean=audit_version_in(config, "helpful") is not None)
-    version = version_of(config)
+def inputs_of(
+    config: Config, *, withheld: bool = False, of_audits: bool = True
+) -> tuple[list[dict[str, str]], CorrectedMean]:
+    """Input series and the mean that the plain code makes of them; `of_audits`: labels correct audits if there are any."""
+    by_audits = audit_version_in(config, "helpful") if of_audits else None
+    labels, scores, audited = labels_and_scores(by_mean=by_audits is not None)
+    version = by_audits or evaluator_version_in(config, "helpful")
     of = {"evaluator_version": version, "monitor": "chatbot", "segment": "all"}
     made = [
         series("evalstream_people_sums", [value] * (MINUTES + 16), evaluator="helpful:people", **of, sum=name)
@@ -99,13 +98,14 @@ def inputs_of(config: Config, *, withheld: bool = False) -> tuple[list[dict[str,
         said = {"evaluator": "helpful:people", "evaluator_version": version, "monitor": "chatbot", "reason": "drift"}
         made.append(series("evalstream_people_withheld", [1.0] * (MINUTES + 16), **said))
     expected = (labels + sums_of_scores(Sums(*scores[-1]))).corrected()
-    if audit_version_in(config, "helpful") is not None:
+    if (audit_version := audit_version_in(config, "helpful")) is not None:
         mean = audited[-1].corrected()
         assert mean is not None
-        expected = corrected_by_people(labels, mean)
+        expected = corrected_by_people(labels, mean) if by_audits else expected
+        own = of | {"evaluator_version": audit_version}
         for place, name in enumerate(SUM_NAMES):
             numbers = counted([each.values[place] for each in audited])
-            made.append(series("evalstream_audited_sums_total", numbers, evaluator="helpful:audit", **of, sum=name))
+            made.append(series("evalstream_audited_sums_total", numbers, evaluator="helpful:audit", **own, sum=name))
     for place, name in enumerate(ESTIMATOR):
         own = of | {"evaluator_version": evaluator_version_in(config, "helpful")}
         numbers = counted([each[place] for each in scores])
@@ -123,10 +123,12 @@ def is_near(name: str, value: float) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("audited", [False, True], ids=["only_judge", "audits"])
-def test_the_rules_make_of_the_sums_what_the_plain_code_makes(audited: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("audited", "of_audits"), [(False, False), (True, True), (True, False)], ids=["only_judge", "audits", "new_audits"]
+)
+def test_the_rules_make_of_the_sums_what_the_plain_code_makes(audited: bool, of_audits: bool, tmp_path: Path) -> None:
     config = configured(audited=audited)
-    inputs, expected = inputs_of(config)
+    inputs, expected = inputs_of(config, of_audits=of_audits)
     figures = {
         "evalstream:score_mean": expected.mean,
         "evalstream:score_stderr": expected.error,
@@ -138,7 +140,7 @@ def test_the_rules_make_of_the_sums_what_the_plain_code_makes(audited: bool, tmp
     nothing = {"expr": 'evalstream:score_mean{evaluator="helpful:people"}', "eval_time": "45m", "exp_samples": []}
     run(tmp_path, config, [
         {"inputs": inputs, "values": [is_near(*each) for each in figures.items()]},
-        {"inputs": inputs_of(config, withheld=True)[0], "values": [nothing]},
+        {"inputs": inputs_of(config, withheld=True, of_audits=of_audits)[0], "values": [nothing]},
     ])  # fmt: skip
 
 
@@ -160,7 +162,7 @@ def test_no_alert_looks_at_the_mean_of_a_week() -> None:
 def test_a_page_needs_a_judge_of_proven_agreement(low: float | None, severities: list[str], tmp_path: Path) -> None:
     config = configured(audited=False, min_agreement=0.4)
     inputs, _ = inputs_of(config)
-    version = version_of(config)
+    version = evaluator_version_in(config, "helpful")
     if low is not None:
         judge = {"evaluator": "helpful", "evaluator_version": version}
         measured = {**judge, "statistic": "kappa", "bound": "low"}

@@ -1,9 +1,9 @@
 """Means by people's labels, as recording rules: the sums of audits, with people as the auditors.
 
 The series are called `helpful:people`. The sums of the drawn labels of seven days are gauges, as a label can be taken
-back; the scores' sums are their growth in the same seven days. If an evaluator is audited, people correct the mean by
-audits: that counts as one conversation that has this mean, and its variance is a sum of its own. If a mean is withheld,
-its sums are absent.
+back; the scores' sums are their growth in the same seven days. If enough labels are of audited answers, people correct
+the mean by audits: that counts as one conversation that has this mean, and its variance is a sum of its own. The
+version of the labels' sums is that of the mean which they correct. If a mean is withheld, its sums are absent.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,9 +28,7 @@ def people_rules(targets: Sequence[Target], timing: Timing, by: Sequence[str]) -
     audited = [target.evaluator for target in targets if target.audited]
     by_audits = f" or {audited_increase(PEOPLE_WINDOW, timing, by)}" if audited else ""
     yield RecordingRule(series.AUDITED_INCREASE, f"{labels}{by_audits}", {"window": series.WEEK})
-    plain = [
-        target.evaluator for target in targets if not target.is_derived and f"{target.evaluator}:audit" not in audited
-    ]
+    plain = [target.evaluator for target in targets if not target.is_derived]
     for name, value in _scores(list(dict.fromkeys(plain)), list(dict.fromkeys(audited)), timing, by):
         yield RecordingRule(series.AUDITED_INCREASE, value, {"window": series.WEEK, "sum": name})
 
@@ -38,7 +36,7 @@ def people_rules(targets: Sequence[Target], timing: Timing, by: Sequence[str]) -
 def _scores(
     plain: Sequence[str], audited: Sequence[str], timing: Timing, by: Sequence[str]
 ) -> Iterator[tuple[str, str]]:
-    """The sums of all scores: of evaluators without audits, and of the means by audits."""
+    """The sums of all scores, and of the means by audits."""
     mean, error = (
         f'{each}{{evaluator=~{any_of(audited)},window="{series.WEEK}"}}'
         for each in (series.SCORE_MEAN, series.SCORE_STDERR)

@@ -16,7 +16,7 @@ from collector.calibration.page_labels import LabelIndex
 from collector.logs.log import StoredRecord
 from collector.page.label_queue import LabelQueue, LabelQueueSettings, QueuedEvaluation, QueueVerdict, draw
 from collector.page.view import EvaluatorView, ListedEvaluation, View
-from collector.records.audits import audit_of
+from collector.records.audits import FEWEST_AUDITS, audit_of
 from collector.records.json import label_to_json
 from collector.statistics.audited_sums import (
     AuditedClusters,
@@ -101,12 +101,14 @@ def corrected_mean(chance: Random, of: Planted, conversations: int) -> Corrected
             queued = QueuedEvaluation(ListedEvaluation(evaluation, 0, 0, time), how, {})
             given = QUEUE.label_of(queued, QueueVerdict(by="ann", verdict="good" if good else "bad"), START)
             index.add(StoredRecord(0, 0, time, b"k", label_to_json(given)))
-    labels = people_sums(labels_of_queue(index.labels(AUDITS if of.audited else VERSION)), are_scored=not of.audited)
-    if of.audited:
+    of_audits = people_sums(labels_of_queue(index.labels(AUDITS)), are_scored=False)
+    if of_audits.audits >= FEWEST_AUDITS:
+        labels = of_audits
         mean = audited.corrected()
         assert mean is not None
         found = corrected_by_people(labels, mean)
     else:
+        labels = people_sums(labels_of_queue(index.labels(VERSION)))
         found = (labels + sums_of_scores(Sums(*sums))).corrected()
     assert found is not None
     return found
@@ -114,8 +116,15 @@ def corrected_mean(chance: Random, of: Planted, conversations: int) -> Corrected
 
 @pytest.mark.parametrize(
     "of",
-    [Planted(0.5), Planted(0.7), Planted(0.85), Planted(0.7, drift=0.5), Planted(0.5, audited=0.3)],
-    ids=["half", "some", "much", "drift", "audited"],
+    [
+        Planted(0.5),
+        Planted(0.7),
+        Planted(0.85),
+        Planted(0.7, drift=0.5),
+        Planted(0.5, audited=0.3),
+        Planted(0.5, audited=0.05),
+    ],
+    ids=["half", "some", "much", "drift", "audited", "few_audited"],
 )
 @pytest.mark.parametrize("runs", [12, pytest.param(1000, marks=pytest.mark.nightly)])
 def test_people_correct_the_mean_without_bias_and_their_interval_covers(of: Planted, runs: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from random import Random
@@ -223,22 +224,28 @@ async def test_where_there_are_audits_people_correct_them() -> None:
     assert people.sums.values[0] == pytest.approx(40 * 4), "1 / (share of audits × probability of the draw)"
 
 
-async def test_an_audit_that_is_new_leaves_agreement_and_the_reason_why_there_is_no_mean_by_people() -> None:
-    """Labels given before `audit` was set are of answers without one: mean and agreement vanished without a word."""
+async def test_until_enough_audited_answers_are_labelled_people_correct_the_judges_mean() -> None:
+    """With a new `audit`, the mean by people was withheld until it had 32 labels of audited answers."""
     log, telemetry = MemoryLog("labels", partitions=1), Telemetry()
     watch = AgreementWatcher(log, {VERSION: SCALE, AUDITS: SCALE}, telemetry, clock=START.timestamp)
-    given = [drawn_label(n, tier="x", right=n % 5 > 0, at=float(n), audited=False) for n in range(80)]
-    await log.append([Record(b"k", label_to_json(each), partition=0) for each in given])
-    await watch.measure_changes()
-    (people,) = watch.people.values()
-    assert (people.withheld, people.version) == ("few", VERSION)
-    assert people.sums.audits == 0.0
-    assert watch.agreements[VERSION].share.value == pytest.approx(0.8)
-    assert [note[:12] for note in watch.notes[VERSION]] == ["With audits,"]
-    names = {"evaluator": f"{VERSION[0]}:people", "evaluator_version": VERSION[1], "monitor": given[0].monitor}
-    value = telemetry.registry.get_sample_value
-    assert value("evalstream_people_withheld", {**names, "reason": "few"}) == 1.0
-    assert value("evalstream_people_sums", {**names, "segment": "all", "sum": "a"}) is None
+    given = [drawn_label(n, tier="x", right=n % 5 > 0, at=float(n), audited=n >= 60) for n in range(110)]
+    names = {"evaluator": f"{VERSION[0]}:people", "monitor": given[0].monitor}
+
+    async def labelled(some: Sequence[Label]) -> tuple[str, str]:
+        await log.append([Record(b"k", label_to_json(each), partition=0) for each in some])
+        await watch.measure_changes()
+        (people,) = watch.people.values()
+        value = telemetry.registry.get_sample_value
+        for version in {VERSION[1], AUDITS[1]}:
+            own = {**names, "evaluator_version": version, "segment": "all", "sum": "a"}
+            assert (value("evalstream_people_sums", own) is not None) is (version == people.version[1])
+        assert watch.notes[people.version] == ()
+        return people.version[0], people.withheld
+
+    assert await labelled(given[:20]) == (VERSION[0], "few")
+    assert await labelled(given[20:60]) == (VERSION[0], "")
+    assert await labelled(given[60:80]) == (VERSION[0], ""), "20 labels of audited answers are too few"
+    assert await labelled(given[80:]) == (AUDITS[0], "")
 
 
 async def test_labels_that_are_not_in_the_mean_by_people_are_said_to_be_so_as_is_a_mix_of_draws() -> None:

@@ -110,6 +110,21 @@ def test_a_classifier_by_the_labels_that_references_expect() -> None:
     assert {"expected": "refund", "chosen": "other", "count": 1} in shown["classified"]["confusion"]
 
 
+def test_labels_correct_the_judges_mean_until_enough_are_of_audited_answers() -> None:
+    """With a new `audit`, the mean by people was gone until then."""
+    view = View([EvaluatorView(monitor=KEY[0], evaluator=KEY[1], threshold=0.5, audit_version="dear")])
+    for number in range(400):
+        subject = replace(scored().subject, conversation_id=str(number))
+        audit = {"audit": {"score": float(number % 4 > 0), "probability": 0.5, "version": "dear"}} if number % 2 else {}
+        judged = scored(number, subject=subject, score=0.75, details=audit)
+        view.add_evaluation(judged, 0, number, START.timestamp())
+    shown = overview_of(view, PeopleView(withheld="", sums=labels_of(60), agreements={}))
+    assert shown["whole"]["corrected"]["mean"] is not None
+    assert (
+        shown["people"]["mean"] == track(PeopleView(withheld="", sums=labels_of(60), agreements={}))["people"]["mean"]
+    )
+
+
 @pytest.mark.parametrize("why", ["few", "weak", "drift"])
 def test_a_mean_that_is_withheld_is_not_there_and_says_why(why: str) -> None:
     shown = track(PeopleView(withheld=why, sums=labels_of(60), agreements={}))["people"]
