@@ -11,8 +11,9 @@ from typing import Any
 
 import orjson
 
-from collector.calibration.labels import LabelLine, label_lines
+from collector.calibration.labels import HumanLabel, label_lines
 from collector.calibration.page_labels import human_of
+from collector.commands.calibrate.calibrate import ledger_of, why_alone
 from collector.commands.judges.judges import case_in
 from collector.config.configured import Config
 from collector.logs.log import Log
@@ -21,6 +22,7 @@ from collector.past.turns import case_of, newest_labels, turns_in_log
 from collector.records.grouping import group_by
 from collector.records.ready_made import LABEL_KEYS
 from collector.service.open_logs import Logs
+from collector.service.plan_builder import evaluator_version_in
 from collector.statistics.agreement import ScoreScale
 from evaluators.asking.judge_input import is_missing, to_json_value
 from evaluators.cases import Conversation, Json, Turn
@@ -57,19 +59,22 @@ class _Named:
 async def labelled_cases(
     config: Config, logs: Logs, evaluator: Evaluator[Any], path: Path | None, *, random: bool
 ) -> LabelledCases:
-    """The labels of a file, or the page's if no file is named; `random` says that they are a random draw.
+    """The labels of a file and the page's drawn labels of the same draw, or all of the page if no file is named, as for
+    `calibrate`; `random` says that those of the file are a random draw.
 
     Raises:
         ConfigError: the file cannot be read, or a line is no label.
     """
-    lower = evaluator.direction == "lower_is_better"
-    if path is None:
-        named = [page_label async for page_label in _page_labels(logs.labels, evaluator.name, lower=lower)]
-    else:
-        lines = label_lines(path, EXAMPLE)
-        named = [_of_line(line, path, lower=lower) for line in lines if line.evaluator in (None, evaluator.name)]
-    wanted = {evaluation_id for label in named for evaluation_id in label.ids}
-    evaluations = await _evaluations(logs.evaluations, evaluator.name, wanted)
+    name, scale = evaluator.name, ScoreScale.of(evaluator)
+    named = [] if path is None else list(_file_labels(path, name, lower=scale.lower_is_better))
+    of_page = [label async for label in _page_labels(logs.labels, name, lower=scale.lower_is_better)]
+    page = [label for label in of_page if path is None or label.probability is not None]
+    wanted = {evaluation_id for label in (*named, *page) for evaluation_id in label.ids}
+    evaluations = await _evaluations(logs.evaluations, name, wanted)
+    if path is not None:
+        ledger = await ledger_of(config, (name, evaluator_version_in(config, name)), scale)
+        page = [] if why_alone(_as_judged(named, evaluations), _as_judged(page, evaluations), ledger) else page
+    named += page
     conversations = {evaluation.subject.conversation_id for evaluation in evaluations.values()}
     known = await turns_in_log(logs.turns, conversations, config.settings.assemble.declared_attributes)
     labels: list[LabelledSubject] = []
@@ -79,6 +84,14 @@ async def labelled_cases(
         if case is not None:
             labels.append(_subject(each, case, evaluation, evaluator, random=random))
     return LabelledCases(tuple(labels), len(named) - len(labels))
+
+
+def _as_judged(labels: Iterable[_Named], evaluations: Mapping[str, Evaluation]) -> list[HumanLabel]:
+    known = ((label, next((evaluations[name] for name in label.ids if name in evaluations), None)) for label in labels)
+    return [
+        HumanLabel(0.0, label.human, "all", probability=label.probability, name=judged.evaluation_id if judged else "")
+        for label, judged in known
+    ]
 
 
 def _subject(
@@ -115,19 +128,17 @@ async def _page_labels(log: Log, evaluator: str, *, lower: bool) -> AsyncIterato
             )  # fmt: skip
 
 
-def _of_line(line: LabelLine, path: Path, *, lower: bool) -> _Named:
-    texts = {name: field for name, field in line.fields.items() if name not in LABEL_KEYS}
-    has_texts = any(name in texts for name in _TEXTS)
-    ids = (line.row.evaluation_id, line.row.turn_id)
-    note = next((each for name in _NOTES if isinstance(each := line.fields.get(name), str)), "")
-    return _Named(
-        f"line {line.number}",
-        tuple(evaluation_id for evaluation_id in ids if evaluation_id),
-        line.row.human_score(lower_is_better=lower),
-        case_in(texts, line.data, f"{path}: line {line.number}") if has_texts else None,
-        line.row.label_probability,
-        note.strip(),
-    )
+def _file_labels(path: Path, evaluator: str, *, lower: bool) -> Iterator[_Named]:
+    for line in label_lines(path, EXAMPLE):
+        if line.evaluator in (None, evaluator):
+            texts = {name: field for name, field in line.fields.items() if name not in LABEL_KEYS}
+            has_texts, ids = any(name in texts for name in _TEXTS), (line.row.evaluation_id, line.row.turn_id)
+            note = next((each for name in _NOTES if isinstance(each := line.fields.get(name), str)), "")
+            yield _Named(
+                f"line {line.number}", tuple(filter(None, ids)), line.row.human_score(lower_is_better=lower),
+                case_in(texts, line.data, f"{path}: line {line.number}") if has_texts else None,
+                line.row.label_probability, note.strip(),
+            )  # fmt: skip
 
 
 FEWEST = 5

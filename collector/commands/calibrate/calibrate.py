@@ -102,7 +102,7 @@ def measure(config: Config, options: CalibrateOptions) -> Calibration:
     version: Version = (options.evaluator, evaluator_version_in(config, options.evaluator))
     if options.labels is None and config.settings.log.kind == "memory":
         raise ConfigError("log.kind is memory, so labels of the page end with the service; name a file of labels")
-    ledger = asyncio.run(_ledger_of(config, version, scale))
+    ledger = asyncio.run(ledger_of(config, version, scale))
     labels, notes = _labels(options, version, ledger, lower_is_better=scale.lower_is_better)
     if options.random:
         labels, alike = _as_random(labels)
@@ -137,7 +137,7 @@ def _as_random(labels: Sequence[HumanLabel]) -> tuple[list[HumanLabel], Sequence
 
 
 def _once(
-    labels: Sequence[HumanLabel], ledger: "_Ledger"
+    labels: Sequence[HumanLabel], ledger: "CalibrationLedger"
 ) -> tuple[Sequence[HumanLabel], Sequence["_Scored"], Sequence[str]]:
     """The labels and scores in which each answer counts once, and a note on those that are left out."""
     repeated = {one.names[0] for one in ledger.repeated}
@@ -183,7 +183,7 @@ class _Scored:
 
 
 @dataclass(frozen=True, slots=True)
-class _Ledger:
+class CalibrationLedger:
     """The logged scores and labels of a version of an evaluator. `others` are the evaluations that its other versions
     scored: their ids, each with its subject's id. `first` has of each evaluation the first score of its answer, with
     the judge's doubt and whether there is an audit (with the same shares, equal ones are drawn alike), the probability
@@ -205,7 +205,8 @@ class _Ledger:
         return {name: one.names[0] for one in (*self.repeated, *self.scored) for name in one.names}
 
 
-async def _ledger_of(config: Config, version: Version, scale: ScoreScale) -> _Ledger:
+async def ledger_of(config: Config, version: Version, scale: ScoreScale) -> CalibrationLedger:
+    """The ledger in the logs as they are stored."""
     book = LabelIndex([version[0]] if scale.lower_is_better else [])
     scored: list[_Scored] = []
     others, first = dict[str, str](), dict[str, tuple[object, float, float]]()
@@ -231,7 +232,7 @@ async def _ledger_of(config: Config, version: Version, scale: ScoreScale) -> _Le
         chosen.setdefault(one.names[1], one.monitor)
     once = [one for one in scored if one.monitor == chosen[one.names[1]]]
     repeated = [one for one in scored if one.monitor != chosen[one.names[1]]]
-    return _Ledger(tuple(once), tuple(repeated), others, first, book)
+    return CalibrationLedger(tuple(once), tuple(repeated), others, first, book)
 
 
 def _subject(evaluation: Evaluation) -> str:
@@ -313,7 +314,7 @@ def _note_on_sample(at_random: Sequence[HumanLabel], scored: Sequence[_Scored]) 
 _ROUNDING = 1e-9
 
 
-def _notes_on_shares(labels: Sequence[HumanLabel], ledger: _Ledger) -> tuple[str, ...]:
+def _notes_on_shares(labels: Sequence[HumanLabel], ledger: CalibrationLedger) -> tuple[str, ...]:
     """A note if labels are of several draws: in one draw, the first score of an answer determines the probability. Or
     if they are of one with other shares than those of now.
     """
@@ -336,7 +337,7 @@ _MIXED = "Mixed draws: "
 
 
 def _labels(
-    options: CalibrateOptions, version: Version, ledger: _Ledger, *, lower_is_better: bool
+    options: CalibrateOptions, version: Version, ledger: CalibrationLedger, *, lower_is_better: bool
 ) -> tuple[list[HumanLabel], tuple[str, ...]]:
     """The labels that count, and notes on them: those of the page, or of a file. With drawn labels of logged answers in
     the file, the page's are of the same draw, so that both count; unless one of them was drawn with other shares.
@@ -353,16 +354,23 @@ def _labels(
         answers.setdefault((label.name or number, label.segment), []).append(label)
     both, own = [mean_label(each) for each in answers.values()], _notes_on_shares(labels, ledger)
     of_page = f"{plural(len(page), 'label')} of the page"
+    if (why := why_alone(labels, page, ledger)) is not None:
+        return labels, (*own, f"Not used: {of_page}, {why}.") if page else own
+    return both, (*notes, *_notes_on_shares([*labels, *page], ledger), f"{of_page} count as well as those of the file.")
+
+
+def why_alone(labels: Sequence[HumanLabel], page: Sequence[HumanLabel], ledger: CalibrationLedger) -> str | None:
+    """The reason why the page's drawn labels are not of the draw that a file's are of; None if they are."""
     if not page or not any(label.name for label in labels_of_queue(labels)):
-        alone = f"Not used: {of_page}, as the file has no drawn label of an answer in the log."
-        return labels, (*own, alone) if page else own
-    mixed = _notes_on_shares([*labels, *page], ledger)
-    if own != mixed and mixed[0].startswith(_MIXED):
-        return labels, (*own, f"Not used: {of_page}, drawn with other shares than those of the file.")
-    return both, (*notes, *mixed, f"{of_page} count as well as those of the file.")
+        return "as the file has no drawn label of an answer in the log"
+    own, mixed = _notes_on_shares(labels, ledger), _notes_on_shares([*labels, *page], ledger)
+    is_mixed = own != mixed and mixed[0].startswith(_MIXED)
+    return "drawn with other shares than those of the file" if is_mixed else None
 
 
-def _page_labels(version: Version, ledger: _Ledger, *, is_needed: bool) -> tuple[list[HumanLabel], tuple[str, ...]]:
+def _page_labels(
+    version: Version, ledger: CalibrationLedger, *, is_needed: bool
+) -> tuple[list[HumanLabel], tuple[str, ...]]:
     """The labels of the page, and notes on them. A label of another version counts for the same subject's score by this
     one, which both versions have to have sampled: their draws are nested, so that the less probable one counts.
     """
