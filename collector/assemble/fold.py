@@ -7,7 +7,6 @@ The trace then *lingers* in memory, so that a late piece can open it again.
 
 import asyncio
 import logging
-import traceback
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -40,6 +39,7 @@ from collector.records.noted_turns import THIN, NotedTurn, has_note, noted_turn
 from collector.records.tenants import in_tenant, tenant_in_key
 from collector.records.turns import UNWANTED, turn_outcome
 from collector.telemetry.drop_reasons import DropReason
+from collector.telemetry.plain import fault_of
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import LATE_FEEDBACK, SPANS_READ, TRACES_CLOSED, TURNS_ASSEMBLED
 from evaluators.cases import Turn
@@ -302,8 +302,7 @@ class AssembleFold:
                 self._guarded_place.survived(trace.position)
             return _in_tenant(assembly, tenant)
         except Exception as error:  # noqa: BLE001 - a trace that hits a bug must not stop the partition for good
-            frame = traceback.extract_tb(error.__traceback__)[-1]
-            logger.error("a trace is left out: %s at %s:%s", type(error).__name__, frame.filename, frame.lineno)  # noqa: TRY400 - the message may hold judged text
+            logger.error("a trace is left out: %s", fault_of(error))  # noqa: TRY400 - the message may hold judged text
             self._telemetry.drop("assemble", DropReason.CRASHED)
             return Assembly()
 

@@ -15,7 +15,6 @@ from collector.assemble.turns import AssembledTurn, to_datetime
 from collector.errors import BadInput
 from collector.logs.log import Record
 from collector.otlp.decode import read_outline, spans_of
-from collector.otlp.outline import Outline
 from collector.otlp.span import Span
 from collector.records.json import turn_fields_to_json
 from collector.records.noted_turns import NotedTurn, noted_turn
@@ -50,14 +49,10 @@ def list_thin_spans(pieces: Iterable[TracePiece], on_bad: Callable[[BadInput], N
     spans: list[Span] = []
     for value in sorted({piece.value for piece in pieces}):
         try:
-            spans += spans_of(read_outline(value, "traces"), _find_no_dialect)
+            spans += spans_of(read_outline(value, "traces"), lambda _keys, _scope, _span: _NO_DIALECT)
         except BadInput as error:
             on_bad(error)
     return spans
-
-
-def _find_no_dialect(_keys: Collection[str], _scope: str, _span: Outline) -> int:
-    return _NO_DIALECT
 
 
 def make_turn(turn: NotedTurn) -> AssembledTurn:

@@ -117,7 +117,8 @@ def _parse(text: str) -> TracePlace:
         source, _, rest = text.partition(":")
         name, separator, rest = rest.rpartition(":") if "{" not in rest else _split_name(rest)
         if not (name and separator):
-            raise ValueError(f"{text!r} names no attribute; write {source}:NAME:ATTRIBUTE" + _or_body(source))
+            or_body = ", or log:NAME:body" if source == "log" else ""
+            raise ValueError(f"{text!r} names no attribute; write {source}:NAME:ATTRIBUTE{or_body}")
     key, brace, path = rest.partition("{")
     if brace and not path.endswith("}"):
         raise ValueError(f"{text!r} has a path without its closing brace; write {key}{{…}}")
@@ -138,10 +139,6 @@ def _split_name(rest: str) -> tuple[str, str, str]:
     head, brace, path = rest.partition("{")
     name, separator, key = head.rpartition(":")
     return name, separator, key + brace + path
-
-
-def _or_body(source: str) -> str:
-    return ", or log:NAME:body" if source == "log" else ""
 
 
 def _is_number(text: str) -> bool:

@@ -194,7 +194,9 @@ def _read_entity(span: Span, kind: Kind) -> Call:
     attributes = span.attributes
     input_value, output_value = attributes.get(_INPUT), decode_json(attributes.get(_OUTPUT))
     if kind == "chain" and isinstance(input_value, str) and '"run_type": "prompt"' in input_value:
-        return _read_template(input_value)
+        # one of LangChain's prompt templates, whose inputs are the variables of a prompt
+        variables = parse_texts(as_dict(decode(input_value)).get("inputs"))
+        return Call(dialect="traceloop", variables=variables, sources={"variables": _INPUT})
     is_request = isinstance(input_value, str) and input_value.startswith(_LLAMAINDEX_REQUEST)
     if kind == "chain" and (is_request or as_dict(output_value).keys() >= _LLAMAINDEX_COMPLETION):
         return _read_llamaindex_task(span, input_value, output_value)
@@ -263,15 +265,6 @@ def _read_crew(span: Span) -> Call:
         output=parse_answer(attributes["crewai.crew.result"]).messages,
         agent=find_text(attributes, "crewai.crew.name"),
         sources={"output": "crewai.crew.result"},
-    )
-
-
-def _read_template(input_value: str) -> Call:
-    """Read LangChain's prompt templates, whose inputs are the variables of a prompt."""
-    return Call(
-        dialect="traceloop",
-        variables=parse_texts(as_dict(decode(input_value)).get("inputs")),
-        sources={"variables": _INPUT},
     )
 
 

@@ -111,18 +111,15 @@ class OtlpExporter:
         if self._settings.events:
             logs = events(batch, service=service, explanation=explanation, own=self._own)
             events_refused = await self._client.send_logs(logs, spans_follow=self._settings.spans)
-            if not self._client.has_logs:
-                self._count_without_span(batch)
+            # Ready-made turns are in no trace: their scores go as events alone.
+            lost = sum(evaluation.subject.trace_id is None for evaluation in batch)
+            if lost and not self._client.has_logs:
+                self._telemetry.drop("export_otlp", DropReason.NO_LOGS_ENDPOINT, lost)
         if self._settings.spans:
             openinference = self._settings.openinference
             traces = spans(batch, service=service, explanation=explanation, own=self._own, openinference=openinference)
             spans_refused = await self._client.send_traces(traces)
         return max(events_refused, spans_refused)
-
-    def _count_without_span(self, batch: Sequence[Evaluation]) -> None:
-        """Ready-made turns are in no trace: their scores go as events alone."""
-        if lost := sum(evaluation.subject.trace_id is None for evaluation in batch):
-            self._telemetry.drop("export_otlp", DropReason.NO_LOGS_ENDPOINT, lost)
 
 
 def _requests(batch: Sequence[Evaluation], most: int) -> Iterator[Sequence[Evaluation]]:

@@ -89,10 +89,7 @@ class Segments:
         if any(learnt):
             self._announce()
         segment = _join([(values.attribute, values.label(attributes)) for values in self._values])
-        return segment if segment in self._known else self._everything_else()
-
-    def _everything_else(self) -> str:
-        return _join([(values.attribute, OTHER) for values in self._values])
+        return segment if segment in self._known else _join([(values.attribute, OTHER) for values in self._values])
 
     def _announce(self) -> None:
         if not self._values:

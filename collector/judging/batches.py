@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 
+from collector.backoff import StateLines
 from collector.config.configured import Config
 from collector.config.settings import JudgeSettings
 from collector.errors import ConfigError, EvalstreamError
@@ -281,31 +282,26 @@ class _Reporter:
     clock: Callable[[], float] = time.monotonic
 
     def __post_init__(self) -> None:
-        self._reported_at: dict[str, float] = {}
+        self._lines = StateLines(_REPORT_AFTER, self.clock)  # one for each batch, and "" for the provider
 
     def report(self, progress: BatchProgress) -> None:
         """Report the progress of a batch."""
         if progress.status == GONE:
             self.warn(f"judge {self.judge}: {_gone_text(progress)}")
-        elif progress.ended or self._due(progress.batch):
+        elif progress.ended or self._lines.is_due(progress.batch):
             self.say(f"judge {self.judge}: {_progress_text(progress)}")
 
     def report_problem(self, error: JudgeError) -> None:
         """Report that the provider is unavailable."""
-        if self._due(""):
+        if self._lines.is_due(""):
             self.warn(f"judge {self.judge} is unavailable ({error}); it is asked again")
 
     def report_recovered(self) -> None:
         """Report that the provider answers again. The next problem is another one, and is reported at once."""
-        if self._reported_at.pop("", None) is not None:
+        if "" in self._lines.open:
+            self._lines.open.discard("")
+            self._lines.forget("")
             self.say(f"judge {self.judge} is available again")
-
-    def _due(self, what: str) -> bool:
-        now, last = self.clock(), self._reported_at.get(what)
-        if last is not None and now - last < _REPORT_AFTER:
-            return False
-        self._reported_at[what] = now
-        return True
 
 
 def _gone_text(progress: BatchProgress) -> str:

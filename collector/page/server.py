@@ -19,7 +19,6 @@ and evaluated text must never run (a strict Content-Security-Policy).
 import ipaddress
 import logging
 import time
-import traceback
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -52,6 +51,7 @@ from collector.past.turns import by_conversation, case_of
 from collector.receive.access import BearerTokens, ssl_context_of
 from collector.receive.rejection import Rejected
 from collector.records.json import label_to_json
+from collector.telemetry.plain import fault_of
 from evaluators.results import Label
 
 logger = logging.getLogger(__name__)
@@ -119,8 +119,7 @@ async def _answer(
     except ConnectionResetError:  # the browser has gone
         raise
     except Exception as error:  # noqa: BLE001 - the last place before the browser: a bug is answered and logged
-        frame = traceback.extract_tb(error.__traceback__)[-1]
-        logger.error("the page failed: %s at %s:%s", type(error).__name__, frame.filename, frame.lineno)  # noqa: TRY400 - the message may hold judged text
+        logger.error("the page failed: %s", fault_of(error))  # noqa: TRY400 - the message may hold judged text
         return failure(500, "internal error")
 
 

@@ -1,12 +1,12 @@
 """Rejections: why a request is not accepted, as an HTTP status and one sentence."""
 
 import logging
-import traceback
 from collections.abc import Mapping
 
 from collector.admission.fair_limit import LimitReached
 from collector.errors import BadInput, Overloaded, TooLarge
 from collector.logs.log import LogUnavailable, RecordTooLarge
+from collector.telemetry.plain import fault_of
 
 logger = logging.getLogger(__name__)
 
@@ -78,6 +78,5 @@ def rejection_of(error: Exception, retry_after: float) -> Rejected | None:
 
 def internal_error(error: Exception) -> Rejected:
     """The answer to an error of our own; logs where it was raised, not its message: it may quote texts."""
-    frame = traceback.extract_tb(error.__traceback__)[-1]
-    logger.error("receiving failed: %s at %s:%s", type(error).__name__, frame.filename, frame.lineno)
+    logger.error("receiving failed: %s", fault_of(error))
     return Rejected(500, "internal error")

@@ -307,7 +307,8 @@ async def _until_stopped(config: Config, stages: frozenset[str], *, fixed_level:
     loop = asyncio.get_running_loop()
     for signals in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signals, stop.request)
-    loop.add_signal_handler(signal.SIGHUP, _ignore_reload)
+    # without a handler, the signal would end the process at once
+    loop.add_signal_handler(signal.SIGHUP, logger.info, "SIGHUP: the service is still starting, with the file as read")
     if worker is not None:
         worker.stop_when_alone(stop.request)
     try:
@@ -331,11 +332,6 @@ def unread_note(config: Config) -> str:
     named = (log is not None and log.group_instance_id) or any(source.group_instance_id for source in sources)
     seconds = 45.0 if log is None else log.session_timeout
     return f"; brokers keep its partitions for {seconds:g} s, unread, for its group_instance_id" if named else ""
-
-
-def _ignore_reload() -> None:
-    """Without a handler, the signal would end the process at once."""
-    logger.info("SIGHUP: the service is still starting, with the file as it was read")
 
 
 async def _open_steps(logs: Logs, config: Config) -> GeneratedStepsStore:

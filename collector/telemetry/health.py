@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Literal
 
 from collector.telemetry.registry import Telemetry
@@ -47,7 +46,8 @@ class Health:
         """Ask this, too. `name` is its name in /readyz and in the metrics."""
         self._checks[name] = (check, vital)
         if self._telemetry is not None:
-            self._telemetry.gauge(HEALTH_CHECK, name).set_function(partial(_is_ok, check))
+            is_ok = self._telemetry.gauge(HEALTH_CHECK, name)
+            is_ok.set_function(lambda: float(_result(check, vital=False).status == "ok"))
 
     @property
     def results(self) -> Mapping[str, CheckResult]:
@@ -76,7 +76,3 @@ def _result(check: Check, vital: bool) -> CheckResult:
     if problem is None:
         return CheckResult("ok")
     return CheckResult("failing" if vital else "degraded", problem)
-
-
-def _is_ok(check: Check) -> float:
-    return float(_result(check, vital=False).status == "ok")

@@ -2,6 +2,7 @@
 
 import re
 import sys
+import traceback
 from collections.abc import Sequence
 
 from collector.errors import DONE, FAILED
@@ -22,6 +23,12 @@ _HARMLESS = {"://": ":⁄⁄", "{{": "{ {", ".": "․"} | dict(zip("<>@[]`*~|", 
 def plain(text: str) -> str:
     """One line of text: control characters are escaped, and it is cut off beyond 4,000 characters."""
     return _CONTROL_OR_SPACE.sub(_escaped, text if len(text) <= _LONGEST else f"{text[:_LONGEST]} […]")
+
+
+def fault_of(error: Exception) -> str:
+    """The type of an error and its place in the code, without its message: that may hold judged text."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__} at {frame.filename}:{frame.lineno}"
 
 
 def printable(text: str) -> str:

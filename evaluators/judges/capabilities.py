@@ -44,8 +44,8 @@ class Capabilities:
             return replace(self, bounds="refused")
         feature = next((feature for feature, words in FEATURES if words.search(complaint)), None)
         match feature:
-            case "limit":
-                return self._without_limit()
+            case "limit" if self.limit is not None:
+                return replace(self, limit="max_completion_tokens" if self.limit == "max_tokens" else None)
             case "top_logprobs" if self.top_logprobs:
                 return replace(self, top_logprobs=_fewer(complaint, self.top_logprobs))
             case "logprobs" if self.top_logprobs:
@@ -75,11 +75,6 @@ class Capabilities:
         if (formatless := self._without_format()) is not None:
             return formatless
         return replace(self, format=first.format, top_logprobs=0) if self.top_logprobs else None
-
-    def _without_limit(self) -> Capabilities | None:
-        if self.limit is None:
-            return None
-        return replace(self, limit="max_completion_tokens" if self.limit == "max_tokens" else None)
 
     def _without_format(self) -> Capabilities | None:
         if self.format == "text":

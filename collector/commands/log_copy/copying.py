@@ -314,7 +314,7 @@ class LogCopy:
             await writer.add(replace(start, timestamp=self._time(states, partition, empty=self.now)))
         for source, state in states.items():
             for record in (*state.conversations, *(job.to_record() for job in state.jobs)):
-                await writer.add(_in_partition(record, writer.partition_of(record.key, source)))
+                await writer.add(replace(record, partition=writer.partition_of(record.key, source)))
 
     def _time(self, states: Mapping[int, PartitionTransfer], partition: int, *, empty: float = 0.0) -> float:
         """The time of the slowest partition that goes into one of the target; `empty` if none holds anything.
@@ -375,10 +375,6 @@ class LogCopy:
             value = orjson.dumps(letter | {"letter_id": name, "position": -1})
             partition = writer.partition_of(name.encode(), record.partition)
             await writer.add(Record(name.encode(), value, record.headers, partition, record.timestamp))
-
-
-def _in_partition(record: Record, partition: int) -> Record:
-    return Record(record.key, record.value, record.headers, partition, record.timestamp)
 
 
 def _conversation_of(record: StoredRecord) -> bytes | None:

@@ -350,7 +350,10 @@ async def _score(config: Config, options: ScoreOptions, turns: Sequence[Turn]) -
             if batches is not None:
                 batches.finish()
             if definitions.added and not is_named and isinstance(logs.definitions, MemoryLog):
-                _note_generated_steps(definitions.added)
+                to_terminal(
+                    f"the judge wrote the evaluation steps of {plural(definitions.added, 'evaluator')} for this run "
+                    "alone, and the next run gets other steps; to keep them, set log.path, or write evaluation_steps"
+                )
             return made
 
 
@@ -397,14 +400,6 @@ def _shortfall(summary: ScoreSummary, line: float, lower_is_better: bool) -> str
     if lower_is_better:
         return f"mean {summary.mean:.3f} is above {turned(line):g}, which is 1 less {line:g}, as lower is better"
     return f"mean {summary.mean:.3f} is below {line:g}"
-
-
-def _note_generated_steps(definitions: int) -> None:
-    """Without a log the next run asks for other steps, and its scores are comparable only to themselves."""
-    to_terminal(
-        f"the judge wrote the evaluation steps of {plural(definitions, 'evaluator')} for this run alone, "
-        "and the next run gets other steps; to keep them, set log.path, or write evaluation_steps"
-    )
 
 
 def _note_duplicates(turns: Sequence[Turn]) -> None:

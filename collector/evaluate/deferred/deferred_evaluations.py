@@ -209,7 +209,9 @@ async def run_until_rest(
             if rests and await _rests(running, requests):
                 return None, list(requests.waiting.values())
     finally:
-        await _cancelled(running)
+        if not running.done():
+            running.cancel()
+            await asyncio.wait([running])
     return running.result(), ()
 
 
@@ -220,14 +222,6 @@ async def _rests(running: asyncio.Future[Sequence[Evaluation]], requests: OwnedR
             return False
         await asyncio.sleep(0)
     return requests.at_rest and not running.done()  # the answer may have come in the last step
-
-
-async def _cancelled(running: asyncio.Future[Sequence[Evaluation]]) -> None:
-    """Cancel a run that has not ended, and wait until it has."""
-    if running.done():
-        return
-    running.cancel()
-    await asyncio.wait([running])
 
 
 def compress_cases(jobs: Sequence[Job]) -> Sequence[Job]:
