@@ -20,9 +20,11 @@ from faulty_judge import Faults, FaultyJudge
 from running_service import ledger, put, value
 from service import free_port
 from stand_in_judge import serve_judge
+from test_access import make_certificates
 
 from collector.commands.audit.audit import audit
 from collector.commands.check.changes import change_lines, running_configuration
+from collector.commands.check.traffic import running_metrics
 from collector.commands.log_copy.log_copy import copy_logs
 from collector.config.loading import load
 from collector.errors import ConfigError
@@ -232,6 +234,106 @@ async def test_what_cannot_be_taken_changes_nothing(
             assert value(service, "evalstream_configuration_changes_total", result="taken") == 0
 
 
+def _change_of(needs: str, later: Path) -> Callable[[dict[str, Any]], object]:
+    judge: dict[str, Any] = {
+        "key": {"api_key_file": str(later)}, "header": {"header_files": {"x-team": str(later)}},
+        "authority": {"tls": {"ca": str(later)}},
+    }.get(needs, {})  # fmt: skip
+
+    def change(values: dict[str, Any]) -> None:
+        if needs == "key":
+            del values["judges"]["main"]["api_key"]
+        values["judges"]["main"].update(judge)
+        values.update({"golden": {"path": str(later)}} if needs == "golden" else {})
+        values["evaluators"]["answers"].update(evaluation_steps=AFTER)
+
+    return change
+
+
+@pytest.mark.parametrize("needs", ["key", "header", "authority", "golden"])
+async def test_a_file_that_was_refused_for_what_is_outside_it_is_taken_once_that_is_there(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, needs: str
+) -> None:
+    """The key came an hour later, and only a signal made the service look again."""
+    caplog.set_level(logging.INFO)
+    later = tmp_path / "later"
+    make_certificates(tmp_path)
+    async with serve_judge() as url:
+        file = ConfigFile(tmp_path, url)
+        async with running(load(file.path), {"evaluate", "watch"}, path=file.path) as service:
+            file.change(_change_of(needs, later))
+            for _ in range(20):
+                await service.reload.look()
+            assert value(service, "evalstream_configuration_refused") == 1
+            refusals = [each for each in caplog.messages if "configuration refused" in each]
+            assert len(refusals) == 1, "a line for the reason, not for each look"
+            assert "later" in refusals[0]
+            assert value(service, "evalstream_configuration_changes_total", result="refused") == 1
+            later.mkdir()
+            for _ in range(8):
+                await service.reload.look()
+            refusals = [each for each in caplog.messages if "configuration refused" in each]
+            assert len(refusals) == 2, "another reason replaces the first one"
+            later.rmdir()
+            golden = {"turn_id": "g", "input": "a", "actual_output": "b"}
+            later.write_text(
+                {"authority": (tmp_path / "ours-ca.pem").read_text(), "golden": json.dumps(golden)}.get(needs, "k3y")
+            )
+            for _ in range(8):
+                await service.reload.look()
+            assert value(service, "evalstream_configuration_refused") == 0
+            assert value(service, "evalstream_configuration_number") == 2
+            assert value(service, "evalstream_configuration_changes_total", result="taken") == 1
+
+
+async def test_what_others_have_taken_is_taken_once_what_it_needs_is_there(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And a file that was refused here turns nobody back to it, once others have gone on."""
+    later, needed = tmp_path / "later", tmp_path / "needed"
+    async with serve_judge() as url:
+        file = ConfigFile(tmp_path, url)
+        (tmp_path / "b").mkdir()
+        others = ConfigFile(tmp_path / "b", url)
+        async with running(load(file.path), {"evaluate", "watch"}, path=file.path) as service:
+            file.change(_change_of("golden", later))
+            for _ in range(2):
+                await service.reload.look()
+            assert value(service, "evalstream_configuration_refused") == 1
+            others.values |= {"log": file.values["log"], "golden": {"path": str(needed)}}
+            others.change(lambda values: values["monitors"]["all"].update(sample=0.5))
+            history = ConfigurationHistory(await GeneratedStepsStore.open(service.logs.definitions), load(file.path))
+            assert await history.take(load(others.path)) == 2
+            for _ in range(20):
+                await service.reload.look()
+            assert value(service, "evalstream_configuration_number") == 1
+            assert len([each for each in caplog.messages if "configuration refused" in each]) == 2, "one for each file"
+            for path in (later, needed):
+                path.write_text(json.dumps({"turn_id": "g", "input": "a", "actual_output": "b"}))
+                for _ in range(8):
+                    await service.reload.look()
+            assert value(service, "evalstream_configuration_number") == 2
+            assert value(service, "evalstream_configuration_refused") == 0
+
+
+async def test_a_comment_makes_a_file_that_is_refused_no_old_one(tmp_path: Path) -> None:
+    """It was called the running configuration, and /readyz was content."""
+    async with serve_judge() as url:
+        file = ConfigFile(tmp_path, url)
+        async with running(load(file.path), {"evaluate", "watch"}, path=file.path) as service:
+            file.change(_change_of("golden", tmp_path / "later"))
+            for end in ("", "# a comment"):
+                file.path.write_text(f"{json.dumps(file.values)}{end}")
+                for _ in range(2):
+                    await service.reload.look()
+                assert value(service, "evalstream_configuration_refused") == 1
+            file.change(lambda values: values.pop("golden"))
+            await service.reload.look()
+            assert value(service, "evalstream_configuration_number") == 1, "the file may be half written"
+            await service.reload.look()
+            assert value(service, "evalstream_configuration_number") == 2
+
+
 async def test_a_file_that_settles_is_taken_without_a_signal(tmp_path: Path) -> None:
     async with serve_judge() as url:
         file = ConfigFile(tmp_path, url)
@@ -385,6 +487,28 @@ async def test_what_would_change_is_compared_with_what_runs(tmp_path: Path) -> N
             lines = await compared(file)
             assert "judges.main" in lines
             assert "api_key" not in lines
+
+
+async def test_check_says_what_a_service_waits_for(tmp_path: Path) -> None:
+    """It said "restart that service" where that takes the file by itself, and "in force" where it had refused it."""
+    async with serve_judge() as url:
+        file = ConfigFile(tmp_path, url)
+        file.change(lambda values: values["export"].update(prometheus={"port": free_port()}))
+        async with running(load(file.path), {"evaluate", "export"}, path=file.path) as service:
+            file.change(_change_of("key", tmp_path / "later"))
+            for _ in range(2):
+                await service.reload.look()
+            says = "configuration: configuration refused since "
+            (tmp_path / "later").write_text("k3y")
+            problem = (await asyncio.to_thread(running_metrics, load(file.path)))[1]
+            assert f"; it takes its own file within seconds, but says: {says}" in problem
+            assert "restart" not in problem
+            lines = (await compared(file)).splitlines()
+            assert lines[2].startswith(f"at present {says}")
+            for _ in range(8):
+                await service.reload.look()
+            assert (await asyncio.to_thread(running_metrics, load(file.path)))[1] == ""
+            assert "at present" not in await compared(file)
 
 
 async def test_the_preview_refuses_what_the_service_refuses(tmp_path: Path) -> None:

@@ -13,10 +13,10 @@ import orjson
 from collector.alerting.rules.generate import rules_of
 from collector.alerting.rules.model import AlertingRule
 from collector.alerting.rules.targets import targets
+from collector.commands.check import traffic as here
 from collector.commands.check.capacity import capacity_of, costs_here
 from collector.commands.check.check import judge_calls
 from collector.commands.check.summary import Spent, basis, usd_per_1000
-from collector.commands.check.traffic import running_sections, running_versions, spent_at_present, tokens_so_far
 from collector.config.configured import Config
 from collector.config.live_part import LIVE, SECRET_JUDGE_KEYS, live_keys, restart_keys, start_changes, with_live_values
 from collector.config.section_hashes import differing, section_hashes
@@ -188,7 +188,8 @@ class Compared:
 
     `knows_secrets`: those of its judges are known. `restart` are keys and sections read at a start alone that
     differ, besides those of `config`; `unseen` says why not all of these are known. `versions` are those that it has by
-    other code: an earlier release, or a plug-in as it was. `since` ends the sentence that nothing changes.
+    other code: an earlier release, or a plug-in as it was. `since` ends the sentence that nothing changes. `refusal` is
+    that of the service's own file at present.
     """
 
     config: Config
@@ -197,6 +198,7 @@ class Compared:
     restart: tuple[str, ...] = ()
     unseen: str = ""
     since: str = ""
+    refusal: str = ""
     spent: Spent = field(default_factory=dict[str, tuple[float, float]])
     tokens: Tokens = field(default_factory=dict[str, Usage])
     versions: Versions = field(default_factory=dict[tuple[str, str], str])
@@ -219,7 +221,7 @@ async def running_configuration(config: Config) -> Compared:
     try:
         newest = await _newest(config)
     except ConfigError as error:
-        _, running, _ = await asyncio.to_thread(running_sections, config)
+        _, running, _ = await asyncio.to_thread(here.running_sections, config)
         if running and (keys := _of_log(differing(section_hashes(config), running))):
             raise _other_log(config, keys) from None
         raise ConfigError(f"{config.source}: {error}") from None
@@ -263,8 +265,9 @@ def _other_log(config: Config, keys: Sequence[str]) -> ConfigError:
 def _with_start_keys(compared: Compared, config: Config, stored: Mapping[str, Any]) -> Compared:
     """Add what a start alone reads: what all processes share, from the log, and the rest, from /metrics."""
     shared = start_changes(stored, config)
-    metrics, running, unseen = running_sections(config)
-    compared = replace(compared, spent=spent_at_present(compared.config, metrics), tokens=tokens_so_far(metrics))
+    metrics, running, unseen = here.running_sections(config)
+    spent, tokens = here.spent_at_present(compared.config, metrics), here.tokens_so_far(metrics)
+    compared = replace(compared, spent=spent, tokens=tokens, refusal=here.running_refusal(config))
     if unseen:
         return replace(compared, restart=tuple(shared), unseen=f"{unseen}; its port is such a key")
     other = differing(section_hashes(compared.config), running)
@@ -273,7 +276,7 @@ def _with_start_keys(compared: Compared, config: Config, stored: Mapping[str, An
     sections = [name for name in other if name.partition(".")[0] not in LIVE]
     if "alerts" in other:
         unseen = "alerts.watcher or an address of alerts differs"
-    now, running_now = evaluator_versions(compared.config), running_versions(metrics)
+    now, running_now = evaluator_versions(compared.config), here.running_versions(metrics)
     same = {use: versions for use, versions in running_now.items() if f"evaluators.{use[1]}" not in other}
     versions = {use: listed(same[use]) for use in now.keys() & same.keys() if now[use] not in same[use]}
     return replace(compared, restart=(*shared, *sections), unseen=unseen, versions=versions)
@@ -284,6 +287,8 @@ def change_lines(config: Config, compared: Compared) -> Iterator[str]:
     changes = compared.changes_by(config)
     yield f"{config.source}: valid; compared with {compared.name}"
     yield ""
+    if compared.refusal:
+        yield f"at present {compared.refusal}"
     unseen = f", unless a key that a start alone reads differs as well ({compared.unseen})" if compared.unseen else ""
     if not (changes.live or changes.restart or changes.evaluators):
         yield f"changes    nothing{unseen}{compared.since}"

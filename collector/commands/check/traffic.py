@@ -18,6 +18,7 @@ from collector.assemble.collect_trace import TracePiece
 from collector.assemble.unread.examination import examine
 from collector.commands.normalize import describe_unread, pieces_in
 from collector.config.configured import Config
+from collector.config.live_part import LIVE
 from collector.config.section_hashes import differing, section_hashes, with_secrets_set
 from collector.config.yaml_file import unset_variables
 from collector.errors import ConfigError
@@ -63,7 +64,9 @@ def running_metrics(config: Config) -> tuple[str, str]:
     text, sections, problem = running_sections(config)
     if not problem and (other := differing(section_hashes(config), sections)):
         where = f"the service on port {config.exporters['prometheus'].model_dump()['port']}"
-        remedy = "to take this file, restart that service; to run beside it, this file needs other ports"
+        live, refusal = all(name.partition(".")[0] in LIVE for name in other), running_refusal(config)
+        remedy = "it takes its own file within seconds" if live else "to take this file, restart that service"
+        remedy += f"{refusal and f', but says: {refusal}'}; to run beside it, this file needs other ports"
         verb = "differs" if len(other) == 1 else "differ"
         problem = f"{where} has another configuration: {listed(other)} {verb}; {remedy}"
     return ("", problem) if problem else (text, "")
@@ -136,6 +139,11 @@ def running_problems(config: Config) -> list[str]:
     with suppress(ValueError, TypeError, KeyError):
         return [str(problem) for problem in json.loads(text or "")["problems"]]
     return []
+
+
+def running_refusal(config: Config) -> str:
+    """The sentence of the service on this machine about a configuration that it refuses at present; "" for none."""
+    return next((problem for problem in running_problems(config) if "configuration refused" in problem), "")
 
 
 def _sections(text: str) -> dict[str, str]:

@@ -1,12 +1,12 @@
 """When a process takes another configuration: a signal, a changed file, or a newer one in the definitions log.
 
 A process that evaluates writes what its file has into the log, and all others follow the log. A process refuses a
-configuration that it cannot take as a whole, with the reason, and continues with the one it has.
+configuration that it cannot take as a whole, with the reason, and continues with the one it has. It tries a refused one
+again from time to time: the reason may lie outside, as a key's file that does not exist yet.
 """
 
 import asyncio
-import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
@@ -18,12 +18,13 @@ from collector.errors import ConfigError
 from collector.service.live.exchange import Exchange, OpenedJudges
 from collector.service.live.history import ConfigurationHistory, NumberedConfiguration
 from collector.service.process import Process
+from collector.telemetry.plain import fault_of
 from collector.wording import listed
-
-logger = logging.getLogger(__name__)
 
 CHECK_EVERY = 2.0
 """Seconds between two looks at the file and at the log."""
+_LONGEST_PAUSE = 8
+"""Looks between two attempts to take what was refused; at first it is one, then twice as many each time."""
 _NAMED = 8
 
 
@@ -51,6 +52,8 @@ class Reload:
         self._in_file = self.exchange.process.config.settings
         self._newest_seen = self.history.number if self.history.newest is None else self.history.newest.number
         self._refused_number = 0
+        self._file_is_refused = False
+        self._looks = 0  # since the last attempt that was no repetition
         self._began_with = self.history.earlier(self.exchange.process.config) if self.evaluates else None
 
     def request(self) -> None:
@@ -72,13 +75,32 @@ class Reload:
         content = await asyncio.to_thread(self._read)
         settled = content == self._last_content  # else the file may still be being written
         self._last_content = content
-        changed = settled and content is not None and content != self._content
-        if self.path is not None and (signalled or changed):
+        requested = signalled or (settled and content is not None and content != self._content)
+        self._looks = 0 if requested else self._looks + 1
+        is_due = self._looks.bit_count() == 1 or not self._looks % _LONGEST_PAUSE
+        if self.path is not None and (requested or (is_due and settled and self._file_is_refused)):
             self._content = content
-            await self._take_file(self.path, signalled=signalled)
+            attempt = self._take_file(self.path, signalled=signalled, again=not requested)
+            self._file_is_refused = not await self._succeeds(attempt, again=not requested)
         newest = await self.history.refresh()
-        if newest is not None and newest.number > max(self.history.number, self._refused_number):
-            await self._follow(newest)
+        if newest is None or newest.number <= self.history.number:
+            return
+        again = newest.number == self._refused_number
+        if not again or (is_due and not requested):
+            succeeded = await self._succeeds(self._follow(newest), again=again)
+            self._refused_number = 0 if succeeded else newest.number
+            self._file_is_refused &= (
+                not succeeded
+            )  # the deployment has gone on, and an older file must not turn it back
+
+    async def _succeeds(self, attempt: Awaitable[None], *, again: bool) -> bool:
+        """Whether an attempt ends without a refusal. `again`: it is a repetition for which nobody asked."""
+        try:
+            await attempt
+        except ConfigError as error:
+            self._status.refuse(str(error), again=again)
+            return False
+        return True
 
     def _read(self) -> bytes | None:
         try:
@@ -86,15 +108,10 @@ class Reload:
         except OSError:
             return None  # it is being replaced; a signal reports it
 
-    async def _take_file(self, path: Path, *, signalled: bool) -> None:
-        try:
-            config = await asyncio.to_thread(self.load, path)
-            self._require_live(config)
-        except ConfigError as error:
-            self._status.refuse(str(error))
-            return
-        before, self._in_file = self._in_file, config.settings
-        if config.settings == before and not signalled:
+    async def _take_file(self, path: Path, *, signalled: bool, again: bool) -> None:
+        config = await asyncio.to_thread(self.load, path)
+        self._require_live(config)
+        if config.settings == self._in_file and not signalled:
             if self._began_with is None and self._status.refused is not None:
                 self._status.keep()  # the file says nothing new, whatever others have taken meanwhile
             return
@@ -112,10 +129,11 @@ class Reload:
             self._status.keep()
         elif newest is not None and digest == newest.digest:
             await self._take(config, newest.number)
-        elif seen is None and self.evaluates:
+        elif seen is None and self.evaluates and not (again and later):
             await self._take(config, None)
         else:
             self._status.keep()  # the deployment's configuration is in the log
+        self._in_file = config.settings
 
     @property
     def _running(self) -> Config:
@@ -141,41 +159,35 @@ class Reload:
             )
 
     async def _follow(self, newest: NumberedConfiguration) -> None:
-        """Take what another process has taken."""
-        try:
-            self._require_same_start(newest)
-            config = with_live_values(self._running, newest.values, f"configuration {newest.number}")
-        except ConfigError as error:
-            self._refused_number = newest.number
-            self._status.refuse(str(error))
-            return
-        if not await self._take(config, newest.number):
-            self._refused_number = newest.number
-        elif (old := self._began_with) is not None:
+        """Take what another process has taken.
+
+        Raises:
+            ConfigError: it cannot be taken here.
+        """
+        self._require_same_start(newest)
+        config = with_live_values(self._running, newest.values, f"configuration {newest.number}")
+        await self._take(config, newest.number)
+        if (old := self._began_with) is not None:
             self._status.refuse(
                 f"{self.path} has {self.history.describe(old.number)}, which others have replaced by "
                 f"{self.history.describe(old.number + 1)}; write the newer file here, too, or send SIGHUP to take all "
                 "processes back to this one"
             )
 
-    async def _take(self, config: Config, number: int | None) -> bool:
+    async def _take(self, config: Config, number: int | None) -> None:
         changed = live_keys(self._running.settings, config.settings)
         try:
             prepared = await self.exchange.prepare(config)
-        except ConfigError as error:
-            self._status.refuse(str(error))
-            return False
+        except ConfigError:
+            raise
         except Exception as error:  # of a plug-in, say: nothing has changed yet, and the present configuration stays
-            logger.exception("a configuration could not be prepared")
-            self._status.refuse(f"it cannot be prepared: {error!r}")
-            return False
+            raise ConfigError(f"it cannot be prepared: {error!r} ({fault_of(error)})") from error
         # From here on it counts: a process that dies finds it in the log.
         before, number = self.history.number, number or await self.history.take(config)
         self.history.number, self._newest_seen = number, max(self._newest_seen, number)
         self.history.report_change(before, number)
         await self.exchange.take(prepared, number)
         self._status.take(number, _named(changed) if changed else "nothing changes")
-        return True
 
 
 def _named(keys: Sequence[str]) -> str:

@@ -5,6 +5,7 @@ import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from collector.backoff import StateLines
 from collector.page.sources import ConfigurationView
 from collector.telemetry import series
 from collector.telemetry.registry import Telemetry
@@ -31,6 +32,7 @@ class ConfigurationStatus:
         self.number = 0
         self.since = self.in_force_since = time.time()
         self.refused: RefusedConfiguration | None = None
+        self._lines = StateLines()  # one for each reason
         telemetry.gauge(series.CONFIGURATION_REFUSED).set_function(lambda: float(self.refused is not None))
         telemetry.gauge(series.CONFIGURATION_NUMBER).set_function(lambda: float(self.number))
         telemetry.gauge(series.CONFIGURATION_SINCE).set_function(lambda: self.since)
@@ -49,6 +51,7 @@ class ConfigurationStatus:
     def take(self, number: int, what: str) -> None:
         """Another configuration runs; `what` has changed."""
         self.number, self.since, self.refused = number, time.time(), None
+        self._lines.open.clear()
         self.in_force_since = self.since
         self._telemetry.counter(series.CONFIGURATION_CHANGES, "taken").inc()
         logger.info("configuration %d is taken: %s", number, what)
@@ -57,14 +60,19 @@ class ConfigurationStatus:
         """Nothing else is to be taken: the file has the running configuration, or another process decides."""
         logger.info("the file has %s again, which runs on", self._running)
         self.refused = None
+        self._lines.open.clear()
 
-    def refuse(self, reason: str) -> None:
-        """Another configuration was not taken."""
+    def refuse(self, reason: str, *, again: bool = False) -> None:
+        """Another configuration was not taken; if it was tried `again` unasked, only a new reason is worth a line."""
         reason = "; ".join(reason.splitlines())
         since = self.refused.since if self.refused is not None else time.time()
         self.refused = RefusedConfiguration(reason, since)
-        self._telemetry.counter(series.CONFIGURATION_CHANGES, "refused").inc()
-        logger.error("configuration refused, and %s runs on: %s", self._running, reason)
+        if not again:
+            self._lines.forget(reason)
+            self._lines.open.discard(reason)
+        if self._lines.is_due(reason):
+            self._telemetry.counter(series.CONFIGURATION_CHANGES, "refused").inc()
+            logger.error("configuration refused, and %s runs on: %s", self._running, reason)
 
     @property
     def problem(self) -> str | None:

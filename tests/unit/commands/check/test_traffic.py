@@ -266,7 +266,7 @@ def test_a_service_with_another_configuration_is_not_taken_for_this_one() -> Non
         [line] = traffic(ours)
         assert line == (
             f"traffic    unknown (the service on port {port} has another configuration: evaluators.exact, monitors.new "
-            "and monitors.quiet differ; to take this file, restart that service; to run beside it, this file needs other ports)"
+            "and monitors.quiet differ; it takes its own file within seconds; to run beside it, this file needs other ports)"
         )
         assert list(retention_lines(ours)) == []
 
