@@ -47,8 +47,14 @@ _TALKATIVE = ("httpx2", "openai", "kafka")
 """Libraries that write a line for each request to a judge, or each step of a connection; with passwords, at DEBUG."""
 _ABOUT_ITSELF = ("kafka.net.selector", "kafka.coordinator.assignors")
 """Loggers with warnings about a library's own pace, and about topics whose metadata has not come yet."""
-_REPETITIVE = ("kafka", "collector.receive.files")
-"""Loggers that write the same line again and again: a library many times a second in an outage, files for each line."""
+_REPETITIVE = (
+    "kafka", "evaluators.evaluation", "collector.receive.files", "collector.receive.rejection", "collector.export.",
+    "collector.assemble.fold", "collector.evaluate.recovery.ledger", "collector.logs.kafka.records",
+    "collector.page.server", "collector.admission.",
+)  # fmt: skip
+"""Loggers that write the same line again and again: a library many times a second in an outage, others for each item
+that has a fault.
+"""
 _SERVER = "aiohttp.server"
 _NO_HTTP = (
     "a request of %s is refused, as it is no HTTP/1.1 or its headers are too long; an endpoint here begins with "
@@ -59,8 +65,8 @@ _RECONNECTS = ("kafka.net.", "kafka.cluster", "kafka.coordinator", "kafka.consum
 _FOR_EACH_GROUP = ("collector.backoff", "collector.logs.kafka.group_watch")
 """Loggers that write the same line for each consumer of brokers that are away, or back."""
 _GROUP = re.compile(r"\d++|\bgroup [^ :]++")
-_VARIES = re.compile(r"\d++|'[^']{0,99}'|<[^>]{0,99}>|\([^()]{0,99}\)")
-"""The parts in which two lines of one kind differ."""
+_VARIES = re.compile(r"(?<![\w.])(?<!line )(?<!status )(?<!py:)\d[\d.]*+|'[^']{0,99}'|<[^>]{0,99}>|\([^()]{0,99}\)")
+"""The parts in which two lines of one kind differ. A place in the code, a status and a name with a number are none."""
 _MOST_KINDS = 500
 
 
@@ -95,7 +101,7 @@ class OncePerMinute(logging.Filter):
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
         self._clock = clock
-        self._kinds: dict[tuple[str, str], tuple[float, int]] = {}
+        self._kinds: dict[tuple[object, ...], tuple[float, int]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether the line is written."""
@@ -108,7 +114,7 @@ class OncePerMinute(logging.Filter):
         if record.name.startswith(_RECONNECTS) and isinstance(error, ConnectionError | None):
             return False
         message, now = record.getMessage(), self._clock()
-        kind = record.name, varies.sub("", message)
+        kind = record.name, varies.sub("", message), type(error)
         since, left_out = self._kinds.get(kind, (-math.inf, 0))
         if now - since < EVERY:
             self._kinds[kind] = since, left_out + 1

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from typing import ClassVar
 
 import pytest
 from aiohttp.test_utils import TestServer
 from aiohttp.web import Application
 
 from collector.telemetry.logging import JsonLines, OncePerMinute, set_level
+from evaluators.cases import Turn
+from evaluators.evaluation import evaluate_sync
+from evaluators.evaluator import Evaluator
+from evaluators.judge import Judge
+from evaluators.results import Failure, Score
+from evaluators.testing import ScriptedJudge, a_turn
 
 
 def line(name: str, message: str, *arguments: object) -> logging.LogRecord:
@@ -45,6 +52,54 @@ def test_lines_of_a_file_that_cannot_be_read_are_one_line() -> None:
         False,
         False,
     ]
+
+
+class Broken(Evaluator[Turn]):
+    """Raises in one of two places."""
+
+    kind: ClassVar[str] = "broken"
+
+    @property
+    def requires(self) -> frozenset[str]:
+        return frozenset({"input"})
+
+    async def evaluate(self, case: Turn, judge: Judge) -> Score:
+        if case.input == "odd":
+            raise KeyError(case.input)
+        raise ValueError(case.input)
+
+
+def test_a_fault_of_a_plug_in_is_a_line_in_full_and_then_one_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    """An evaluator that raised wrote a line for each turn, without end."""
+    now = [0.0]
+    lines = OncePerMinute(lambda: now[0])
+    for number in range(200):
+        now[0] = float(number)
+        for name in ("brief1", "brief2"):
+            case = a_turn(input="odd" if number % 2 else f"{number}")
+            assert isinstance(evaluate_sync(Broken(name=name), case, ScriptedJudge("")).outcome, Failure)
+            [record] = caplog.records
+            written = lines.filter(record)
+            assert written == (number % 60 < 2), record.getMessage()
+            if number >= 60 and written:
+                assert record.getMessage().endswith("(29 more since the line before)")
+            caplog.clear()
+
+
+def test_lines_for_each_item_of_every_stage_are_one_a_minute() -> None:
+    """And each distinct fault has its line: another status, another place in the code, another evaluator."""
+    lines = OncePerMinute(lambda: 0.0)
+    for name, first, again, other in (
+        ("collector.export.otlp_client", "exporter o: 5 records dropped: status 413", "exporter o: 7 records dropped: status 413", "exporter o: 5 records dropped: status 400"),
+        ("collector.export.platforms.exporter", "exporter o: 5 evaluations dropped: status 413", "exporter o: 6 evaluations dropped: status 413", "exporter p: 5 evaluations dropped: status 413"),
+        ("collector.assemble.fold", "a trace is left out: KeyError at a.py:12", "a trace is left out: KeyError at a.py:12", "a trace is left out: KeyError at a.py:13"),
+        ("collector.receive.rejection", "receiving failed: KeyError at a.py:12", "receiving failed: KeyError at a.py:12", "receiving failed: KeyError at a.py:1"),
+        ("collector.logs.kafka.records", "turns[1]: records 1 to 9 cannot be read (bad)", "turns[2]: records 11 to 12 cannot be read (bad)", "spans[1]: records 1 to 9 cannot be read (bad)"),
+        ("collector.evaluate.recovery.ledger", "record 1 of the evaluations log is skipped: no JSON", "record 2 of the evaluations log is skipped: no JSON", "record 2 of the evaluations log is skipped: no object"),
+        ("collector.page.server", "the page failed: KeyError at a.py:1", "the page failed: KeyError at a.py:1", "the page failed: OSError at a.py:1"),
+        ("collector.admission.listener", "a connection could not be accepted (Too many open files)", "a connection could not be accepted (Too many open files)", "a connection could not be taken"),
+    ):  # fmt: skip
+        assert [lines.filter(line(name, text)) for text in (first, again, other)] == [True, False, True], name
 
 
 def test_a_lost_connection_is_no_error_as_the_client_connects_again() -> None:
