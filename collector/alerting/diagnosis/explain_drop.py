@@ -46,6 +46,8 @@ _LEAST_VARIANCE = 0.0025
 MOST_OF_IT, LITTLE_OF_IT = 0.9, 0.1
 """A value has taken over if it has at least the first share of the traffic since a fall, and at most the second
 before."""
+_HYSTERESIS = 0.15
+"""A value that has been named is named until its shares are beyond those limits by this much."""
 _EARLIER_ERRORS = 2.0
 """An older value explains the fall only if its scores were this many standard errors below the others before."""
 
@@ -133,18 +135,18 @@ class DropExplanation:
 
 
 def explain_drop(
-    before: Items, after: Items, *, lower_is_better: bool = False, error_rate: float = ERROR_RATE
+    before: Items, after: Items, *, lower_is_better: bool = False, error_rate: float = ERROR_RATE, moved: Slice = ()
 ) -> DropExplanation:
-    """Find the slices that from `before` to `after` got worse by more than the rest."""
-    labels = labels_to_compare(after)
+    """Find the slices that from `before` to `after` got worse by more than the rest. `moved` are the values that were
+    named as having taken over when it was looked for last.
+    """
+    labels, sign = labels_to_compare(after), -1.0 if lower_is_better else 1.0
     named: list[SliceDrop] = []
     left_out: list[Slice] = []
     whole_before = whole_after = SliceSums()
     values = pairs = 0
     for step, share in enumerate(_STEPS):
-        comparison = _Comparison(
-            sum_slices(before, labels, left_out), sum_slices(after, labels, left_out), -1.0 if lower_is_better else 1.0
-        )
+        comparison = _Comparison(sum_slices(before, labels, left_out), sum_slices(after, labels, left_out), sign)
         if step == 0:
             whole_before, whole_after = comparison.before[EVERYTHING], comparison.after[EVERYTHING]
             values, pairs = comparison.count(1), comparison.count(2)
@@ -161,9 +163,7 @@ def explain_drop(
         values=values,
         pairs=pairs,
         attributes=tuple(sorted({name for name, _ in labels})),
-        move=whole_move(
-            before, after, (whole_before, whole_after), sign=-1.0 if lower_is_better else 1.0, error_rate=error_rate
-        ),
+        move=whole_move(before, after, (whole_before, whole_after), sign=sign, error_rate=error_rate, moved=moved),
     )
 
 
@@ -300,29 +300,30 @@ def in_words(of: Slice) -> str:
 
 
 def whole_move(
-    before: Items, after: Items, wholes: tuple[SliceSums, SliceSums], *, sign: float, error_rate: float
+    before: Items, after: Items, wholes: tuple[SliceSums, SliceSums], *, sign: float, error_rate: float, moved: Slice
 ) -> WholeMove | None:
     """The values that took over as scores got worse beyond chance; None without any.
 
-    `wholes` are the sums of both windows, and `sign` is -1 where lower scores are better.
+    `wholes` are the sums of both windows, and `sign` is -1 where lower scores are better. A value that is in `moved`
+    is named from smaller shares on: else one near a limit would come and go within an alert.
     """
     if min(sums.conversations for sums in wholes) < FEWEST_CONVERSATIONS:
         return None
-    errors = sign * (wholes[0].mean - wholes[1].mean) / _error(*wholes)
-    if errors <= NormalDist().inv_cdf(1.0 - error_rate):
-        return None
     shares, earlier_shares = _shares(after), _shares(before)
-    names = {name for name, _ in shares}
-    if not names or errors <= NormalDist().inv_cdf(1.0 - error_rate / len(names)):
+    errors = sign * (wholes[0].mean - wholes[1].mean) / _error(*wholes)
+    if errors <= _limit(error_rate, len({name for name, _ in shares})):
         return None
     values = tuple(
         label
         for label, share in sorted(shares.items())
-        if share >= MOST_OF_IT and earlier_shares.get(label, 0.0) <= LITTLE_OF_IT and _was_bad(label, before, sign)
+        for more in [_HYSTERESIS * (label in moved)]
+        if share >= MOST_OF_IT - more and earlier_shares.get(label, 0.0) <= LITTLE_OF_IT + more
+        if _was_bad(label, before, sign)
     )
     if not values:
         return None
-    earlier = tuple(label for name, _ in values for label in _largest_share(name, earlier_shares))
+    largest = {label[0]: label for label in sorted(earlier_shares, key=earlier_shares.__getitem__)}
+    earlier = tuple(largest[name] for name, _ in values if name in largest)
     first = min(item.time for item in (*before, *after) if item.labels.intersection(values))
     return WholeMove(values, earlier, first)
 
@@ -332,9 +333,8 @@ def _was_bad(label: Label, before: Items, sign: float) -> bool:
     own, rest = (
         sum_slices([item for item in before if (label in item.labels) is has], ())[EVERYTHING] for has in (True, False)
     )
-    if own.conversations < FEWEST_CONVERSATIONS:
-        return True
-    return sign * (rest.mean - own.mean) > _EARLIER_ERRORS * _error(own, rest)
+    is_rare = own.conversations < FEWEST_CONVERSATIONS
+    return is_rare or sign * (rest.mean - own.mean) > _EARLIER_ERRORS * _error(own, rest)
 
 
 def _error(*sums: SliceSums) -> float:
@@ -349,8 +349,3 @@ def _shares(items: Items) -> Mapping[Label, float]:
             weights[label] += item.weight
     total = sum(item.weight for item in items)
     return {label: weight / total for label, weight in weights.items()}
-
-
-def _largest_share(name: str, shares: Mapping[Label, float]) -> list[Label]:
-    own = [label for label in shares if label[0] == name]
-    return [max(own, key=shares.__getitem__)] if own else []

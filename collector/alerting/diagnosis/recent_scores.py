@@ -20,6 +20,7 @@ _AT_ONCE = 600.0
 
 Key = tuple[str, str, str]
 """Monitor, evaluator, evaluator version."""
+_Timed = tuple[float, ScoredItem]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,8 @@ class Explanation:
 
     causes: tuple[Cause, ...] = ()
     otherwise: str = "The parts of the traffic were not compared yet."
+    moved: Slice = ()
+    """The values that took over; the next explanation keeps them near the limits."""
 
 
 class RecentScores:
@@ -35,7 +38,7 @@ class RecentScores:
 
     def __init__(self, attributes: Collection[str]) -> None:
         self._attributes = frozenset(attributes)
-        self._scores: dict[Key, deque[tuple[float, ScoredItem]]] = {}
+        self._scores: dict[Key, deque[_Timed]] = {}
 
     def add(self, key: Key, evaluation: Evaluation, score: float, time: float) -> None:
         """Remember a score of an evaluation that the log received at `time` (s)."""
@@ -55,17 +58,18 @@ class RecentScores:
         while scores[0][0] < time - _OLDEST:
             scores.popleft()
 
-    def snapshot(self, key: Key) -> list[tuple[float, ScoredItem]]:
+    def snapshot(self, key: Key) -> list[_Timed]:
         """The scores of an evaluator, for `causes` in another thread."""
         return list(self._scores.get(key, ()))
 
 
 def explanation_of(
-    scores: Collection[tuple[float, ScoredItem]], since: float, *, lower_is_better: bool, evaluators: int
+    scores: Collection[_Timed], since: float, *, lower_is_better: bool, evaluators: int, moved: Slice = ()
 ) -> Explanation:
     """The causes of a fall of scores at `since` (s), the first candidate before the others.
 
     `evaluators` share the error rate, the chance that a part is named although none fell more than the rest.
+    `moved` is that of the explanation before.
     """
     before = [item for time, item in scores if since - _REFERENCE <= time < since]
     after = [item for time, item in scores if time >= since]
@@ -75,11 +79,13 @@ def explanation_of(
             otherwise=f"There are too few conversations ({counts[0]} before, {counts[1]} since) to compare parts of "
             f"the traffic; {FEWEST_CONVERSATIONS} each are needed."
         )
-    explained = explain_drop(before, after, lower_is_better=lower_is_better, error_rate=ERROR_RATE / max(1, evaluators))
+    rate = ERROR_RATE / max(1, evaluators)
+    explained = explain_drop(before, after, lower_is_better=lower_is_better, error_rate=rate, moved=moved)
     change = explained.change
     if change * (-1.0 if lower_is_better else 1.0) >= 0.0:
         return Explanation(otherwise="The mean was no better the day before: no part of the traffic explains a fall.")
-    moved = () if explained.move is None else (_moved(explained, explained.move, after, since, lower_is_better),)
+    move = explained.move
+    first = () if move is None else (_moved(explained, move, after, since, lower_is_better),)
     named = tuple(
         Cause(
             part=in_words(drop.slice),
@@ -90,9 +96,9 @@ def explanation_of(
             read=worst_of(after, drop.slice, lower_is_better=lower_is_better),
         )
         for drop in explained.drops
-        if explained.move is None or not set(drop.slice).issubset(explained.move.values)
+        if move is None or not set(drop.slice).issubset(move.values)
     )
-    return Explanation((*moved, *named), explained.none_named)
+    return Explanation((*first, *named), explained.none_named, () if move is None else move.values)
 
 
 def _moved(

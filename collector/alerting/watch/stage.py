@@ -197,7 +197,6 @@ class WatchStage:
         self._causes: dict[Series, tuple[float, Explanation]] = {}
         """The causes of their falls, and when they are next computed (s)."""
         self.rules = rules
-        self._shares = _share_names(rules.labels)
         self._telemetry = telemetry
         self._interval = interval
         self._memory = memory
@@ -231,7 +230,6 @@ class WatchStage:
                 for fold in self._all_folds:
                     fold.buckets.forget_gains(*key)
         self.rules = rules
-        self._shares = _share_names(rules.labels)
         self._recovery_threshold = recovery_threshold(rules.settings.false_recovery_days * DAY, self._interval)
         self._drops.clear()
 
@@ -295,6 +293,7 @@ class WatchStage:
             explanation = await asyncio.to_thread(
                 explanation_of, recent.snapshot(series), self._suspects[series],
                 lower_is_better=targets[series[:2]].lower_is_better, evaluators=len(targets),
+                moved=self._causes.get(series, _UNKNOWN)[1].moved,
             )  # fmt: skip
             if self.rules.targets is not targets:
                 break
@@ -385,7 +384,7 @@ class WatchStage:
             labels = (evaluator, version, monitor, "changed" if verdict.has_changed else "unchanged")
             self._verdicts[labels] = verdict.shift
         subject = Watched(
-            monitor, evaluator, version, detector, of_label=(monitor, evaluator) in self._shares,
+            monitor, evaluator, version, detector, of_label=(monitor, evaluator) in _share_names(self.rules.labels),
             causes=explanation.causes, otherwise=explanation.otherwise,
             uncalibrated=self._trust.uncalibrated(monitor, evaluator, version),
             judge_verdict="" if verdict is None else verdict.sentence,

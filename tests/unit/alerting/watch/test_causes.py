@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -168,6 +169,31 @@ async def test_where_all_of_the_traffic_moved_the_new_value_is_the_first_candida
     for alert in active:
         assert sentence in alert.annotations["description"]
         assert alert.causes[0].before == 1.0
+
+
+def test_a_value_near_the_limit_stays_named_within_an_alert() -> None:
+    """It came and went each minute: of the traffic since the fall the new model had between 87 and 93 %."""
+
+    def named(shares: Sequence[float]) -> list[bool]:
+        shown, moved = list[bool](), ()
+        for share in shares:
+            chance = random.Random(11)
+            scores = [
+                (
+                    n * 10.0,
+                    ScoredItem(str(n), str(n), score, 1.0, frozenset({("model", "m-2" if new else "m-1")}), n * 10.0),
+                )
+                for n in range(600)
+                for new in [n >= 400 and n % 100 < 100.0 * share]
+                for score in [float(chance.random() < (0.3 if new else 0.9))]
+            ]
+            explanation = explanation_of(scores, 4000.0, lower_is_better=False, evaluators=1, moved=moved)
+            moved = explanation.moved
+            shown.append(any(cause.part == "model changed from m-1 to m-2" for cause in explanation.causes))
+        return shown
+
+    assert named([0.87, 0.93, 0.87, 0.91, 0.8, 0.93]) == [False, True, True, True, True, True]
+    assert named([0.93, 0.7, 0.87]) == [True, False, False], "it is over below the lower limit"
 
 
 def test_a_new_value_without_a_fall_and_one_that_was_good_for_long_are_no_candidates() -> None:
