@@ -78,8 +78,7 @@ class ScoreSums:
     @classmethod
     def from_numbers(cls, numbers: Sequence[float]) -> "ScoreSums":
         """The sums out of their numbers."""
-        scores, conversations, *rest = numbers
-        return cls(int(scores), int(conversations), Sums(*rest))
+        return cls(int(numbers[0]), int(numbers[1]), Sums(*numbers[2:]))
 
     def add(self, other: "ScoreSums") -> None:
         """Add the sums of other scores."""
@@ -114,7 +113,8 @@ class Bin:
     correct the mean; all are 0 without audits. `week` is what the sums of `across_columns` are larger by over seven
     days, as `collector.statistics.conversations` has it. `unscored` is the weight of cases that should have a score and
     have none, `unaudited` the weight of cases that should have an audit's score, and `unshown` the weight of the parts
-    of cases that judges were not shown. `past` is what rejudged scores add to the sums of seven days; `audited` and
+    of cases that judges were not shown. `past` is what rejudged scores add to the sums of seven days; `past_clipped`,
+    `past_unscored` and `past_unshown` are the parts that rejudging has of the weights without `past_`; `audited` and
     `unaudited` are of live scores alone. `cost_usd`, `calls` and `tokens` are of what was judged in the column's time,
     whatever time it is about; `past_usd` is the part of the cost that rejudging has, which budgets do not pay.
     """
@@ -136,6 +136,9 @@ class Bin:
     unshown: float = 0.0
     past: Sums = field(default_factory=Sums)
     past_usd: float = 0.0
+    past_clipped: float = 0.0
+    past_unscored: float = 0.0
+    past_unshown: float = 0.0
 
     @property
     def is_judged(self) -> bool:
@@ -145,20 +148,16 @@ class Bin:
     @property
     def bounds(self) -> MeanInterval | None:
         """The least and the largest mean of all, with what has no score; None without any of that, or of scores."""
-        mean = self.across_columns.mean
-        return bounds_of_all(mean, self._unscored_share) if mean is not None and self._unscored_share else None
+        mean, scored = self.across_columns.mean, self.across_columns.sums.w + self.clipped
+        lost = _lost_share(self.unscored, self.unshown, scored)
+        return bounds_of_all(mean, lost) if mean is not None and lost else None
 
     def audited_bounds(self, mean: float) -> MeanInterval | None:
-        """The same of the mean by audits, with what has no audit's score."""
-        audited = self.audited.values[0]
-        lost = self.unaudited / (self.unaudited + audited) if audited else 0.0
-        lost += (1.0 - lost) * self._unscored_share
+        """The same of the mean by audits, of live traffic alone, with what has no audit's score."""
+        scored = self.across_columns.sums.w + self.clipped - self.past.w - self.past_clipped
+        lost = _lost_share(self.unscored - self.past_unscored, self.unshown - self.past_unshown, scored)
+        lost += (1.0 - lost) * _lost_share(self.unaudited, 0.0, self.audited.values[0])
         return bounds_of_all(mean, lost) if lost else None
-
-    @property
-    def _unscored_share(self) -> float:
-        scored = self.across_columns.sums.w + self.clipped
-        return min(1.0, (self.unscored + self.unshown) / max(self.unscored + scored, 1e-9))
 
     @property
     def live(self) -> Sums | None:
@@ -180,12 +179,16 @@ class Bin:
         """Count an evaluation, all but its score and cost; `grown` is what its score adds, if there is one."""
         self.skipped += evaluation.outcome == "skipped"
         self.failed += evaluation.outcome == "failed"
-        self.unscored += _unscored(evaluation)
-        self.unshown += Weight.of(evaluation.sampling).own * evaluation.unshown
-        if grown is None:
-            return
-        self.clipped += grown.clipped
-        if evaluation.passed is not None:
+        unscored, unshown = _unscored(evaluation), Weight.of(evaluation.sampling).own * evaluation.unshown
+        clipped = 0.0 if grown is None else grown.clipped
+        self.unscored += unscored
+        self.unshown += unshown
+        self.clipped += clipped
+        if evaluation.happened_at is not None:
+            self.past_unscored += unscored
+            self.past_unshown += unshown
+            self.past_clipped += clipped
+        if grown is not None and evaluation.passed is not None:
             self.verdicts += grown.mean.w
             self.passed += grown.mean.w if evaluation.passed else 0.0
 
@@ -202,6 +205,7 @@ class Bin:
         self.skipped -= evaluation.outcome == "skipped"
         self.failed -= evaluation.outcome == "failed"
         self.unscored -= _unscored(evaluation)
+        self.past_unscored -= _unscored(evaluation) if evaluation.happened_at is not None else 0.0
 
     def numbers(self) -> list[float]:
         """All that is counted. The order is part of stored records."""
@@ -211,13 +215,14 @@ class Bin:
             *across, *others, self.calls, self.tokens,
             *(each - more for each, more in zip(within, across, strict=True)), *self.audited.values,
             *self.week.values, self.unscored, self.unaudited, self.unshown, *self.past.values, self.past_usd,
+            self.past_clipped, self.past_unscored, self.past_unshown,
         ]  # fmt: skip
 
     @classmethod
     def from_numbers(cls, numbers: Sequence[float]) -> "Bin":
         """A column out of its numbers; those that are left out at the end are 0."""
         parts = (slice(7), slice(7, 15), slice(15, 22), slice(22, _NUMBERS - 5), slice(_NUMBERS - 5, _NUMBERS))
-        filled = [*numbers, *[0.0] * (_NUMBERS + 9)]
+        filled = [*numbers, *[0.0] * (_NUMBERS + 12)]
         across, others, less, audited, week = (filled[part] for part in parts)
         passed, verdicts, clipped, skipped, failed, cost, calls, tokens = others
         within = [each + more for each, more in zip(across, less, strict=True)]
@@ -225,7 +230,8 @@ class Bin:
             ScoreSums.from_numbers(within), ScoreSums.from_numbers(across), passed, verdicts, clipped,
             int(skipped), int(failed), cost, int(calls), int(tokens), AuditedSums(tuple(audited)), Sums(*week),
             *filled[_NUMBERS : _NUMBERS + 3], past=Sums(*filled[_NUMBERS + 3 : _NUMBERS + 8]),
-            past_usd=filled[_NUMBERS + 8],
+            past_usd=filled[_NUMBERS + 8], past_clipped=filled[_NUMBERS + 9],
+            past_unscored=filled[_NUMBERS + 10], past_unshown=filled[_NUMBERS + 11],
         )  # fmt: skip
 
     def add(self, other: "Bin") -> None:
@@ -237,6 +243,11 @@ class Bin:
 
 
 _SUMMED = tuple(field.name for field in fields(Bin) if field.name not in {"within_column", "across_columns"})
+
+
+def _lost_share(unscored: float, unshown: float, scored: float) -> float:
+    """The share of all cases, by weight, that lack a score or that a judge was not shown."""
+    return min(1.0, max(0.0, unscored + unshown) / max(unscored + scored, 1e-9))
 
 
 def _unscored(evaluation: Evaluation) -> float:

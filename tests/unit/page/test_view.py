@@ -313,6 +313,37 @@ def test_the_mean_by_audits_is_of_live_scores() -> None:
     assert shown(rejudged=200) == pytest.approx(shown(rejudged=0))
 
 
+@pytest.mark.parametrize("happened_at", [None, NEW])
+def test_the_bounds_of_the_mean_by_audits_are_those_of_live_traffic(happened_at: datetime | None) -> None:
+    """A tenth of the live cases failed; 300 rejudged ones, of which half failed or were not shown whole, hid that."""
+
+    def bounds(count: int) -> tuple[list[float], list[float]]:
+        view = View([EvaluatorView(monitor="helpdesk", evaluator="answers_question", audit_version="a")])
+        for number in range(count):
+            details: dict[str, Any] = (
+                {"audit": {"probability": 0.5, "version": "a", "score": 0.8}} if number % 2 else {}
+            )
+            details |= {"unshown": 0.5} if number >= 300 and number % 4 == 3 else {}
+            past: dict[str, Any] = {"happened_at": happened_at} if number >= 300 else {}
+            is_failed = number % 10 == 0 or (number >= 300 and number % 4 == 0)
+            about = past | {"subject": replace(scored().subject, conversation_id=f"c{number}"), "ended_at": NEW}
+            judged = failed(number, **about) if is_failed else scored(number, score=0.8, details=details, **about)
+            view.add_evaluation(judged, 0, number, NEW.timestamp())
+        stretch = view.take_unsaved(0, NEW.timestamp() + 400.0, after=0.0)
+        assert stretch is not None
+        again = View([*view.evaluators.values()])
+        again.restore(stretch_from_json(stretch_to_json(stretch)))
+        now, restored = (
+            tracked(each, NEW.timestamp() + 400.0)["whole"]["corrected"]["bounds"] for each in (view, again)
+        )
+        return now, restored
+
+    live, mixed = bounds(300), bounds(600)
+    assert live[0][1] - live[0][0] == pytest.approx(0.1)
+    assert mixed[0] == pytest.approx(mixed[1])
+    assert (mixed[0] == pytest.approx(live[0])) is (happened_at is not None)
+
+
 def test_refused_audits_leave_bounds_of_the_mean_by_audits() -> None:
     """A dear judge that refuses a tenth of what was drawn for it, perhaps the bad ones."""
     view = View([EvaluatorView(monitor="helpdesk", evaluator="answers_question", audit_version="a")])
