@@ -32,7 +32,7 @@ from collector.logs.log import Log, LogUnavailable
 from collector.logs.whole_log import IncrementalReader, end_offsets
 from collector.records.json import evaluation_from_json, record_of
 from collector.records.numbered_lines import numbered_lines
-from collector.statistics.intervals import Z
+from collector.statistics.intervals import Z, plus_minus
 from collector.statistics.judge_change import (
     MIN_PAIRS,
     GoldenRun,
@@ -373,7 +373,7 @@ class GoldenRuns:
         shift = self.significant_shift(evaluator)
         if shift is None:
             return ""
-        by = f"{shift.mean:+.2f} ± {Z * shift.stderr:.2f}"
+        by = f"{shift.mean:+.2f} {plus_minus(Z * shift.stderr, 2)}"
         return f"On the golden set the scores of {evaluator} by its judge differ by {by} from their references."
 
     def judge_since(self, evaluator: str, version: str, since: float, *, alerting: bool) -> JudgeVerdict | None:

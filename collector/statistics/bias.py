@@ -22,7 +22,7 @@ from statistics import NormalDist
 from typing import cast
 
 from collector.statistics.conversations import by_conversation
-from collector.statistics.intervals import Z
+from collector.statistics.intervals import Z, plus_minus
 
 ERROR_RATE = 0.02
 """The chance that a bias is named although the judge has none."""
@@ -77,8 +77,8 @@ class BiasReport:
     def sentences(self, whom: str) -> list[str]:
         """The biases in words, compared with the scores of `whom`; none if nothing was tested."""
         sentences = [
-            f"Biased: at the same score by {whom}, the judge scores {abs(bias.size):.3f} ± {Z * bias.error:.3f} "
-            f"{'higher' if bias.size > 0 else 'lower'} for {bias.cause}."
+            f"Biased: at the same score by {whom}, the judge scores {abs(bias.size):.3f} "
+            f"{plus_minus(Z * bias.error)} {'higher' if bias.size > 0 else 'lower'} for {bias.cause}."
             for bias in self.named
         ]
         causes = ", ".join(self.looked_at)

@@ -43,17 +43,22 @@ def mean_interval(mean: float, error: float, number: float) -> MeanInterval:
 
 
 def mean_text(mean: float, error: float, number: float) -> str:
-    """A mean with its 95 % interval: `0.812 ± 0.009`; the ends if it is not symmetric, only one end if all scores are
-    equal.
+    """A mean with its 95 % interval: `0.812 (95 %: ± 0.009)`; the ends if it is not symmetric, only one end if all
+    scores are equal.
     """
     low, high = mean_interval(mean, error, number)
     if high == 1.0 and mean >= 1.0:
-        return f"{mean:.3f} (at least {low:.2f})"
+        return f"{mean:.3f} (95 %: at least {low:.2f})"
     if low == 0.0 and mean <= 0.0:
-        return f"{mean:.3f} (at most {high:.2f})"
+        return f"{mean:.3f} (95 %: at most {high:.2f})"
     if abs(high + low - 2.0 * mean) < _SYMMETRIC * (high - low):
-        return f"{mean:.3f} ± {(high - low) / 2.0:.3f}"
-    return f"{mean:.3f} ({low:.2f} to {high:.2f})"
+        return f"{mean:.3f} {plus_minus((high - low) / 2.0)}"
+    return f"{mean:.3f} (95 %: {low:.2f} to {high:.2f})"
+
+
+def plus_minus(half: float, digits: int = 3) -> str:
+    """Half of a 95 % interval, beside its middle: `(95 %: ± 0.009)`. It is about two standard errors, and says so."""
+    return f"(95 %: ± {half:.{digits}f})"
 
 
 def bounds_of_all(mean: float, unscored: float) -> MeanInterval:

@@ -13,9 +13,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from statistics import fmean
 from typing import NamedTuple
 
-from collector.statistics.intervals import Z
+from collector.statistics.intervals import Z, plus_minus
 
 MIN_PAIRS = 10
 """The fewest paired scores for a shift."""
@@ -105,13 +106,13 @@ def judge_since(runs: Sequence[GoldenRun], since: float, cases: str = "golden ca
     if not before or not after:
         return None
     known = _known([run for run in before if run.at < since - _CERTAINLY_BEFORE] or before)
-    shift = score_shift(after[-1].scores, {case: _mean(scores) for case, scores in known.items()})
+    shift = score_shift(after[-1].scores, {case: fmean(scores) for case, scores in known.items()})
     if shift is None:
         return None
     half = _SURE * (1.0 + (_SURE**2 + 1.0) / (4.0 * (shift.count - 1))) * shift.stderr
     where = f"{shift.count} {cases} at {datetime.fromtimestamp(after[-1].at, UTC):%H:%M} UTC"
     if abs(shift.mean) > half:
-        moved = f"moved by {shift.mean:+.2f} ± {Z * shift.stderr:.2f}"
+        moved = f"moved by {shift.mean:+.2f} {plus_minus(Z * shift.stderr, 2)}"
         return JudgeVerdict(True, shift.mean, f"The judge has changed: {where}, scored again, {moved}.")
     most = abs(shift.mean) + half
     return JudgeVerdict(False, most, f"The judge has not changed: {where}, scored again, moved by at most {most:.2f}.")
@@ -124,10 +125,6 @@ def _known(runs: Sequence[GoldenRun]) -> dict[str, list[float]]:
         for case, score in run.scores.items():
             known.setdefault(case, []).append(score)
     return known
-
-
-def _mean(scores: Sequence[float]) -> float:
-    return sum(scores) / len(scores)
 
 
 class SingleCaseTest:
@@ -145,7 +142,7 @@ class SingleCaseTest:
         if case not in known:
             return
         deviation = _deviation(list(known.values())) * math.sqrt(1.0 + 1.0 / len(known[case]))
-        moved = max(-_LARGEST, min(_LARGEST, (score - _mean(known[case])) / deviation))
+        moved = max(-_LARGEST, min(_LARGEST, (score - fmean(known[case])) / deviation))
         self._above = max(0.0, self._above + moved - _SLACK)
         self._below = max(0.0, self._below - moved - _SLACK)
         self.has_tripped = self.has_tripped or max(self._above, self._below) > _LIMIT
@@ -153,6 +150,6 @@ class SingleCaseTest:
 
 def _deviation(cases: Sequence[Sequence[float]]) -> float:
     """The standard deviation of a case's score between runs, pooled over the cases and the initial guess."""
-    squares = sum((score - _mean(scores)) ** 2 for scores in cases for score in scores)
+    squares = sum((score - fmean(scores)) ** 2 for scores in cases for score in scores)
     freedom = sum(len(scores) - 1 for scores in cases)
     return max(MIN_DEVIATION, math.sqrt((squares + _GUESSED * _GUESS**2) / (freedom + _GUESSED)))

@@ -182,7 +182,7 @@ def test_one_step_is_one_fall_and_its_level_is_the_one_after_it(tmp_path: Path):
     description = (
         "The mean fell between 1970-01-01 01:01:00 +0000 UTC and 1970-01-01 01:03:00 +0000 UTC, from 0.899 to 0.2. "
         "No part of the traffic is known to explain it. "
-        "The mean of helpful (chatbot) over the last hour, which may have scores from before the fall, is 0.675 ± 0.013, "
+        "The mean of helpful (chatbot) over the last hour, which may have scores from before the fall, is 0.675 (95 %: ± 0.013), "
         "from 3630 effective conversations; its target is 0.77. More than 4 standard errors beyond the target: the mean "
         "of 15m (0.211), 1h (0.675), 6h (0.732), 24h (0.732). The alert ends once the mean is surely more than half-way "
         "back and within 0.1 of its target."
@@ -264,17 +264,17 @@ def test_a_page_of_a_second_fall_says_nothing_of_the_first(tmp_path: Path):
     )
     windows = "More than 4 standard errors beyond the target: the mean of 15m"
     texts = [
-        _told(63, 1, first, "from 0.891 to 0.335 so far", "0.871 ± 0.00785, from 3604", FOUND),
-        _told(evidence_at - 3, 2, "", "", "0.8 ± 0.0102, from 3620", f"{windows} (0.726)"),
+        _told(63, 1, first, "from 0.891 to 0.335 so far", "0.871 (95 %: ± 0.00785), from 3604", FOUND),
+        _told(evidence_at - 3, 2, "", "", "0.8 (95 %: ± 0.0102), from 3620", f"{windows} (0.726)"),
         _told(
             evidence_at + LATE,
             2,
             second,
             "from 0.812 to 0.71 so far",
-            "0.825 ± 0.0103, from 3609",
+            "0.825 (95 %: ± 0.0103), from 3609",
             f"{windows} (0.706)",
         ),
-        _told(144, 2, second, "from 0.812 to 0.719", "0.804 ± 0.0103, from 3610", f"{windows} (0.723)"),
+        _told(144, 2, second, "from 0.812 to 0.719", "0.804 (95 %: ± 0.0103), from 3610", f"{windows} (0.723)"),
     ]
     run(tmp_path, configured(), [{"inputs": in_full(145, stream), "texts": texts}])
 

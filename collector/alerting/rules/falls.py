@@ -57,18 +57,18 @@ def doubt_rule(target: Target, alerts: AlertSettings, timing: Timing) -> Recordi
     return RecordingRule(series.SCORE_DOUBT, " + ".join(f"({part} or vector(0))" for part in parts), where)
 
 
-def alerted_selector(target: Target) -> str:
-    """The selector of a target's means for alerts."""
+def _short(target: Target, mean: float) -> str:
+    """PromQL of the distance from each window's mean to the target, above 0 on the wrong side."""
     chosen = selector(evaluator=target.evaluator, monitor=target.monitor)
-    return chosen.replace("}", f',window!="{series.WEEK}"}}') if target.audited else chosen
+    windows = chosen.replace("}", f',window!="{series.WEEK}"}}') if target.audited else chosen
+    known = f"{series.SCORE_MEAN}{windows}"
+    return f"{known} - {mean:g}" if target.lower_is_better else f"{mean:g} - {known}"
 
 
 def explained(target: Target, mean: float, alerts: AlertSettings, by: str) -> str:
     """PromQL with a result while the warnings explain the target's whole miss in every window with enough scores."""
     here = selector(evaluator=target.evaluator, monitor=target.monitor)
-    known = f"{series.SCORE_MEAN}{alerted_selector(target)}"
-    miss = f"{known} - {mean:g}" if target.lower_is_better else f"{mean:g} - {known}"
-    surely = f"{miss} - {MARGIN_ERRORS:g} * {series.SCORE_STDERR}{here}"
+    surely = f"{_short(target, mean)} - {MARGIN_ERRORS:g} * {series.SCORE_STDERR}{here}"
     enough = f"{series.SCORE_N_EFF}{here} >= {alerts.min_conversations:g}"
     doubt = f"({series.SCORE_DOUBT}{here} > 0)"
     return f"max by ({by}) ({surely} and {enough}) <= on (evaluator, monitor) group_left () {doubt}"
@@ -127,11 +127,9 @@ def _miss(target: Target, mean: float, n: float) -> str:
     side.
     """
     chosen = selector(evaluator=target.evaluator, monitor=target.monitor)
-    known = f"{series.SCORE_MEAN}{alerted_selector(target)}"
-    short = f"{known} - {mean:g}" if target.lower_is_better else f"{mean:g} - {known}"
     doubt = f"on (evaluator, monitor) group_left () {series.SCORE_DOUBT}{chosen}"
     return (
-        f"({short} - {doubt}) / {series.SCORE_STDERR}{chosen} and {series.SCORE_N_EFF}{chosen} >= {n:g}"
+        f"({_short(target, mean)} - {doubt}) / {series.SCORE_STDERR}{chosen} and {series.SCORE_N_EFF}{chosen} >= {n:g}"
         f" unless {series.WINDOW_OVERLAPS}{chosen}"
     )
 
@@ -187,9 +185,9 @@ def _alert(
         f"{target.mean:g}{also}",
         description=(
             f"{begin}{{causes}}. {{changed}}{{unchanged}}The mean of {{label:evaluator}} ({{label:monitor}}) over the "
-            f"last hour{', which may have scores from before the fall,' * bool(also)} is {{mean}} ± {{error}}, from "
-            f"{{n}} effective conversations; its target is {target.mean:g}. {{lowest}}{{highest}}{{clipped}}{{doubt}}"
-            f"{{windows}}.{ends}"
+            f"last hour{', which may have scores from before the fall,' * bool(also)} is {{mean}} (95 %: ± {{error}}), "
+            f"from {{n}} effective conversations; its target is {target.mean:g}. {{lowest}}{{highest}}{{clipped}}"
+            f"{{doubt}}{{windows}}.{ends}"
         ),
         facts={
             word: Fact(record, by, hour)

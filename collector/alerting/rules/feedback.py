@@ -49,7 +49,7 @@ def _rules(alerts: AlertSettings, timing: Timing) -> Iterator[RecordingRule | Al
         hold=timing.seconds(900.0),
         summary="{label:monitor}: feedback {label:feedback} of {label:source} is worse than in the week before",
         description=(
-            "Over a day the mean of {label:feedback} ({label:source}, {label:monitor}) is {mean} ± {error} "
+            "Over a day the mean of {label:feedback} ({label:source}, {label:monitor}) is {mean} (95 %: ± {error}) "
             "from {n} effective conversations; in the week before it was {before}. "
             f"It fell by more than {_ERRORS:g} standard errors. It covers only the users who gave feedback."
         ),

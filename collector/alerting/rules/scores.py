@@ -228,7 +228,7 @@ def _burn(target: Target, objective: float, n: float, by: Sequence[str], timing:
         summary="{label:evaluator} of {label:monitor}: too many scores fail their threshold",
         description=(
             "A share of {value} of the scores of {label:evaluator} ({label:monitor}) failed; over 24h the mean score "
-            f"is {{mean}} ± {{error}}. The objective allows {1.0 - objective:.3g}; the alert is on {limits}."
+            f"is {{mean}} (95 %: ± {{error}}). The objective allows {1.0 - objective:.3g}; the alert is on {limits}."
         ),
         facts={
             "mean": Fact(series.SCORE_MEAN, tuple(by), {"window": "24h"}),

@@ -223,9 +223,9 @@ def _shifted(alerts: AlertSettings) -> AlertingRule:
         severity="warning",
         summary="{label:evaluator}: the judge has shifted",
         description=(
-            "On the golden set the scores of {label:evaluator} by {label:judge} differ by {shift} ± {error} from "
-            f"their references; the limit is {alerts.judge_shift_tolerance:g}. Only the judge can have caused this. "
-            "Until it ends, score alerts on this evaluator fire only for larger drops."
+            "On the golden set the scores of {label:evaluator} by {label:judge} differ by {shift} (95 %: ± {error}) "
+            f"from their references; the limit is {alerts.judge_shift_tolerance:g}. Only the judge can have caused "
+            "this. Until it ends, score alerts on this evaluator fire only for larger drops."
         ),
         facts={
             "shift": Fact(shift, ("evaluator", "evaluator_version", "judge")),

@@ -142,11 +142,9 @@ def target_misses(
         if recovered is not None and first < recovered:
             continue
         known = _sums_and_error(buckets, first, day)
-        if known is None:
+        if known is None or known[0].n_eff < min_n:
             continue
         sums, stderr = known
-        if sums.n_eff < min_n:
-            continue
         errors = (detector.shortfall(1.0, sums.mean) - doubt) / stderr
         if errors > 0:
             clipped, uncovered = _clipped_share(buckets, first, sums), _uncovered_share(buckets, first)

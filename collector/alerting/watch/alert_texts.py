@@ -125,9 +125,10 @@ def _explained(watched: Watched) -> str:
 
 
 def _mean(miss: TargetMiss) -> str:
+    left_out = f", without {miss.clipped:.0%} of the weight of a few conversations" if miss.clipped >= 0.005 else ""
     return (
         f"over {miss.window} the mean is {mean_text(miss.sums.mean, miss.stderr, miss.sums.n_eff)} from "
-        f"{miss.sums.n_eff:.0f} effective conversations{_left_out(miss.clipped)}{_failed(miss)}"
+        f"{miss.sums.n_eff:.0f} effective conversations{left_out}{_failed(miss)}"
     )
 
 
@@ -137,10 +138,6 @@ def _failed(miss: TargetMiss) -> str:
         return ""
     why = f"{miss.uncovered:.0%} have no score or were not shown to a judge"
     return f" ({why}: the mean of all is between {low:.2f} and {high:.2f})"
-
-
-def _left_out(clipped: float) -> str:
-    return f", without {clipped:.0%} of the weight of a few conversations" if clipped >= 0.005 else ""
 
 
 def _alert(

@@ -20,7 +20,7 @@ from collector.records.attributes import STANDARD
 from collector.service.open_logs import open_stored_logs
 from collector.service.plan_builder import evaluator_version_in
 from collector.statistics.bias import labels_of
-from collector.statistics.intervals import Z, mean_text
+from collector.statistics.intervals import Z, mean_text, plus_minus
 from collector.telemetry.plain import plain
 from collector.wording import plural
 from evaluators.results import Evaluation
@@ -197,7 +197,7 @@ def _evaluator_lines(made: Diagnosis) -> Iterator[str]:
     yield (
         f"{made.evaluator}: {before.mean:.3f} before ({plural(before.conversations, 'conversation')}), "
         f"{after.mean:.3f} now ({plural(after.conversations, 'conversation')}), "
-        f"a change of {explanation.change:+.3f} ± {Z * explanation.error:.3f}"
+        f"a change of {explanation.change:+.3f} {plus_minus(Z * explanation.error)}"
     )
     if made.other_versions:
         others = plural(made.other_versions, "score")

@@ -2,7 +2,7 @@
 
 export const score = (value) => (value === null || value === undefined ? "–" : value.toFixed(2));
 
-/** The 95 % interval behind a mean: ± where it is symmetric, else its ends; of equal scores at an end of the scale, one. */
+/** The interval beside a mean: ± where it is symmetric, else its ends; of equal scores at an end of the scale, one. */
 export function margin({ mean, interval, scores }) {
   if (!interval) return "";
   const [low, high] = interval;
@@ -10,7 +10,7 @@ export function margin({ mean, interval, scores }) {
   if (high === 1 && mean >= 1) return `true mean at least ${low.toFixed(2)}${all}`;
   if (low === 0 && mean <= 0) return `true mean at most ${high.toFixed(2)}${all}`;
   const isSymmetric = Math.abs(high + low - 2 * mean) < 0.2 * (high - low);
-  return isSymmetric ? `±${((high - low) / 2).toFixed(2)}` : `(${low.toFixed(2)} to ${high.toFixed(2)})`;
+  return isSymmetric ? `(95 %: ± ${((high - low) / 2).toFixed(2)})` : `(95 %: ${low.toFixed(2)} to ${high.toFixed(2)})`;
 }
 
 export const percent = (share) => (share === null || share === undefined ? "–" : `${Math.round(share * 100)} %`);

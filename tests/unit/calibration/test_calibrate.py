@@ -206,7 +206,7 @@ def test_what_the_judge_is_biased_by_is_named_beside_people_and_audits(tmp_path:
         "Biased: at the same score by audits",
     ]
     for note in biased:
-        size, _, more = note.split("the judge scores ")[1].partition(" ± ")
+        size, _, more = note.split("the judge scores ")[1].partition(" (95 %: ± ")
         high, low = map(int, re.findall(r"prompts of (\d+) tokens instead of (\d+)\.$", more)[0])
         assert 0.06 < 100.0 * float(size) / (high - low) < 0.09
 

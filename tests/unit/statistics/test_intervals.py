@@ -56,10 +56,10 @@ def test_of_many_scores_it_is_the_normal_one() -> None:
 @pytest.mark.parametrize(
     ("mean", "error", "number", "text"),
     [
-        (0.812, 0.0046, 2000.0, "0.812 ± 0.009"),
-        (1.0, 0.0, 5.0, "1.000 (at least 0.55)"),
-        (0.0, 0.0, 5.0, "0.000 (at most 0.45)"),
-        (0.95, 0.035, 40.0, "0.950 (0.83 to 0.99)"),
+        (0.812, 0.0046, 2000.0, "0.812 (95 %: ± 0.009)"),
+        (1.0, 0.0, 5.0, "1.000 (95 %: at least 0.55)"),
+        (0.0, 0.0, 5.0, "0.000 (95 %: at most 0.45)"),
+        (0.95, 0.035, 40.0, "0.950 (95 %: 0.83 to 0.99)"),
     ],
 )
 def test_a_mean_in_words(mean: float, error: float, number: float, text: str) -> None:

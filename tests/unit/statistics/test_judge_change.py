@@ -52,7 +52,7 @@ def test_the_sentence() -> None:
     runs = [run(0.0, np.full(60, 0.8)), run(60.0, np.full(60, 0.8)), run(120.0, np.full(60, 0.5))]
     same = "The judge has not changed: 60 golden cases at 00:01 UTC, scored again, moved by at most 0.00."
     assert sentence(runs[:2], 30.0) == same
-    changed = "The judge has changed: 60 golden cases at 00:02 UTC, scored again, moved by -0.30 ± 0.00."
+    changed = "The judge has changed: 60 golden cases at 00:02 UTC, scored again, moved by -0.30 (95 %: ± 0.00)."
     assert sentence(runs, 90.0) == changed
     assert judge_since(runs, 500.0) is judge_since(runs, 0.0) is None, "nothing on one side"
 

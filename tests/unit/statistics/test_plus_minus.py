@@ -13,7 +13,7 @@ PLACES = [
     *(ROOT / "collector/page/assets").glob("*.js"),
 ]
 MADE = re.compile(
-    r"± \{Z \*|± \{{1,2}error\}{1,2}|half as much after|\.toFixed\(2\)\}`|± \{\(high - low\)|every \"±\"|behind \"±\"|± 1\.96|shown as ±|where it is symmetric|`0.812 ± 0.009`"
+    r"\(95 %: ± (\{{1,2}error\}{1,2}|\{half:|\$\{\(\(high - low\)|0.009)|half as much after|every \"±\"|behind \"±\"|± 1\.96|shown as ±|where it is symmetric"
 )
 """What may stand beside it: a margin of `intervals`, a fact of an alert, which is tested below, or a word about it."""
 STANDARD_ERRORS = re.compile(r"\b2(\.0)? \* \{?\w*error|two standard errors to|[-+] ?2 SE\b|1\.96 \*")
