@@ -18,7 +18,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")  # where the browser runs
 CAUSE = Cause(part="model=gpt-5-mini", share=1.0, before=0.8, mean=0.3, traffic=0.5, read=("a",))
 ALERT = AlertView(
     name="EvalstreamScoreDropped", monitor="helpdesk", evaluator=WATCHED[0].evaluator, severity="page",
-    summary="The mean is 0.55 ± 0.08, the target 0.90, since 21:11.", causes=(CAUSE,),
+    summary="The mean is 0.55 (95 %: ± 0.08), the target 0.90, since 21:11.", causes=(CAUSE,),
 )  # fmt: skip
 
 
