@@ -18,7 +18,7 @@ from collector.logs.log import Log
 from collector.page.label_queue import Draw, draw, queue_position
 from collector.page.settings import PageSettings
 from collector.past.evaluations import REPLAY_OF, evaluations_in
-from collector.past.turns import case_of, labels_in, turns_in_log
+from collector.past.turns import case_of, newest_labels, turns_in_log
 from collector.records.numbered_lines import numbered_lines
 from collector.service.open_logs import Logs, open_logs
 from collector.service.plan_builder import evaluator_versions
@@ -122,8 +122,7 @@ async def _next(config: Config, options: LabelsNextOptions, files: Mapping[Path,
         ordered = sorted(wanted, key=lambda each: queue_position(each[0].evaluation.evaluation_id, options.by))
         candidates = [(answer.evaluation, label_draw) for answer, label_draw in ordered[: options.number * _AHEAD]]
         turns = await turns_in_log(logs.turns, {evaluation.subject.conversation_id for evaluation, _ in candidates})
-    cases = [(evaluation, label_draw, case_of(evaluation, turns)) for evaluation, label_draw in candidates]
-    lines = [_line(evaluation, label_draw, case) for evaluation, label_draw, case in cases if case is not None]
+    lines = [_line(judged, how, case) for judged, how in candidates if (case := case_of(judged, turns)) is not None]
     new = [answer for answer, _ in ordered if not any(earlier.having(answer))]
     return LabelTasks(
         tuple(lines[: options.number]), len(ordered), len(answers),
@@ -159,13 +158,10 @@ def _is_wanted(evaluation: Evaluation, options: LabelsNextOptions) -> bool:
 async def _labels_by_person(labels: Log) -> dict[str, dict[str | None, Label]]:
     """The labels of the drawn evaluations that count, by evaluation and person."""
     labels_of: dict[str, dict[str | None, Label]] = {}
-    async for label in labels_in(labels):
-        if label.label_probability is not None:
+    for label in await newest_labels(labels):
+        if label.label_probability is not None and label.state is None:
             labels_of.setdefault(label.evaluation_id, {})[label.given_by] = label
-    return {
-        evaluation_id: {person: label for person, label in by_person.items() if label.state is None}
-        for evaluation_id, by_person in labels_of.items()
-    }
+    return labels_of
 
 
 def _line(evaluation: Evaluation, label_draw: Draw, case: Turn | Conversation) -> bytes:

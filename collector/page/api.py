@@ -265,8 +265,7 @@ def _people(people: PeopleView, scores: Bin) -> Json:
 
 def _by_people(people: PeopleView, scores: Bin) -> CorrectedMean | None:
     if people.correct_audits:
-        audited = scores.audited.corrected()
-        return None if audited is None else corrected_by_people(people.sums, audited)
+        return corrected_by_people(people.sums, audited) if (audited := scores.audited.corrected()) else None
     return None if scores.live is None else (people.sums + sums_of_scores(scores.live)).corrected()
 
 

