@@ -117,10 +117,10 @@ def _moved(
 
 
 def worst_of(items: Collection[ScoredItem], part: Slice, *, lower_is_better: bool) -> tuple[str, ...]:
-    """The worst evaluations of a slice, of different conversations."""
+    """The worst evaluations of a slice, of different conversations; of equal ones the newest, which the page lists."""
     members = [scored for scored in items if scored.labels.issuperset(part)]
     worst: dict[str, str] = {}
-    for scored in sorted(members, key=lambda item: -item.score if lower_is_better else item.score):
+    for scored in sorted(members, key=lambda item: (-item.score if lower_is_better else item.score, -item.time)):
         if len(worst) < _TO_READ:
             worst.setdefault(scored.conversation, scored.evaluation_id)
     return tuple(worst.values())

@@ -12,7 +12,7 @@ import pytest
 from configurations import checked
 from evaluation_samples import scored
 
-from collector.alerting.diagnosis.recent_scores import RecentScores, explanation_of
+from collector.alerting.diagnosis.recent_scores import RecentScores, explanation_of, worst_of
 from collector.alerting.diagnosis.slices import ScoredItem
 from collector.alerting.rules.formats import prometheus
 from collector.alerting.rules.generate import rules_of
@@ -215,6 +215,16 @@ def test_a_new_value_without_a_fall_and_one_that_was_good_for_long_are_no_candid
         named(items(0, 370, 0.9, "m-1"), items(370, 30, 0.9, "m-2"), items(400, 200, 0.4, "m-2")) for _ in range(50)
     ]
     assert sum(good_for_long) <= 5
+
+
+def test_of_equally_bad_evaluations_the_newest_are_to_be_read() -> None:
+    """The oldest were named, which the page no longer listed: its links led nowhere."""
+    items = [
+        ScoredItem(str(n), str(n // 2), float(n % 3 == 0), 1.0, frozenset({("model", "m-2")}), float(n))
+        for n in range(90)
+    ]
+    assert worst_of(items, (("model", "m-2"),), lower_is_better=False) == ("89", "86", "85")
+    assert worst_of(items, (("model", "m-2"),), lower_is_better=True) == ("87", "84", "81")
 
 
 def test_the_rules_ask_prometheus_for_it() -> None:
