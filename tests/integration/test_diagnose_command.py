@@ -184,7 +184,9 @@ async def test_wrong_names_and_times_and_too_few_scores(tmp_path: Path) -> None:
         await diagnose(config, options(evaluators=["exakt"]), print, as_json=False)
     with pytest.raises(ConfigError, match="the window must begin before it ends"):
         await diagnose(config, options(until=BEGAN), print, as_json=False)
-    with pytest.raises(EvalstreamError, match="fewer than 20 conversations have scores") as raised:
+    with pytest.raises(
+        EvalstreamError, match="needs 20 scored conversations in the window and as many before it"
+    ) as raised:
         await diagnose(config, options(), print, as_json=False)
     assert not isinstance(raised.value, ConfigError)
     with pytest.raises(ConfigError, match=r"log\.kind is memory"):

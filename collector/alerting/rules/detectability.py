@@ -44,12 +44,12 @@ def alert_lines(config: Config) -> Iterator[str]:
     if series:
         yield (
             f"alerts     the drop detector raises at most one false alarm per {alerts.false_alarm_days:g} days "
-            f"over {plural(series, 'series', 'series')}, while means are at target and conversations last for a week "
-            "at most, with pauses below a day"
+            f"over {plural(series, 'series', 'series')}, if means keep their targets and no conversation lasts for "
+            "more than a week or pauses for a day"
         )
         yield (
-            f"           the mean test (at {alerts.page_standard_errors:g} standard errors) raises one every 1 to 20 "
-            "months while a mean is exactly at its target, and practically none while it is 0.03 better"
+            f"           the window test (at {alerts.page_standard_errors:g} standard errors) raises one every 1 to 20 "
+            "months if a mean stays exactly at its target, and almost none if it stays 0.03 better"
         )
 
 
@@ -64,9 +64,9 @@ def _threshold_lines(every: Sequence[Target], config: Config) -> Iterator[str]:
     assert first.mean is not None
     side = "above" if first.lower_is_better else "below"
     names = ", ".join(f"{target.monitor}/{target.evaluator}" for target in unnamed)
-    yield f"alerts     targets of {names}: pass thresholds, as none are set;"
+    yield f"alerts     {names}: no target is set, so the threshold is the target;"
     mean = _two_decimals(first.mean)
-    yield f"           a mean alerts only {side} {mean}, its threshold: `evalstream plan targets` proposes nearer ones"
+    yield f"           a mean alerts only {side} {mean}; `evalstream plan targets` proposes a target nearer to the mean"
 
 
 def _monitors_with_budget(config: Config) -> frozenset[str]:
@@ -86,13 +86,13 @@ def _describe(target: Target, drop_detector: DropDetector, page: float) -> str:
     half = evaluations_until_page(drop_detector, gap, page, MEDIAN, binary=binary) / hourly
     change = "rise" if drop_detector.lower_is_better else "drop"
     text = (
-        f"{basis} a lasting {change} to {_end(drop_detector, gap)} pages within 24 h in 9 cases of 10, "
-        f"and within {hours(half)} in half of the cases"
+        f"{basis} a lasting {change} to {_end(drop_detector, gap)} pages within {hours(half)} in half of the "
+        "cases, and within 24 h in 9 of 10"
     )
     if target.scope == "conversation":
         return text
     clustered = smallest_detectable_drop(drop_detector, 24.0 * hourly, page, clustered=True)
-    reached = f"it takes a {change} to {_end(drop_detector, clustered)}" if clustered <= most else f"no {change} pages"
+    reached = f"only a {change} to {_end(drop_detector, clustered)} does" if clustered <= most else f"no {change} pages"
     return f"{text}; if all turns of a conversation score alike, {reached}"
 
 

@@ -89,7 +89,7 @@ def basis(config: Config, spent: Spent, paid: str = "by calls so far") -> str:
     past = paid if asking & spent.keys() else ""
     if past and any(len(judges_behind(config, name)) != 1 for name in asking & spent.keys()):
         past += ", whichever judges answered"  # whose tokens they were is not counted
-    guess = "an evaluation taken for {:,} tokens in and {} out".format(*GUESSED_TOKENS)
+    guess = "assuming {:,} tokens in and {} out per evaluation".format(*GUESSED_TOKENS)
     return (f"{past}; without calls, {guess}" if past else guess) if asking - spent.keys() else past
 
 

@@ -72,9 +72,9 @@ async def diagnose(config: Config, options: DiagnoseOptions, say: Callable[[str]
     made = [each for name in names if (each := _diagnose(name, evaluations, options, config, attributes, len(names)))]
     if not made:
         raise EvalstreamError(
-            f"monitor {options.monitor}: fewer than {FEWEST_CONVERSATIONS} conversations have scores in the window or "
-            "before it, by one version of an evaluator; name a longer one with --from, or an earlier start "
-            "with --against"
+            f"monitor {options.monitor}: one version of an evaluator needs {FEWEST_CONVERSATIONS} scored "
+            "conversations in the window and as many before it; begin the window earlier with --from, or the time "
+            "before it with --against"
         )
     if as_json:
         say(orjson.dumps(_document(made, options), option=orjson.OPT_INDENT_2).decode())

@@ -106,8 +106,8 @@ async def plan(config: Config, options: PlanOptions) -> SamplingPlan:
     if not enough:
         most = max(counts.values(), default=0)
         raise EvalstreamError(
-            f"monitor {options.monitor}: {plural(most, 'score')} of an evaluator's present version in this time at "
-            f"most, and a plan needs {FEWEST}; name an earlier --from, or come back when there are more"
+            f"monitor {options.monitor}: a plan needs {FEWEST} scores by an evaluator's present version, and this "
+            f"time has at most {most:,}; name an earlier --from, or come back when there are more"
         )
     made = [_evaluator(use, past[use.name], config, options, strata, labels) for use in enough]
     return _planned(made, options, strata, {name: count for name, count in counts.items() if count < FEWEST})

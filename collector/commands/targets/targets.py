@@ -366,7 +366,7 @@ def _trial(trial: Trial, made: Proposal) -> str:
     times = ((delay.fall, dict.fromkeys((_span(delay.half), _span(delay.most)))) for delay in trial.delays)
     parts = ((fall, " (".join(spans).replace("(after ", "("), ")" * (len(spans) - 1)) for fall, spans in times)
     falls = "; ".join(f"{fall:g} {spans}{end}" for fall, spans, end in parts)
-    sentence = f"{word}s are noticed in half of the cases (in 9 of 10): {falls}"
+    sentence = f"half of the {word}s of a size (9 of 10 in brackets) are noticed: {falls}"
     return f"{would}{last}; {sentence if falls else 'how soon falls are noticed needs a day of scores'}"
 
 

@@ -108,10 +108,10 @@ def test_the_cost_is_that_of_calls_so_far_while_the_judge_stays(tmp_path: Path) 
     assert cost.where == "for 1,000 matching turns (by calls so far)"
     more = FILE.replace("[good, short]", "[good, short, kind]").replace("  short:", KIND)
     added = changes_of(old, load(written(tmp_path, "more", more), {}), {"good": (0.5, 1000)}).cost
-    assert "(by calls so far; without calls, an evaluation taken for 1,500 tokens in and" in added.where
+    assert "(by calls so far; without calls, assuming 1,500 tokens in and" in added.where
     cost = changes_of(old, other, {"good": (0.5, 1000)}).cost
     assert cost.before == cost.after
-    assert cost.where == "for 1,000 matching turns (an evaluation taken for 1,500 tokens in and 200 out)"
+    assert cost.where == "for 1,000 matching turns (assuming 1,500 tokens in and 200 out per evaluation)"
 
 
 def test_the_cost_of_another_judge_is_that_of_the_tokens_so_far_at_its_prices(tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_another_jury_costs_not_what_the_jury_before_did(tmp_path: Path) -> None
     assert isinstance(cost.before, float)
     assert isinstance(cost.after, float)
     assert cost.after > cost.before
-    assert "(an evaluation taken for" in cost.where
+    assert "(assuming " in cost.where
 
 
 def test_the_cost_is_that_of_the_traffic_which_the_new_one_expects(tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ def test_two_monitors_that_use_one_evaluator_pay_once_and_the_guess_is_said() ->
     judge = {"model": "m", "usd_per_million_input_tokens": 1, "usd_per_million_output_tokens": 0}
     several = {"all": {"evaluators": ["e"]}, "tenth": {"sample": 0.1, "evaluators": ["e"]}}
     lines = summed(judges={"main": judge}, evaluators={"e": G_EVAL}, monitors=several)
-    guess = "an evaluation taken for 1,500 tokens in and 200 out"
+    guess = "assuming 1,500 tokens in and 200 out per evaluation"
     assert any(f"≈ 1,000 judge calls, ≈ 1.50 USD ({guess}) for 1,000 turns" in line for line in lines)
 
 
