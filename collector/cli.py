@@ -211,8 +211,8 @@ def _say(error: object, status: int) -> int:
     return status
 
 
-def _load(path: Path, *, complete: bool = True, option: str = "-c") -> Config:
-    """Read a configuration; keys with an old name are warned about on stderr."""
+def _load(path: Path, *, complete: bool = False, option: str = "-c") -> Config:
+    """Read a configuration; keys with an old name are warned about on stderr. A `complete` one has monitors."""
     from collector.config.loading import load
 
     if option != "-c" and not path.exists():
@@ -227,7 +227,7 @@ def _load_for_traffic(path: Path) -> Config:
     """Read the service's configuration; refuses attributes and values that its traffic never has."""
     from collector.config.attribute_names import refuse_unknown_attributes, refuse_unseen_values
 
-    config = _load(path)
+    config = _load(path, complete=True)
     refuse_unknown_attributes(config)
     refuse_unseen_values(config)
     return config
@@ -362,7 +362,7 @@ def _print_changes(config: Config, against: Path | None, hidden: Callable[[str],
 
     from collector.commands.check.changes import Compared, change_lines, changes_json, running_configuration
 
-    other = None if against is None else _load(against, option="--against")
+    other = None if against is None else _load(against, complete=True, option="--against")
     compared = asyncio.run(running_configuration(config)) if other is None else Compared(other, str(against))
     if json:
         show(hidden(changes_json(config, compared)), end="")
@@ -463,7 +463,7 @@ def turns(
     from collector.config.dialects import NO_DIALECTS
     from collector.config.settings import AssembleSettings
 
-    settings = _load(config, complete=False).settings if config else None
+    settings = _load(config).settings if config else None
     status = normalize_files(
         paths,
         sys.stdout,
@@ -556,7 +556,7 @@ def score(
     elif criteria is not None:
         raise ConfigError(f"--criteria: {config} has the evaluators; write the criteria there")
     else:
-        loaded = _load(config, complete=False)
+        loaded = _load(config)
         refuse_unknown_attributes(loaded)
     raise typer.Exit(score_files(with_a_monitor(loaded), options))
 
@@ -690,7 +690,7 @@ def audit(
     """
     from collector.commands.audit.audit import audit
 
-    _finish(audit(_load(config), show, drained=drained, json=as_json))
+    _finish(audit(_load(config, complete=True), show, drained=drained, json=as_json))
 
 
 @logs.command("copy")
@@ -805,7 +805,7 @@ def explain(
     """
     from collector.commands.trace import trace_evaluation
 
-    _finish(trace_evaluation(_load(config), evaluation_id, show, as_json=json))
+    _finish(trace_evaluation(_load(config, complete=True), evaluation_id, show, as_json=json))
 
 
 @app.command()
@@ -814,7 +814,12 @@ def diagnose(
     monitor: TheMonitor = None,
     since: Since = "24h",
     until: Until = None,
-    against: Annotated[str | None, Option(help="Start of the period before; by default seven windows earlier.")] = None,
+    against: Annotated[
+        str | None,
+        Option(
+            help="Start of the time before --from to compare with; by default seven times as long as --from to --to."
+        ),
+    ] = None,
     evaluators: EvaluatorNames = None,
     json: Json = False,
 ) -> None:
@@ -878,7 +883,7 @@ def gate(
     question = GateQuestion(
         attribute=attribute, version=version, against=against, monitor=monitor, within=within, tolerance=tolerance
     )
-    _finish(decide(_load(config), question, datetime.now(UTC), show, as_json=json))
+    _finish(decide(_load(config, complete=True), question, datetime.now(UTC), show, as_json=json))
 
 
 @plans.command("targets")
@@ -1023,7 +1028,7 @@ def labels_next(
     """
     from collector.commands.labels_next import LabelsNextOptions, next_labels, summary
 
-    tasks = next_labels(_load(config), _options(LabelsNextOptions, locals()))
+    tasks = next_labels(_load(config, complete=True), _options(LabelsNextOptions, locals()))
     for line in tasks.lines:
         show(line.decode(), end="")
     show(summary(tasks), err=True)

@@ -15,7 +15,7 @@ from kafka import errors
 from kafka.net.compat import KafkaNetClient
 from kafka.protocol.metadata import MetadataRequest
 
-from collector.logs.kafka.settings import KafkaSettings, login_sentence, translated
+from collector.logs.kafka.settings import KafkaSettings, login_sentence, named_error, translated
 from collector.logs.kafka.workarounds import client_without_topic_creation
 from collector.logs.log import LogError, LogRefused, LogUnavailable
 
@@ -139,8 +139,7 @@ def refusal(error: BaseException, server: str, settings: KafkaSettings) -> LogEr
         return LogUnavailable(
             f"{where} closes the connection; if its listener is not {protocol}, set security.protocol as it is"
         )
-    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    return LogUnavailable(f"{where} does not answer ({text})")
+    return LogUnavailable(f"{where} does not answer ({named_error(error)})")
 
 
 def _tls_error(error: BaseException) -> ssl.SSLError | None:

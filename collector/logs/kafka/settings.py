@@ -108,8 +108,7 @@ def translate(error: BaseException, settings: KafkaSettings | None = None, topic
     """Kafka's error as ours. Ours never hold what was read or written. With `settings` a refused login is named, with
     `topic` what was refused if the client does not say it.
     """
-    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    text = text.partition(" Request '")[0][:_LONGEST]
+    text = named_error(error).partition(" Request '")[0][:_LONGEST]
     if isinstance(error, LogError):
         return error
     if isinstance(error, _TOO_LARGE):
@@ -125,6 +124,12 @@ def translate(error: BaseException, settings: KafkaSettings | None = None, topic
             return LogRefused(f"Kafka at {', '.join(settings.bootstrap_servers)} {login_sentence(settings)}")
         return LogRefused(f"Kafka refuses the login ({type(error).__name__}); correct the keys under security")
     return LogError(text) if isinstance(error, _FATAL) else LogUnavailable(text)
+
+
+def named_error(error: BaseException) -> str:
+    """The error's class, and its words if there are any; the words of Kafka's own errors begin with the class."""
+    name, words = type(error).__name__, str(error)
+    return words if words.startswith(name) else f"{name}: {words}".removesuffix(": ")
 
 
 def _named(error: BaseException) -> list[str]:

@@ -50,3 +50,12 @@ def test_a_table_is_scored_in_a_folder_without_a_file(tmp_path: Path, monkeypatc
     (tmp_path / "cases.csv").write_text("question,answer,expected\nFrance?,Paris,Paris\nItaly?,Milan,Rome\n")
     done = CliRunner().invoke(app, ["score", "cases.csv", "--evaluator", "exact_match", "--json"])
     assert (done.exit_code, json.loads(done.stdout)["exact_match"]["mean"]) == (0, 0.5)
+
+
+def test_labels_of_a_file_need_no_monitors_either(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "evalstream.yaml").write_text("log: {kind: memory}\nevaluators: {same: {kind: exact_match}}\n")
+    rows = [{"human": number % 2 == 0, "score": float(number % 3 == 0)} for number in range(60)]
+    (tmp_path / "labels.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    done = CliRunner().invoke(app, ["calibrate", "labels.jsonl", "--evaluator", "same"])
+    assert done.exit_code == 0, done.output

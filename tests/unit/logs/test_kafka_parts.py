@@ -14,7 +14,12 @@ import snappy
 import zstandard
 from hypothesis import given, strategies as st
 from kafka.codec import snappy_encode
-from kafka.errors import KafkaTimeoutError, MessageSizeTooLargeError, TopicAuthorizationFailedError
+from kafka.errors import (
+    KafkaConnectionError,
+    KafkaTimeoutError,
+    MessageSizeTooLargeError,
+    TopicAuthorizationFailedError,
+)
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from collector.logs.kafka import topics
@@ -190,6 +195,13 @@ def test_errors_say_whether_trying_again_may_help(error: Exception, ours: type[L
     assert type(translate(error)) is ours
     named = "grant this user READ of" if ours is NotPermitted else type(error).__name__
     assert named in str(translate(error))
+
+
+def test_the_class_of_an_error_is_named_once() -> None:
+    """The words of Kafka's errors begin with their class."""
+    assert str(translate(KafkaConnectionError("111 refused"))) == "KafkaConnectionError: 111 refused"
+    assert str(translate(KafkaTimeoutError())) == "KafkaTimeoutError"
+    assert str(translate(OSError("gone"))) == "OSError: gone"
 
 
 def test_with_three_copies_an_acknowledged_record_is_on_two_brokers() -> None:
