@@ -1,5 +1,6 @@
 """Labels of files: people's scores beside the judge's."""
 
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -8,17 +9,21 @@ from typing import Annotated, Any, cast
 
 from pydantic import AliasChoices, AliasPath, BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, ValidationError
 
-from collector.errors import ConfigError
+from collector.errors import BadInput, ConfigError
 from collector.records.grouping import without_repeats
 from collector.records.numbered_lines import numbered_lines
+from collector.records.ready_made import turns_in
+from collector.records.turns import conversation_key
+from collector.records.whole_conversation import conversation_fields
 from collector.statistics.agreement import FEWEST, MIDDLE
 from collector.statistics.bias import JudgedPair, labels_of
 from collector.statistics.correction import LabelledScore, WeightedScore
 from collector.wording import plural
-from evaluators.cases import Json
+from evaluators.cases import Conversation, Json, Turn
 from evaluators.texts.exact_json import parse_exactly
 
 _EXAMPLE = '{"human": 0.8, "score": 0.7}, with true or false for human, or an evaluation_id for score'
+CASE_EXAMPLE = '{"input": "…", "actual_output": "…", "human": true}'
 _BOOLEANS = {"agree": True, "good": True, "pass": True, "right": True, "bad": False, "fail": False, "wrong": False}
 
 
@@ -234,3 +239,24 @@ def label_lines(path: Path, example: str, remedy: str = "; name another file") -
             why = _MEANINGS.get(str(key[0]) if key else "line", _MEANINGS["human"])
             raise ConfigError(f"{path}: line {number}: not a label ({why}); write {example}") from None
         yield LabelLine(number, row, cast("Mapping[str, Any]", fields), data)
+
+
+def case_in(fields: dict[str, Any], line: bytes, where: str) -> Turn | Conversation:
+    """The turn or conversation in a line's fields. `where` is what errors call the line.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    if "turns" in fields and not fields.get("conversation_id"):
+        fields = {**fields, "conversation_id": hashlib.sha256(line).hexdigest()[:32]}
+    try:
+        turns = tuple(turns_in(fields, where.rpartition(": ")[2]))
+    except BadInput as error:
+        raise ConfigError(f"{where}: {error}") from None
+    if not any(turn.actual_output is not None for turn in turns):
+        raise ConfigError(f"{where}: has nothing to judge; write the case itself beside the label, like {CASE_EXAMPLE}")
+    if {"turns", "messages"}.isdisjoint(fields):
+        return turns[0]
+    return Conversation(
+        **conversation_fields(turns), conversation_id=conversation_key(turns[0]), turns=turns, closed_by="end_of_file"
+    )

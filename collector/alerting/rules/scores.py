@@ -9,7 +9,7 @@ from collector.alerting.rules.falls import doubt_rule
 from collector.alerting.rules.model import AlertingRule, Fact, Listing, RecordingRule, RuleGroup, Timing, selector
 from collector.alerting.rules.people import people_rules
 from collector.alerting.rules.targets import Target
-from collector.config.alerts import AlertSettings, BurnRate
+from collector.config.alerts import AlertSettings
 from collector.statistics.audited_sums import PEOPLE_WINDOW
 from collector.statistics.bounded_sums import VARIANCE_FLOOR
 from collector.statistics.intervals import PRIOR, UNSEEN, Z
@@ -144,7 +144,7 @@ def _audits(targets: Sequence[Target], timing: Timing, by: Sequence[str], *, peo
 
 def _pass_shares(targets: Sequence[Target], timing: Timing, by: Sequence[str]) -> Iterator[RecordingRule]:
     windows = dict(series.WINDOWS)
-    for burn in _burns(targets):
+    for burn in (burn for target in targets if target.objective is not None for burn in target.burns):
         windows |= {_window(burn.long): burn.long, _window(burn.short): burn.short}
     for window, length in windows.items():
         counter = f"{metrics.VERDICT_WEIGHT.name}%s[{timing.text(length)}]"
@@ -175,10 +175,6 @@ def _dominated(timing: Timing, by: Sequence[str]) -> AlertingRule:
             "clipped": Fact(series.SCORE_CLIPPED, tuple(by), {"window": "6h"}),
         },
     )
-
-
-def _burns(targets: Sequence[Target]) -> list[BurnRate]:
-    return [burn for target in targets if target.objective is not None for burn in target.burns]
 
 
 def _window(seconds: float) -> str:

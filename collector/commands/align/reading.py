@@ -11,10 +11,9 @@ from typing import Any
 
 import orjson
 
-from collector.calibration.labels import HumanLabel, label_lines
+from collector.calibration.labels import HumanLabel, case_in, label_lines
 from collector.calibration.page_labels import human_of
 from collector.commands.calibrate.calibrate import ledger_of, why_alone
-from collector.commands.judges.judges import case_in
 from collector.config.configured import Config
 from collector.logs.log import Log
 from collector.past.evaluations import evaluations_in

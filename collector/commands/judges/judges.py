@@ -5,30 +5,26 @@ table with a conclusion, or as JSON.
 """
 
 import asyncio
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import orjson
 from rich import box
 from rich.table import Table
 
-from collector.calibration.labels import LabelLine, LabelRow, label_lines
+from collector.calibration.labels import CASE_EXAMPLE, LabelLine, LabelRow, case_in, label_lines
 from collector.commands.judges.bench import Attempt, Bench, Figure, JudgedCase, JudgeFigures, LossScale, bench
 from collector.commands.score.runner import RunResult, guarded_run, require_prices, run_jobs
 from collector.commands.score.score import limit_message
 from collector.config.command_options import require_known
 from collector.config.configured import Config, EvaluatorEntry
-from collector.errors import BadInput, ConfigError
+from collector.errors import ConfigError
 from collector.evaluate.job_builder import command_job
 from collector.evaluate.plan import Assignment, Job, Monitor
 from collector.judging.layers import without_answer_cache
 from collector.judging.open_judges import open_judges
-from collector.records.ready_made import LABEL_KEYS, turns_in
-from collector.records.turns import conversation_key
-from collector.records.whole_conversation import conversation_fields
+from collector.records.ready_made import LABEL_KEYS
 from collector.service.open_logs import open_logs
 from collector.service.plan_builder import expected_usd
 from collector.statistics.agreement import FEWEST, ScoreScale
@@ -39,8 +35,6 @@ from evaluators.cases import Conversation, Turn
 from evaluators.identity import conversation_id_of, judged_version, make_evaluation_id, subject_id_of
 from evaluators.judge import Judge
 from evaluators.results import Evaluation
-
-EXAMPLE = '{"input": "…", "actual_output": "…", "human": true}'
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +52,9 @@ def read_labelled_cases(path: Path) -> list[LabelledCase]:
     Raises:
         ConfigError: it cannot be read, or a line is not right; says which and why, not what was in it.
     """
-    cases = [_case(line, path) for line in label_lines(path, EXAMPLE, remedy="; name another with --file")]
+    cases = [_case(line, path) for line in label_lines(path, CASE_EXAMPLE, remedy="; name another with --file")]
     if not cases:
-        raise ConfigError(f"{path}: has no labelled cases; write lines like {EXAMPLE}")
+        raise ConfigError(f"{path}: has no labelled cases; write lines like {CASE_EXAMPLE}")
     return cases
 
 
@@ -73,27 +67,6 @@ def representative(cases: Sequence[LabelledCase]) -> tuple[list[LabelledCase], i
 def _case(line: LabelLine, path: Path) -> LabelledCase:
     fields = {name: value for name, value in line.fields.items() if name not in LABEL_KEYS}
     return LabelledCase(case_in(fields, line.data, f"{path}: line {line.number}"), line.row, line.evaluator)
-
-
-def case_in(fields: dict[str, Any], line: bytes, where: str) -> Turn | Conversation:
-    """The turn or conversation in a line's fields. `where` is what errors call the line.
-
-    Raises:
-        ConfigError: there is none.
-    """
-    if "turns" in fields and not fields.get("conversation_id"):
-        fields = {**fields, "conversation_id": hashlib.sha256(line).hexdigest()[:32]}
-    try:
-        turns = tuple(turns_in(fields, where.rpartition(": ")[2]))
-    except BadInput as error:
-        raise ConfigError(f"{where}: {error}") from None
-    if not any(turn.actual_output is not None for turn in turns):
-        raise ConfigError(f"{where}: has nothing to judge; write the case itself beside the label, like {EXAMPLE}")
-    if {"turns", "messages"}.isdisjoint(fields):
-        return turns[0]
-    return Conversation(
-        **conversation_fields(turns), conversation_id=conversation_key(turns[0]), turns=turns, closed_by="end_of_file"
-    )
 
 
 _CHOICES = {"best": "best", "enough": "enough", "open": "open", "worse": "worse", "silent": "too few"}

@@ -84,14 +84,16 @@ def figures_of(past: Sequence[PricedEvaluation], strata: Sequence[str]) -> PastF
     total = sum(evaluation.weight.full for evaluation in scored)
     mean = sum(evaluation.weight.full * (evaluation.score or 0.0) for evaluation in scored) / total
     subjects, arrived, squares, usd = ([0.0] * len(strata) for _ in range(4))
+    scores: list[list[PricedEvaluation]] = [[] for _ in strata]
     cells: dict[tuple[str, int], dict[tuple[int, float], _Cell]] = {}
     pairs: list[ScoredTwice] = []
     for evaluation in past:
         stratum = strata.index(evaluation.stratum) if evaluation.stratum in strata else 0
         own = evaluation.weight.own
-        usd[stratum] += own * max(0.0, (evaluation.usd or 0.0) - (audit_usd or 0.0) * evaluation.was_audited)
         if evaluation.score is None:
+            usd[stratum] += own * (evaluation.usd or 0.0)
             continue
+        scores[stratum].append(evaluation)
         before = evaluation.weight.full / own  # what samplers before us left out
         subjects[stratum] += evaluation.weight.full
         arrived[stratum] += own
@@ -103,10 +105,11 @@ def figures_of(past: Sequence[PricedEvaluation], strata: Sequence[str]) -> PastF
         if evaluation.audit is not None:
             weight = evaluation.weight.full / evaluation.audit.probability
             pairs.append(ScoredTwice(evaluation.score, evaluation.audit.score, weight, stratum))
+    prices = [_first_usd(of, scored) for of in scores]
     day = DayFigures(
         subjects=tuple(subject / days for subject in subjects),
         arrived=tuple(count / days for count in arrived),
-        usd=tuple(cost / days for cost in usd),
+        usd=tuple((cost + count * price) / days for cost, count, price in zip(usd, arrived, prices, strict=True)),
         squares=tuple(square / days for square in squares),
         products=_products(cells.values(), len(strata), days),
     )
@@ -118,6 +121,15 @@ def figures_of(past: Sequence[PricedEvaluation], strata: Sequence[str]) -> PastF
         ),
         audit_usd=audit_usd, pairs=tuple(pairs),
     )  # fmt: skip
+
+
+def _first_usd(scored: Sequence[PricedEvaluation], all_scored: Sequence[PricedEvaluation]) -> float:
+    """The mean cost of a score of a stratum without its audit: of those that have none, as audits may cost so much more
+    that a difference would be noise. If all of the stratum have one, the cost of the others counts.
+    """
+    plain = next((alone for of in (scored, all_scored) if (alone := [e for e in of if not e.was_audited])), scored)
+    weight = sum(evaluation.weight.own for evaluation in plain)
+    return sum(evaluation.weight.own * (evaluation.usd or 0.0) for evaluation in plain) / weight if weight else 0.0
 
 
 def _audit_usd(scored: Iterable[PricedEvaluation]) -> float | None:

@@ -73,8 +73,8 @@ def compare(pairs: Sequence[EvaluationPair], *, worst: int = 5) -> Comparison | 
     """Compare pairs; None without any. The result has the `worst` pairs that differ most."""
     if not pairs:
         return None
-    verdicts = [(bool(pair.old.passed), bool(pair.new.passed)) for pair in pairs if _has_verdicts(pair)]
-    have_verdicts = len(verdicts) == len(pairs)
+    verdicts = [(bool(pair.old.passed), bool(pair.new.passed)) for pair in pairs]
+    have_verdicts = all(None not in (pair.old.passed, pair.new.passed) for pair in pairs)
     differing = (pair for pair in pairs if pair.difference)
     furthest = sorted(differing, key=lambda pair: (-abs(pair.difference), pair.old.evaluation_id))  # ties, too
     return Comparison(
@@ -89,10 +89,6 @@ def compare(pairs: Sequence[EvaluationPair], *, worst: int = 5) -> Comparison | 
         weighted=len({pair.weight for pair in pairs}) > 1,
         worst=tuple(furthest[:worst]),
     )
-
-
-def _has_verdicts(pair: EvaluationPair) -> bool:
-    return pair.old.passed is not None and pair.new.passed is not None
 
 
 def change(pairs: Sequence[EvaluationPair], values: Sequence[tuple[float, float]]) -> MeanChange:

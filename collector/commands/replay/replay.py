@@ -49,6 +49,7 @@ from collector.past.evaluations import (
     select,
 )
 from collector.past.turns import Turns, by_conversation, case_of, turns_in_log
+from collector.records.audits import audit_outcome
 from collector.records.json import fields_of
 from collector.service.open_logs import Logs, open_logs
 from collector.service.plan_builder import build_assignment, evaluator_version_in, known_usd, usd_again, with_pack
@@ -109,10 +110,13 @@ def compared_evaluators(pairs: Iterable[tuple[Evaluation, Evaluation]]) -> tuple
 
 def _compared_evaluator(evaluations: tuple[Evaluation, ...]) -> ComparedEvaluator:
     newest = evaluations[-1]
-    costs = [evaluation.cost_usd for evaluation in evaluations if evaluation.cost_usd is not None]
+    priced = [evaluation for evaluation in evaluations if evaluation.cost_usd is not None]
+    # old evaluations with an audit are left out of the cost, as the new ones have none
+    alone = [evaluation for evaluation in priced if audit_outcome(evaluation) is None] or priced
+    paid = math.fsum(evaluation.cost_usd or 0.0 for evaluation in alone)
     return ComparedEvaluator(
         evaluator=newest.evaluator, version=newest.evaluator_version,
-        judge=newest.judge.model if newest.judge else "", cost_usd=math.fsum(costs) if costs else None,
+        judge=newest.judge.model if newest.judge else "", cost_usd=paid * (len(priced) / len(alone)) if alone else None,
     )  # fmt: skip
 
 

@@ -214,3 +214,22 @@ def test_a_past_whose_boosts_are_no_longer_there_is_planned_from_as_well():
     mixed = figures_of(simulated_past(20_000, (0.25, 0.75), 0.2, 10.0), ("all",)).day
     whole = figures_of(simulated_past(20_000, (1.0, 1.0), 0.2, 10.0), ("all",)).day
     assert mixed.error((0.1,)) == pytest.approx(whole.error((0.1,)), rel=0.03)
+
+
+def test_the_price_of_a_cheap_judge_is_that_of_its_scores_without_an_audit() -> None:
+    """Costs of audits vary by more than a cheap judge costs, so a difference for each audited score would be noise."""
+    chance = random.Random(5)
+    past = [
+        PricedEvaluation(
+            time=number * 60.0,
+            conversation=f"c{number}",
+            stratum="all",
+            weight=Weight(2.0, 2.0),
+            score=chance.random(),
+            usd=0.0003 + (chance.uniform(0.002, 0.01) if (audited := number % 3 == 0) else 0.0),
+            was_audited=audited,
+        )
+        for number in range(600)
+    ]
+    day = figures_of(past, ["all"]).day
+    assert day.usd[0] / day.arrived[0] == pytest.approx(0.0003)
