@@ -102,6 +102,7 @@ async def test_what_is_deleted_between_two_processes_is_reported(deleting_broker
     log = await open_short(deleting_broker, topic, lost)
     got = Recorders()
     async with following(log, group, got.open_fold):
+        await got.until(lambda: got.folds)  # what is kept for a second is read at once
         await log.append(numbered(0, 20))
         await got.until(lambda: len(got.delivered) == 20)
         got.folds[0].low_watermark = 12
