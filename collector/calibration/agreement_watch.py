@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from collector.backoff import FailureLog
-from collector.calibration.labels import HumanLabel, judged_pairs, unique_labels, weighted_pairs
+from collector.calibration.labels import HumanLabel, judged_pairs, weighted_pairs
 from collector.calibration.page_labels import LabelIndex, Version
 from collector.export.segments import Dimension, Segments
 from collector.logs.log import Log, LogUnavailable
@@ -200,10 +200,9 @@ class AgreementWatcher:
         self._measure_queue(self._clock())
 
     async def _measure(self, version: Version) -> None:
-        labels = unique_labels(self._labels.labels(version))
-        pairs = weighted_pairs(labels)
+        pairs = weighted_pairs(self._labels.labels(version))
         self._telemetry.gauge(series.AGREEMENT_LABELS, *version).set(len(pairs))
-        report = await asyncio.to_thread(biases, judged_pairs(labels_of_queue(labels)))
+        report = await asyncio.to_thread(biases, judged_pairs(labels_of_queue(self._labels.labels(version))))
         self.biases[version] = report.sentences("people")
         if len(pairs) >= FEWEST:
             result = await asyncio.to_thread(agreement, "all", pairs, self._judged[version], samples=RESAMPLES)
@@ -224,16 +223,14 @@ class AgreementWatcher:
         labels = {version: labels_of_queue(self._labels.labels(version)) for version in self._judged}
         others = {version: labels_of_queue(self._labels.others(version, self._judged)) for version in self._judged}
         labels = {version: each for version, each in labels.items() if each or others[version]}
-        unique = {version: labels_of_queue(unique_labels(self._labels.labels(version))) for version in labels}
-        whole = {version: (*each, *unique_labels(others[version])) for version, each in unique.items()}
         self.notes = {
-            version: tuple(_notes(recent_labels(each, now), _labels_since(now, whole[version]), self._queue))
-            for version, each in unique.items()
+            version: tuple(_notes(recent_labels(each, now), _labels_since(now, (*each, *others[version])), self._queue))
+            for version, each in labels.items()
         }
         self.agreements = {
-            version: verdict_agreement(_scores_of(each), self._judged[version]) for version, each in unique.items()
+            version: verdict_agreement(_scores_of(each), self._judged[version]) for version, each in labels.items()
         }
-        parts = unique.items() if self._segmented else ()
+        parts = labels.items() if self._segmented else ()
         self.segments = {version: self._by_segment(each, self._judged[version]) for version, each in parts}
         self.people = {
             (monitor, scored_name(version[0])): sums

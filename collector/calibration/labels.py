@@ -10,7 +10,6 @@ from typing import Annotated, Any, cast
 from pydantic import AliasChoices, AliasPath, BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, ValidationError
 
 from collector.errors import BadInput, ConfigError
-from collector.records.grouping import without_repeats
 from collector.records.numbered_lines import numbered_lines
 from collector.records.ready_made import turns_in
 from collector.records.turns import conversation_key
@@ -104,18 +103,11 @@ class HumanLabel:
     """How many people's scores `human` is the mean of."""
     is_of_other: bool = False
     """Whether it was given for another version's score of the answer."""
-    answer: str = ""
-    """The id of the turn or conversation; known of the page's labels alone."""
 
     def weighted(self) -> LabelledScore:
         """The two scores with what they stand for: 1 / the probability to be both judged and labelled."""
         stands_for, divided = self.weight / (self.probability or 1.0), self.people > 1 and self.human == MIDDLE
         return LabelledScore(self.judge, self.human, stands_for, self.conversation, divided)
-
-
-def unique_labels(labels: Iterable[HumanLabel]) -> list[HumanLabel]:
-    """The labels of the page in which each answer counts once, however many monitors judge it."""
-    return without_repeats(labels, lambda label: (label.answer, label.weight, label.monitor))
 
 
 def judged_pairs(labels: Sequence[HumanLabel]) -> list[JudgedPair]:

@@ -72,12 +72,12 @@ class LabelIndex:
         evaluations[label.evaluation_id] = people
         known = people.get(label.given_by)
         if known is None or (is_of_queue, label.given_at.timestamp()) >= (known.is_of_queue, known.labelled_at):
-            human, subject = human_of(label, lower_is_better=label.evaluator in self._lower), label.subject
+            human = human_of(label, lower_is_better=label.evaluator in self._lower)
             at = label.given_at.timestamp()
             against_judge = HumanLabel(
                 label.judge_score, human or 0.0, label.monitor, Weight.of(label.sampling).full, label.label_probability,
-                at, label.monitor, subject.conversation_id, label.attributes, label.evaluation_id, label.judge_tokens,
-                label.happened_at is not None, answer=subject.turn_id or subject.conversation_id,
+                at, label.monitor, label.subject.conversation_id, label.attributes, label.evaluation_id,
+                label.judge_tokens, label.happened_at is not None,
             )  # fmt: skip
             people[label.given_by] = _PersonLabel(at, human, against_judge, audit_in(label.audit))
         if len(evaluations) > self._most:

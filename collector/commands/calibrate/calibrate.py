@@ -31,7 +31,6 @@ from collector.page.label_queue import draw_probability, label_doubt
 from collector.page.settings import PageSettings
 from collector.past.evaluations import REPLAY_OF, evaluations_in
 from collector.records.audits import AuditScore, audit_of
-from collector.records.grouping import without_repeats
 from collector.records.json import fields_of
 from collector.records.labels import tokens_read
 from collector.service.open_logs import open_logs
@@ -190,7 +189,8 @@ class LabelLedger:
     the judge's doubt and whether there is an audit (with the same shares, equal ones are drawn alike), the probability
     of its draw now, and its doubt by the threshold of now.
 
-    If several monitors judged an answer, `scored` has the score by which it counts once, `repeated` has the others.
+    If several monitors judged an answer, `scored` has the score of the one that draws most, `repeated` has the others.
+    Draws are nested, so this one has judged all that they have, and its weights are those of the traffic of all.
     """
 
     scored: tuple[_Scored, ...]
@@ -227,10 +227,12 @@ async def ledger_of(config: Config, version: Version, scale: ScoreScale) -> Labe
                     others[evaluation.evaluation_id] = _subject(evaluation)
         async for record in read_records(logs.labels):
             book.add(record)
-    unique = without_repeats(scored, lambda one: (one.names[1], one.judged.weight, one.monitor))
-    names = {one.names[0] for one in unique}
-    repeated = [one for one in scored if one.names[0] not in names]
-    return LabelLedger(tuple(unique), tuple(repeated), others, first, book)
+    chosen = dict[str, str]()
+    for one in sorted(scored, key=lambda one: (one.judged.weight, one.monitor)):
+        chosen.setdefault(one.names[1], one.monitor)
+    once = [one for one in scored if one.monitor == chosen[one.names[1]]]
+    repeated = [one for one in scored if one.monitor != chosen[one.names[1]]]
+    return LabelLedger(tuple(once), tuple(repeated), others, first, book)
 
 
 def _subject(evaluation: Evaluation) -> str:
