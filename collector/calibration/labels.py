@@ -162,8 +162,8 @@ def read_labels(
             people.setdefault((case, row.segment), {})[row.given_by or number] = label
     labels = [mean_label(labels.values()) for labels in people.values()]
     if not rows:
-        what = f"a label of {evaluator} has its name, or none, as evaluator, and true, false or a number from 0 to 1"
-        raise ConfigError(f"{path}: no line is a label of {evaluator}; {what} as human")
+        remedy = f"write true, false or a number from 0 to 1 as human, and {evaluator} or nothing as evaluator"
+        raise ConfigError(f"{path}: no line is a label of {evaluator}; {remedy}")
     if not labels:
         raise ConfigError(
             f"{path}: no judge's score is known for its {plural(len(rows), 'label')}; write score beside human, or "

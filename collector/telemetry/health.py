@@ -46,8 +46,8 @@ class Health:
         """Ask this, too. `name` is its name in /readyz and in the metrics."""
         self._checks[name] = (check, vital)
         if self._telemetry is not None:
-            is_ok = self._telemetry.gauge(HEALTH_CHECK, name)
-            is_ok.set_function(lambda: float(_result(check, vital=False).status == "ok"))
+            gauge = self._telemetry.gauge(HEALTH_CHECK, name)
+            gauge.set_function(lambda: float(_result(check, vital=False).status == "ok"))
 
     @property
     def results(self) -> Mapping[str, CheckResult]:

@@ -197,6 +197,7 @@ class WatchStage:
         self._causes: dict[Series, tuple[float, Explanation]] = {}
         """The causes of their falls, and when they are next computed (s)."""
         self.rules = rules
+        self._shares = _share_names(rules.labels)
         self._telemetry = telemetry
         self._interval = interval
         self._memory = memory
@@ -230,6 +231,7 @@ class WatchStage:
                 for fold in self._all_folds:
                     fold.buckets.forget_gains(*key)
         self.rules = rules
+        self._shares = _share_names(rules.labels)
         self._recovery_threshold = recovery_threshold(rules.settings.false_recovery_days * DAY, self._interval)
         self._drops.clear()
 
@@ -384,7 +386,7 @@ class WatchStage:
             labels = (evaluator, version, monitor, "changed" if verdict.has_changed else "unchanged")
             self._verdicts[labels] = verdict.shift
         subject = Watched(
-            monitor, evaluator, version, detector, of_label=(monitor, evaluator) in _share_names(self.rules.labels),
+            monitor, evaluator, version, detector, of_label=(monitor, evaluator) in self._shares,
             causes=explanation.causes, otherwise=explanation.otherwise,
             uncalibrated=self._trust.uncalibrated(monitor, evaluator, version),
             judge_verdict="" if verdict is None else verdict.sentence,

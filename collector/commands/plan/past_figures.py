@@ -84,7 +84,7 @@ def figures_of(past: Sequence[PricedEvaluation], strata: Sequence[str]) -> PastF
     total = sum(evaluation.weight.full for evaluation in scored)
     mean = sum(evaluation.weight.full * (evaluation.score or 0.0) for evaluation in scored) / total
     subjects, arrived, squares, usd = ([0.0] * len(strata) for _ in range(4))
-    scores: list[list[PricedEvaluation]] = [[] for _ in strata]
+    by_stratum: list[list[PricedEvaluation]] = [[] for _ in strata]
     cells: dict[tuple[str, int], dict[tuple[int, float], _Cell]] = {}
     pairs: list[ScoredTwice] = []
     for evaluation in past:
@@ -93,7 +93,7 @@ def figures_of(past: Sequence[PricedEvaluation], strata: Sequence[str]) -> PastF
         if evaluation.score is None:
             usd[stratum] += own * (evaluation.usd or 0.0)
             continue
-        scores[stratum].append(evaluation)
+        by_stratum[stratum].append(evaluation)
         before = evaluation.weight.full / own  # what samplers before us left out
         subjects[stratum] += evaluation.weight.full
         arrived[stratum] += own
@@ -105,7 +105,7 @@ def figures_of(past: Sequence[PricedEvaluation], strata: Sequence[str]) -> PastF
         if evaluation.audit is not None:
             weight = evaluation.weight.full / evaluation.audit.probability
             pairs.append(ScoredTwice(evaluation.score, evaluation.audit.score, weight, stratum))
-    prices = [_first_usd(of, scored) for of in scores]
+    prices = [_first_usd(in_stratum, scored) for in_stratum in by_stratum]
     day = DayFigures(
         subjects=tuple(subject / days for subject in subjects),
         arrived=tuple(count / days for count in arrived),
@@ -123,13 +123,14 @@ def figures_of(past: Sequence[PricedEvaluation], strata: Sequence[str]) -> PastF
     )  # fmt: skip
 
 
-def _first_usd(scored: Sequence[PricedEvaluation], all_scored: Sequence[PricedEvaluation]) -> float:
-    """The mean cost of a score of a stratum without its audit: of those that have none, as audits may cost so much more
-    that a difference would be noise. If all of the stratum have one, the cost of the others counts.
+def _first_usd(in_stratum: Sequence[PricedEvaluation], scored: Sequence[PricedEvaluation]) -> float:
+    """The mean cost of a stratum's scores without their audits: of those that have none, as an audit may cost so much
+    more that a difference would be noise. If all of the stratum have one, it is the cost in the other strata.
     """
-    plain = next((alone for of in (scored, all_scored) if (alone := [e for e in of if not e.was_audited])), scored)
-    weight = sum(evaluation.weight.own for evaluation in plain)
-    return sum(evaluation.weight.own * (evaluation.usd or 0.0) for evaluation in plain) / weight if weight else 0.0
+    alone, alone_anywhere = ([one for one in of if not one.was_audited] for of in (in_stratum, scored))
+    priced = alone or alone_anywhere or in_stratum
+    weight = sum(one.weight.own for one in priced)
+    return sum(one.weight.own * (one.usd or 0.0) for one in priced) / weight if weight else 0.0
 
 
 def _audit_usd(scored: Iterable[PricedEvaluation]) -> float | None:

@@ -77,7 +77,7 @@ class Reload:
         self._last_content = content
         requested = signalled or (settled and content is not None and content != self._content)
         self._looks = 0 if requested else self._looks + 1
-        is_due = self._looks.bit_count() == 1 or not self._looks % _LONGEST_PAUSE
+        is_due = self._looks in {1, 2, 4} or self._looks % _LONGEST_PAUSE == 0
         if self.path is not None and (requested or (is_due and settled and self._file_is_refused)):
             self._content = content
             attempt = self._take_file(self.path, signalled=signalled, again=not requested)
@@ -89,9 +89,8 @@ class Reload:
         if not again or (is_due and not requested):
             succeeded = await self._succeeds(self._follow(newest), again=again)
             self._refused_number = 0 if succeeded else newest.number
-            self._file_is_refused &= (
-                not succeeded
-            )  # the deployment has gone on, and an older file must not turn it back
+            if succeeded:  # the deployment has gone on, and an older file must not turn it back
+                self._file_is_refused = False
 
     async def _succeeds(self, attempt: Awaitable[None], *, again: bool) -> bool:
         """Whether an attempt ends without a refusal. `again`: it is a repetition for which nobody asked."""
