@@ -65,15 +65,16 @@ def definition_breaches(evaluator: Evaluator[Any]) -> Iterator[str]:
     here = f"{place_of(type(evaluator))}: {type(evaluator).__name__}"
     empty = Turn() if evaluator.scope == "turn" else Conversation(turns=(Turn(),))
     for name in _WRITTEN:
+        own = "needed_fields" if name == "requires" and type(evaluator).requires is Evaluator.requires else name
         try:
             written: Any = getattr(evaluator, name)
             if name == "requires" and not isinstance(written, AbstractSet):
-                yield f"{here}.requires is no set of names; {_NEEDED}"
+                yield f"{here}.{own} is no set of names; {_NEEDED}"
             elif name == "requires" or (name == "lowest_if_trivial" and written is not None):
                 names: Any = [written] if isinstance(written, str) else written  # pyright: ignore[reportUnknownVariableType]
                 for field in names:  # pyright: ignore[reportUnknownVariableType]
                     is_missing(empty, field)  # pyright: ignore[reportUnknownArgumentType]
         except BrokenPromise as error:
-            yield f"{here}.{name} {error}"
+            yield f"{here}.{own} {error}"
         except Exception as error:  # noqa: BLE001 - code of a plug-in
-            yield f"{here}.{name} cannot be read ({type(error).__name__}: {error})"
+            yield f"{here}.{own} cannot be read ({type(error).__name__}: {error})"

@@ -118,7 +118,8 @@ def test_every_kind_of_evaluator_is_pinned() -> None:
 @pytest.mark.parametrize("name", EVALUATORS)
 async def test_an_evaluator_keeps_its_version(name: str) -> None:
     pinned = EVALUATORS[name]
-    assert await evaluator_facts(name.partition(":")[0], pinned["configuration"]) == pinned["facts"]
+    facts = await evaluator_facts(name.partition(":")[0], pinned["configuration"])
+    assert facts == pinned["facts"], f"the facts of a new evaluator: {json.dumps(facts)}"
 
 
 class Form(BaseModel):

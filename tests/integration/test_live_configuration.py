@@ -359,7 +359,7 @@ async def test_no_secret_reaches_the_log(tmp_path: Path) -> None:
         assert not any(secret in each for each in stored)
 
 
-async def test_another_key_is_used_without_a_new_number(tmp_path: Path) -> None:
+async def test_another_key_is_used_without_a_new_number(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async with serve_judge() as url:
         file = ConfigFile(tmp_path, url)
         async with running(load(file.path), {"evaluate"}, path=file.path) as service:
@@ -375,6 +375,7 @@ async def test_another_key_is_used_without_a_new_number(tmp_path: Path) -> None:
                 if record.headers == CONTROL_HEADERS
             ]
         assert [each["configuration"] for each in controls if "configuration" in each] == [1]
+        assert "replaces configuration 1" not in caplog.text
 
 
 async def test_a_reload_under_load_loses_nothing_and_judges_nothing_twice(tmp_path: Path) -> None:

@@ -250,6 +250,11 @@ def test_a_module_that_has_the_name_of_our_package_says_where_to_put_it(folder: 
             "HouseTestMetric.requires names 'actual_ouput', which no turn has; did you mean 'actual_output'?",
         ),
         (
+            '    @property\n    def requires(self) -> frozenset[str]:\n        return frozenset({"actual_output"})',
+            '    needed_fields: ClassVar[frozenset[str]] = frozenset({"actual_ouput"})',
+            "HouseTestMetric.needed_fields names 'actual_ouput', which no turn has; did you mean 'actual_output'?",
+        ),
+        (
             'frozenset({"actual_output"})',
             '"actual_output"',
             "HouseTestMetric.requires is no set of names; write needed_fields",
@@ -265,7 +270,7 @@ def test_a_module_that_has_the_name_of_our_package_says_where_to_put_it(folder: 
             "house_test_metric cannot be made (ZeroDivisionError: division by zero)",
         ),
     ],
-    ids=["unknown field", "a text", "raises", "constructor"],
+    ids=["unknown field", "unknown field of a variable", "a text", "raises", "constructor"],
 )
 def test_what_a_definition_of_a_plug_in_says_wrong_of_itself(
     folder: Path, before: str, after: str, complaint: str
