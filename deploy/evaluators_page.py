@@ -57,7 +57,7 @@ def _section(
     lowest, highest = evaluator.score_range
     needs = ", ".join(f"`{name}`" for name in sorted(evaluator.requires)) or "nothing"
     better = "" if cls.direction == "higher_is_better" else " · lower is better"
-    own_range = "" if (lowest, highest) == (0, 1) else f" · {highest:g} scores 1, {lowest:g} scores 0"
+    own_range = "" if (lowest, highest) == (0, 1) else f" · {lowest:g}..{highest:g}, scaled to 0..1"
     varies = "" if cls.requires is Evaluator.requires else "for example "
     facts = f"Needs {varies}{needs}{own_range}{better}"
     keys = _keys(cls.kind, shared, shown, lists)
