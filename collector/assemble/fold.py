@@ -23,15 +23,7 @@ from collector.assemble.unread.examination import ConversationIdWatch, UnreadTex
 from collector.errors import BadInput
 from collector.link.turn_router import RoutedRecord, TurnRouter
 from collector.logs.journal.guard import GuardedPlace
-from collector.logs.log import (
-    TICK,
-    Log,
-    Record,
-    RecordTooLarge,
-    StoredRecord,
-    append_until_durable,
-    place_of_number,
-)
+from collector.logs.log import TICK, Log, Record, RecordTooLarge, StoredRecord, append_until_durable, place_of_number
 from collector.otlp.decode import Signal, request_from_protobuf
 from collector.records.feedback import FeedbackEntry, feedback_record, without_comment
 from collector.records.judged_spans import span_records

@@ -17,7 +17,7 @@ from collector.evaluate.sampling.draw_key import draw_key
 from collector.logs.log import Log
 from collector.page.label_queue import Draw, draw, queue_position
 from collector.page.settings import PageSettings
-from collector.past.evaluations import REPLAY_OF, evaluations_in
+from collector.past.evaluations import REPLAY_OF, evaluations_in, key_of
 from collector.past.turns import case_of, newest_labels, turns_in_log
 from collector.records.numbered_lines import numbered_lines
 from collector.service.open_logs import Logs, open_logs
@@ -119,7 +119,7 @@ async def _next(config: Config, options: LabelsNextOptions, files: Mapping[Path,
         draws = {answer.names[-1]: (answer, answer.draw) for answer in answers if answer.draw is not None}
         # what a draw with other shares took first is no random part of this one: without it, no probability is true
         wanted = [each for each in draws.values() if changed.issuperset(earlier.having(each[0]))]
-        ordered = sorted(wanted, key=lambda each: queue_position(each[0].evaluation.evaluation_id, options.by))
+        ordered = sorted(wanted, key=lambda each: queue_position(str(key_of(each[0].evaluation)), options.by))
         candidates = [(answer.evaluation, label_draw) for answer, label_draw in ordered[: options.number * _AHEAD]]
         turns = await turns_in_log(logs.turns, {evaluation.subject.conversation_id for evaluation, _ in candidates})
     lines = [_line(judged, how, case) for judged, how in candidates if (case := case_of(judged, turns)) is not None]

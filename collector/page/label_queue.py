@@ -12,7 +12,7 @@ As p is at least `random`, no label weighs more than 1 / `random`.
 """
 
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import combinations, islice
@@ -25,8 +25,10 @@ from pydantic import Field, StringConstraints, ValidationError
 from collector.errors import BadInput
 from collector.evaluate.sampling.draw_key import PUBLIC, DrawKey
 from collector.page.view import ListedEvaluation, View
+from collector.past.evaluations import key_of
 from collector.receive.rejection import Rejected
 from collector.records.audits import audit_of
+from collector.records.grouping import group_by
 from collector.records.json import fields_of
 from collector.records.labels import label_of
 from collector.section import Section
@@ -136,7 +138,7 @@ class QueuedEvaluation:
 
 @dataclass(frozen=True, slots=True)
 class LabelProgress:
-    """How far people are: `total` were drawn, of the listed evaluations; the oldest is of `since` (s since the epoch).
+    """How far people are: `total` answers were drawn, of those listed; the oldest is of `since` (s since the epoch).
 
     `agreement` is the agreement of two people about the same answer: (share, low, high), None without any.
     """
@@ -170,7 +172,8 @@ class LabelQueue:
         ]
         open_ = [evaluation for evaluation in queued if _is_open(evaluation, person)]
         first = min(open_, key=lambda each: queue_position(each.listed.evaluation.evaluation_id, person), default=None)
-        return first, _progress(queued, person, len(open_))
+        answers = group_by(queued, lambda evaluation: key_of(evaluation.listed.evaluation)).values()
+        return first, _progress(answers, person)
 
     def get(self, listed: ListedEvaluation) -> QueuedEvaluation:
         """A drawn evaluation.
@@ -183,9 +186,24 @@ class LabelQueue:
             raise Rejected(409, "this evaluation is not in the queue")
         return QueuedEvaluation(listed, how, self._view.queue_labels(listed.evaluation.evaluation_id))
 
-    def _queued(self) -> Iterator[QueuedEvaluation]:
+    def get_others(self, queued: QueuedEvaluation, verdict: QueueVerdict) -> list[QueuedEvaluation]:
+        """The drawn evaluations of the same answer for other monitors, which the verdict labels, too.
+
+        A person reads an answer once. Each label has the probability of its own monitor's draw: no mean gets a bias.
+        """
+        return [
+            other
+            for other in self._queued(queued.listed.evaluation)
+            if other.listed is not queued.listed
+            and (verdict.by in other.labels or (verdict.verdict != "undo" and _is_open(other, verdict.by)))
+        ]
+
+    def _queued(self, answer: Evaluation | None = None) -> Iterator[QueuedEvaluation]:
+        """The drawn evaluations, or those of an answer."""
+        key = answer and key_of(answer)
         for listed in islice(reversed(self._view), MOST_READ):
-            if listed.superseded_by is None and (how := self._draw(listed)) is not None:
+            is_current = listed.superseded_by is None and key in (None, key_of(listed.evaluation))
+            if is_current and (how := self._draw(listed)) is not None:
                 yield QueuedEvaluation(listed, how, self._view.queue_labels(listed.evaluation.evaluation_id))
 
     def _draw(self, listed: ListedEvaluation) -> Draw | None:
@@ -215,16 +233,15 @@ def _is_open(queued: QueuedEvaluation, person: str) -> bool:
     return person not in queued.labels and len(queued.labels) < (2 if queued.draw.twice else 1)
 
 
-def _progress(queued: list[QueuedEvaluation], person: str, left: int) -> LabelProgress:
-    verdicts = [
-        [label.score >= _MIDDLE for label in evaluation.labels.values() if label.score is not None]
-        for evaluation in queued
-    ]
+def _progress(answers: Collection[list[QueuedEvaluation]], person: str) -> LabelProgress:
+    """The progress by answers; an answer has an evaluation for each monitor that drew it."""
+    people = [{who: label for judged in answer for who, label in judged.labels.items()} for answer in answers]
+    verdicts = [[label.score >= _MIDDLE for label in each.values() if label.score is not None] for each in people]
     pairs = [one == other for verdict in verdicts for one, other in combinations(verdict, 2)]
     return LabelProgress(
-        total=len(queued), labelled=sum(bool(evaluation.labels) for evaluation in queued),
-        mine=sum(person in evaluation.labels for evaluation in queued), left=left, pairs=len(pairs),
-        since=min((each.listed.evaluation.time.timestamp() for each in queued), default=None),
+        total=len(answers), labelled=sum(map(bool, people)), mine=sum(person in labels for labels in people),
+        left=sum(any(_is_open(judged, person) for judged in answer) for answer in answers), pairs=len(pairs),
+        since=min((judged.listed.evaluation.time.timestamp() for answer in answers for judged in answer), default=None),
         agreement=(share := fmean(pairs), *share_interval(share, len(pairs))) if pairs else None,
     )  # fmt: skip
 

@@ -1,7 +1,7 @@
 """Requests of a browser: the filters in an address, and labels. Read from outside, so parsed by models."""
 
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Annotated, Literal, TypeVar, cast
 
@@ -206,6 +206,6 @@ def build_retry(view: View, listed: ListedEvaluation) -> RetryRequest:
     return RetryRequest(listed.evaluation, case)
 
 
-async def append_label(labels: Log, label: Label) -> None:
-    """Append a label; an evaluation's labels share a partition. Raises LogUnavailable."""
-    await labels.append([Record(label.evaluation_id.encode(), label_to_json(label))])
+async def append_labels(log: Log, labels: Iterable[Label]) -> None:
+    """Append labels; an evaluation's labels share a partition. Raises LogUnavailable."""
+    await log.append([Record(label.evaluation_id.encode(), label_to_json(label)) for label in labels])

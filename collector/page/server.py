@@ -41,7 +41,7 @@ from collector.logs.whole_log import end_offsets
 from collector.page.api import PageApi
 from collector.page.change_notifier import ChangeNotifier
 from collector.page.label_queue import LabelQueue, parse_verdict
-from collector.page.requests import append_label, build_label, build_retry, parse_filters, parse_gate, parse_label
+from collector.page.requests import append_labels, build_label, build_retry, parse_filters, parse_gate, parse_label
 from collector.page.score_series import RETENTION, SumsHistory
 from collector.page.settings import PageSettings
 from collector.page.sources import Sources
@@ -408,9 +408,10 @@ class Page:
         await self._take(label)
         return web.Response(status=201, body=label_to_json(label), content_type="application/json")
 
-    async def _take(self, label: Label) -> None:
-        await append_label(self._logs.labels, label)
-        self.view.add_label(label)  # it also comes back through the log; this answers at once
+    async def _take(self, *labels: Label) -> None:
+        await append_labels(self._logs.labels, labels)
+        for label in labels:
+            self.view.add_label(label)  # it also comes back through the log; this answers at once
         self._changes.notify()
 
     async def _gate(self, request: web.Request) -> web.Response:
@@ -432,11 +433,11 @@ class Page:
     async def _queue_label(self, request: web.Request) -> web.Response:
         require_same_origin(request, "application/json")
         queued = self._queue.get(self._find_evaluation(request))
-        label = self._queue.label_of(
-            queued, parse_verdict(await request.read()), datetime.fromtimestamp(self._clock(), UTC)
-        )
-        await self._take(label)
-        return _json(self._answers.queue_verdict(queued.listed, label))
+        verdict, now = parse_verdict(await request.read()), datetime.fromtimestamp(self._clock(), UTC)
+        answer = (queued, *self._queue.get_others(queued, verdict))
+        labels = [self._queue.label_of(judged, verdict, now) for judged in answer]
+        await self._take(*labels)
+        return _json(self._answers.queue_verdict(queued.listed, labels[0]))
 
     async def _retry(self, request: web.Request) -> web.Response:
         require_same_origin(request, "application/json")

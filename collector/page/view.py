@@ -378,8 +378,7 @@ class View:
         if newest is None or newest.given_by != label.given_by or newest.given_at > label.given_at:
             return
         del self._labels[label.evaluation_id]
-        listed = self._listed.get(label.evaluation_id)
-        if listed:
+        if listed := self._listed.get(label.evaluation_id):
             listed.label = None
 
     def queue_labels(self, evaluation_id: str) -> dict[str | None, Label]:

@@ -240,7 +240,7 @@ def composition_mistakes(composition: Composition[Any]) -> list[str]:
         mistakes += _gate_mistakes(composition)
     elif composition.share or composition.otherwise is not None or composition.ask_on != "fail":
         mistakes.append("ask_on, share, otherwise: mean nothing without combine: if; remove them")
-    without = [evaluator.name for evaluator in _deciding(composition) if not _has_verdict(evaluator)]
+    without = [each.name for each in _deciding(composition) if each.threshold is None and not each.label_names]
     if without:
         mistakes.append(f"of: {without[0]} has no threshold, so nothing passes; set its threshold")
     return mistakes
@@ -266,10 +266,6 @@ def _deciding(composition: Composition[Any]) -> Sequence[Evaluator[Any]]:
             return composition.of[:1]
         case _:
             return composition.of
-
-
-def _has_verdict(member: Evaluator[Any]) -> bool:
-    return member.threshold is not None or bool(member.label_names)
 
 
 async def _outcome_of(member: Evaluator[Any], case: Turn | Conversation, judge: Judge) -> Outcome:

@@ -86,6 +86,25 @@ async def test_two_people_label_the_same_and_a_picked_label_is_not_of_the_queue(
         assert len([each for each in await shown.labels() if each.label_probability is None]) == 1
 
 
+async def test_a_verdict_labels_the_answer_for_every_monitor_that_drew_it(chromium: Chromium) -> None:
+    async with showing(ALL) as shown:
+        turn = await shown.put_turn("visit-1", "a question", "An answer.")
+        both = [shown.judged(turn, 0.2), shown.judged(turn, 0.9, monitor="everything")]
+        await shown.put(*both)
+        await shown.until_listed(2)
+        async with chromium.browsing(shown.url("queue")) as tab:
+            await tab.fill("input[name=by]", "ann")
+            await tab.keyboard.press("Enter")
+            await tab.wait_for_selector("body[data-item]:not([data-item='']) .talk")
+            await tab.keyboard.press("g")
+            await tab.wait_for_selector("#judge:has-text('The judge: 0.')")
+            await tab.keyboard.press("Enter")
+            await tab.wait_for_selector("#item:has-text('Nothing is left for you')")
+            assert "1 of 1 drawn are labelled" in await tab.locator("#progress").inner_text()
+        labels = {each.evaluation_id: each.monitor for each in await shown.labels()}
+        assert labels == {each.evaluation_id: each.monitor for each in both}
+
+
 async def test_nothing_but_what_was_drawn_is_taken_and_texts_stay_hidden(chromium: Chromium) -> None:
     none = PageSettings(queue=LabelQueueSettings(random=0.001, doubtful=0.0), show_text=False)
     async with showing(none) as shown:

@@ -62,7 +62,7 @@ from collector.logs.kafka.owned_partitions import from_kafka, to_kafka, topic_id
 from collector.logs.log import TICK, Committed, Record, StoredRecord
 from collector.logs.memory import MemoryLog
 from collector.logs.sqlite import SqliteLog
-from collector.page.requests import append_label
+from collector.page.requests import append_labels
 from collector.receive.parsed_request import parse
 from collector.records.epochs import claim_record, epoch_of, owner_of, stamped
 from collector.records.feedback import (
@@ -504,7 +504,7 @@ def test_references_in_the_turns_log() -> None:
 
 async def test_labels_in_their_log() -> None:
     log = MemoryLog("labels", 1)
-    await append_label(log, label())
+    await append_labels(log, [label()])
     [record] = await records_of(log)
     assert (record.key, record.value.decode(), record.headers) == (b"0" * 31 + b"1", RECORDS["label"], ())
 

@@ -154,11 +154,7 @@ async def _count(
 
 
 async def _read_evaluations(
-    log: Log,
-    partition: int,
-    content: LogContent,
-    comparison: EvaluationAudit,
-    result: Audit,
+    log: Log, partition: int, content: LogContent, comparison: EvaluationAudit, result: Audit
 ) -> list[ControlRecord]:
     """Read a partition of the evaluations log to its end, which may have moved; returns its decisions."""
     fence, controls = Fence(), list[ControlRecord]()

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import timedelta
 from random import Random
 from statistics import fmean, stdev
+from typing import Literal
 
 import pytest
 from evaluation_samples import START, label, scored
@@ -16,7 +17,7 @@ from collector.calibration.page_labels import LabelIndex
 from collector.commands.calibrate.calibrate import mean_by_people
 from collector.logs.log import StoredRecord
 from collector.page.label_queue import LabelQueue, LabelQueueSettings, QueueVerdict, draw, label_doubt, progress_json
-from collector.page.view import EvaluatorView, View
+from collector.page.view import EvaluatorView, ListedEvaluation, View
 from collector.receive.rejection import Rejected
 from collector.records.json import label_to_json
 from collector.statistics.correction import WeightedScore, weighted_mean
@@ -27,7 +28,8 @@ SETTINGS = LabelQueueSettings(random=0.05, doubtful=0.5, twice=0.3)
 
 
 def of_id(number: int, score: float = 0.75, **details: float) -> Evaluation:
-    return replace(scored(), evaluation_id=f"{number:032x}", score=score, details=details)
+    judged, subject = scored(), replace(scored().subject, turn_id=f"t{number}")
+    return replace(judged, evaluation_id=f"{number:032x}", subject=subject, score=score, details=details)
 
 
 @pytest.mark.parametrize(
@@ -123,6 +125,50 @@ def test_two_people_take_turns_and_what_is_taken_back_comes_again() -> None:
     assert item is not None
     assert item.listed is listed
     assert progress.left == 1
+
+
+def test_an_answer_that_two_monitors_judge_is_read_once_by_a_person() -> None:
+    """Ann was asked for the same answer twice: for `helpdesk`, and for `everything`, which judges it, too."""
+    monitors = ("helpdesk", "everything")
+    view = View([EvaluatorView(monitor=name, evaluator="answers_question", threshold=0.5) for name in monitors])
+    for number in range(80):  # answers 0 to 39, by both
+        judged = of_id(number)
+        subject = replace(judged.subject, turn_id=f"t{number % 40}", conversation_id=f"c{number % 40}")
+        view.add_evaluation(replace(judged, monitor=monitors[number // 40], subject=subject), 0, number, 1000.0)
+    queue = LabelQueue(view, LabelQueueSettings(random=0.6, twice=0.5))
+    queued = [each.evaluation for each in view if is_queued(queue, each)]
+    assert 40 < len(queued) < 60, "each monitor draws by itself"
+    answers = {judged.subject.turn_id for judged in queued}
+    assert queue.next("ann")[1].total == len(answers) < len(queued)
+
+    def answer(person: str, verdict: Literal["good", "undo"], listed: ListedEvaluation) -> None:
+        item = queue.get(listed)
+        given = QueueVerdict(by=person, verdict=verdict)
+        for each in (item, *queue.get_others(item, given)):
+            view.add_label(queue.label_of(each, given, label().given_at))
+
+    seen = list[str | None]()
+    while (item := queue.next("ann")[0]) is not None:
+        answer("ann", "good", item.listed)
+        seen.append(item.listed.evaluation.subject.turn_id)
+    assert sorted(map(str, seen)) == sorted(map(str, answers)), "once for each answer"
+    assert all("ann" in view.queue_labels(judged.evaluation_id) for judged in queued)
+    progress = queue.next("ann")[1]
+    assert (progress.labelled, progress.mine, progress.left) == (len(answers), len(answers), 0)
+    both = next(judged for judged in queued if sum(judged.subject == other.subject for other in queued) == 2)
+    answer("ann", "undo", next(each for each in view if each.evaluation is both))
+    assert not any(view.queue_labels(each.evaluation_id) for each in queued if each.subject == both.subject)
+    assert queue.next("ann")[1].left == 1
+    while (item := queue.next("ben")[0]) is not None:
+        answer("ben", "good", item.listed)
+    assert 0 < queue.next("ben")[1].pairs < len(answers), "two people about one answer are one pair"
+
+
+def is_queued(queue: LabelQueue, listed: ListedEvaluation) -> bool:
+    try:
+        return bool(queue.get(listed))
+    except Rejected:
+        return False
 
 
 def test_a_label_that_somebody_picks_does_not_replace_the_drawn_one() -> None:
