@@ -82,17 +82,21 @@ def test_lines_without_scores_that_calibrate_takes_when_they_are_filled_in(confi
     assert orjson.loads(result.stdout)["segments"][0]["labels"] == 9, "the line that nobody filled in is none"
 
 
-async def test_the_lines_of_an_answer_that_two_monitors_judge_follow_each_other(config: Path) -> None:
+def test_the_lines_of_an_answer_that_two_monitors_judge_follow_each_other(config: Path) -> None:
     """A person reads an answer once, and copies the verdict."""
     text = config.read_text().replace("random: 0.5", "random: 1")
     config.write_text(text.replace("monitors:\n", "monitors:\n  some:\n    evaluators: [short]\n"))
-    async with open_logs(load(config).settings.log, page=True) as logs:
+    asyncio.run(judge_for_another_monitor(config))
+    rows, _ = run(config, "labels", "next", "--n", "100")
+    assert len(rows) == 2 * NUMBER
+    assert [row["turn_id"] for row in rows[::2]] == [row["turn_id"] for row in rows[1::2]]
+
+
+async def judge_for_another_monitor(path: Path) -> None:
+    async with open_logs(load(path).settings.log, page=True) as logs:
         for number, one in enumerate([past.evaluation async for past in evaluations_in(logs.evaluations)]):
             other = replace(one, evaluation_id=f"{number + 1000:032x}", monitor="some")
             await logs.evaluations.append([Record(b"", evaluation_to_json(other))])
-    rows, _ = await asyncio.to_thread(run, config, "labels", "next", "--n", "100")
-    assert len(rows) == 2 * NUMBER
-    assert [row["turn_id"] for row in rows[::2]] == [row["turn_id"] for row in rows[1::2]]
 
 
 async def test_what_is_labelled_on_the_page_is_left_out(config: Path) -> None:
