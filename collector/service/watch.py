@@ -24,7 +24,7 @@ from collector.alerting.watch.stage import (
     WatchRules,
     WatchStage,
 )
-from collector.calibration.agreement_watch import AgreementWatcher, is_of_audits
+from collector.calibration.agreement_watch import AgreementWatcher, PeopleSums, is_of_audits
 from collector.calibration.feedback_join import JoinSettings
 from collector.calibration.feedback_stage import GROUP as FEEDBACK_GROUP, FeedbackStage
 from collector.calibration.page_labels import Version
@@ -40,7 +40,7 @@ from collector.judging.layers import without_answer_cache
 from collector.page.sources import AlertView, PeopleView
 from collector.records.attributes import STANDARD
 from collector.service.evaluate import EvaluateTask
-from collector.service.plan_builder import audit_version_in, known_usd
+from collector.service.plan_builder import audit_version_in, evaluator_version_in, known_usd
 from collector.service.process import Apply, Process, without_preparation
 from collector.service.releases import ComparedReleases, start_releases
 from collector.service.tasks import Work
@@ -91,21 +91,24 @@ class PeopleAgreement:
     def views(self) -> dict[tuple[str, str], PeopleView]:
         """The verdicts of people, by monitor and evaluator."""
         watcher = self.watcher
-        if watcher is None:
-            return {}
-        return {
-            key: PeopleView(
-                withheld=sums.withheld,
-                sums=sums.sums,
-                correct_audits=is_of_audits(sums.version),
-                agreements={
-                    "": watcher.agreements[sums.version],
-                    **dict(sorted(watcher.segments.get(sums.version, {}).items())),
-                },
-                biases=(*watcher.biases.get(sums.version, ()), *watcher.notes[sums.version]),
-            )
-            for key, sums in watcher.people.items()
-        }
+        return {} if watcher is None else {key: self._view(key, sums, watcher) for key, sums in watcher.people.items()}
+
+    def _view(self, key: tuple[str, str], sums: PeopleSums, watcher: AgreementWatcher) -> PeopleView:
+        """If labels correct the mean by audits, audits have an agreement beside the scoring judge's."""
+        (monitor, evaluator), judged = key, {"": sums.version}
+        if correct_audits := is_of_audits(sums.version):
+            known = monitor if monitor in self.config.settings.monitors else ""
+            judged = {"": (evaluator, evaluator_version_in(self.config, evaluator, known)), "audits": sums.version}
+        return PeopleView(
+            withheld=sums.withheld,
+            sums=sums.sums,
+            correct_audits=correct_audits,
+            agreements={
+                **{part: watcher.agreements[by] for part, by in judged.items() if by in watcher.agreements},
+                **dict(sorted(watcher.segments.get(judged[""], {}).items())),
+            },
+            biases=(*watcher.biases.get(judged[""], ()), *watcher.notes[sums.version]),
+        )
 
     def uncalibrated(self, monitor: str, evaluator: str, version: str) -> str:
         """Why alerts on an evaluator's scores do not page; "" if they do."""

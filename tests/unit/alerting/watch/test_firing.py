@@ -325,3 +325,29 @@ async def test_alerts_of_a_judge_that_is_not_proven_warn_and_say_so() -> None:
         assert agreement.uncalibrated("all", "exact", version) == ""
         assert "Uncalibrated" in agreement.uncalibrated("all", "exact", "another")
         assert agreement.uncalibrated("all", "unknown", version) == ""
+
+
+async def test_with_audits_the_page_shows_how_people_agree_with_the_judge_that_scores_and_with_audits() -> None:
+    """The page had 0.94, of the strong judge that audits alone; `calibrate` said 0.66 of the same labels."""
+    config = checked(
+        {"exact": {"kind": "g_eval", "criteria": "x", "evaluation_params": ["input"], "threshold": 0.5, "judge": "main",
+                   "audit": {"judge": "dear", "share": 0.5}}},
+        judges={"main": {"model": "m"}, "dear": {"model": "d"}},
+    )  # fmt: skip
+    kept, agreement, version = logs(), PeopleAgreement(config), evaluator_version_in(config, "exact")
+    judged = {("exact", version): ScoreScale(0.5), ("exact:audit", "dear"): ScoreScale(0.5)}
+    agreement.watcher = AgreementWatcher(kept.labels, judged, Telemetry())
+    given = [
+        replace(label(), evaluation_id=str(n), evaluator="exact", evaluator_version=version, monitor="all", score=float(n % 2),
+                judge_score=float(n % 2 == (n % 4 > 0)), opinion=None, label_probability=0.5, given_at=datetime.now(UTC),
+                audit={"score": float(n % 2), "probability": 0.5, "version": "dear"} if n < 60 else None,
+                subject=replace(label().subject, conversation_id=str(n)))
+        for n in range(80)
+    ]  # fmt: skip
+    await kept.labels.append([Record(b"k", label_to_json(each), partition=0) for each in given])
+    await agreement.watcher.measure_changes()
+    (view,) = agreement.views().values()
+    assert view.correct_audits
+    assert {part: (of.number, of.share.value) for part, of in view.agreements.items()} == {
+        "": (pytest.approx(80), pytest.approx(0.75)), "audits": (pytest.approx(60), pytest.approx(1.0)),
+    }  # fmt: skip
