@@ -60,8 +60,8 @@ _NO_HTTP = (
     "a request of %s is refused, as it is no HTTP/1.1 or its headers are too long; an endpoint here begins with "
     "http:// unless its section has tls, and gRPC has a port of its own"
 )
-_RECONNECTS = ("kafka.net.", "kafka.cluster", "kafka.coordinator", "kafka.consumer.fetcher", "kafka.producer.sender")
-"""Loggers of a library that connects again: our own lines say what lasts."""
+_RECONNECTS = ("kafka.net.", "kafka.cluster", "kafka.coordinator", "kafka.consumer.fetcher", "kafka.producer")
+"""Loggers of a library that connects again: our own lines say what lasts, and why a producer is refused."""
 _FOR_EACH_GROUP = ("collector.backoff", "collector.logs.kafka.group_watch")
 """Loggers that write the same line for each consumer of brokers that are away, or back."""
 _GROUP = re.compile(r"\d++|\bgroup [^ :]++")

@@ -123,6 +123,10 @@ def translate(error: BaseException, settings: KafkaSettings | None = None, topic
         if settings is not None and isinstance(error, errors.SaslAuthenticationFailedError):
             return LogRefused(f"Kafka at {', '.join(settings.bootstrap_servers)} {login_sentence(settings)}")
         return LogRefused(f"Kafka refuses the login ({type(error).__name__}); correct the keys under security")
+    if isinstance(error, errors.KafkaTimeoutError):
+        where = f" at {', '.join(settings.bootstrap_servers)}" if settings is not None else ""
+        words = text.partition(": Expiring")[0]  # which sounds like a loss, but the append fails and is made again
+        return LogUnavailable(f"Kafka{where} does not answer in time ({words})")
     return LogError(text) if isinstance(error, _FATAL) else LogUnavailable(text)
 
 

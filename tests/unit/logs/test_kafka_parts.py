@@ -26,7 +26,7 @@ from collector.logs.kafka import topics
 from collector.logs.kafka.consumer_thread import CHECKS, Watchdog
 from collector.logs.kafka.owned_partitions import MAX_METADATA, PrefetchLimiter, from_kafka, to_kafka
 from collector.logs.kafka.records import DecompressedTooLarge, decompress
-from collector.logs.kafka.settings import translate
+from collector.logs.kafka.settings import KafkaSettings, translate
 from collector.logs.kafka.subscription import PartitionNumbering
 from collector.logs.kafka.topics import _await_topics, _copies
 from collector.logs.kafka.workarounds import replace_decoding
@@ -200,8 +200,20 @@ def test_errors_say_whether_trying_again_may_help(error: Exception, ours: type[L
 def test_the_class_of_an_error_is_named_once() -> None:
     """The words of Kafka's errors begin with their class."""
     assert str(translate(KafkaConnectionError("111 refused"))) == "KafkaConnectionError: 111 refused"
-    assert str(translate(KafkaTimeoutError())) == "KafkaTimeoutError"
+    assert str(translate(KafkaTimeoutError())) == "Kafka does not answer in time (KafkaTimeoutError)"
     assert str(translate(OSError("gone"))) == "OSError: gone"
+
+
+def test_an_outage_is_told_as_one_and_sounds_like_no_loss() -> None:
+    """`/readyz` had `KafkaTimeoutError: Failed to get offsets by timestamps in 15000 ms` 20 s into an outage."""
+    settings = KafkaSettings(bootstrap_servers=["broker:9092"])
+    late = KafkaTimeoutError("Failed to get offsets by timestamps in 15000 ms")
+    at = "Kafka at broker:9092 does not answer in time (KafkaTimeoutError"
+    assert str(translate(late, settings)) == f"{at}: Failed to get offsets by timestamps in 15000 ms)"
+    expired = KafkaTimeoutError(
+        "Expiring 1 record(s) for TopicPartition(x, 0): 15000 ms has passed since batch creation"
+    )
+    assert str(translate(expired, settings)) == f"{at})"
 
 
 def test_with_three_copies_an_acknowledged_record_is_on_two_brokers() -> None:

@@ -112,6 +112,12 @@ def test_a_lost_connection_is_no_error_as_the_client_connects_again() -> None:
     assert written == ["KeyError()"]
 
 
+def test_a_refused_producer_is_told_by_our_own_line_alone() -> None:
+    """The library's line named a right of the cluster, which did not lack."""
+    told = line("kafka.producer.transaction_manager", "Fatal Error handling request X: ClusterAuthorizationFailedError")
+    assert not OncePerMinute(lambda: 0.0).filter(told)
+
+
 def test_our_own_lines_and_other_kinds_are_written() -> None:
     lines = OncePerMinute(lambda: 0.0)
     assert all(lines.filter(line("collector.dead_letters", "a record is left out")) for _ in range(3))
