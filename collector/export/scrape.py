@@ -35,16 +35,22 @@ def metrics_application(registry: CollectorRegistry, health: Health | None = Non
 
     application.router.add_get("/readyz", ready)
     application.router.add_get("/metrics", make_aiohttp_handler(registry))
-    application.router.add_get("/healthz", _alive)
+    application.router.add_get("/healthz", say_alive)
+    application.router.add_post("/{path:.*}", refuse_traces)
     return application
 
 
-async def _alive(_request: web.Request) -> web.Response:
+async def say_alive(_request: web.Request) -> web.Response:
     """An answer says that the event loop runs. Nothing else is asked: a restart mends nothing else.
 
     A process whose reading hangs, or whose stage fails, ends by itself.
     """
     return web.Response(text="ok\n")
+
+
+async def refuse_traces(_request: web.Request) -> web.Response:
+    """A sender of traces has the wrong port."""
+    return web.Response(status=404, text="this port serves /metrics; send traces to receive.otlp_http.port (4318)\n")
 
 
 @asynccontextmanager

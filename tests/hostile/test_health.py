@@ -74,3 +74,14 @@ async def test_connections_beyond_the_limit_are_refused_and_counted():
         for _, writer in opened:
             writer.close()
         await asyncio.gather(*refused)
+
+
+async def test_a_sender_of_traces_learns_that_this_is_the_port_of_metrics():
+    """The answer was a bare 404."""
+    async with (
+        serve_metrics(Telemetry(), host="127.0.0.1", port=0) as port,
+        aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session,
+        session.post("/v1/traces", data=b"\n\x00") as response,
+    ):
+        assert response.status == 404
+        assert "send traces to receive.otlp_http.port (4318)" in await response.text()
