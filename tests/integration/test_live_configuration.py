@@ -9,7 +9,7 @@ import shutil
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 from unittest.mock import AsyncMock
@@ -787,6 +787,47 @@ async def test_only_a_file_that_was_replaced_is_an_earlier_one(tmp_path: Path) -
     assert taken.earlier(load(file.path)) is None, "the newest"
     file.change(lambda values: values["monitors"]["all"].update(sample=0.25))
     assert taken.earlier(load(file.path)) is None, "a new one"
+
+
+async def test_two_that_read_at_the_same_time_number_alike(tmp_path: Path) -> None:
+    """A partition that opened while the file was looked at counted an entry twice. What this process took then had no
+    place behind the others' newest: no other process, and no `audit`, ever saw it.
+    """
+    file, log = ConfigFile(tmp_path, "http://127.0.0.1:1"), SlowLog(MemoryLog("definitions", partitions=1))
+    mine, other = [
+        ConfigurationHistory(await GeneratedStepsStore.open(log), load(file.path))  # type: ignore[arg-type]
+        for _ in range(2)
+    ]
+    assert await other.take(load(file.path)) == 1
+    for sample in (0.5, 0.25):
+        file.change(lambda values, sample=sample: values["monitors"]["all"].update(sample=sample))
+        number = await other.take(load(file.path))
+        found = await asyncio.gather(mine.refresh(), mine.plan_of(number), mine.refresh())
+        assert found[0] is not None
+        assert found[0].number == number
+    file.change(lambda values: values["monitors"]["all"].update(sample=0.125))
+    numbers = await asyncio.gather(mine.take(load(file.path)), mine.take(load(file.path)), mine.refresh())
+    assert numbers[:2] == [4, 4]
+    newest = await other.refresh()
+    assert newest is not None
+    assert newest.number == 4
+
+
+class SlowLog:
+    """A log whose reads let others go first."""
+
+    def __init__(self, log: MemoryLog) -> None:
+        self._log = log
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._log, name)
+
+    async def read(self, partition: int, start: int) -> AsyncIterator[Any]:
+        for _ in range(3):
+            await asyncio.sleep(0)
+        async for batch in self._log.read(partition, start):
+            await asyncio.sleep(0)
+            yield batch
 
 
 async def test_a_restart_with_other_settings_of_a_start_shows_in_the_number(

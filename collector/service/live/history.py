@@ -69,8 +69,8 @@ class ConfigurationHistory:
     async def refresh(self) -> NumberedConfiguration | None:
         """Read what was taken since; returns the newest. Waits while the log is unavailable."""
         self.key = self.key or (await draw_key(self.store)).secret
-        while (text := await self.store.load(_key(len(self._entries) + 1))) is not None:
-            self._add(text)
+        while (text := await self.store.load(_key(number := len(self._entries) + 1))) is not None:
+            self._add(number, text)
         return self.newest
 
     async def take(self, config: Config) -> int:
@@ -80,7 +80,8 @@ class ConfigurationHistory:
         while (newest := await self.refresh()) is None or newest.digest != digest:
             origin = f"{config.source} on {socket.gethostname()}"
             plain = {"digest": digest, "at": self.clock(), "values": values, "origin": origin}
-            self._add(await self.store.save(_key(len(self._entries) + 1), orjson.dumps(plain).decode()))
+            number = len(self._entries) + 1
+            self._add(number, await self.store.save(_key(number), orjson.dumps(plain).decode()))
         return newest.number
 
     def earlier(self, config: Config) -> NumberedConfiguration | None:
@@ -135,9 +136,9 @@ class ConfigurationHistory:
             self.warn(f"what configuration {number} left unfinished is judged by that of now: {reason}")
             return None
 
-    def _add(self, text: str) -> None:
+    def _add(self, number: int, text: str) -> None:
+        """Add an entry once, though a partition that opens may read it at the same time as the look at the file."""
         plain: Any = orjson.loads(text)
-        number = len(self._entries) + 1
         self._entries[number] = NumberedConfiguration(
             number, plain["digest"], plain["values"], plain["at"], plain.get("origin", "")
         )
