@@ -26,6 +26,8 @@ CASES = 80
 """Cases that are scored again: a shift of 0.1 is named though a score varies by 0.1 from one answer to the next."""
 MOST_RUNS = 3
 """How often they are, in one fall."""
+_FLAPS = 300.0
+"""If an alert comes again within so many seconds of a run, that run still speaks for it."""
 _CALLS = 0.1
 """The share of the scores of the day before that is asked again at most, in one run."""
 _DAY = 86_400.0
@@ -44,6 +46,8 @@ class _Fall:
     suspicion: Suspicion
     alerted_at: float
     """When an alert was last on it (s)."""
+    has_ended: bool = False
+    """Whether the newest look found no alert."""
     cases: Sequence[GoldenCase] | None = None
     runs: list[GoldenRun] = field(default_factory=list[GoldenRun])
 
@@ -72,17 +76,21 @@ class OwnPast:
         definition = evaluator, version
         if definition not in self._targets:
             return None
-        fall = self._falls.get(definition)
-        now = self._clock()
+        fall, now = self._falls.get(definition), self._clock()
         if fall is None or now - fall.alerted_at > _SAME_FALL:
             if not alerting:
                 return None
             fall = self._falls[definition] = _Fall(Suspicion(since, now), now)
         if alerting:
+            has_ended = fall.has_ended or now - fall.alerted_at > _FLAPS
+            if has_ended and fall.runs and now - fall.runs[-1].at > _FLAPS:  # the judge may be another one by now
+                fall.suspicion = fall.suspicion._replace(alert_since=now)
             fall.alerted_at = now
             if fall.is_due(now):
                 self._requests.ask()
-        return judge_since(fall.runs, fall.suspicion.since, "earlier cases")
+        fall.has_ended, began = not alerting, fall.suspicion.alert_since or 0.0
+        runs = [run for run in fall.runs if run.at >= began or run.at == 0.0]
+        return judge_since(runs, fall.suspicion.since, "earlier cases")
 
     async def run_forever(self) -> None:
         """Ask whenever an alert asks for it."""
@@ -103,10 +111,8 @@ class OwnPast:
                 self._reading.succeeded()
                 fall.runs.append(GoldenRun(0.0, {case.case_id: case.scores[definition[0]] for case in fall.cases}))
             results = await results_of(fall.cases, partial(self._ask, target))
-            scored = {case: score_of(result) for case, result in results.items()}
-            fall.runs.append(
-                GoldenRun(self._clock(), {case: score for case, score in scored.items() if score is not None})
-            )
+            scores = {case: score for case, result in results.items() if (score := score_of(result)) is not None}
+            fall.runs.append(GoldenRun(self._clock(), scores))
 
     async def _cases_before(self, target: GoldenTarget, since: float) -> tuple[GoldenCase, ...]:
         scored: dict[tuple[Hashable, ...], Evaluation] = {}

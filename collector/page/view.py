@@ -359,8 +359,7 @@ class View:
         self._labels[label.evaluation_id] = newest
         if len(self._labels) > LABELS:
             self._labels.popitem(last=False)
-        listed = self._listed.get(label.evaluation_id)
-        if listed and listed.label != newest:
+        if (listed := self._listed.get(label.evaluation_id)) and listed.label != newest:
             self.version += 1
             listed.label = newest
 

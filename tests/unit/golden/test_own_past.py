@@ -112,6 +112,28 @@ async def test_an_alert_that_lasts_while_the_begin_of_the_fall_moves_is_on_one_f
     assert world.past.judge_since("helpful", VERSION, world.now - 60.0, alerting=True) is None, "another fall"
 
 
+@pytest.mark.parametrize("looked", [True, False], ids=["looked at between", "quiet between"])
+async def test_another_alert_soon_after_asks_the_judge_that_there_is_by_now(*, looked: bool) -> None:
+    """The judge was repaired, and the alert ended; ten minutes later answers got worse. The text of the new alert said
+    that the judge had changed, by what was asked for the alert before.
+    """
+    world = Past(moved=-0.3)
+    await world.fill()
+    assert "has changed" in await world.answered()
+    world.moved, world.now = 0.0, world.now + 300.0
+    if looked:
+        world.verdict(alerting=False)
+    world.now += 300.0
+    assert world.verdict() == "", "what is known is of the judge of before"
+    assert "has not changed" in await world.answered()
+    asked = len(world.asked)
+    for _ in range(60):  # an alert that comes and goes
+        world.now += 60.0
+        world.verdict(alerting=False)
+        await world.answered()
+    assert len(world.asked) == asked + CASES, "one run more, as there were two"
+
+
 async def test_what_is_asked_in_a_pack_is_not_asked_alone() -> None:
     world = Past(pack=("helpful", "polite"))
     await world.fill()
