@@ -341,7 +341,7 @@ async def test_an_evaluation_that_was_made_again_counts_once(tmp_path: Path) -> 
             await until_made(service, 6)
         after = await world.audit("--drained")
     assert after.exit_code == 0, after.output
-    assert "due        kind of all: 3 = 3 scored; they replace 3 failed evaluations\n" in after.output
+    assert "due        kind of all: 3 = 3 scored; they replace 3 evaluations without a score\n" in after.output
 
 
 async def test_ticks_that_nobody_has_read_are_no_work(world: World) -> None:

@@ -130,7 +130,7 @@ def _balance(balance: Balance) -> str:
         ("MISSING", balance.missing),
     ):
         parts += [f"{number:,} {name}"] if number else []
-    again = f"; they replace {plural(balance.retried, 'failed evaluation')}" if balance.retried else ""
+    again = f"; they replace {plural(balance.retried, 'evaluation')} without a score" if balance.retried else ""
     why = "newer than the audit, from a replay, or due before the configuration changed or the log was copied"
     others = f" (the log has {balance.others:,} more, not compared: {why})" if balance.others else ""
     return (f" = {listed(parts)}" if parts else "") + again + others

@@ -249,6 +249,7 @@ async def _newest(config: Config) -> NumberedConfiguration:
     return newest
 
 
+_SPENT = "; the money of the last hour or day still counts"
 _AT_START = "read at a start alone; a service refuses a file that changes"
 
 
@@ -308,7 +309,7 @@ def change_lines(config: Config, compared: Compared) -> Iterator[str]:
     for evaluator in changes.evaluators:
         yield f"evaluator  {_evaluator(evaluator)}"
     yield from (f"sampling   {_figure(change)}" for change in changes.sampling)
-    yield from (f"budget     {_figure(change)}, in USD" for change in changes.budgets)
+    yield from (f"budget     {_figure(change)}, in USD{_SPENT if change.before else ''}" for change in changes.budgets)
     for change in changes.targets:
         of_each = change.where.startswith(_THRESHOLD)
         name, whose = ("threshold ", "of each score") if of_each else ("target    ", "of the mean")

@@ -77,6 +77,24 @@ def test_versions_rates_budgets_targets_cost_and_rules(tmp_path: Path) -> None:
     assert "EvalstreamOverBudget" in changes.new_rules
 
 
+def test_a_budget_with_another_amount_keeps_what_it_spent(tmp_path: Path) -> None:
+    """From 12 to 1 USD an hour, after 4.20 USD: every turn was over the budget at once, and nothing had said so."""
+    one = FILE.replace("[good, short]}", "[good, short], budget: {usd_per_hour: 12}}")
+    lines = [
+        *said_of(tmp_path, one, one.replace("usd_per_hour: 12", "usd_per_hour: 1")),
+        *said_of(tmp_path, FILE, one),
+    ]
+    assert [line for line in lines if line.startswith("budget")] == [
+        "budget     all an hour: 12 → 1, in USD; the money of the last hour or day still counts",
+        "budget     all an hour: none → 12, in USD",
+    ]
+
+
+def said_of(folder: Path, before: str, after: str) -> list[str]:
+    old, new = written(folder, "old", before), written(folder, "new", after)
+    return CliRunner().invoke(app, ["check", "-c", str(new), "--against", str(old), "--diff"]).stdout.splitlines()
+
+
 def test_what_only_a_start_reads_is_said(tmp_path: Path) -> None:
     changes = compared(tmp_path, FILE, FILE.replace("{kind: memory}", "{kind: memory, retention: 3d}"))
     assert changes.restart == ("log.retention",)
