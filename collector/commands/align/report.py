@@ -179,7 +179,7 @@ def _conclusions(report: AlignReport) -> Iterator[str]:
 
 def _gain_sentence(gain: Gain) -> str:
     return (
-        f"Agreement with people on {plural(gain.labels, 'held-out label')}: {_share(gain.before)} before, "
+        f"Balanced accuracy on {plural(gain.labels, 'held-out label')}: {_share(gain.before)} before, "
         f"{_share(gain.after)} after; gain {gain.gain.value:+.3f} "
         f"({gain.gain.interval[0]:+.3f} … {gain.gain.interval[1]:+.3f}, 95 %)"
     )
@@ -201,7 +201,7 @@ def as_yaml(report: AlignReport, candidate: AlignCandidate) -> str:
         f"Why, in the words of judge {report.proposer}: {candidate.why}",
         f"Labels: {labels}; {plural(len(report.contradictions), 'contradiction')} among them.",
         f"{_gain_sentence(report.gain)}; judged by {report.judge}.",
-        "Agreement is (sensitivity + specificity) / 2: 0.5 is that of verdicts that say nothing.",
+        "Balanced accuracy is (sensitivity + specificity) / 2: 0.5 is that of verdicts that say nothing.",
         f"Chosen of {plural(len(report.tried), 'candidate')} on the training part, tested once on the held-out part.",
     )
     lines = [line for each in remarks for line in textwrap.wrap(plain(" ".join(each.split())), _WIDTH)]

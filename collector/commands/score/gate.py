@@ -16,8 +16,8 @@ Verdict = Literal["worse", "better", "alike", "unsure", "no pairs", "other versi
 _TEXTS = {
     "worse": "worse for sure", "better": "better for sure", "alike": "not worse by more than the tolerance",
     "unsure": "not known: more cases are needed", "no pairs": "no case has a score in both runs",
-    "other version": "no verdict, as another version of the evaluator judged the base; judge both by one version, or "
-    "compare the versions by evalstream compare evaluators",
+    "other version": "no verdict, as another version of the evaluator judged the base; judge both by one version; to "
+    "compare two definitions, score one file with both in one configuration",
 }  # fmt: skip
 
 

@@ -59,7 +59,7 @@ def test_scores_of_two_versions_of_an_evaluator_have_no_verdict() -> None:
     other = [replace(evaluation, evaluator_version="f" * 12) for evaluation in run_of(-0.1)]
     [result] = compare_with_base(run_of(0.001), other, tolerance=0.0)
     assert result.verdict == "other version"
-    assert "evalstream compare evaluators" in result.text
+    assert "score one file with both in one configuration" in result.text
     suite = ET.fromstring(as_junit([result])).find("testsuite")
     assert suite is not None
     assert (suite.get("failures"), suite.get("skipped")) == ("0", "1")
