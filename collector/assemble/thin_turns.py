@@ -155,16 +155,9 @@ def combine(whole: Sequence[AssembledTurn], thin: Sequence[NotedTurn], tree: Spa
     for turn in thin:
         if any(other.span in around[turn.span] for other in thin):
             continue
-        replaced = {
-            number
-            for number, assembled_turn in remaining.items()
-            if _is_replaced(assembled_turn, turn.span, around[turn.span])
-        }
-        nested = {
-            number
-            for number, assembled_turn in remaining.items()
-            if _is_about(assembled_turn, turn.span, around[turn.span], tree)
-        } - replaced
+        span, over = turn.span, around[turn.span]
+        replaced = {number for number, other in remaining.items() if _is_replaced(other, span, over)}
+        nested = {number for number, other in remaining.items() if _is_about(other, span, over, tree)} - replaced
         if len(nested) == 1 and _is_same_call(remaining[next(iter(nested))], turn):
             replaced |= nested
         elif nested:

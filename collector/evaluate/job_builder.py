@@ -23,14 +23,14 @@ class Trigger(NamedTuple):
     """The record at `offset` that makes evaluations due. `at` is when the log received it (s since the epoch).
 
     A replay from `replay_point` makes the same evaluations due again. `size` is roughly the bytes of memory that their
-    case takes while it waits. A turn is `repeated` if it came before.
+    case takes while it waits. `seen_at` is where a turn that came before was first, in the log or at a former owner.
     """
 
     replay_point: ReplayPoint
     offset: int
     at: float
     size: int
-    repeated: bool = False
+    seen_at: int | None = None
 
 
 NO_TRIGGER = Trigger(ReplayPoint(0), 0, 0.0, 0)

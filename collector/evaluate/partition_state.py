@@ -268,19 +268,19 @@ class PartitionState:
         """Apply a record that contains a turn, or several."""
         # Nothing may come between these turns: controls, snapshots and commits have offsets, which lie between records.
         jobs: list[Job] = []
-        trigger, repeated = self._trigger(record), False
+        trigger, seen_at = self._trigger(record), None
         unread = Counter[Literal["sampled_out", "duplicate"]]()
 
         def is_needed(key: bytes, value: bytes) -> bool:
-            nonlocal repeated
-            repeated = self.recent_turns.repeats(turn_id_in(value))
+            nonlocal seen_at
+            seen_at = self.recent_turns.seen_at(turn_id_in(value), record.offset)
             if self._sample_out_by_key(key):
-                unread["duplicate" if repeated else "sampled_out"] += 1
+                unread["sampled_out" if seen_at is None else "duplicate"] += 1
                 return False
             return True
 
         for piece in needed_pieces(record, is_needed):
-            jobs += await self._apply_content(piece, trigger._replace(size=len(piece.value), repeated=repeated))
+            jobs += await self._apply_content(piece, trigger._replace(size=len(piece.value), seen_at=seen_at))
         if is_shared(record):
             self.work += _RECORD_WORK * unread.total()
         for outcome, number in unread.items():
@@ -308,7 +308,7 @@ class PartitionState:
             if monitor.matches(turn):
                 is_matched = True
                 jobs += await self._process_turn(monitor, turn, happened_at, trigger)
-        if not is_matched and not trigger.repeated:
+        if not is_matched and trigger.seen_at is None:
             self.outcomes.count_turn("", "unmatched")
         return jobs
 
@@ -380,7 +380,7 @@ class PartitionState:
         boost, stratum = await _stratum(monitor, turn) if monitor.strata.boosts else (1.0, EVERYTHING)
         stratified = StratifiedTurn(turn, key, boost, stratum, trigger)
         jobs: list[Job] = []
-        selected, repeated = False, trigger.repeated
+        selected, repeated = False, trigger.seen_at is not None
         for assignment in monitor.of_scope("turn"):
             job = self._turn_job(monitor, assignment, stratified)
             if job is None:
@@ -540,6 +540,7 @@ def _incoming(
         boost=stratified.boost,
         stratum=stratified.stratum,
         upstream=plan.trust.upstream(turn),
+        is_copy=(seen_at := stratified.trigger.seen_at) is not None and seen_at < stratified.trigger.offset,
     )
 
 

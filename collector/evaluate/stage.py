@@ -331,7 +331,7 @@ async def _recall_turns(log: Log, partition: int, state: PartitionState, stopped
                 if record.offset >= until:
                     return
                 for piece in divide_records([record]) if not record.headers or is_shared(record) else ():
-                    state.recent_turns.repeats(turn_id_in(piece.value))
+                    state.recent_turns.seen_at(turn_id_in(piece.value), record.offset)
 
     await RETRY.repeat(recall, LogUnavailable, action="reading the turns log back")
 

@@ -185,13 +185,17 @@ class RecentIds:
     """The newest ids, at most `REMEMBERED`."""
 
     def __init__(self) -> None:
-        self._ids: OrderedDict[str | bytes, None] = OrderedDict()
+        self._ids: OrderedDict[str | bytes, int] = OrderedDict()
 
     def repeats(self, identifier: str | bytes) -> bool:
         """Whether an id has come before. The id is remembered for later calls."""
-        if identifier in self._ids:
-            return True
-        self._ids[identifier] = None
+        return self.seen_at(identifier, 0) is not None
+
+    def seen_at(self, identifier: str | bytes, place: int) -> int | None:
+        """The place of an id that has come before. None if it is new: it is remembered with this place."""
+        if (known := self._ids.get(identifier)) is not None:
+            return known
+        self._ids[identifier] = place
         if len(self._ids) > REMEMBERED:
             self._ids.popitem(last=False)
-        return False
+        return None

@@ -10,9 +10,10 @@ A turn that belongs to no window opens one, however old it is: a sender that was
 conversations afterwards, and each is judged. The age of a window is the span of its turns plus the wait since the last
 one came, so a backlog does not look like a long conversation.
 
-A turn that comes twice defers the removal, as any turn does, and changes nothing else. A replay that begins between the
-two takes the second for a new turn. The state that such a replay builds for the conversation is wrong, and must be gone
-when the conversation is removed; otherwise it would enter the next conversation with the same id.
+A turn that comes twice defers the removal, as any turn does, and changes nothing else. If its window is gone, it is
+left out, as long as its id is remembered. A replay that begins between the two, and does not remember the first, takes
+the second for a new turn. The state that such a replay builds for the conversation is wrong, and must be gone when the
+conversation is removed; otherwise it would enter the next conversation with the same id.
 
 A window that closed at a limit is purged: its texts are released at once, only the ids of its turns remain to recognize
 duplicates, and later turns open a new window. The order of arrival decides which turns come before a limit.
@@ -104,6 +105,8 @@ class KeyedSessions:
             if incoming.turn_id in window.turns:
                 window.last_ignored_at = time
                 return "duplicate", []
+        if incoming.is_copy:  # its window has ended: by itself it would be a second conversation
+            return "duplicate", []
         at = incoming.packed.happened_at
         matching = [session_window for session_window in windows if self._fits(session_window, at)]
         if conversation is None:

@@ -75,6 +75,8 @@ class IncomingTurn(NamedTuple):
     stratum: str = "all"
     upstream: float | None = None
     """The probability with which earlier samplers let the turn through; None if unknown."""
+    is_copy: bool = False
+    """Whether an earlier record of the log has the turn, too."""
 
 
 def pack(turn: RecordedTurn, happened_at: float) -> PackedTurn:

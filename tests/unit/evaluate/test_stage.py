@@ -7,7 +7,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from itertools import count
 from typing import Any, ClassVar
@@ -300,6 +300,32 @@ async def test_a_conversation_is_judged_when_it_has_been_idle(bench: Bench) -> N
     assert found["c"].explanation == "turn-1 turn-2"
     assert found["c"].subject.links == ()
     assert found["other"].attributes == {"closed_by": "idle", "turns": 1}
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_a_copy_of_a_turn_whose_conversation_is_over_is_no_second_conversation(
+    bench: Bench, *, restarted: bool
+) -> None:
+    """`assemble` was killed, and after an outage of 40 s wrote 82 turns again: 30 conversations were judged once more, by
+    their last turns alone.
+    """
+    short = monitor(Turns(name="turns"), window_settings=SessionWindowSettings(idle_gap=0.02, allowed_lateness=0.0))
+    async with AsyncExitStack() as stack:
+        stage = await stack.enter_async_context(bench.running(short))
+        await bench.put(turn(1), turn(2))
+        await bench.until(1)
+        async with asyncio.timeout(60):
+            while len(stage._processors[0].state.sessions_by_monitor["all"]):
+                await asyncio.sleep(0.005)
+        if restarted:
+            await stack.aclose()
+            await stack.enter_async_context(bench.running(short))
+        await bench.put(turn(2), turn(3, "other"))
+        await bench.until(2)
+        await bench.put(turn(4, "last"))
+        ledger = await bench.until(3)
+    assert sorted(str(each.explanation) for each in ledger) == ["turn-1 turn-2", "turn-3", "turn-4"]
+    assert bench.outcomes.turns["all", "duplicate"] == 1
 
 
 @pytest.mark.parametrize(
