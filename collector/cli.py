@@ -757,7 +757,7 @@ def parquet(
 ) -> None:
     """Write evaluations and labels as Parquet files by day.
 
-    Whole days (UTC) are written, each file in place of the one before, so that it can run again and again, beside the
+    Whole days (UTC) are written, each file in place of the one before, so it can run again and again, beside the
     service. Needs the extra `parquet`. Status 1 if a day was left out because the log no longer has all of it.
     """
     from collector.commands.parquet.parquet import ParquetOptions, write_parquet

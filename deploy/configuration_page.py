@@ -145,6 +145,8 @@ def _common_rows() -> Iterator[Row]:
     )
     field = described_fields(plugins.evaluator_class("toxicity"))["threshold"]
     yield _row("threshold", field)
+    said = "A second judgement of a random share: [its keys](judges.md#audits)."
+    yield Row("audit", "section", "", said)
 
 
 def _sections(path: str, whole: type[BaseModel]) -> Iterator[Section]:

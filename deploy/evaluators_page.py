@@ -58,8 +58,8 @@ def _section(
     needs = ", ".join(f"`{name}`" for name in sorted(evaluator.requires)) or "nothing"
     better = "" if cls.direction == "higher_is_better" else " · lower is better"
     own_range = "" if (lowest, highest) == (0, 1) else f" · {lowest:g}..{highest:g}, scaled to 0..1"
-    varies = "" if cls.requires is Evaluator.requires else "for example "
-    facts = f"Needs {varies}{needs}{own_range}{better}"
+    verb = "Needs" if cls.requires is Evaluator.requires else "Usually needs"
+    facts = f"{verb} {needs}{own_range}{better}"
     keys = _keys(cls.kind, shared, shown, lists)
     return "\n".join([f"### {cls.kind}\n\n{inspect.cleandoc(cls.__doc__ or '')}\n\n{facts}\n", *keys])
 

@@ -1,6 +1,7 @@
 """Labels of files: people's scores beside the judge's."""
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,7 +18,7 @@ from collector.records.whole_conversation import conversation_fields
 from collector.statistics.agreement import FEWEST, MIDDLE
 from collector.statistics.bias import JudgedPair, labels_of
 from collector.statistics.correction import LabelledScore, WeightedScore
-from collector.wording import plural
+from collector.wording import listed, plural
 from evaluators.cases import Conversation, Json, Turn
 from evaluators.texts.exact_json import parse_exactly
 
@@ -146,9 +147,16 @@ def read_labels(
     Lines that name the same evaluation or turn are of several people; of one person (`given_by`) the last counts.
 
     Raises:
-        ConfigError: the file cannot be read, a line is not a label, or no label has a judge's score.
+        ConfigError: the file cannot be read, a line is not a label, no label has a judge's score, or the scores are of
+            several versions of the evaluator.
     """
-    rows = [line.row for line in label_lines(path, _EXAMPLE) if line.evaluator in (None, evaluator)]
+    lines = [line for line in label_lines(path, _EXAMPLE) if line.evaluator in (None, evaluator)]
+    rows = [line.row for line in lines]
+    versions = Counter(line.fields.get("evaluator_version") for line in lines if line.row.score is not None)
+    del versions[None]
+    if len(versions) > 1:
+        scored = listed([f"{number:,} by version {version}" for version, number in versions.items()])
+        raise ConfigError(f"{path}: its scores are {scored} of {evaluator}; keep the lines of one evaluator_version")
     people = dict[object, dict[object, HumanLabel]]()
     for number, row in enumerate(rows):
         if (judged := _judge_score(row, scores)) is not None:

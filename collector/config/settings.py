@@ -88,7 +88,7 @@ class KafkaLogSettings(Section):
     group_instance_id: str | None = None
     """A name that survives restarts (the pod's); without it a restart after a crash waits 45 to 90 s."""
     state_directory: str | None = None
-    """A folder in which a process notes the records in progress, so that a record that crashes it repeatedly is
+    """A folder in which a process notes the records in progress, so a record that crashes it repeatedly is
     skipped; must survive a restart of the process. Default: a private folder for temporary files."""
     session_timeout: Seconds = Field(default=45.0, gt=0)
     """After this time without a heartbeat, a process's partitions go to others."""
@@ -586,7 +586,7 @@ class JudgeSettings(Section):
 
 
 class EndMarkerSettings(Section):
-    """Signs in a turn that its conversation is over, so that `idle_timeout` need not pass."""
+    """Signs in a turn that its conversation is over, so `idle_timeout` need not pass."""
 
     attributes: dict[str, str | list[str]] = Field(default_factory=dict)
     """Names of a turn's attributes, and the values that end its conversation."""
@@ -817,7 +817,7 @@ class EvaluateSettings(Section):
     max_waiting_bytes: int = Field(default=64 << 20, ge=1 << 20)
     """The same in bytes, approximately."""
     shutdown_grace: Seconds = 20.0
-    """How long evaluations in flight may take when the service stops."""
+    """How long evaluations in flight may take when the service stops or is reconfigured."""
     max_open_conversations: int = Field(default=100_000, ge=1)
     """Conversations remembered per partition and monitor; beyond, the oldest are closed early, and judged so."""
     max_open_bytes: int = Field(default=256 << 20, ge=1 << 20)

@@ -325,12 +325,7 @@ def _signal_of_protobuf(body: bytes, path: Path) -> Signal:
         request = ExportTraceServiceRequest.FromString(body)
     except DecodeError:
         return "logs"
-    spans = (
-        span
-        for resource_spans in request.resource_spans
-        for scope in resource_spans.scope_spans
-        for span in scope.spans
-    )
+    spans = (span for group in request.resource_spans for scope in group.scope_spans for span in scope.spans)
     return "traces" if all(len(span.trace_id) == 16 and len(span.span_id) == 8 for span in spans) else "logs"
 
 

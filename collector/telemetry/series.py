@@ -105,7 +105,7 @@ CORRECTED_W2Y2 = counter("evalstream_corrected_w2y2_total", _EVALUATION)
 CORRECTED_SUMS = (CORRECTED_WY, CORRECTED_W2Y, CORRECTED_W2Y2)
 """The counters of the corrected sums of cascades, in the same order."""
 CORRECTED_SHIFT = gauge("evalstream_corrected_shift", ("evaluator", "evaluator_version", "monitor"))
-"""The amount that is added to the corrected scores of a cascade, so that their sums never fall: 1 / share - 1."""
+"""The amount that is added to the corrected scores of a cascade, so their sums never fall: 1 / share - 1."""
 ESCALATIONS = counter("evalstream_escalations_total", ("evaluator", "monitor", "reason"))
 """Evaluations by a cascade, by why its second judge was asked: share, doubt, unknown, unreadable; sure: it was not."""
 EVIDENCE_W = counter("evalstream_evidence_w_total", _EVALUATION)

@@ -18,7 +18,7 @@ LONGEST = 100_000
 class Regex(SearchesText, Evaluator[Turn]):
     """1 if the answer matches a regular expression, else 0.
 
-    Python's syntax, without lookaround, backreferences, atomic groups and possessive repetitions, so that no pattern is
+    Python's syntax, without lookaround, backreferences, atomic groups and possessive repetitions, so no pattern is
     slow. The first 100,000 characters of the answer are searched.
     """
 

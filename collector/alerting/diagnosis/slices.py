@@ -122,10 +122,7 @@ class _Adder:
 
     def sums(self) -> Mapping[Slice, SliceSums]:
         """The sums of each slice with a score, and of everything."""
-        return {
-            slice_: SliceSums(int(conversations), Sums(*sums))
-            for slice_, (conversations, *sums) in self._totals.items()
-        }
+        return {part: SliceSums(int(number), Sums(*sums)) for part, (number, *sums) in self._totals.items()}
 
     def add(self, by_labels: Mapping[frozenset[Label], Sequence[float]]) -> None:
         """Add a conversation: the sums of weights and of weighted scores of its subjects with the same labels."""

@@ -27,6 +27,7 @@ from collector.commands.calibrate.calibrate import (
     printed,
 )
 from collector.config.configured import Config
+from collector.errors import ConfigError
 from collector.logs.log import Record
 from collector.records.json import evaluation_to_json, label_to_json
 from collector.service.open_logs import open_logs
@@ -82,6 +83,16 @@ def test_means_are_weighted_and_of_the_configured_version_alone(tmp_path: Path) 
         assert found["raw_mean"] == 0.8, "40 good ones stand for 160, 40 bad ones for themselves"
         assert abs(found["corrected_mean"]["mean"] - 0.8) < 0.003
         assert "Not used: 7 scores of other versions of helpful or other judges." in found["notes"]
+
+
+def test_scores_of_two_versions_in_one_file_are_no_one_judge(tmp_path: Path) -> None:
+    """`score` had run with two criteria into one file: 0.745 was the agreement of neither (0.530 and 0.960)."""
+    of, given = config(tmp_path), tmp_path / "labels.jsonl"
+    lines = [{"human": True, "score": 1.0, "evaluator_version": "old" if n < 7 else "new"} for n in range(12)]
+    lines.append({"human": True, "score": 0.5})
+    given.write_text("\n".join(map(json.dumps, lines)))
+    with pytest.raises(ConfigError, match="its scores are 7 by version old and 5 by version new of helpful; keep the"):
+        calibrate(of, CalibrateOptions(labels=given, evaluator="helpful"))
 
 
 def test_a_random_draw_of_traffic_counts_each_label_once_in_the_log_or_not(tmp_path: Path) -> None:
