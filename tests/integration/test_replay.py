@@ -320,6 +320,17 @@ async def test_the_price_is_that_of_the_log_where_the_judge_is_the_same(world: W
     assert price[1] == price[2]
 
 
+async def test_what_old_ones_without_a_price_cost_is_not_known(world: World) -> None:
+    """47 of 189 were made before their judge had a price: their cost looked like that of all."""
+    one = next(each for each in await world.ledger() if each.evaluator == "helpful")
+    unpriced = replace(one, evaluation_id="f" * 32, cost_usd=None, ended_at=one.ended_at + timedelta(microseconds=1))
+    async with open_logs(load(world.folder / "evalstream.yaml").settings.log) as logs:
+        await logs.evaluations.append([Record(b"k", evaluation_to_json(unpriced))])
+    changed = {**world.settings["evaluators"]["helpful"], "evaluation_steps": ["Does it solve it?"]}
+    new = world.configure("new.yaml", evaluators=world.settings["evaluators"] | {"helpful": changed})
+    assert "(the old ones cost at least " in (await world.replay("--with", new)).stderr
+
+
 async def test_the_money_ends_it(world: World) -> None:
     whole = (await world.figures("--evaluator", "helpful", "--judge", "small"))["spent_usd"]
     limit = 0.0017 + whole / 2  # the first guess of a price is 0.0017 USD

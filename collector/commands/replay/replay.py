@@ -495,7 +495,8 @@ def _show_expected_cost(new: Config, all_jobs: Sequence[PastJob], output: Path |
     if not (jobs := [each for each in all_jobs if each[1].evaluation_id not in stored]):
         return
     costs = [past.evaluation.cost_usd for past, _ in jobs if past.evaluation.cost_usd is not None]
-    before = f" (the old ones cost {usd(sum(costs))})" if costs else ""
+    least = "at least " if len(costs) < len(jobs) else ""  # the others had no price, or were skipped
+    before = f" (the old ones cost {least}{usd(sum(costs))})" if costs else ""
     guess = sum(_expected_usd(past.evaluation, job, new) for past, job in jobs)
     about = f", for roughly {usd(guess)}" if guess else ""
     if any(known_usd(new, name) is None for name in {job.assignment.evaluator.name for _, job in jobs}):
