@@ -143,10 +143,8 @@ class LogCopy:
         problems = [problem for writer in self._writers.values() for problem in await writer.verify()]
         if problems:
             raise ConfigError(f"the copy is not whole: {'; '.join(problems)}; run it again")
-        return [
-            CopiedLog(name, writer.written, dict(self._sources[name].left_out))
-            for name, writer in self._writers.items()
-        ]
+        written = {name: writer.written for name, writer in self._writers.items()}
+        return [CopiedLog(name, number, dict(self._sources[name].left_out)) for name, number in written.items()]
 
     async def commit(self) -> None:
         """Have every consumer continue where it was."""

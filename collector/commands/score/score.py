@@ -359,11 +359,7 @@ async def _score(config: Config, options: ScoreOptions, turns: Sequence[Turn]) -
 
 def _of_agent_runs(plan: Plan) -> Mapping[str, frozenset[bool]]:
     """By evaluator, whether its monitors watch runs of agents, turns, or, some of them, both."""
-    uses = [
-        (assignment.evaluator.name, monitor.agent_runs)
-        for monitor in plan.monitors
-        for assignment in monitor.assignments
-    ]
+    uses = [(use.evaluator.name, monitor.agent_runs) for monitor in plan.monitors for use in monitor.assignments]
     return {name: frozenset(runs for other, runs in uses if other == name) for name, _ in uses}
 
 

@@ -38,7 +38,28 @@ def client_without_topic_creation(**options: Any) -> KafkaNetClient:
     client.cluster.config["allow_auto_create_topics"] = False
     read_last_answers(client._manager)  # noqa: SLF001 - see the module
     close_failed_connections(client._manager)  # noqa: SLF001
+    keep_refreshing_metadata(client.cluster)
     return client
+
+
+def keep_refreshing_metadata(cluster: Any) -> None:
+    """Refresh what is known of topics and leaders for as long as the client lives.
+
+    The library's coroutine for that ends for good if it waits for a refresh that another has begun and that fails, as
+    when a broker dies. From then on the client asks by an old epoch of the leader: brokers refuse that, a consumer's
+    partitions wait for a validation that never comes, and `poll` returns nothing. Can go when the coroutine survives
+    such an error.
+    """
+    refresh = cluster._refresh_loop  # noqa: SLF001 - see the module
+
+    async def refresh_until_closed() -> None:
+        while not cluster.closed:
+            try:
+                await refresh()
+            except Exception:  # noqa: BLE001 - whatever it is, the next refresh may succeed
+                await cluster._manager._net.sleep(0.1)  # noqa: SLF001
+
+    cluster._refresh_loop = refresh_until_closed  # noqa: SLF001
 
 
 def close_failed_connections(manager: Any) -> None:

@@ -47,10 +47,8 @@ def _question(numbered: deciding.NumberedQuestion) -> dict[str, Json]:
 
 
 def _described(key: str, numbered: deciding.NumberedQuestion) -> list[Json]:
-    return [
-        {key: value, "description": meaning} if meaning else {key: value}
-        for value, meaning in numbered.meanings.items()
-    ]
+    values = numbered.meanings.items()
+    return [{key: value, "description": meaning} if meaning else {key: value} for value, meaning in values]
 
 
 def reply(content: bytes, questions: Sequence[deciding.NumberedQuestion]) -> deciding.DecisionReply:

@@ -23,11 +23,8 @@ _LOGPROBS = "message.output_text.logprobs"
 
 def body(chat: Chat, request: Request, features: Capabilities, _samples: int) -> dict[str, Json]:
     """The request's JSON."""
-    body: dict[str, Json] = {
-        "model": request.model,
-        "input": [with_parts(each, _part) for each in chat],
-        "store": False,
-    }
+    messages = [with_parts(message, _part) for message in chat]
+    body: dict[str, Json] = {"model": request.model, "input": messages, "store": False}
     if features.temperature:
         body["temperature"] = request.temperature
     if request.max_tokens is not None and features.limit is not None:

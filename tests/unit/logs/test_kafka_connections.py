@@ -7,6 +7,7 @@ import gc
 import socket
 import ssl
 import threading
+import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,12 +16,14 @@ from typing import Any
 
 import pytest
 from kafka.errors import KafkaConnectionError
+from kafka.future import Future
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
 from kafka.net.transport import KafkaTCPTransport
 
 from collector.logs.kafka.workarounds import (
     close_failed_connections,
+    keep_refreshing_metadata,
     poll_in_one_thread,
     read_last_answers,
     wait_in_thread,
@@ -77,6 +80,37 @@ def test_what_came_before_the_end_is_read_before_it(network, pair, repaired: boo
     *data, end = got
     assert b"".join(data) == (b"a" * SENT if repaired else b"")
     assert "disconnected" in str(end)
+
+
+@pytest.mark.parametrize("repaired", [True, False])
+def test_metadata_are_refreshed_after_a_refresh_that_another_began_and_that_failed(
+    network: NetworkSelector, repaired: bool
+) -> None:
+    """kafka-python never refreshes them again; when this fails without the workaround, `keep_refreshing_metadata` can
+    go. A consumer stood still for good after an outage of its brokers: it asked by an old epoch of the leader.
+    """
+    manager: Any = KafkaConnectionManager(network)
+    cluster, asked = manager.cluster, list[object]()
+    if repaired:
+        keep_refreshing_metadata(cluster)
+
+    async def refresh(node_id: object = None) -> None:
+        asked.append(node_id)
+        cluster._need_update, cluster._last_successful_refresh_ms = False, time.monotonic() * 1000
+
+    cluster.refresh_metadata = refresh
+    manager._bootstrap_future = Future().success(None)
+    cluster._refresh_future = Future()  # of another
+    cluster.request_update()
+    network.poll(timeout_ms=10)
+    cluster._refresh_future.failure(KafkaConnectionError("the broker died"))
+    give_up_at = time.monotonic() + 2.0
+    while not asked and time.monotonic() < (give_up_at if repaired else give_up_at - 1.5):
+        network.poll(timeout_ms=10)
+        cluster.request_update()
+    assert bool(asked) == repaired
+    cluster.close()
+    network.poll(timeout_ms=10)
 
 
 @pytest.fixture

@@ -34,6 +34,7 @@ KNOWN: dict[str, tuple[list[Any], str]] = {
         [create_connection, KafkaNetSocket, KafkaConnectionManager._build_transport],
         "66156710cf57c26d",
     ),
+    "keep_refreshing_metadata": ([ClusterMetadata._refresh_loop, ClusterMetadata.refresh_metadata], "d110b892c6ed9e14"),
     "replace_decoding": ([Fetcher.PartitionRecords], "cf2214c6a21884be"),
     "skip_failed_record": ([Fetcher.fetched_records], "bf91319f1a2fda46"),
     "report_out_of_range": ([SubscriptionState.request_offset_reset], "528607d1e010b989"),
