@@ -105,10 +105,10 @@ class KeyedSessions:
             if incoming.turn_id in window.turns:
                 window.last_ignored_at = time
                 return "duplicate", []
-        if incoming.is_copy:  # its window has ended: by itself it would be a second conversation
-            return "duplicate", []
         at = incoming.packed.happened_at
         matching = [session_window for session_window in windows if self._fits(session_window, at)]
+        if incoming.is_copy and not matching:  # its window has ended: by itself it would be a second conversation
+            return "duplicate", []
         if conversation is None:
             conversation = self._conversations[conversation_id] = ConversationWindows(
                 replay_point, [], replay_point.offset
