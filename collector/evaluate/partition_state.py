@@ -189,7 +189,11 @@ class PartitionState:
         self.windows = PartitionConversations(self._in_force.uses_fallback)
         self.sessions_by_monitor = self.windows.by_monitor
         self._timestamp = start.time
-        self._control_records = deque(sorted(control_records, key=lambda control: control.offset))
+        controls = deque[ControlRecord]()
+        for control in control_records:  # of two decisions about a snapshot, the one that was written last applies
+            self.windows.decide_validity(control.snapshot_validity or {})
+            controls.append(replace(control, snapshot_validity=None))
+        self._control_records = deque(sorted(controls, key=lambda control: control.offset))
         self._choose_plan(start.offset)
         self._apply_controls_up_to(start.offset)
 
@@ -207,8 +211,7 @@ class PartitionState:
         """Apply a control record; returns the jobs that it makes due."""
         if control.rates is not None:
             self._in_force.set_rates(control.rates)
-        if control.snapshot_validity:
-            self.windows.decide_validity(control.snapshot_validity)
+        self.windows.decide_validity(control.snapshot_validity or {})
         jobs: list[Job] = []
         for name, conversation_ids in (control.evictions or {}).items():
             if name in self.sessions_by_monitor:

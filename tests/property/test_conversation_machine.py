@@ -603,9 +603,11 @@ WENT_WRONG = [
             "crash, deliver 2"
         ),
     ),
+    (PricedWorld, "happen a 0.5, happen a 130.0, happen b 59.0, arrive -1, deliver 3, crash, deliver 1"),
 ]
-"""Histories after which something was judged twice or superseded by nobody: evictions and carries that a replay saw in
-part, revisions never made because their successors were, ids of evaluations forgotten too early.
+"""Histories after which something was judged twice or superseded by nobody, or a restart failed: evictions and
+snapshots that a replay saw in part, revisions never made because their successors were, ids of evaluations forgotten
+too early, a snapshot made under sampling rates that no longer held.
 """
 
 

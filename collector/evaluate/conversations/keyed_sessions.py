@@ -254,14 +254,14 @@ class KeyedSessions:
         needing = takewhile(lambda item: item[1].replay_point.lies_before(offset, time), candidates)
         return [item for item in needing if not item[1].snapshot_pending][:number]
 
-    def is_unchanged(self, conversation_id: str, first_offset: int, since: int) -> bool:
-        """Whether the conversation still begins at `first_offset` and no record from offset `since` on changed it."""
+    def unchanged(self, conversation_id: str, first_offset: int, since: int) -> Sequence[SessionWindow]:
+        """The windows of the conversation; none if it does not begin at `first_offset` any more, or if a record from
+        offset `since` on changed it.
+        """
         conversation = self._conversations.get(conversation_id)
-        return (
-            conversation is not None
-            and conversation.replay_point.offset == first_offset
-            and conversation.last_change < since
-        )
+        if conversation is None or conversation.replay_point.offset != first_offset:
+            return ()
+        return conversation.windows if conversation.last_change < since else ()
 
     def add_retry(self, conversation_id: str, failed: str, new: str, offset: int) -> None:
         """Note that the record at `offset` asks for an evaluation of the conversation to be made again."""

@@ -179,7 +179,8 @@ class PartitionConversations:
         self._snapshot_validity.update(validity)
 
     def validate_snapshots(self, records: Iterable[StoredRecord]) -> dict[int, bool]:
-        """Whether each of the next records, all snapshots, is valid, by offset: its conversation is unchanged.
+        """Whether each of the next records, all snapshots, is valid, by offset: its conversation has its windows,
+        and is unchanged.
 
         Leaves out records whose validity was decided before with the same result.
         """
@@ -190,9 +191,9 @@ class PartitionConversations:
             except BadInput:
                 continue  # reported when it is applied
             sessions = self.by_monitor.get(snapshot.monitor)
-            validity[record.offset] = sessions is not None and sessions.is_unchanged(
-                snapshot.conversation_id, snapshot.first, snapshot.since
-            )
+            named = snapshot.conversation_id, snapshot.first, snapshot.since
+            windows = () if sessions is None else sessions.unchanged(*named)
+            validity[record.offset] = bool(windows) and snapshot.equals(windows)
         return {
             offset: valid for offset, valid in validity.items() if valid != self._snapshot_validity.get(offset, False)
         }
@@ -210,7 +211,7 @@ class PartitionConversations:
             return
         if not valid:
             sessions.discard(outline.conversation_id)
-        elif sessions.is_unchanged(outline.conversation_id, outline.first, outline.since):
+        elif sessions.unchanged(outline.conversation_id, outline.first, outline.since):
             sessions.confirm_snapshot(outline.conversation_id, outline.last_ignored_at, replay_point, outline.retries)
             self.retries.add_unknown(outline.retries)
         else:  # the replay began after the conversation's first record

@@ -2,15 +2,17 @@
 
 A long conversation, or one whose turns lie far apart, would keep the low watermark from rising, and a restart would
 read all records since, of which each takes some ten times as long as a turn in a snapshot. So a conversation's windows
-are appended to its own partition of the turns log. When the record is read, it
-is valid if the conversation has not changed in between. Only the owner of the partition knows that, so it writes a
-control record, which a replay follows.
+are appended to its own partition of the turns log. When the record is read, it is valid if the conversation has these
+windows and has not changed in between. The windows can be others although nothing changed: if an owner dies before it
+commits, the next one decides again at which rates the same turns are sampled. Only the owner of the partition knows
+whether a snapshot is valid, so it writes a control record, which a replay follows.
 """
 # Why not a compacted changelog of all windows, as stream processors have it: that writes every turn twice and needs
 # compaction from the log. Snapshots cost only where a restart would be long, and work on SQLite and in memory alike.
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
@@ -24,8 +26,8 @@ SNAPSHOT_HEADERS: Headers = (("carry", b"1"),)
 """The headers of a snapshot."""
 
 
-class _WrittenWindow(Struct, kw_only=True, gc=False):
-    """A window's record. Names and their order are persisted and never change."""
+class WindowOutline(Struct, kw_only=True, gc=False):
+    """A window's record without its turns. Names and their order are persisted and never change."""
 
     first_at: float
     last_at: float
@@ -45,6 +47,11 @@ class _WrittenWindow(Struct, kw_only=True, gc=False):
     missing: Sequence[int] = msgspec.field(name="unheard")
     before_first: Sequence[int] = msgspec.field(name="told_at_first")
     closings: tuple[session_window.ClosedRevision, ...]
+
+
+class _WrittenWindow(WindowOutline, gc=False):
+    """A window's record."""
+
     turns: dict[str, PackedTurn | None]
 
 
@@ -59,10 +66,6 @@ class _WrittenConversation(Struct, gc=False):
     retries: Mapping[str, str] | UnsetType = UNSET
 
 
-class _WindowOutline(Struct, gc=False):
-    needed: float = 0.0
-
-
 class SnapshotOutline(Struct, gc=False):
     """The part of a snapshot that decides whether it is valid, and the times that a replay may not know: see the
     fields.
@@ -72,16 +75,20 @@ class SnapshotOutline(Struct, gc=False):
     conversation_id: str
     first: int
     since: int
-    sessions: tuple[_WindowOutline, ...]
+    sessions: tuple[WindowOutline, ...]
     retries: Mapping[str, str] = msgspec.field(default_factory=lambda: session_window.NO_RETRIES)
 
     @property
     def last_ignored_at(self) -> tuple[float, ...]:
         """The `last_ignored_at` of each window; 0.0 where it is not newer than the last turn."""
-        return tuple(outline.needed for outline in self.sessions)
+        return tuple(0.0 if outline.needed is UNSET else outline.needed for outline in self.sessions)
+
+    def equals(self, windows: Iterable[session_window.SessionWindow]) -> bool:
+        """Whether the snapshot has these windows. They may have ignored turns since; the turns' texts are not read."""
+        return [_compared(outline) for outline in self.sessions] == [_compared(_written(window)) for window in windows]
 
 
-_UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
+_Read = TypeVar("_Read")
 _ENCODER = msgspec.json.Encoder()
 _DECODER = msgspec.json.Decoder(_WrittenConversation)
 _OUTLINE_DECODER = msgspec.json.Decoder(SnapshotOutline)
@@ -142,16 +149,17 @@ def _written(window: session_window.SessionWindow) -> _WrittenWindow:
     )
 
 
+def _compared(window: WindowOutline) -> Sequence[object]:
+    return [getattr(window, name) for name in WindowOutline.__struct_fields__ if name != "needed"]
+
+
 def outline_snapshot(value: bytes) -> SnapshotOutline:
     """Read the part of a snapshot that tells whether it is valid, at a tenth of the cost of reading its turns.
 
     Raises:
         BadInput: it is not a snapshot that this version can read.
     """
-    try:
-        return _OUTLINE_DECODER.decode(value)
-    except _UNREADABLE as error:
-        raise _not_a_snapshot(error) from None
+    return _decode(_OUTLINE_DECODER, value)
 
 
 def parse_snapshot(value: bytes) -> ConversationSnapshot:
@@ -160,17 +168,17 @@ def parse_snapshot(value: bytes) -> ConversationSnapshot:
     Raises:
         BadInput: it is not a snapshot that this version can read.
     """
-    try:
-        read = _DECODER.decode(value)
-    except _UNREADABLE as error:
-        raise _not_a_snapshot(error) from None
+    read = _decode(_DECODER, value)
     windows = tuple(_window(read.conversation_id, window) for window in read.sessions)
     retries = session_window.NO_RETRIES if read.retries is UNSET else read.retries
     return ConversationSnapshot(read.monitor, read.conversation_id, read.first, read.since, windows, retries)
 
 
-def _not_a_snapshot(error: Exception) -> BadInput:
-    return BadInput(f"not a snapshot of a conversation: {type(error).__name__}")
+def _decode(decoder: msgspec.json.Decoder[_Read], value: bytes) -> _Read:
+    try:
+        return decoder.decode(value)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise BadInput(f"not a snapshot of a conversation: {type(error).__name__}") from None
 
 
 def _window(conversation_id: str, read: _WrittenWindow) -> session_window.SessionWindow:

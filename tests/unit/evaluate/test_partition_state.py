@@ -407,6 +407,29 @@ def test_a_conversation_needs_no_record_before_a_valid_snapshot_and_goes_on_with
         assert [job.replay_point.offset for job in state.tick(500.0)] == [oldest]
 
 
+def test_of_two_decisions_about_a_snapshot_the_one_written_last_applies() -> None:
+    """A former owner decided about records 6 and 7 together, the next one about 7 alone, with 8."""
+    for decisions, oldest in (((True, False), 5), ((False, True), 7)):
+        former, later = ({7: valid} for valid in decisions)
+        controls = (ControlRecord(offset=7, snapshot_validity=former), ControlRecord(offset=6, snapshot_validity=later))
+        state = State(watching(WHOLE), controls=controls)
+        state.receive(turn(), 110.0)
+        state.tick(110.5)
+        asyncio.run(state.apply(snapshot_of(state)))
+        assert [job.replay_point.offset for job in state.tick(500.0)] == [oldest]
+
+
+def test_a_snapshot_with_other_windows_is_not_valid_though_nothing_changed_since() -> None:
+    """Its owner had read the same records at other sampling rates."""
+    state, other = State(watching(WHOLE)), State(watching(WHOLE))
+    other.receive(turn(), 110.0)
+    other.tick(175.0)
+    state.receive(turn(), 110.0)
+    state.tick(111.0)
+    record = snapshot_of(other)
+    assert state.windows.validate_snapshots([record]) == {}
+
+
 def close_and_retry(state: State) -> None:
     """A conversation closes, and the request that its failed evaluation is made again comes."""
     state.receive(turn(), 110.0)

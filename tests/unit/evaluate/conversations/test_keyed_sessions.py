@@ -223,7 +223,7 @@ def test_the_strongest_boost_and_the_highest_rate_of_its_turns_are_its_own() -> 
 
 def test_a_snapshot_is_valid_while_its_conversation_has_not_changed() -> None:
     seen = Seen()
-    unchanged = seen.conversations.is_unchanged
+    unchanged = seen.conversations.unchanged
     seen.add("t1", 1.0)  # at position 0
     assert unchanged("c", first_offset=0, since=1)
     assert not unchanged("c", first_offset=1, since=1), "another conversation of the same id"
@@ -263,7 +263,7 @@ def test_a_confirmed_snapshot_is_what_reading_it_would_make_of_the_conversation(
     record = snapshot_record("m", "c", dict(confirmed.conversations.items())["c"], 4, 0)
     for seen in (confirmed, restored):
         seen.add("u1", 124.0)
-        assert seen.conversations.is_unchanged("c", 0, 4)
+        assert seen.conversations.unchanged("c", 0, 4)
     outline, whole = outline_snapshot(record.value), parse_snapshot(record.value)
     assert (outline.first, outline.since, len(outline.last_ignored_at)) == (0, 4, len(whole.windows))
     confirmed.conversations.confirm_snapshot("c", outline.last_ignored_at, ReplayPoint(6, 125.0))
