@@ -180,7 +180,7 @@ BUDGET_USD = gauge("evalstream_budget_usd", ("monitor", "period"))
 BUDGET_FACTOR = gauge("evalstream_budget_factor", ("monitor",))
 """Factor from 0 to 1 by which a monitor's budget lowers its sampling rates, by the newest decision."""
 BUDGET_SPENT = gauge("evalstream_budget_spent_ratio", ("monitor",))
-"""The largest share of a monitor's hard caps that this process has spent or reserved."""
+"""The largest share of a monitor's hard caps (not budgets) that this process has spent or reserved."""
 TOTAL_BUDGET_USD = gauge("evalstream_total_budget_usd", ("period",))
 """The configured budget of all monitors together in US dollars, by period: hour or day."""
 TOTAL_BUDGET_SPENT = gauge("evalstream_total_budget_spent_ratio")
