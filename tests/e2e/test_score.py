@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 import subprocess
@@ -48,8 +49,6 @@ def command(*arguments: str) -> list[str]:
 
 
 async def finished(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    import asyncio
-
     return await asyncio.to_thread(
         subprocess.run, command(*arguments), cwd=folder, capture_output=True, text=True, timeout=250, check=False
     )
@@ -69,6 +68,31 @@ async def test_scores_files_and_fails_under_a_line(tmp_path: Path) -> None:
         assert len((tmp_path / "out.csv").read_text().splitlines()) == 101
         done = await finished(tmp_path, "nowhere*.jsonl")
         assert (done.returncode, done.stderr) == (2, "evalstream: nowhere*.jsonl: no file matches\n")
+
+
+async def test_two_definitions_on_one_file_are_compared_case_by_case(tmp_path: Path) -> None:
+    """The pages sent people here from the gate, and there were only two means with overlapping intervals."""
+    prepare(tmp_path, "http://127.0.0.1:9", 20)
+    config = {
+        "evaluators": {
+            "number": {"kind": "regex", "pattern": "number"},
+            "five": {"kind": "regex", "pattern": "number is [0-5]"},
+        },
+        "monitors": {"all": {"evaluators": ["number", "five"]}},
+        "log": {"path": str(tmp_path / "none.db")},
+    }
+    (tmp_path / "evalstream.yaml").write_text(yaml.safe_dump(config))
+    done = await finished(tmp_path, "turns.jsonl", "--evaluator", "number", "--evaluator", "five")
+    assert done.returncode == 0, done.stderr
+    [line] = (line for line in done.stdout.splitlines() if "case by case" in line)
+    assert line.startswith("number → five, case by case: 0.750 → 0.600 (-0.150, 95 % interval -0."), line
+    past = await asyncio.to_thread(
+        subprocess.run,
+        [sys.executable, "-m", "collector.cli", "compare", "evaluators", "turns.jsonl", "--evaluator", "five"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert past.returncode == 2
+    assert "write both into one configuration and run evalstream score FILE" in past.stderr
 
 
 async def test_the_worst_answers_can_be_read(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ from collector.commands.replay.people import (
     labels_of_page,
     verdict_on_people,
 )
+from collector.commands.score.gate import TWO_DEFINITIONS
 from collector.commands.score.output import read_earlier
 from collector.commands.score.runner import MOST_AT_ONCE, RunResult, guarded_run, require_prices, run_jobs
 from collector.commands.score.score import limit_message, resume_hint, turns_in
@@ -183,11 +184,11 @@ def _table(each: EvaluatorComparison, comparison: Comparison) -> Table:
     table = Table(box=box.SIMPLE_HEAD)
     for heading in ("", "old", "new", "difference", "95 % interval"):
         table.add_column(heading, justify="right" if heading else "left")
-    table.add_row("mean score", *_cells(comparison.mean))
+    table.add_row("mean score", *comparison.mean.cells)
     if comparison.passing is not None:
-        table.add_row("passed", *_cells(comparison.passing))
+        table.add_row("passed", *comparison.passing.cells)
     if each.people.agreement is not None:
-        table.add_row("agrees with people", *_cells(each.people.agreement))
+        table.add_row("agrees with people", *each.people.agreement.cells)
     table.add_row("cost", _usd(each.old.cost_usd), _usd(each.new.cost_usd))
     return table
 
@@ -199,11 +200,6 @@ def _who(side: ComparedEvaluator) -> str:
 
 def _usd(cost: float | None) -> str:
     return "–" if cost is None else usd(cost)
-
-
-def _cells(comparison: MeanChange) -> tuple[str, str, str, str]:
-    bounds = "–" if comparison.interval is None else f"{comparison.interval[0]:+.3f} … {comparison.interval[1]:+.3f}"
-    return f"{comparison.old:.3f}", f"{comparison.new:.3f}", f"{comparison.difference:+.3f}", bounds
 
 
 def _conclusions(each: EvaluatorComparison, comparison: Comparison, subject_start: str) -> Iterator[str]:
@@ -317,10 +313,7 @@ def replay(config: Config, new: Config, options: ReplayOptions) -> int:
 
 def _check_options(config: Config, options: ReplayOptions) -> None:
     if config.settings.log.kind == "memory":
-        raise ConfigError(
-            f"{config.source}: log.kind is memory, so there are no past evaluations; "
-            "compare files by score --output and --against"
-        )
+        raise ConfigError(f"{config.source}: log.kind is memory, so there are no past evaluations; {TWO_DEFINITIONS}")
     if not config.settings.store_text and not options.paths:
         raise ConfigError(
             f"{config.source}: store_text is false, so the texts are not stored and cannot be evaluated again; "
@@ -374,7 +367,7 @@ async def _replay(config: Config, new: Config, options: ReplayOptions) -> tuple[
 def _nothing(selected: SelectedEvaluations) -> str:
     where = "the evaluations log"
     if not selected.read:
-        return f"{where} has no evaluations yet, so there is nothing to evaluate again"
+        return f"{where} has no evaluations yet, so there is nothing to evaluate again; {TWO_DEFINITIONS}"
     if selected.unscored:
         return f"{where}: no score to compare with in {plural(len(selected.unscored), 'selected evaluation')}"
     return (
@@ -556,7 +549,6 @@ def _no_score_reason(evaluation: Evaluation) -> str:
 def _problems(report: ReplayReport, made: RunResult, options: ReplayOptions) -> Iterator[str]:
     for comparison in report.comparisons:
         if comparison.comparison is None:
-            reasons = ", ".join(f"{count} {what}" for what, count in comparison.no_score.items())
-            yield f"{comparison.new.evaluator}: nothing could be scored: {reasons}"
+            yield f"{comparison.new.evaluator}: nothing could be scored{_unscored(comparison)}"
     if made.left:
         yield limit_message(made, options.max_usd, options.output)

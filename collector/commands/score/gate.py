@@ -13,11 +13,15 @@ from collector.telemetry.plain import plain
 from evaluators.results import Evaluation
 
 Verdict = Literal["worse", "better", "alike", "unsure", "no pairs", "other version"]
+TWO_DEFINITIONS = (
+    "to compare two definitions on files, write both into one configuration and run evalstream score FILE "
+    "--evaluator OLD --evaluator NEW"
+)
 _TEXTS = {
     "worse": "worse for sure", "better": "better for sure", "alike": "not worse by more than the tolerance",
     "unsure": "not known: more cases are needed", "no pairs": "no case has a score in both runs",
-    "other version": "no verdict, as another version of the evaluator judged the base; judge both by one version; to "
-    "compare two definitions, score one file with both in one configuration",
+    "other version": "no verdict, as another version of the evaluator judged the base; judge both by one version; "
+    f"{TWO_DEFINITIONS}",
 }  # fmt: skip
 
 
@@ -32,11 +36,8 @@ class GateResult:
     @property
     def text(self) -> str:
         """The result in one line."""
-        if self.comparison is None:
-            return _TEXTS[self.verdict]
-        mean = self.comparison.mean
-        between = "" if mean.interval is None else f", 95 % interval {mean.interval[0]:+.3f} … {mean.interval[1]:+.3f}"
-        return f"{mean.old:.3f} → {mean.new:.3f} ({mean.difference:+.3f}{between}): {_TEXTS[self.verdict]}"
+        means = "" if self.comparison is None else f"{self.comparison.mean}: "
+        return f"{means}{_TEXTS[self.verdict]}"
 
 
 def read_base(path: Path) -> list[Evaluation]:
@@ -69,6 +70,13 @@ def compare_with_base(
         _result(name, pairs, tolerance, -1.0 if name in lower_is_better else 1.0)
         for name, pairs in sorted(by_evaluator.items())
     ]
+
+
+def compare_two(evaluations: Iterable[Evaluation], old: str, new: str) -> Comparison | None:
+    """Compare two evaluators of one run on the subjects that both have scored; None without any."""
+    scored = {_key(evaluation): evaluation for evaluation in evaluations if evaluation.score is not None}
+    shared = [subject for name, subject in scored if name == new and (old, subject) in scored]
+    return compare([EvaluationPair(scored[old, subject], scored[new, subject]) for subject in shared])
 
 
 def _key(evaluation: Evaluation) -> tuple[str, str]:
@@ -104,15 +112,8 @@ def as_markdown(results: Sequence[GateResult]) -> str:
     ]
     for result in results:
         name = result.evaluator.replace("|", "\\|")
-        if result.comparison is None:
-            rows.append(f"| {name} | 0 | – | – | – | – | {_TEXTS[result.verdict]} |")
-            continue
-        mean = result.comparison.mean
-        interval = "–" if mean.interval is None else f"{mean.interval[0]:+.3f} … {mean.interval[1]:+.3f}"
-        rows.append(
-            f"| {name} | {result.comparison.pairs} | {mean.old:.3f} | {mean.new:.3f} | {mean.difference:+.3f} | "
-            f"{interval} | **{_TEXTS[result.verdict]}** |"
-        )
+        pairs, cells = (0, "––––") if (both := result.comparison) is None else (both.pairs, both.mean.cells)
+        rows.append(f"| {name} | {pairs} | {' | '.join(cells)} | **{_TEXTS[result.verdict]}** |")
     return "\n".join(rows) + "\n"
 
 

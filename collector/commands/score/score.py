@@ -20,7 +20,7 @@ from rich.table import Table
 
 from collector.assemble.trace import Assembler
 from collector.commands.normalize import normalize
-from collector.commands.score.gate import GateResult, as_junit, as_markdown, compare_with_base, read_base
+from collector.commands.score.gate import GateResult, as_junit, as_markdown, compare_two, compare_with_base, read_base
 from collector.commands.score.runner import MOST_AT_ONCE, RunResult, guarded_run, judges_of, require_prices, run_jobs
 from collector.config.configured import Config, without_audits
 from collector.errors import ConfigError
@@ -58,9 +58,10 @@ class ScoreSummary:
     """One evaluator's evaluations. Scores of one conversation count as dependent in the interval."""
 
     scored: int = 0
-    skipped: int = 0
     passed: int = 0
     judged: int = 0
+    skipped: Counter[str] = field(default_factory=Counter[str])
+    """By reason."""
     failed: Counter[str] = field(default_factory=Counter[str])
     problem: str | None = None
     """The first failure's message; never judged text."""
@@ -85,7 +86,7 @@ class ScoreSummary:
             if evaluation.label not in (None, "pass", "fail"):
                 self.labels[evaluation.label] += 1
         elif evaluation.outcome == "skipped":
-            self.skipped += 1
+            self.skipped[evaluation.reason or "unknown"] += 1
         else:
             self.failed[evaluation.error.type if evaluation.error else "unknown"] += 1
             self.problem = self.problem or (evaluation.error.message if evaluation.error else None)
@@ -151,7 +152,9 @@ def as_json(
 def _plain(summary: ScoreSummary, lower_is_better: bool) -> dict[str, object]:
     return {
         "direction": "lower_is_better" if lower_is_better else "higher_is_better",
-        **fields_of(summary, "scored", "skipped", "mean", "interval", "pass_share", "tokens", "cost_usd"),
+        **fields_of(summary, "scored", "mean", "interval", "pass_share", "tokens", "cost_usd"),
+        "skipped": summary.skipped.total(),
+        "skip_reasons": dict(summary.skipped),
         "failed": dict(summary.failed),
         **({"labels": dict(summary.labels.most_common())} if summary.labels else {}),
     }
@@ -204,8 +207,7 @@ def _cells(summary: ScoreSummary) -> list[str]:
         "–" if summary.mean is None else f"{summary.mean:.3f}",
         "–" if interval is None else f"{interval[0]:.3f} … {interval[1]:.3f}",
         "–" if summary.pass_share is None else f"{summary.pass_share:.1%}",
-        str(summary.skipped),
-        ", ".join(f"{count} {type_}" for type_, count in summary.failed.items()) or "0",
+        *("\n".join(f"{n} {why}" for why, n in counts.items()) or "0" for counts in (summary.skipped, summary.failed)),
         "–" if summary.cost_usd is None else usd(summary.cost_usd),
     ]
 
@@ -261,6 +263,8 @@ def score(config: Config, options: ScoreOptions) -> int:
     if base is not None:
         gate = compare_with_base(base, made.evaluations, tolerance=options.tolerance, lower_is_better=lower)
         problems += _gate(gate, options)
+    elif not options.json and len(by_evaluator) == 2 and (both := compare_two(made.evaluations, *by_evaluator)):
+        show(f"{' → '.join(by_evaluator)}, case by case: {both.mean}")
     if made.left:
         problems.append(limit_message(made, options.max_usd, options.output))
     return report_problems(problems)
@@ -402,10 +406,9 @@ def _note_duplicates(turns: Sequence[Turn]) -> None:
     """Turns are known by their ids, so only the last of several with the same id is evaluated."""
     counts = Counter(turn.turn_id for turn in turns)
     if twice := [each for each, count in counts.items() if count > 1]:
-        left_out = len(turns) - len(counts)
         to_terminal(
             f"turn_id {twice[0]!r} occurs {plural(counts[twice[0]], 'time')}; of turns with the same id only the last "
-            f"is evaluated ({left_out:,} left out); give each its own, or none"
+            f"is evaluated ({len(turns) - len(counts):,} left out); give each its own, or none"
         )
 
 
@@ -432,13 +435,11 @@ def jobs_of(
         for assignment in (one for one in of_turns if is_run in watched.get(one.evaluator.name, (False,))):
             yield command_job(monitor, assignment, turn)
     for conversation_id, members in conversations.items():
-        ordered = tuple(sorted(members.values(), key=_start))
+        ordered = tuple(
+            sorted(members.values(), key=lambda turn: turn.started_at.timestamp() if turn.started_at else 0.0)
+        )
         conversation = Conversation(
             **conversation_fields(ordered), conversation_id=conversation_id, turns=ordered, closed_by="end_of_file"
         )
         for assignment in of_conversations:
             yield command_job(monitor, assignment, conversation, attributes={"closed_by": conversation.closed_by})
-
-
-def _start(turn: Turn) -> float:
-    return turn.started_at.timestamp() if turn.started_at else 0.0

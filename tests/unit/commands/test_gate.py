@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from evaluation_samples import scored
 
-from collector.commands.score.gate import as_junit, as_markdown, compare_with_base, read_base
+from collector.commands.score.gate import as_junit, as_markdown, compare_two, compare_with_base, read_base
 from collector.errors import ConfigError
 from evaluators.results import Evaluation, Subject
 
@@ -59,10 +59,22 @@ def test_scores_of_two_versions_of_an_evaluator_have_no_verdict() -> None:
     other = [replace(evaluation, evaluator_version="f" * 12) for evaluation in run_of(-0.1)]
     [result] = compare_with_base(run_of(0.001), other, tolerance=0.0)
     assert result.verdict == "other version"
-    assert "score one file with both in one configuration" in result.text
+    assert "write both into one configuration and run evalstream score FILE" in result.text
     suite = ET.fromstring(as_junit([result])).find("testsuite")
     assert suite is not None
     assert (suite.get("failures"), suite.get("skipped")) == ("0", "1")
+
+
+def test_two_evaluators_of_one_run_are_compared_case_by_case() -> None:
+    """Their own intervals overlap, but nearly every case has a lower score by the second."""
+    old, new = run_of(0.001, 20), run_of(-0.05, 30, name="strict")
+    paired = compare_two([*old, *new], "helpful", "strict")
+    assert paired is not None
+    assert paired.pairs == 20
+    assert paired.mean.difference == pytest.approx(-0.05, abs=0.02)
+    assert paired.mean.interval is not None
+    assert paired.mean.interval[1] < 0.0
+    assert compare_two(old, "helpful", "strict") is None
 
 
 def test_of_one_hundred_runs_that_change_nothing_few_are_called_worse() -> None:

@@ -1,5 +1,7 @@
 """Means and intervals of what was scored from files."""
 
+import json
+
 import pytest
 from evaluation_samples import bare
 
@@ -26,8 +28,22 @@ def test_scores_of_one_conversation_do_not_count_as_independent() -> None:
 
 def test_failures_are_no_scores() -> None:
     summary = summarize([bare(1, 1.0), bare(2, None), bare(3, None, outcome="skipped", error=None)])["helpful"]
-    assert (summary.scored, summary.skipped, dict(summary.failed), summary.mean) == (1, 1, {"judge_timeout": 1}, 1.0)
+    assert (summary.scored, dict(summary.failed), summary.mean) == (1, {"judge_timeout": 1}, 1.0)
     assert summary.interval == pytest.approx((0.05, 1.0)), "one conversation says hardly anything"
+
+
+def test_skips_have_their_reasons() -> None:
+    """A CSV whose column had another name was all skipped, with exit status 0 and no word of the reason."""
+    reasons = ["missing_field: expected_output"] * 2 + ["incomplete: redacted"]
+    by_evaluator = summarize(
+        bare(n, None, outcome="skipped", error=None, reason=reason) for n, reason in enumerate(reasons)
+    )
+    table = as_table(by_evaluator)
+    assert "2 missing_field: expected_output" in table
+    assert "1 incomplete: redacted" in table
+    [plain] = json.loads(as_json(by_evaluator)).values()
+    assert plain["skipped"] == 3
+    assert plain["skip_reasons"] == {"missing_field: expected_output": 2, "incomplete: redacted": 1}
 
 
 def test_nothing_scored_has_no_mean() -> None:
