@@ -570,6 +570,11 @@ def test_weights_twice_too_large_are_noticed_and_right_ones_are_not(tmp_path: Pa
     hung.totals, hung.evidence = hung.totals + hung.totals[-1:] * 150, hung.evidence + hung.evidence[-1:] * 150
     coming, served = counts, [count for _, count, _ in hung.totals]
     of = {"monitor": "chatbot", "evaluator": "helpful"}
+    # the evaluator is added to a monitor that has had traffic for 200 minutes
+    added = [
+        {**each, "values": f"{'_ ' * 200}{each['values']}"}
+        for each in estimator(Stream(1.0, weight=10.0, seed=4).run(199))
+    ]
     waiting = [
         series("evalstream_evaluations_due_total", [10.0 * count for count in coming], **of, origin="matched"),
         series("evalstream_evaluations_ended_total", [9.0 * count for count in coming], **of, outcome="sampled_out"),
@@ -593,6 +598,7 @@ def test_weights_twice_too_large_are_noticed_and_right_ones_are_not(tmp_path: Pa
             "inputs": [*estimator(wrong), *population],
             "alerts": [firing(399, "EvalstreamWeightsInconsistent", inconsistent)],
         },
+        {"inputs": [*added, *population], "alerts": [firing(minute, EVERYTHING) for minute in (260, 300, 360)]},
         {  # the judge hangs from minute 250 on: what waits for it has no weight yet
             "inputs": [*estimator(hung), *traffic(coming, [9 * count for count in coming]), *waiting],
             "alerts": [firing(minute, "EvalstreamWeightsInconsistent") for minute in (249, 300, 350, 399)],

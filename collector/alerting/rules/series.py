@@ -162,7 +162,8 @@ UNCOVERED_SHARE = "evalstream:uncovered_share"
 """The same with the parts of scored subjects that their judges were not shown."""
 WEIGHT_CHECK = "evalstream:weight_check"
 """Sum of the weights over the turns or conversations they stand for, over six hours; 1 if sampling is right.
-Absent while more than a twentieth of the evaluations, or of their weight, waits for the judge."""
+Absent while more than a twentieth of the evaluations, or of their weight, waits for the judge, and while the
+evaluator's metrics cover less than 95 % of the time that the traffic's cover."""
 SCORE_LOWEST, SCORE_HIGHEST = "evalstream:score_lowest", "evalstream:score_highest"
 """The bounds of the mean of all over an hour, with what has no score: failures may depend on the answer."""
 VERSION_REPLACED = "evalstream:version_replaced"

@@ -117,9 +117,8 @@ _POPULATIONS: Mapping[Scope, str] = {
 
 
 def _weights(targets: Sequence[Target], alerts: AlertSettings, window: str) -> Iterator[RecordingRule | AlertingRule]:
-    checks = [
-        _check(scope, targets, window) for scope in _POPULATIONS if any(target.scope == scope for target in targets)
-    ]
+    scopes = dict.fromkeys(target.scope for target in targets)
+    checks = [_check(scope, targets, window) for scope in scopes]
     # evaluations that wait for their judge have no weight yet; each process counts its own, so no restart leaves any
     due, ended = (f"sum by (evaluator, monitor) ({name})" for name in (_DUE, _ENDED))
     many = f"{due} - {ended} > {_WAITING:g} * {_SUBJECTS % (metrics.EVALUATIONS.name, '', window)}"
@@ -149,9 +148,12 @@ def _check(scope: Scope, targets: Sequence[Target], window: str) -> str:
     """The weights of a scope's evaluators over the traffic that came."""
     evaluators = dict.fromkeys(target.evaluator for target in targets if target.scope == scope)
     chosen = f"{metrics.EVALUATION_WEIGHT.name}{{evaluator=~{any_of(evaluators)}}}"
-    population = f"sum by (monitor) (increase({_POPULATIONS[scope]}[{window}]))"
-    weight = f"sum by (evaluator, monitor) (increase({chosen}[{window}]))"
-    return f"({weight} / on (monitor) group_left () ({population} > 0))"
+    sums = f"sum by (evaluator, monitor) (%s({chosen}", f"sum by (monitor) (%s({_POPULATIONS[scope]}"
+    weight, population = (f"{some % 'increase'}[{window}]))" for some in sums)
+    # an evaluator that was added within the six hours has no weights of the traffic before
+    known, traffic = (f"count_over_time({some % ''}))[{window}:])" for some in sums)
+    known += f" > on (monitor) group_left () 0.95 * {traffic}"
+    return f"({weight} / on (monitor) group_left () ({population} > 0) and {known})"
 
 
 def _staleness(targets: Sequence[Target], alerts: AlertSettings, timing: Timing) -> Iterator[AlertingRule]:

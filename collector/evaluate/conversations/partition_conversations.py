@@ -142,8 +142,7 @@ class PartitionConversations:
     def restart(self, settings_by_monitor: Mapping[str, SessionWindowSettings], retries: Mapping[str, str]) -> None:
         """Begin again without windows."""
         self.by_monitor.clear()
-        for name, settings in settings_by_monitor.items():
-            self.by_monitor[name] = self._sessions(name, settings)
+        self.by_monitor.update((name, self._sessions(name, session)) for name, session in settings_by_monitor.items())
         self.retries.restart(retries)
 
     def _sessions(self, monitor: str, settings: SessionWindowSettings) -> KeyedSessions:
