@@ -203,17 +203,13 @@ def _take_span(call: ToolCall, spans: list[ToolCall]) -> ToolCall | None:
     candidates = [tool_call for tool_call in spans if tool_call.id == call.id and call.id is not None]
     candidates = candidates or [other for other in spans if other.name == call.name and other.id is None]
     match = next(
-        (tool_call for tool_call in candidates if call.arguments in _list_argument_forms(tool_call.arguments)),
+        # equal as they are, or as the keyword arguments of a Python call
+        (other for other in candidates if call.arguments in (other.arguments, as_dict(other.arguments).get("kwargs"))),
         candidates[0] if candidates else None,
     )
     if match is not None:
         spans.remove(match)
     return match
-
-
-def _list_argument_forms(call_arguments: Json) -> tuple[Json, ...]:
-    """Arguments as they are, and as the keyword arguments of a Python call."""
-    return call_arguments, as_dict(call_arguments).get("kwargs")
 
 
 def _merge(call: ToolCall, tool_result: ChatMessage | None, span: ToolCall | None) -> ToolCall:

@@ -22,7 +22,7 @@ from typing import Literal
 from collector.backoff import FailureLog
 from collector.calibration.labels import HumanLabel, judged_pairs, weighted_pairs
 from collector.calibration.page_labels import LabelIndex, Version
-from collector.export.segments import Dimension, Segments
+from collector.export.segments import ALL, Dimension, Segments
 from collector.logs.log import Log, LogUnavailable
 from collector.logs.whole_log import IncrementalReader
 from collector.page.label_queue import LabelQueueSettings, draw_probability
@@ -30,6 +30,7 @@ from collector.records.audits import FEWEST_AUDITS
 from collector.records.grouping import group_by
 from collector.statistics.agreement import FEWEST, Interval, ScoreScale, agreement, verdict_agreement
 from collector.statistics.audited_sums import (
+    LOGGED,
     PEOPLE_WINDOW,
     SUM_NAMES,
     TOTALS,
@@ -148,13 +149,14 @@ class AgreementWatcher:
     """Reads labels and sets the metrics.
 
     `judged` are the evaluators in use and their audits (`helpful:audit`), with their scales; `dimensions` tell segments
-    apart, as they do for scores. `queue` has the shares that are drawn now. `clock` is in seconds since the epoch.
+    apart, as they do for scores. `queue` has the shares that are drawn now. `logged` are the weights of the scores of
+    seven days, by monitor and evaluator, as far as this process reads them. `clock` is in seconds since the epoch.
     """
 
     def __init__(
         self, labels: Log, judged: Mapping[Version, ScoreScale], telemetry: Telemetry, *,
         dimensions: Sequence[Dimension] = (), queue: LabelQueueSettings | None = None, every: float = 60.0,
-        clock: Callable[[], float] = time.time,
+        logged: Callable[[], Mapping[tuple[str, str], float]] = dict, clock: Callable[[], float] = time.time,
     ) -> None:  # fmt: skip
         """Measure once in `every` seconds."""
         self.agreements: Mapping[Version, VerdictAgreement] = {}
@@ -168,6 +170,7 @@ class AgreementWatcher:
         self.notes: Mapping[Version, Sequence[str]] = {}
         """The labels that are not in the mean by people, and whether those in it were drawn alike, in sentences."""
         self._clock = clock
+        self._logged = logged
         self._queue = queue or LabelQueueSettings()
         self._segmented = bool(dimensions)
         self._segments = Segments(dimensions)
@@ -233,12 +236,13 @@ class AgreementWatcher:
         parts = labels.items() if self._segmented else ()
         self.segments = {version: self._by_segment(each, self._judged[version]) for version, each in parts}
         self.people = {
-            (monitor, scored_name(version[0])): sums
+            (monitor, scored_name(version[0])): PeopleSums(version, why, self._label_sums(version, week))
             for by_version in (others, labels)  # a monitor's labels of a version in use come last, and so count
             for version, each in by_version.items()
             for monitor, own in group_by(each, lambda label: label.monitor).items()
-            for sums in [self._people_sums(version, own if by_version is labels else [], now)]
-            if not (is_of_audits(version) and sums.withheld == "few")  # until then people correct the judge's mean
+            for week in [recent_labels(own if by_version is labels else [], now)]
+            for why in (why_withheld(week, self._judged[version]),)
+            if not (is_of_audits(version) and why == "few")  # until then people correct the judge's mean
         }
         self._publish_queue(labels, now)
 
@@ -248,10 +252,6 @@ class AgreementWatcher:
             for segment, each in group_by(labels, lambda label: self._segments.of(label.attributes)).items()
         }
         return {segment: agreement for segment, agreement in segments.items() if agreement.number >= FEWEST}
-
-    def _people_sums(self, version: Version, labels: Sequence[HumanLabel], now: float) -> PeopleSums:
-        recent = recent_labels(labels, now)
-        return PeopleSums(version, why_withheld(recent, self._judged[version]), self._label_sums(version, recent))
 
     def _publish_queue(self, labels: Mapping[Version, Sequence[HumanLabel]], now: float) -> None:
         telemetry, agreements = self._telemetry, self.agreements.items()
@@ -275,6 +275,9 @@ class AgreementWatcher:
             for recent in [recent_labels(labels[people.version], now)]
             for segment, sums in self._sums_by_segment(people.version, monitor, recent)
             for name, value in zip(SUM_NAMES, sums.values, strict=True) if "a" in name
+        } | {
+            (people_name(evaluator), self.people[monitor, evaluator].version[1], monitor, ALL, LOGGED): weight
+            for (monitor, evaluator), weight in self._logged().items() if (monitor, evaluator) in self.people
         })  # fmt: skip
 
     def _sums_by_segment(

@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry
 from collector.evaluate.budget.controller import ALL_MONITORS, BudgetUsage
 from collector.evaluate.budget.windows import DAY, HOUR, PERIODS
 from collector.evaluate.plan import Plan
+from collector.page.score_series import WEEK
 from collector.page.sources import AlertView, BudgetView, DeferredView, DropView, Sources, TrafficView
 from collector.page.view import EvaluatorView, View
 from collector.telemetry import series
@@ -53,6 +54,14 @@ def criteria_of(evaluator: Evaluator[Any]) -> str:
         if isinstance(value, list | tuple) and value:
             return " ".join(map(str, cast("Sequence[object]", value)))[:_LONGEST]
     return (type(evaluator).__doc__ or "").strip().partition("\n")[0]
+
+
+def logged_weights(view: View, now: float) -> dict[tuple[str, str], float]:
+    """The weight of all live scores of the seven days before `now` (s), by monitor and evaluator."""
+    return {
+        key: sum(live.w for version in (newest, *view.earlier_series(key)) if (live := version.whole(WEEK, now).live))
+        for key, newest in view.score_series.items()
+    }
 
 
 def page_sources(telemetry: Telemetry) -> Sources:

@@ -93,6 +93,8 @@ async def start_page(process: Process, watching: Watching, evaluating: EvaluateT
         on_refused=process.telemetry.counter(REFUSED_CONNECTIONS, "page").inc,
     )
 
+    agreement.logged = lambda: providers.logged_weights(page.view, process.clock())
+
     async def take_over(changed: Process) -> None:
         nonlocal current
         current = changed

@@ -71,6 +71,8 @@ class PeopleAgreement:
     def __init__(self, config: Config) -> None:
         self.config = config
         self.watcher: AgreementWatcher | None = None
+        self.logged: Callable[[], Mapping[tuple[str, str], float]] = dict
+        """As `AgreementWatcher` has it; the page sets it."""
 
     def restart(self, process: Process) -> Mapping[str, Work]:
         """The work by another configuration: labels come by the page, and are asked for by alerts."""
@@ -85,6 +87,7 @@ class PeopleAgreement:
             process.telemetry,
             dimensions=prometheus.dimensions if isinstance(prometheus, PrometheusSettings) else (),
             queue=settings.page.queue if settings.page else None,
+            logged=lambda: self.logged(),  # noqa: PLW0108 - the page comes later
         )
         return {"agreement": self.watcher.run_forever}
 

@@ -44,6 +44,8 @@ SUM_NAMES = (*TOTALS, *(f"{TOTALS[one]}_{TOTALS[other]}" for one, other in PRODU
 """The names of all sums: first of the totals, then of the products of two totals, like `a_ay`."""
 PEOPLE_WINDOW = 7 * 86_400.0
 """The length (s) of the window of labels that correct a mean; they correct the mean of the same window."""
+LOGGED = "logged"
+"""The name, beside `SUM_NAMES`, of the weight of all scores that the log has of that window, whatever their version."""
 _FLAT = 1e-12
 """Below this variance, the cheap mean tells nothing."""
 

@@ -273,7 +273,8 @@ class WeightHistory:
             return
         self._take_out(conversation)
         conversation.w += weight
-        conversation.bin = _bin_of(conversation.w)
+        # the upper edge of a bin is 2 ** (bin / _STEPS)
+        conversation.bin = math.ceil(_STEPS * math.log2(conversation.w) - 1e-9) if conversation.w > 1.0 else 0
         new = self._bins.setdefault(conversation.bin, _Bin())
         new.conversations += 1
         new.weight += conversation.w
@@ -323,8 +324,3 @@ class BoundedSums:
         sums.hour += admitted
         history.grow(sums, admitted)
         return grown
-
-
-def _bin_of(weight: float) -> int:
-    """The bin of a weight. The upper edge of a bin is 2 ** (bin / `_STEPS`)."""
-    return math.ceil(_STEPS * math.log2(weight) - 1e-9) if weight > 1.0 else 0

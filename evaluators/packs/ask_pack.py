@@ -31,13 +31,13 @@ async def ask_pack(
         raise JudgeReplyInvalid("the judge refused to answer", type="judge_refused")
     cut = choice.finish_reason == "length"
     entries = dict(read_pack(choice.text, choice.tokens, questions, cut=cut))
-    if broken := [question for question in questions if _may_be_repaired(entries.get(question.name))]:
+    if broken := [question for question in questions if _mistake(entries.get(question.name)) == JudgeReplyInvalid.type]:
         again = await complete(_complaint(chat, choice.text, broken, entries), broken)
         if not again.refused:
             entries |= read_pack(again.text, again.tokens, broken, cut=again.finish_reason == "length")
     truncated = JudgeReplyInvalid("the answer was cut off at its length limit", type="judge_reply_truncated")
     unreached = frozenset(
-        number for number, question in enumerate(questions) if _was_cut(entries.get(question.name, truncated))
+        at for at, question in enumerate(questions) if _mistake(entries.get(question.name, truncated)) == truncated.type
     )
     reply = PackReply(
         entries=tuple(entries.get(question.name, truncated) for question in questions), unreached=unreached
@@ -45,13 +45,9 @@ async def ask_pack(
     return reply, choice
 
 
-def _was_cut(entry: Entry) -> bool:
-    return isinstance(entry, JudgeReplyInvalid) and entry.type == "judge_reply_truncated"
-
-
-def _may_be_repaired(entry: Entry | None) -> bool:
-    """Whether it is worth asking again; not for an answer that was cut off."""
-    return isinstance(entry, JudgeReplyInvalid) and entry.type == JudgeReplyInvalid.type
+def _mistake(entry: Entry | None) -> str | None:
+    """The type of an error: one of `JudgeReplyInvalid.type` is worth asking again, not an answer that was cut off."""
+    return entry.type if isinstance(entry, JudgeReplyInvalid) else None
 
 
 def _complaint(chat: Chat, text: str, broken: Sequence[NamedQuestion], entries: dict[str, Entry]) -> Chat:

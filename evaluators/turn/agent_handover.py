@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import ClassVar
 
-from evaluators.cases import Json, ToolCall, Turn
+from evaluators.cases import Json, Turn
 from evaluators.mechanisms.item_verdicts import YES_OR_UNCLEAR, CallVerdicts, CallVerdictSpec, RatioSpec, call_item
 from evaluators.mechanisms.rating import NonBlank
 
@@ -38,7 +38,5 @@ class AgentHandover(CallVerdicts):
     def items(self, case: Turn) -> Sequence[Json]:
         """Every call that hands over."""
         calls = enumerate(case.tools_called, start=1)
-        return [dict(call_item(number, call)) for number, call in calls if self._hands_over(call)]
-
-    def _hands_over(self, call: ToolCall) -> bool:
-        return call.name in self.tools or _HANDOVER.match(call.name) is not None
+        handovers = ((number, call) for number, call in calls if call.name in self.tools or _HANDOVER.match(call.name))
+        return [dict(call_item(number, call)) for number, call in handovers]

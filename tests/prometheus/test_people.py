@@ -19,6 +19,7 @@ from collector.config.loading import check
 from collector.records.audits import AuditScore
 from collector.service.plan_builder import audit_version_in, evaluator_version_in
 from collector.statistics.audited_sums import (
+    LOGGED,
     SUM_NAMES,
     AuditedClusters,
     AuditedSums,
@@ -82,9 +83,11 @@ def labels_and_scores(*, by_mean: bool) -> tuple[AuditedSums, list[list[float]],
 
 
 def inputs_of(
-    config: Config, *, withheld: bool = False, of_audits: bool = True
+    config: Config, *, withheld: bool = False, of_audits: bool = True, not_scraped: float = 0.0
 ) -> tuple[list[dict[str, str]], CorrectedMean]:
-    """Input series and the mean that the plain code makes of them; `of_audits`: labels correct audits if there are any."""
+    """Input series and the mean that the plain code makes of them; `of_audits`: labels correct audits if there are any;
+    `not_scraped` is the share of the log's scores, by weight, that came before Prometheus did.
+    """
     by_audits = audit_version_in(config, "helpful") if of_audits else None
     labels, scores, audited = labels_and_scores(by_mean=by_audits is not None)
     version = by_audits or evaluator_version_in(config, "helpful")
@@ -94,6 +97,9 @@ def inputs_of(
         for name, value in zip(SUM_NAMES, labels.values, strict=True)
         if "a" in name
     ]
+    logged = scores[-1][0] / (1.0 - not_scraped)
+    of_log = series("evalstream_people_sums", [logged] * (MINUTES + 16), evaluator="helpful:people", **of, sum=LOGGED)
+    made.append(of_log)
     if withheld:
         said = {"evaluator": "helpful:people", "evaluator_version": version, "monitor": "chatbot", "reason": "drift"}
         made.append(series("evalstream_people_withheld", [1.0] * (MINUTES + 16), **said))
@@ -141,6 +147,7 @@ def test_the_rules_make_of_the_sums_what_the_plain_code_makes(audited: bool, of_
     run(tmp_path, config, [
         {"inputs": inputs, "values": [is_near(*each) for each in figures.items()]},
         {"inputs": inputs_of(config, withheld=True, of_audits=of_audits)[0], "values": [nothing]},
+        {"inputs": inputs_of(config, not_scraped=0.1, of_audits=of_audits)[0], "values": [nothing]},
     ])  # fmt: skip
 
 

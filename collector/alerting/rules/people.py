@@ -3,7 +3,8 @@
 The series are called `helpful:people`. The sums of the drawn labels of seven days are gauges, as a label can be taken
 back; the scores' sums are their growth in the same seven days. If enough labels are of audited answers, people correct
 the mean by audits: that counts as one conversation that has this mean, and its variance is a sum of its own. The
-version of the labels' sums is that of the mean which they correct. If a mean is withheld, its sums are absent.
+version of the labels' sums is that of the mean which they correct. If a mean is withheld, its sums are absent; so are
+they while Prometheus lacks scores of these days that the log has, as labels of these scores would correct the others.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,25 +13,35 @@ from collector.alerting.rules import series
 from collector.alerting.rules.audits import audited_increase
 from collector.alerting.rules.model import RecordingRule, Timing, any_of
 from collector.alerting.rules.targets import Target
-from collector.statistics.audited_sums import PEOPLE_WINDOW
+from collector.statistics.audited_sums import LOGGED, PEOPLE_WINDOW
 from collector.telemetry import series as metrics
 
 _OF_SCORES = dict(zip(("w", "wx", "w_w", "w_wx", "wx_wx"), metrics.ESTIMATOR_SUMS, strict=True))
+_COVERED = 0.95
+"""The share of the log's scores, by weight, that Prometheus must have counted."""
 
 
 def people_rules(targets: Sequence[Target], timing: Timing, by: Sequence[str]) -> Iterator[RecordingRule]:
     """The sums from which means by people are made."""
     own, grouped = [*dict.fromkeys((*series.BY, "segment", "sum"))], ", ".join((*by, "sum"))
     # one process has them, or two that measure the same
-    once = f"max by ({', '.join(own)}) ({metrics.PEOPLE_SUMS.name})"
+    once = f'max by ({", ".join(own)}) ({metrics.PEOPLE_SUMS.name}{{sum!="{LOGGED}"}})'
     withheld = f"on ({', '.join(series.BY)}) ({metrics.PEOPLE_WITHHELD.name} > 0)"
-    labels = f"sum by ({grouped}) ({once} unless {withheld})"
+    labels = f"sum by ({grouped}) ({once} unless {withheld} and {_covered(timing)})"
     audited = [target.evaluator for target in targets if target.audited]
     by_audits = f" or {audited_increase(PEOPLE_WINDOW, timing, by)}" if audited else ""
     yield RecordingRule(series.AUDITED_INCREASE, f"{labels}{by_audits}", {"window": series.WEEK})
     plain = [target.evaluator for target in targets if not target.is_derived]
     for name, value in _scores(list(dict.fromkeys(plain)), list(dict.fromkeys(audited)), timing, by):
         yield RecordingRule(series.AUDITED_INCREASE, value, {"window": series.WEEK, "sum": name})
+
+
+def _covered(timing: Timing) -> str:
+    """Whether Prometheus has the scores of the seven days of which the log has labels."""
+    pair = "evaluator, monitor"
+    scraped = f"sum by ({pair}) (increase({metrics.ESTIMATOR_SUMS[0].name}[{timing.text(PEOPLE_WINDOW)}]))"
+    logged = f'max by ({pair}) ({metrics.PEOPLE_SUMS.name}{{sum="{LOGGED}"}})'
+    return f"on ({pair}) ({_by_people(scraped, '(.*)')} > {_COVERED} * {logged})"
 
 
 def _scores(
@@ -47,11 +58,8 @@ def _scores(
     grouped, week = ", ".join(by), timing.text(PEOPLE_WINDOW)
     for name, counter in _OF_SCORES.items():
         growth = f"sum by ({grouped}) (increase({counter.name}{{evaluator=~{any_of(plain)}}}[{week}]))"
-        parts = ([_by_people(growth, "(.*)")] if plain else []) + (
-            [_by_people(f"sum without (window) ({of_audits[name]})", "(.*):audit")] if audited else []
-        )
-        if parts:
-            yield name, " or ".join(parts)
+        by_audits = _by_people(f"sum without (window) ({of_audits[name]})", "(.*):audit")
+        yield name, _by_people(growth, "(.*)") + (f" or {by_audits}" if audited else "")
 
 
 def _by_people(value: str, name: str) -> str:

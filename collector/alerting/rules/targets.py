@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from collector.config.alerts import DAY, AlertSettings, BurnRate
 from collector.config.configured import Config, judges_of
@@ -12,7 +11,6 @@ from collector.export.segments import count_segments
 from collector.statistics.audited_sums import audit_name, scored_name
 from collector.statistics.incident import DropDetector, threshold
 from evaluators.cases import Scope
-from evaluators.evaluator import Evaluator
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,13 +71,15 @@ def _targets(config: Config) -> Iterator[Target]:
         for use in monitor.uses if alerts.enabled else ():
             each, rate = use.name, monitor.rate_of(use)
             evaluator = config.evaluators[each].evaluator
+            # if somebody has written it: a kind's default pages nobody
+            threshold = evaluator.threshold if "threshold" in evaluator.model_fields_set else None
             deferred = monitor.urgency == "hours" and bool(judges_of(each, config.evaluators))
             closes = 2 * monitor.idle_timeout if evaluator.scope == "conversation" else 0.0
             target = Target(
                 monitor=name,
                 evaluator=each,
                 scope=evaluator.scope,
-                mean=alerts.targets.get(each, _configured_threshold(evaluator)),
+                mean=alerts.targets.get(each, threshold),
                 lower_is_better=evaluator.direction == "lower_is_better",
                 objective=alerts.objectives.get(each),
                 burns=tuple(alerts.burn_rates),
@@ -118,11 +118,6 @@ def unalerted(every: Sequence[Target]) -> list[Target]:
 def min_agreement(config: Config, evaluator: str) -> float | None:
     """The agreement with people that alerts on an evaluator ask for: of one that asks a judge, or is audited by one."""
     return config.settings.alerts.min_agreement if judges_of(evaluator, config.evaluators) else None
-
-
-def _configured_threshold(evaluator: Evaluator[Any]) -> float | None:
-    """The threshold, if somebody has written it: a kind's default pages nobody."""
-    return evaluator.threshold if "threshold" in evaluator.model_fields_set else None
 
 
 def segment_count(config: Config) -> int:

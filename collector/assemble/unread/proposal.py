@@ -187,10 +187,12 @@ def _try(
     """How good a mapping is, and how many complete turns it gives."""
     dialects = Dialects([make_dialect(mapping), *assembler.dialects.all])
     trial = Assembler(dialects, assembler.identity)
+    # as for other dialects than those that the spans were collected for
+    bare = [trace._replace(spans=tuple(span._replace(evidence=0) for span in trace.spans)) for trace in traces]
     turns = [
         turn.turn
-        for trace in traces
-        for turn in trial.analyze(_without_evidence(trace)).assembly.turns
+        for trace in bare
+        for turn in trial.analyze(trace).assembly.turns
         if turn.turn.error is None and turn.turn.incomplete is None
     ]
     complete = [turn for turn in turns if turn.input and turn.actual_output and turn.dialect == mapping.name]
@@ -205,11 +207,6 @@ def _try(
     distinct = (len(questions) + len(answers)) / (2 * len(complete))
     context = sum(bool(turn.history or turn.system_prompt) for turn in complete) / len(complete)
     return len(complete) ** 0.5 * (distinct - same) + support + context / 2, len(complete)
-
-
-def _without_evidence(trace: CollectedTrace) -> CollectedTrace:
-    """The trace for other dialects than those that its spans were collected for."""
-    return trace._replace(spans=tuple(span._replace(evidence=0) for span in trace.spans))
 
 
 def _support(turn: Turn, repeats: Mapping[str, int]) -> float:

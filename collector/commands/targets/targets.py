@@ -84,7 +84,8 @@ class PastAlerts:
             for window, length in WINDOWS.items():
                 while numbers[starts[window]] <= number - length / MINUTE:
                     starts[window] += 1
-            windows = [_between(totals[first], totals[-1]) for first in starts.values()]
+            last, earlier = totals[-1], [totals[first] for first in starts.values()]
+            windows = [WindowSums(last.sums - before.sums, last.scores - before.scores) for before in earlier]
             if dropped or any(self._misses(window, day=windows[-1]) for window in windows):
                 yield (number + 1) * MINUTE
 
@@ -93,10 +94,6 @@ class PastAlerts:
         if sums.w <= 0.0 or sums.n_eff < self.least:
             return False
         return self.detector.shortfall(1.0, sums.mean) > self.errors * window.stderr(day)
-
-
-def _between(before: WindowSums, until: WindowSums) -> WindowSums:
-    return WindowSums(until.sums - before.sums, until.scores - before.scores)
 
 
 def minutes_of(scores: Iterable[PastScore]) -> Iterator[tuple[int, Minute]]:

@@ -177,8 +177,9 @@ async def test_agreement_by_segment_and_sums_are_metrics() -> None:
     log, telemetry = MemoryLog("labels", partitions=1), Telemetry()
     now = START.timestamp() + 100.0
     watch = AgreementWatcher(
-        log, {VERSION: SCALE}, telemetry, dimensions=[Dimension("tier", ("free", "paid"))], clock=lambda: now
-    )
+        log, {VERSION: SCALE}, telemetry, dimensions=[Dimension("tier", ("free", "paid"))], clock=lambda: now,
+        logged=lambda: {(label().monitor, VERSION[0]): 1600.0, ("unlabelled", VERSION[0]): 8.0},
+    )  # fmt: skip
     given = [
         drawn_label(number, tier="free" if number < 40 else "paid", right=number >= 40 or number % 4 > 1, at=number,
                     audited=False)
@@ -202,6 +203,7 @@ async def test_agreement_by_segment_and_sums_are_metrics() -> None:
     by_people = {"evaluator": "answers_question:people", "monitor": given[0].monitor}
     sums = [value("sums", **by_people, segment=segment, sum="a") or 0.0 for segment in ("free", "paid")]
     assert sum(sums) == pytest.approx(2 * 80)
+    assert value("sums", **by_people, segment="all", sum="logged") == 1600.0
     assert value("withheld", **by_people, reason="drift") == 1.0, "newer labels differ from older ones"
     now += PEOPLE_WINDOW
     await watch.measure_changes()

@@ -11,6 +11,7 @@ import pytest
 from evaluation_samples import START, label, scored
 
 from collector.page.api import PageApi
+from collector.page.providers import logged_weights
 from collector.page.requests import Filters
 from collector.page.score_series import stretch_from_json, stretch_to_json
 from collector.page.settings import PageSettings
@@ -19,6 +20,7 @@ from collector.page.view import EvaluatorView, View
 from collector.records.audits import AuditScore
 from collector.statistics.audited_sums import AuditedSums, totals_of
 from collector.statistics.confusion import Bounded, Confusion, VerdictAgreement
+from evaluators.results import Sampling
 from evaluators.testing import a_turn
 
 NONE = Bounded(math.nan, math.nan, math.nan)
@@ -141,3 +143,14 @@ def test_a_label_on_the_page_has_no_attributes_of_its_evaluation() -> None:
     assert listed.label is not None
     shown = PageApi(view, PageSettings(show_text=False), Sources()).evaluation(listed)
     assert "Ada" not in str(shown["label"])
+
+
+def test_the_weight_of_the_logs_scores_is_that_of_all_versions_without_rejudged_ones() -> None:
+    view = View([EvaluatorView(monitor=KEY[0], evaluator=KEY[1], versions=("new",))])
+    past = {"happened_at": START}
+    for number, (version, others) in enumerate([("old", {}), ("new", {}), ("new", {}), ("new", past)]):
+        subject = replace(scored().subject, conversation_id=str(number))
+        of = scored(number, subject=subject, evaluator_version=version, **others)
+        view.add_evaluation(replace(of, sampling=Sampling(probability=0.5)), 0, number, START.timestamp())
+    assert logged_weights(view, START.timestamp()) == {KEY: pytest.approx(3 * 2.0)}
+    assert logged_weights(view, START.timestamp() + 8 * 86_400.0) == {KEY: 0}
