@@ -117,8 +117,8 @@ _POPULATIONS: Mapping[Scope, str] = {
 
 
 def _weights(targets: Sequence[Target], alerts: AlertSettings, window: str) -> Iterator[RecordingRule | AlertingRule]:
-    scopes = dict.fromkeys(target.scope for target in targets)
-    checks = [_check(scope, targets, window) for scope in scopes]
+    scopes = {target.scope for target in targets}
+    checks = [_check(scope, targets, window) for scope in _POPULATIONS if scope in scopes]
     # evaluations that wait for their judge have no weight yet; each process counts its own, so no restart leaves any
     due, ended = (f"sum by (evaluator, monitor) ({name})" for name in (_DUE, _ENDED))
     many = f"{due} - {ended} > {_WAITING:g} * {_SUBJECTS % (metrics.EVALUATIONS.name, '', window)}"
