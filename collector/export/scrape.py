@@ -50,7 +50,9 @@ async def say_alive(_request: web.Request) -> web.Response:
 
 async def refuse_traces(_request: web.Request) -> web.Response:
     """A sender of traces has the wrong port."""
-    return web.Response(status=404, text="this port serves /metrics; send traces to receive.otlp_http.port, or 4318\n")
+    return web.Response(
+        status=404, text="this port serves /metrics; send traces to receive.otlp_http.port (4318 if it is not set)\n"
+    )
 
 
 @asynccontextmanager

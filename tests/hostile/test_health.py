@@ -84,4 +84,4 @@ async def test_a_sender_of_traces_learns_that_this_is_the_port_of_metrics():
         session.post("/v1/traces", data=b"\n\x00") as response,
     ):
         assert response.status == 404
-        assert "send traces to receive.otlp_http.port, or 4318" in await response.text()
+        assert "send traces to receive.otlp_http.port (4318 if it is not set)" in await response.text()

@@ -552,10 +552,9 @@ async def test_the_preview_names_the_keys_of_a_start_and_says_since_when_a_servi
         assert "restart    log.retention: read at a start alone; a service refuses a file that" in await compared(file)
 
 
-@pytest.mark.parametrize("log", ["missing", "empty", "older", "partitions"])
+@pytest.mark.parametrize("log", ["missing", "empty", "older"])
 async def test_the_preview_says_that_a_start_alone_reads_the_log(tmp_path: Path, log: str) -> None:
     """`no such file; run the command where the service's log.path leads to its file`, which was where it ran."""
-    key = "log.partitions" if log == "partitions" else "log.path"
     file = ConfigFile(tmp_path, "http://127.0.0.1:1")
     file.change(lambda values: values["export"].update(prometheus={"port": free_port()}))
     other = tmp_path / f"{log}.db"
@@ -565,13 +564,41 @@ async def test_the_preview_says_that_a_start_alone_reads_the_log(tmp_path: Path,
         shutil.copy(tmp_path / "evalstream.db", other)
         file.change(lambda values: values["monitors"]["all"].update(sample=0.5))
     async with running(load(file.path), {"evaluate", "export"}, path=file.path):
-        file.change(
-            lambda values: values["log"].update({"partitions": 7} if log == "partitions" else {"path": str(other)})
-        )
+        file.change(lambda values: values["log"].update(path=str(other)))
         if log == "empty":
             other.touch()
-        with pytest.raises(ConfigError, match=f"evalstream.yaml: {key}: read at a start alone; a service refuses a"):
+        with pytest.raises(
+            ConfigError, match=r"evalstream\.yaml: log\.path: read at a start alone; a service refuses a"
+        ):
             await compared(file)
+
+
+async def test_the_preview_refuses_other_partitions_as_a_start_does(tmp_path: Path) -> None:
+    """It said that a start reads them, and the start refused them."""
+    file = ConfigFile(tmp_path, "http://127.0.0.1:1")
+    file.change(lambda values: values["export"].update(prometheus={"port": free_port()}))
+    async with running(load(file.path), {"evaluate", "export"}, path=file.path):
+        file.change(lambda values: values["log"].update(partitions=7))
+        with pytest.raises(ConfigError, match="with 1 partition, not 7") as preview:
+            await compared(file)
+    with pytest.raises(ConfigError) as start:
+        async with running(load(file.path), {"evaluate", "export"}, path=file.path):
+            pass
+    assert str(start.value).removeprefix("log: ") in str(preview.value)
+
+
+async def test_the_preview_says_what_its_cost_leaves_out(tmp_path: Path) -> None:
+    """After a restart the calls so far were forgotten, and boosts were left out, without a word."""
+    file = ConfigFile(tmp_path, "http://127.0.0.1:1")
+    file.change(lambda values: values["export"].update(prometheus={"port": free_port()}))
+    async with running(load(file.path), {"evaluate", "export"}, path=file.path):
+        file.change(lambda values: values["monitors"]["all"].update(sample=0.2, boost={"error": 3}))
+        lines = (await compared(file)).splitlines()
+    [at] = (number for number, line in enumerate(lines) if line.startswith("cost  "))
+    assert lines[at + 1] == "           no priced call of the service is known since its start"
+    assert lines[at + 2].startswith(
+        "           all: sampled more often, which judge calls and costs leave out: errors × 3"
+    )
 
 
 PLUGIN = """

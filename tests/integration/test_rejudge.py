@@ -237,6 +237,8 @@ async def test_a_repetition_that_fails_is_repeated_and_the_chain_counts_once(wor
         await rejudge(world, "--what", "failed", "--max-usd", "1")
         other = await rejudge(world, "--what", "failed", "--reason", "judge_timeout", "--max-usd", "1")
         assert f"; failed for other reasons: {PAST} judge_rejected" in other.stdout
+        untried = await rejudge(world, "--what", "failed", "--reason", "over_budget", "--max-usd", "1")
+        assert "; over_budget, reference_missing and shed are no failures: --what unscored" in untried.stdout
         misspelt = await rejudge(world, "--what", "failed", "--reason", "judge_rejectd")
         assert "--reason: unknown reason 'judge_rejectd'; did you mean 'judge_rejected'?" in str(misspelt.exception)
         world.judge.faults = Faults()
@@ -397,6 +399,7 @@ async def test_budgets_of_the_traffic_of_now_neither_pay_for_the_past_nor_stop_i
         ([], {"judges": {"main": {"model": "m", "base_url": "http://x/v1"}}}, "(0 for a judge on your own machine)"),
         (["--evaluator", "helpfull"], {}, "--evaluator: unknown evaluator 'helpfull'; did you mean 'helpful'?"),
         (["--reason", "judge_timeout"], {}, "--reason: selects failures; add --what failed"),
+        (["--reason", "shed"], {}, "shed are no failures: --what unscored, without --reason, makes these"),
         (["--to", "8d"], {}, "the time must begin before it ends"),
     ],
 )

@@ -15,7 +15,7 @@ from collector.alerting.rules.model import AlertingRule
 from collector.alerting.rules.targets import targets
 from collector.commands.check import traffic as here
 from collector.commands.check.capacity import capacity_of, costs_here
-from collector.commands.check.check import judge_calls
+from collector.commands.check.check import boosts, judge_calls
 from collector.commands.check.summary import Spent, basis, usd_per_1000
 from collector.config.configured import Config
 from collector.config.live_part import LIVE, SECRET_JUDGE_KEYS, live_keys, restart_keys, start_changes, with_live_values
@@ -85,11 +85,10 @@ def changes_of(
 
     `spent` and `tokens` are those of the old one so far, `running` the versions that it has by other code.
     """
-    live = live_keys(old.settings, new.settings)
     calls = ("".join(judge_calls(each.settings.monitors.values(), each)) for each in (old, new))
     earlier, rules = _rules(old), _rules(new)
     return Changes(
-        live=tuple(each for each in live if knows_secrets or not _is_unknown(each)),
+        live=tuple(key for key in live_keys(old.settings, new.settings) if knows_secrets or not _is_unknown(key)),
         restart=tuple(restart_keys(old.settings, new.settings)),
         evaluators=tuple(_evaluators({**evaluator_versions(old), **running}, evaluator_versions(new))),
         sampling=tuple(_differences(dict(_sampling(old)), dict(_sampling(new)))),
@@ -152,7 +151,7 @@ def _cost(old: Config, new: Config, spent: Spent, tokens: Tokens) -> NumberChang
         # a guess is compared with a guess
         paid = {name: spent[name] for name in spent if after is None or name in again or name not in new.evaluators}
         same = all(spent.get(name) == calls for name, calls in again.items())
-        source = basis(new, again, "by calls so far" if same else "by the tokens of calls so far")
+        source = basis(new, again, "by calls since the start" if same else "by the tokens of calls since the start")
         return NumberChange(
             f"for 1,000 matching turns{f' ({source})' if after else ''}", usd_per_1000(old, paid), after
         )
@@ -205,9 +204,8 @@ class Compared:
 
     def changes_by(self, config: Config) -> Changes:
         """The changes that another configuration would make to it."""
-        known = self.knows_secrets
         changes = changes_of(
-            self.config, config, self.spent, tokens=self.tokens, knows_secrets=known, running=self.versions
+            self.config, config, self.spent, tokens=self.tokens, knows_secrets=self.knows_secrets, running=self.versions
         )
         return replace(changes, restart=tuple(sorted({*changes.restart, *self.restart})))
 
@@ -222,7 +220,9 @@ async def running_configuration(config: Config) -> Compared:
         newest = await _newest(config)
     except ConfigError as error:
         _, running, _ = await asyncio.to_thread(here.running_sections, config)
-        if running and (keys := _of_log(differing(section_hashes(config), running))):
+        keys = _of_log(differing(section_hashes(config), running)) if running else []
+        # a start refuses other partitions, too, and the error says why
+        if set(keys) - {"log.partitions", "log.kafka.partitions"}:
             raise _other_log(config, keys) from None
         raise ConfigError(f"{config.source}: {error}") from None
     source = f"configuration {newest.number}"
@@ -285,7 +285,7 @@ def _with_start_keys(compared: Compared, config: Config, stored: Mapping[str, An
 
 def change_lines(config: Config, compared: Compared) -> Iterator[str]:
     """The changes, line by line."""
-    changes = compared.changes_by(config)
+    changes, monitors = compared.changes_by(config), config.settings.monitors
     yield f"{config.source}: valid; compared with {compared.name}"
     yield ""
     if compared.refusal:
@@ -315,6 +315,9 @@ def change_lines(config: Config, compared: Compared) -> Iterator[str]:
         name, whose = ("threshold ", "of each score") if of_each else ("target    ", "of the mean")
         yield f"{name} {_figure(change).removeprefix(_THRESHOLD)} ({whose})"
     yield f"cost       {_money(changes.cost)}"
+    if compared.since and not (compared.spent or config.settings.traffic):
+        yield "           no priced call of the service is known since its start"
+    yield from (f"           {name}: {line}" for name, each in monitors.items() for line in boosts(each.boost, config))
     if changes.calls.before != changes.calls.after:
         yield f"calls      {_figure(changes.calls)}"
     rules = {"new": changes.new_rules, "removed": changes.removed_rules, "changed": changes.changed_rules}
@@ -328,8 +331,7 @@ def change_lines(config: Config, compared: Compared) -> Iterator[str]:
 def changes_json(config: Config, compared: Compared) -> str:
     """The same as one JSON object."""
     known = {"configuration": config.source, "compared_with": compared.name, "unseen": compared.unseen or None}
-    document = known | asdict(compared.changes_by(config))
-    return orjson.dumps(document, option=orjson.OPT_INDENT_2).decode() + "\n"
+    return orjson.dumps(known | asdict(compared.changes_by(config)), option=orjson.OPT_INDENT_2).decode() + "\n"
 
 
 def _is_unknown(key: str) -> bool:
@@ -356,9 +358,8 @@ def _text(value: Value) -> str:
 
 
 def _money(cost: NumberChange) -> str:
-    def amount(value: Value) -> str:
-        return usd(value) if isinstance(value, float | int) else "unknown (a judge has no price)"
-
+    no_price = "unknown (a judge has no price)"
+    before, after = (usd(of) if isinstance(of, float | int) else no_price for of in (cost.before, cost.after))
     if cost.before == cost.after:
-        return f"{amount(cost.after)} {cost.where}{'' if cost.after is None else ', as before'}"
-    return f"{amount(cost.before)} → {amount(cost.after)} {cost.where}"
+        return f"{after} {cost.where}{'' if cost.after is None else ', as before'}"
+    return f"{before} → {after} {cost.where}"

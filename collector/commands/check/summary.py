@@ -83,7 +83,7 @@ def _judges(config: Config, spent: Spent) -> Iterator[str]:
         yield f"           ≈ {calls}{cost} for 1,000 turns that match{more}"
 
 
-def basis(config: Config, spent: Spent, paid: str = "by calls so far") -> str:
+def basis(config: Config, spent: Spent, paid: str = "by calls since the start") -> str:
     """The source of `usd_per_1000`; `paid` is that of `spent`."""
     asking = {*chain(*plan.asking(config.settings.monitors.values(), config, "turn"))}
     past = paid if asking & spent.keys() else ""

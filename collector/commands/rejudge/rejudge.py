@@ -25,6 +25,8 @@ from evaluators.results import NEVER_TRIED, Evaluation
 PATIENCE = 120.0
 """Seconds without any evaluation after which the command no longer waits for the service."""
 
+_UNTRIED = f"{listed(sorted(NEVER_TRIED))} are no failures: --what unscored, without --reason, makes these"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RejudgeOptions:
@@ -100,7 +102,7 @@ def _versions(config: Config, options: RejudgeOptions) -> Mapping[str, str]:
     """The wanted evaluators, each with its present version."""
     settings = config.settings
     if options.reasons and options.what != "failed":
-        raise ConfigError("--reason: selects failures; add --what failed")
+        raise ConfigError(f"--reason: selects failures; add --what failed ({_UNTRIED})")
     if not settings.store_text:
         raise ConfigError(
             f"{config.source}: store_text is false, so the texts are not stored and cannot be judged again; "
@@ -167,6 +169,8 @@ def _notes(left_out: LeftOut) -> list[str]:
 
 def _nothing(options: RejudgeOptions, known: KnownEvaluations) -> str:
     nothing = f"there is nothing to make since {options.stretch.since:%Y-%m-%dT%H:%M:%SZ}"
+    if not NEVER_TRIED.isdisjoint(options.reasons):
+        return f"{nothing}; {_UNTRIED}"
     failed = (past.evaluation for past in known.owed.values() if options.reasons and needs_retry(past.evaluation))
     if others := Counter(failure.reason_code for failure in failed if failure.time >= options.stretch.since):
         return f"{nothing}; failed for other reasons: {listed(f'{count:,} {of}' for of, count in others.items())}"

@@ -189,17 +189,13 @@ def _table(each: EvaluatorComparison, comparison: Comparison) -> Table:
         table.add_row("passed", *comparison.passing.cells)
     if each.people.agreement is not None:
         table.add_row("agrees with people", *each.people.agreement.cells)
-    table.add_row("cost", _usd(each.old.cost_usd), _usd(each.new.cost_usd))
+    table.add_row("cost", *("–" if cost is None else usd(cost) for cost in (each.old.cost_usd, each.new.cost_usd)))
     return table
 
 
 def _who(side: ComparedEvaluator) -> str:
     judge = f"judged by {plain(side.judge)}" if side.judge else "no judge"
     return f"{side.evaluator} (version {side.version}), {judge}"
-
-
-def _usd(cost: float | None) -> str:
-    return "–" if cost is None else usd(cost)
 
 
 def _conclusions(each: EvaluatorComparison, comparison: Comparison, subject_start: str) -> Iterator[str]:

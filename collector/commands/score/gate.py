@@ -63,8 +63,7 @@ def compare_with_base(
     by_evaluator: dict[str, list[EvaluationPair]] = {}
     for evaluation in new:
         pairs = by_evaluator.setdefault(evaluation.evaluator, [])
-        before = old.get(_key(evaluation))
-        if before is not None and evaluation.score is not None:
+        if evaluation.score is not None and (before := old.get(_key(evaluation))) is not None:
             pairs.append(EvaluationPair(before, evaluation))
     return [
         _result(name, pairs, tolerance, -1.0 if name in lower_is_better else 1.0)
@@ -93,8 +92,7 @@ def _result(name: str, pairs: Sequence[EvaluationPair], tolerance: float, sign: 
 def _verdict(comparison: Comparison | None, tolerance: float, sign: float) -> Verdict:
     if comparison is None:
         return "no pairs"
-    interval = comparison.mean.interval
-    if interval is None:
+    if (interval := comparison.mean.interval) is None:
         return "unsure"
     low, high = sorted(sign * each for each in interval)
     if high < -tolerance:
@@ -121,9 +119,10 @@ def as_junit(results: Sequence[GateResult]) -> bytes:
     """JUnit XML: a test case for each evaluator; worse is a failure, what has no verdict is skipped."""
     verdicts = [result.verdict for result in results]
     skipped = ("unsure", "no pairs", "other version")
-    suite = ET.Element(
-        "testsuite", name="evalstream score --against", tests=str(len(results)), failures=str(verdicts.count("worse")),
-        skipped=str(sum(map(verdicts.count, skipped))), errors="0",
+    whole = ET.Element("testsuites")
+    suite = ET.SubElement(
+        whole, "testsuite", name="evalstream score --against", tests=str(len(results)), errors="0",
+        failures=str(verdicts.count("worse")), skipped=str(sum(map(verdicts.count, skipped))),
     )  # fmt: skip
     for result in results:
         case = ET.SubElement(suite, "testcase", classname="evalstream", name=result.evaluator)
@@ -133,8 +132,6 @@ def as_junit(results: Sequence[GateResult]) -> bytes:
             ET.SubElement(case, "skipped", message=result.text)
         else:
             ET.SubElement(case, "system-out").text = result.text
-    whole = ET.Element("testsuites")
-    whole.append(suite)
     return ET.tostring(whole, encoding="utf-8", xml_declaration=True) + b"\n"
 
 

@@ -311,9 +311,8 @@ def resume_hint(output: Path | None) -> str:
 
 def limit_message(made: RunResult, max_usd: float | None, output: Path | None) -> str:
     """The message of a run that stopped at its spending limit."""
-    done = len(made.evaluations)
-    every = plural(done + made.left, "evaluation")
-    return f"--max-usd {max_usd:g} reached: {done:,} of {every} done{resume_hint(output)}"
+    done = f"{(n := len(made.evaluations)):,} of {plural(n + made.left, 'evaluation')} done"
+    return f"--max-usd {max_usd:g} reached: {done}{resume_hint(output)}"
 
 
 def turns_in(paths: Sequence[str], config: Config) -> Iterator[Turn]:

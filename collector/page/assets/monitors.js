@@ -137,9 +137,9 @@ function counts(track) {
   if (lost) parts.push(lost.slice(2));
   if (whole.clipped >= 0.005) parts.push(`${percent(whole.clipped)} of the weight left out: one conversation outweighed the others`);
   if (whole.rejudged) parts.push(`${percent(whole.rejudged)} of the weight rejudged; without it, as in metrics and alerts, ${score(whole.live)}`);
-  if (changes?.length) parts.push(`an earlier version of evaluator or judge gave its last score at ${clock(changes[0])}: the curve shows its scores, the figures leave them out`);
+  if (changes?.length) parts.push(`an earlier version of evaluator or judge ended its last evaluation at ${clock(changes[0])}: the curve shows its scores, the figures leave them out`);
   parts.push(...marks(track).filter(({ kind }) => kind === "release").map(({ text }) => text.slice(3)));
-  if (newest) parts.push(`newest ${clock(newest)}`);
+  if (newest) parts.push(`last evaluation ended ${clock(newest)}`);
   return parts.join(" · ");
 }
 
