@@ -8,6 +8,7 @@ FROM scores GROUP BY ALL HAVING count(*) >= 2
 ORDER BY mean LIMIT 20;
 
 -- What does judging cost, by monitor, evaluator and judge? An evaluation that shares the answer of another one costs nothing.
+-- With `audit`, cost and tokens include those of the auditing judge.
 SELECT monitor, evaluator, judge_model, sum(cost_usd) AS usd,
        sum(input_tokens + output_tokens) AS tokens,
        avg(CASE WHEN shares IS NULL THEN cost_usd END) AS usd_each

@@ -331,6 +331,30 @@ async def test_what_old_ones_without_a_price_cost_is_not_known(world: World) -> 
     assert "(the old ones cost at least " in (await world.replay("--with", new)).stderr
 
 
+async def test_audits_of_the_old_ones_are_no_part_of_the_expected_cost(world: World) -> None:
+    """`compare evaluators` makes none: it said 3.50 USD, and 2.46 USD were paid."""
+    changed = {**world.settings["evaluators"]["helpful"], "evaluation_steps": ["Does it solve it?"]}
+    new = world.configure("new.yaml", evaluators=world.settings["evaluators"] | {"helpful": changed})
+    before = re.search(r"for roughly ([0-9.]+) USD", (await world.replay("--with", new)).stderr)
+    helpful = [each for each in await world.ledger() if each.evaluator == "helpful"]
+    audited = [
+        replace(
+            each, evaluation_id=f"{n:032}", ended_at=each.ended_at + timedelta(microseconds=1),
+            details={**each.details, "audit": {"score": 0.5, "probability": 0.5, "version": "v"}},
+            usage=each.usage and replace(each.usage, input_tokens=30 * each.usage.input_tokens),
+        )
+        for n, each in enumerate(helpful[::2])
+    ]  # fmt: skip
+    async with open_logs(load(world.folder / "evalstream.yaml").settings.log) as logs:
+        await logs.evaluations.append(
+            [Record(each.evaluation_id.encode(), evaluation_to_json(each)) for each in audited]
+        )
+    after = re.search(r"for roughly ([0-9.]+) USD", (await world.replay("--with", new)).stderr)
+    assert before
+    assert after
+    assert float(after[1]) == pytest.approx(float(before[1]), rel=0.1)
+
+
 async def test_the_money_ends_it(world: World) -> None:
     whole = (await world.figures("--evaluator", "helpful", "--judge", "small"))["spent_usd"]
     limit = 0.0017 + whole / 2  # the first guess of a price is 0.0017 USD

@@ -361,13 +361,12 @@ async def _replay(config: Config, new: Config, options: ReplayOptions) -> tuple[
 
 
 def _nothing(selected: SelectedEvaluations) -> str:
-    where = "the evaluations log"
     if not selected.read:
-        return f"{where} has no evaluations yet, so there is nothing to evaluate again; {TWO_DEFINITIONS}"
-    if selected.unscored:
-        return f"{where}: no score to compare with in {plural(len(selected.unscored), 'selected evaluation')}"
+        return f"the evaluations log has no evaluations yet, so there is nothing to evaluate again; {TWO_DEFINITIONS}"
+    if count := len(selected.unscored):
+        return f"the evaluations log: no score to compare with in {plural(count, 'selected evaluation')}"
     return (
-        f"{where}: none of {plural(selected.read, 'evaluation')} is selected; "
+        f"the evaluations log: none of {plural(selected.read, 'evaluation')} is selected; "
         "widen --from and --to, or check --monitor and --evaluator"
     )
 
@@ -471,8 +470,7 @@ def _changed(jobs: list[PastJob], config: Config, new: Config) -> list[PastJob]:
 
 
 def _job(old: Evaluation, turns: Turns, assignment: Assignment) -> Job | None:
-    case = case_of(old, turns)
-    if case is None:
+    if (case := case_of(old, turns)) is None:
         return None
     monitor = Monitor(name=old.monitor, assignments=(), match={})
     attributes = {**old.attributes, REPLAY_OF: old.evaluation_id}
@@ -486,16 +484,18 @@ def _show_expected_cost(new: Config, all_jobs: Sequence[PastJob], output: Path |
     costs = [past.evaluation.cost_usd for past, _ in jobs if past.evaluation.cost_usd is not None]
     least = "at least " if len(costs) < len(jobs) else ""  # the others had no price, or were skipped
     before = f" (the old ones cost {least}{usd(sum(costs))})" if costs else ""
-    guess = sum(_expected_usd(past.evaluation, job, new) for past, job in jobs)
-    about = f", for roughly {usd(guess)}" if guess else ""
+    about = f", for roughly {usd(guess)}" if (guess := _expected_usd(jobs, new)) else ""
     if any(known_usd(new, name) is None for name in {job.assignment.evaluator.name for _, job in jobs}):
         about = ", at an unknown cost (a judge has no price)"
     show(f"evalstream: making {plural(len(jobs), 'evaluation')} again{about}{before}", err=True)
 
 
-def _expected_usd(old: Evaluation, job: Job, new: Config) -> float:
-    """The cost of the old evaluation at the new judge's prices, else a guess."""
-    return usd_again(new, job.assignment.evaluator.name, old) or job.assignment.expected_usd
+def _expected_usd(jobs: Sequence[PastJob], new: Config) -> float:
+    """The cost by the tokens of old evaluations without an audit, as the new ones have none; else a guess."""
+    alone = [each for each in jobs if audit_outcome(each[0].evaluation) is None] or jobs
+    uses = ((past.evaluation, job.assignment) for past, job in alone)
+    costs = (usd_again(new, use.evaluator.name, old) or use.expected_usd for old, use in uses)
+    return sum(costs) * len(jobs) / len(alone)
 
 
 def _report(
