@@ -261,7 +261,8 @@ def _describe_outcome(parsed_span: ParsedSpan, analysis: TraceAnalysis) -> str:
         task = find_task(parsed_span.call)
         if task is not None:
             return f"no turn: it makes {task}"
-        return f"no turn: {_describe_omission(parsed_span.call, encloses=_encloses(span.span_id, analysis))}"
+        encloses = any(span.span_id in analysis.tree.ancestors(other.span.span_id) for other in analysis.parsed_spans)
+        return f"no turn: {_describe_omission(parsed_span.call, encloses=encloses)}"
     if call.span.span_id != span.span_id and parsed_span.call.output is None:
         return f"no turn: it is part of the call of span {call.span.span_id}"
     if call.is_step:
@@ -275,10 +276,6 @@ _OMISSIONS: dict[Kind, str] = {
     "auxiliary": "guardrails, evaluators and rerankers do not answer the user",
     "other": "embeddings, templates and the like have nothing to judge",
 }
-
-
-def _encloses(span_id: str, analysis: TraceAnalysis) -> bool:
-    return any(span_id in analysis.tree.ancestors(other.span.span_id) for other in analysis.parsed_spans)
 
 
 def _describe_omission(call: Call, *, encloses: bool) -> str:

@@ -143,7 +143,7 @@ class FeedbackStage:
         ids = self._subjects.evaluations_named(joined.entry)
         evaluations = [await self._evaluations.read(each) for each in ids]
         labels = [
-            _label(joined, evaluation, number)
+            _label(joined, evaluation, number, await self._evaluations.read(evaluation.shares or ""))
             for number, evaluation in enumerate(evaluations)
             if evaluation is not None
         ]
@@ -248,7 +248,7 @@ class _EvaluationsReader:
         return None
 
 
-def _label(joined: JoinedFeedback, evaluation: Evaluation, number: int) -> Label | None:
+def _label(joined: JoinedFeedback, evaluation: Evaluation, number: int, paid: Evaluation | None) -> Label | None:
     """An expert's feedback as a label. A person picked the evaluation, so it has no probability.
 
     `number` counts the evaluations that one piece of feedback is about: each label has an id of its own.
@@ -259,7 +259,7 @@ def _label(joined: JoinedFeedback, evaluation: Evaluation, number: int) -> Label
         return None
     label_id = entry.feedback_id if number == 0 else f"{entry.feedback_id}-{number}"
     fields = {"opinion": opinion, "score": joined.score, "note": entry.comment, "given_by": entry.author}
-    return label_of(evaluation, label_id, entry.at or joined.received_at, **fields)
+    return label_of(evaluation, label_id, entry.at or joined.received_at, paid, **fields)
 
 
 def _reference(entry: FeedbackEntry, wanted: frozenset[str]) -> Reference | None:

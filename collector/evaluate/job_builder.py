@@ -231,15 +231,12 @@ def _unpacker(
 
     def unpack() -> Conversation:
         turns = tuple(packed.unpack(turn_id, result.conversation_id) for turn_id, packed in result.turns)
+        # of each declared attribute the value in the latest turn that has it
+        own = {name: turn.attributes[name] for turn in turns for name in declared if name in turn.attributes}
         return Conversation(
             **conversation_fields(turns), conversation_id=result.conversation_id, turns=turns,
             closed_by=result.closed_by, revision=result.revision,
-            attributes={**_declared_attributes(turns, declared), **attributes},
+            attributes={**own, **attributes},
         )  # fmt: skip
 
     return unpack
-
-
-def _declared_attributes(turns: Iterable[Turn], declared: tuple[str, ...]) -> dict[str, Json]:
-    """The declared attributes of a conversation, each with its value in the latest turn that has it."""
-    return {name: turn.attributes[name] for turn in turns for name in declared if name in turn.attributes}

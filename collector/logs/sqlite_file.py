@@ -280,7 +280,8 @@ class SqliteFile:
                 yield
             except sqlite3.OperationalError as error:
                 code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the primary one
-                if code in _WRONG_PATH and (_is_read_only(self.path.parent) or _has_room(self.path)):
+                is_read_only = self.path.parent.is_dir() and not os.access(self.path.parent, os.W_OK)
+                if code in _WRONG_PATH and (is_read_only or _has_room(self.path)):
                     raise LogError(f"{error}; see that the folder exists and can be written (log.path)") from error
                 raise
 
@@ -407,10 +408,6 @@ def _compacted(connection: sqlite3.Connection) -> None:
 
 def _offsets(connection: sqlite3.Connection) -> dict[Key, int]:
     return {key: end.offset for key, end in read_ends(connection).items()}
-
-
-def _is_read_only(folder: Path) -> bool:
-    return folder.is_dir() and not os.access(folder, os.W_OK)
 
 
 def _has_room(path: Path) -> bool:

@@ -24,7 +24,7 @@ from pydantic import Field, StringConstraints, ValidationError
 
 from collector.errors import BadInput
 from collector.evaluate.sampling.draw_key import PUBLIC, DrawKey
-from collector.page.view import ListedEvaluation, View
+from collector.page.view import ListedEvaluation, View, paid_in
 from collector.past.evaluations import key_of
 from collector.receive.rejection import Rejected
 from collector.records.audits import audit_of
@@ -221,7 +221,7 @@ class LabelQueue:
         lower = watched is not None and watched.lower_is_better
         score = float((verdict.verdict == "good") != lower) if verdict.verdict in ("good", "bad") else None
         return label_of(
-            judged, uuid.uuid4().hex, now, score=score,
+            judged, uuid.uuid4().hex, now, paid_in(self._view, judged), score=score,
             note=verdict.note or (None if score is not None else CANNOT_TELL),
             label_probability=queued.draw.probability, given_by=verdict.by,
             state="retracted" if verdict.verdict == "undo" else None,

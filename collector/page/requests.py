@@ -12,7 +12,7 @@ from collector.errors import BadInput
 from collector.evaluate.retry.request import RetryRequest
 from collector.logs.log import Log, Record
 from collector.page.score_series import RANGES
-from collector.page.view import ListedEvaluation, View
+from collector.page.view import ListedEvaluation, View, paid_in
 from collector.past.evaluations import needs_retry
 from collector.past.turns import case_of
 from collector.receive.rejection import Rejected
@@ -181,10 +181,10 @@ def _sentence(error: ValidationError) -> str:
     return f"{path}: {message}" if path else message
 
 
-def build_label(listed: ListedEvaluation, request: LabelRequest, now: datetime) -> Label:
+def build_label(view: View, listed: ListedEvaluation, label: LabelRequest, now: datetime) -> Label:
     """The label, with the judge's own words beside it."""
-    fields = {"opinion": request.opinion, "score": request.score, "note": request.note or None}
-    return label_of(listed.evaluation, uuid.uuid4().hex, now, **fields, given_by=request.by or None)
+    fields = {"opinion": label.opinion, "score": label.score, "note": label.note or None, "given_by": label.by or None}
+    return label_of(listed.evaluation, uuid.uuid4().hex, now, paid_in(view, listed.evaluation), **fields)
 
 
 def build_retry(view: View, listed: ListedEvaluation) -> RetryRequest:

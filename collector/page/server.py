@@ -404,7 +404,8 @@ class Page:
     async def _label(self, request: web.Request) -> web.Response:
         require_same_origin(request, "application/json")
         listed = self._find_evaluation(request)
-        label = build_label(listed, parse_label(await request.read()), datetime.fromtimestamp(self._clock(), UTC))
+        wanted, now = parse_label(await request.read()), datetime.fromtimestamp(self._clock(), UTC)
+        label = build_label(self.view, listed, wanted, now)
         await self._take(label)
         return web.Response(status=201, body=label_to_json(label), content_type="application/json")
 

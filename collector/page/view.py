@@ -464,6 +464,12 @@ class View:
         self.turn_cache.unpin(listed.evaluation.subject.conversation_id, returns=returns)
 
 
+def paid_in(view: View, evaluation: Evaluation) -> Evaluation | None:
+    """The evaluation whose verdict this one shares, while it is listed; None if it shares none."""
+    listed = view.get(evaluation.shares or "")
+    return listed and listed.evaluation
+
+
 def _advance(offsets: dict[int, int], partition: int, position: int) -> bool:
     """Whether a position is at or after the partition's offset, which then becomes the one after it."""
     is_beyond = position >= offsets.get(partition, 0)

@@ -7,15 +7,17 @@ from collector.records.audits import noted_audit
 from evaluators.results import Evaluation, Label
 
 
-def label_of(evaluation: Evaluation, label_id: str, given_at: datetime, **fields: Any) -> Label:
-    """A label of an evaluation; `fields` are those that its giver decides on."""
+def label_of(judged: Evaluation, label_id: str, at: datetime, paid: Evaluation | None = None, **fields: Any) -> Label:
+    """A label of an evaluation; `fields` are those that its giver decides on. `paid` is the evaluation whose verdict it
+    shares, if it shares one: that one knows how much the judge read.
+    """
     return Label(
-        label_id=label_id, evaluation_id=evaluation.evaluation_id, evaluator=evaluation.evaluator,
-        evaluator_version=evaluation.evaluator_version, scope=evaluation.scope, monitor=evaluation.monitor,
-        subject=evaluation.subject, judge_score=evaluation.score, judge_passed=evaluation.passed,
-        judge=evaluation.judge, sampling=evaluation.sampling, judge_tokens=tokens_read(evaluation),
-        audit=noted_audit(evaluation), happened_at=evaluation.happened_at, attributes=evaluation.attributes,
-        given_at=given_at, **fields,
+        label_id=label_id, evaluation_id=judged.evaluation_id, evaluator=judged.evaluator,
+        evaluator_version=judged.evaluator_version, scope=judged.scope, monitor=judged.monitor,
+        subject=judged.subject, judge_score=judged.score, judge_passed=judged.passed,
+        judge=judged.judge, sampling=judged.sampling, judge_tokens=tokens_read(paid or judged),
+        audit=noted_audit(judged), happened_at=judged.happened_at, attributes=judged.attributes,
+        given_at=at, **fields,
     )  # fmt: skip
 
 

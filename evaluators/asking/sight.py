@@ -53,14 +53,11 @@ class Sight:
         except ValueError:
             return False
         host = (parts.hostname or "").rstrip(".")
-        return plain and any(_matches(host, allowed.lower()) for allowed in self.hosts)
+        allowed = map(str.lower, self.hosts)
+        return plain and any(host.endswith(name[1:]) if name[:2] == "*." else host == name for name in allowed)
 
 
 BLIND = Sight()
-
-
-def _matches(host: str, pattern: str) -> bool:
-    return host.endswith(pattern[1:]) if pattern.startswith("*.") else host == pattern
 
 
 def sight_of(judge: Judge) -> Sight:

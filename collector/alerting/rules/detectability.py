@@ -123,7 +123,9 @@ def _hourly(target: Target) -> tuple[float, bool]:
 
 
 def _end(of: DropDetector, gap: float) -> str:
-    return _rounded(of.target + gap if of.lower_is_better else of.target - gap, gap)
+    """The mean after a fall, with two decimals, or as many as distinguish it from the target."""
+    end = of.target + gap if of.lower_is_better else of.target - gap
+    return f"{end:.{max(2, math.ceil(-math.log10(gap)))}f}"
 
 
 def _remedy(target: Target) -> str:
@@ -132,11 +134,6 @@ def _remedy(target: Target) -> str:
 
 def _two_decimals(mean: float) -> str:
     return f"{mean:.2f}" if round(mean, 2) == mean else f"{mean:g}"
-
-
-def _rounded(end: float, gap: float) -> str:
-    """A number with two decimals, or as many as distinguish it from the target."""
-    return f"{end:.{max(2, math.ceil(-math.log10(gap)))}f}"
 
 
 @dataclass(frozen=True, slots=True)

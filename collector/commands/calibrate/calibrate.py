@@ -208,7 +208,7 @@ class LabelLedger:
 async def ledger_of(config: Config, version: Version, scale: ScoreScale) -> LabelLedger:
     """The ledger in the logs as they are stored."""
     book = LabelIndex([version[0]] if scale.lower_is_better else [])
-    scored: list[_Scored] = []
+    scored, read = list[_Scored](), dict[str, float | None]()
     others, first = dict[str, str](), dict[str, tuple[object, float, float]]()
     queue = (config.settings.page or PageSettings()).queue
     threshold = config.evaluators[version[0]].evaluator.threshold
@@ -222,7 +222,9 @@ async def ledger_of(config: Config, version: Version, scale: ScoreScale) -> Labe
                 share = draw_probability(queue, doubt, audited=is_audited)
                 of = first[evaluation.evaluation_id] = first.get(before) or (kind, share, doubt)
                 if evaluation.evaluator_version == version[1]:
-                    scored.append(_scored(evaluation, of[2]))
+                    shared = read.get(evaluation.shares or "")
+                    tokens = read[evaluation.evaluation_id] = shared or tokens_read(evaluation)
+                    scored.append(_scored(evaluation, tokens, of[2]))
                 else:
                     others[evaluation.evaluation_id] = _subject(evaluation)
         async for record in read_records(logs.labels):
@@ -239,13 +241,13 @@ def _subject(evaluation: Evaluation) -> str:
     return evaluation.subject.turn_id or evaluation.subject.conversation_id
 
 
-def _scored(evaluation: Evaluation, doubt: float) -> _Scored:
+def _scored(evaluation: Evaluation, tokens: float | None, doubt: float) -> _Scored:
     assert evaluation.score is not None
     conversation = evaluation.subject.conversation_id
     names = (evaluation.evaluation_id, _subject(evaluation))
     judged = WeightedScore(evaluation.score, 1.0 / evaluation.sampling.probability, conversation)
     return _Scored(
-        judged, names, tokens_read(evaluation), evaluation.attributes, audit_of(evaluation), evaluation.monitor,
+        judged, names, tokens, evaluation.attributes, audit_of(evaluation), evaluation.monitor,
         evaluation.time, doubt,
     )  # fmt: skip
 

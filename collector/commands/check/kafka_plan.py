@@ -242,14 +242,11 @@ def _limits(room: RetentionRoom) -> Sequence[tuple[str, float | None]]:
 def _uses(room: RetentionRoom) -> Iterator[str]:
     if room.age_share is not None and room.age is not None:
         needs = f"more than {room.age_share:.0%}" if room.age_share else "less than 25%"
-        yield f"has used {needs} of retention.ms ({_age(room.age)})"
+        age = plural(round(room.age / 86400), "day") if room.age >= 2 * 86400 else f"{room.age / 3600:.4g} h"
+        yield f"has used {needs} of retention.ms ({age})"
     if room.bytes_share is not None and room.bytes is not None:
         verb = "" if room.age is not None else "has used "
         yield f"{verb}about {room.bytes_share:.0%} of retention.bytes ({room.bytes:,})"
-
-
-def _age(seconds: float) -> str:
-    return plural(round(seconds / 86400), "day") if seconds >= 2 * 86400 else f"{seconds / 3600:.4g} h"
 
 
 def lost_lines(metrics: str) -> Iterator[str]:

@@ -222,6 +222,26 @@ def test_what_the_judge_is_biased_by_is_named_beside_people_and_audits(tmp_path:
         assert 0.06 < 100.0 * float(size) / (high - low) < 0.09
 
 
+def test_a_length_is_named_by_the_tokens_of_the_evaluation_that_paid(tmp_path: Path) -> None:
+    """The monitor that judges most shares the evaluations of another one, which asked the judge."""
+    of, chance = config(tmp_path), Random(5)
+    names = {"evaluator": "helpful", "evaluator_version": evaluator_version_in(of, "helpful")}
+    made, labels = list[Evaluation](), list[Label]()
+    for number in range(160):
+        tokens, human = round(200 + 150 * chance.random()), chance.choice((0.25, 0.5, 0.75))
+        score = min(1.0, max(0.0, human + 0.001 * (tokens - 275) + 0.03 * chance.gauss(0, 1)))
+        usage, half = Usage(input_tokens=tokens, output_tokens=9, calls=1), Sampling(probability=0.5)
+        paid = judged(number, **names, score=score, usage=usage, monitor="half", sampling=half)
+        own = {"evaluation_id": f"{number + 500:032x}", "monitor": "all", "sampling": Sampling(), "usage": None}
+        made += [paid, replace(paid, **own, shares=paid.evaluation_id)]
+        labels.append(labelled(made[-1], human))
+    asyncio.run(fill(of, made, labels))
+    notes = json.loads(calibrate(of, CalibrateOptions(labels=None, evaluator="helpful", json=True)))["notes"]
+    assert [note.split(",")[0] for note in notes if "tokens instead of" in note] == [
+        "Biased: at the same score by people"
+    ]
+
+
 def test_labels_that_are_not_used_do_not_hide_a_bias_either(tmp_path: Path) -> None:
     """Picked labels of long prompts hid the bias that the drawn ones show."""
     of, chance = config(tmp_path), Random(5)

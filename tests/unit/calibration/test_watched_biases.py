@@ -12,6 +12,8 @@ from prometheus_client import generate_latest
 from collector.calibration.agreement_watch import AgreementWatcher
 from collector.logs.log import Record
 from collector.logs.memory import MemoryLog
+from collector.page.label_queue import LabelQueue, LabelQueueSettings, QueueVerdict
+from collector.page.view import EvaluatorView, View
 from collector.records.json import label_to_json
 from collector.records.labels import label_of
 from collector.statistics.agreement import ScoreScale
@@ -82,6 +84,36 @@ async def test_labels_of_two_monitors_count_with_the_weight_of_each() -> None:
     agree = sum(1.0 + 2.0 * (number % 2) for number in range(40) if number % 4)
     total = sum(1.0 + 2.0 * (number % 2) for number in range(40))
     assert watcher.agreements[VERSION].share.value == pytest.approx(agree / total)
+
+
+async def test_a_length_is_named_though_a_second_monitor_shares_the_evaluations() -> None:
+    """The labels for the second monitor knew no tokens, so that length was tested no more: "No bias found"."""
+    chance, log, monitors = np.random.default_rng(3), MemoryLog("labels", 1), ("everyone", "golden")
+    view = View([EvaluatorView(monitor=name, evaluator=VERSION[0]) for name in monitors])
+    queue, human = LabelQueue(view, LabelQueueSettings(random=1.0)), dict[str, float]()
+    for number in range(120):
+        tokens, name = int(chance.integers(100, 900)), f"c{number}"
+        human[name] = float(chance.uniform(0.1, 0.5))
+        paid = scored(
+            number,
+            score=min(1.0, human[name] + 0.0003 * tokens + 0.03 * float(chance.standard_normal())),
+            subject=Subject(conversation_id=name, turn_id=f"t{number}"),
+            usage=Usage(input_tokens=tokens, output_tokens=10, calls=1),
+            monitor=monitors[0],
+        )
+        own = {"evaluation_id": f"{number + 500:032x}", "monitor": monitors[1], "usage": None}
+        view.add_evaluation(paid, 0, 2 * number, 1000.0)
+        view.add_evaluation(replace(paid, **own, shares=paid.evaluation_id), 0, 2 * number + 1, 1000.0)
+    for listed in view:
+        given = queue.label_of(queue.get(listed), QueueVerdict(by="ann", verdict="good"), label().given_at)
+        assert given.judge_tokens is not None
+        of_person = replace(given, score=human[given.subject.conversation_id])
+        await log.append([Record(b"k", label_to_json(of_person))])
+    watcher = AgreementWatcher(log, {VERSION: ScoreScale.of(ExactMatch(name="helpful"))}, Telemetry())
+    await watcher.measure_changes()
+    (said,) = watcher.biases[VERSION]
+    assert said.startswith("Biased: at the same score by people")
+    assert "tokens instead of" in said
 
 
 async def test_metrics_of_a_version_end_with_its_configuration() -> None:
