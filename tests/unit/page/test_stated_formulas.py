@@ -16,6 +16,7 @@ import pytest
 from evaluation_samples import scored
 from scipy.stats import beta
 
+from collector.calibration.agreement_watch import people_sums
 from collector.calibration.labels import HumanLabel
 from collector.commands.calibrate.calibrate import mean_by_people
 from collector.commands.score.score import summarize
@@ -24,6 +25,7 @@ from collector.page.requests import Filters
 from collector.page.settings import PageSettings
 from collector.page.sources import Sources
 from collector.page.view import EvaluatorView, View
+from collector.statistics.audited_sums import CorrectedMean, corrected_by_people
 from collector.statistics.correction import WeightedScore
 from evaluators.results import Evaluation, Sampling
 
@@ -185,3 +187,31 @@ def test_the_mean_by_people_is_that_of_the_stated_formula() -> None:
     squares = (p * p - power * (p * q - p * beside)).sum()
     error = math.sqrt(max(squares * n / (n - 2), least) + 0.0001 / n)
     assert [mean.mean, mean.error, mean.power, mean.audits] == pytest.approx([expected, error, power, n], abs=1e-9)
+
+
+def test_the_audited_mean_that_people_correct_is_that_of_the_stated_formula() -> None:
+    said = " ".join((DOCS / "page.md").read_text().split())
+    assert "`ax` has the audits' scores, `a` is also divided by the audit's share, `z` is the audited mean" in said
+    assert "the terms with `r` are 0, and `(λ * its error)**2` is added to the squared error." in said
+    rng, share, drawn = Random(4), 0.25, 0.5
+    labels = [
+        HumanLabel(score := rng.choice((0.3, 0.6, 0.9)), float(rng.random() < score), "all", (1.0 + turn % 2) / share, drawn,
+                   name=str(turn), conversation=f"c{turn // 2}")
+        for turn in range(120)
+    ]  # fmt: skip
+    audited_mean = CorrectedMean(mean=0.55, error=0.02, power=0.9, audits=400.0, gain=1.5)
+    mean = corrected_by_people(people_sums(labels, are_scored=False), audited_mean)
+    assert mean is not None
+    a, ax, ay = (np.zeros(60) for _ in range(3))
+    for turn, label in enumerate(labels):
+        weight = (1.0 + turn % 2) / share / drawn
+        for column, more in ((a, weight), (ax, weight * label.judge), (ay, weight * label.human)):
+            column[turn // 2] += more
+    total, z = a.sum(), 0.55
+    x, y, f = ax.sum() / total, ay.sum() / total, 1.0 / (1.0 - np.minimum(0.5, a / total))
+    p, q, n = f * (ay - y * a) / total, f * (ax - x * a) / total, total**2 / ((f * a) ** 2).sum()
+    power = (p * q).sum() / (q * q).sum()
+    expected = y - power * (x - z) + ((p - power * q) * f * a).sum() / total
+    least = 1.5 * (p * p).sum() / (n * y * (1 - y))
+    squared = max((p * p - power * p * q).sum() * n / (n - 2), least) + 0.0001 / n + (power * 0.02) ** 2
+    assert [mean.mean, mean.error, mean.power] == pytest.approx([expected, math.sqrt(squared), power], abs=1e-9)
