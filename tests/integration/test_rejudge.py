@@ -239,6 +239,8 @@ async def test_a_repetition_that_fails_is_repeated_and_the_chain_counts_once(wor
         assert f"; failed for other reasons: {PAST} judge_rejected" in other.stdout
         untried = await rejudge(world, "--what", "failed", "--reason", "over_budget", "--max-usd", "1")
         assert "; over_budget, reference_missing and shed are no failures: --what unscored" in untried.stdout
+        wrong = await rejudge(world, "--what", "failed", "--reason", "missing_field")
+        assert str(wrong.exception) == "--reason: unknown reason 'missing_field'; choose from judge_rejected"
         misspelt = await rejudge(world, "--what", "failed", "--reason", "judge_rejectd")
         assert "--reason: unknown reason 'judge_rejectd'; did you mean 'judge_rejected'?" in str(misspelt.exception)
         world.judge.faults = Faults()

@@ -60,7 +60,8 @@ async def rejudge(config: Config, options: RejudgeOptions, say: Callable[[str], 
         requested = await requested_evaluations(logs.turns, GROUP)
         known = KnownEvaluations(versions, options.stretch, _usd_now(config))
         await known.read(logs.evaluations)
-        require_known("--reason", "reason", options.reasons, FAILURE_TYPES | NEVER_TRIED | known.failures)
+        wrong = {*options.reasons} - FAILURE_TYPES - NEVER_TRIED - known.failures
+        require_known("--reason", "reason", sorted(wrong), known.failures or FAILURE_TYPES)
         candidates = Candidates(
             turns=logs.turns, known=known, history=history,
             plan=plan_of(build_unasked_plan(config, history.key), options.monitors, options.evaluators),
@@ -78,10 +79,9 @@ async def rejudge(config: Config, options: RejudgeOptions, say: Callable[[str], 
         if options.dry_run or not (counts or outstanding):
             say("nothing was requested (--dry-run)" if counts else _nothing(options, known))
             return DONE
-        money = Money(options.max_usd, known.spent_usd, expected)
         window = RequestWindow(
-            logs.turns, logs.evaluations, money, ends=known.ends, outstanding=outstanding, say=say,
-            patience=options.patience,
+            logs.turns, logs.evaluations, Money(options.max_usd, known.spent_usd, expected), ends=known.ends,
+            outstanding=outstanding, say=say, patience=options.patience,
         )  # fmt: skip
         await window.request_all(candidates.all())
     progress = window.progress
