@@ -106,6 +106,12 @@ def traffic(
     ]
 
 
+def in_use(values: str, evaluator: str = "helpful") -> dict[str, str]:
+    """When an evaluator of turns is in use: 1."""
+    of = {"evaluator": evaluator, "evaluator_version": VERSION, "monitor": "chatbot", "instance": "a"}
+    return series("evalstream_evaluator_info", values, **of, scope="turn", better="higher")
+
+
 def firing(minute: int, alert: str, *labels: Mapping[str, str]) -> dict[str, Any]:
     """At a minute these alerts of a name fire and no others of it; annotations are looked at elsewhere."""
     return {"minute": minute, "alert": alert, "labels": [dict(each) for each in labels]}

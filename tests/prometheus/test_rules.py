@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import math
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 
 import pytest
 import yaml
-from promtool import SERIES, VERSION, configured, estimator, firing, run, series, tool, traffic
+from promtool import SERIES, VERSION, configured, estimator, firing, in_use, run, series, tool, traffic
 from streams import MEAN, Stream, drop_at, together
 
 from collector.alerting.rules.formats import FORMATS, text
@@ -564,17 +564,12 @@ def test_weights_twice_too_large_are_noticed_and_right_ones_are_not(tmp_path: Pa
     """A tenth is judged, at weight 10; recorded as 20 the weights stand for twice the traffic."""
     sampled = Stream(1.0, weight=10.0, seed=4).run(400)
     counts = [count for _, count, _ in sampled.totals]
-    population = [*traffic(counts, [9 * count for count in counts])]
+    population = [*traffic(counts, [9 * count for count in counts]), in_use("1x400")]
     wrong = Stream(1.0, weight=20.0, seed=4).run(400)
     hung = Stream(1.0, weight=10.0, seed=4).run(250)
     hung.totals, hung.evidence = hung.totals + hung.totals[-1:] * 150, hung.evidence + hung.evidence[-1:] * 150
     coming, served = counts, [count for _, count, _ in hung.totals]
     of = {"monitor": "chatbot", "evaluator": "helpful"}
-    # the evaluator is added to a monitor that has had traffic for 200 minutes
-    added = [
-        {**each, "values": f"{'_ ' * 200}{each['values']}"}
-        for each in estimator(Stream(1.0, weight=10.0, seed=4).run(199))
-    ]
     waiting = [
         series("evalstream_evaluations_due_total", [10.0 * count for count in coming], **of, origin="matched"),
         series("evalstream_evaluations_ended_total", [9.0 * count for count in coming], **of, outcome="sampled_out"),
@@ -598,17 +593,48 @@ def test_weights_twice_too_large_are_noticed_and_right_ones_are_not(tmp_path: Pa
             "inputs": [*estimator(wrong), *population],
             "alerts": [firing(399, "EvalstreamWeightsInconsistent", inconsistent)],
         },
-        {"inputs": [*added, *population], "alerts": [firing(minute, EVERYTHING) for minute in (260, 300, 360)]},
         {  # the judge hangs from minute 250 on: what waits for it has no weight yet
-            "inputs": [*estimator(hung), *traffic(coming, [9 * count for count in coming]), *waiting],
+            "inputs": [*estimator(hung), *traffic(coming, [9 * count for count in coming]), in_use("1x400"), *waiting],
             "alerts": [firing(minute, "EvalstreamWeightsInconsistent") for minute in (249, 300, 350, 399)],
         },
         {
-            "inputs": [*estimator(hung), *traffic(coming, [9 * count for count in coming]), *light],
+            "inputs": [*estimator(hung), *traffic(coming, [9 * count for count in coming]), in_use("1x400"), *light],
             "alerts": [firing(minute, "EvalstreamWeightsInconsistent") for minute in (249, 300, 350, 399)],
         },
     ]
     run(tmp_path, configured(sample=0.1), cases)
+
+
+def test_weights_are_compared_with_turns_from_while_the_evaluator_was_in_use_only(tmp_path: Path):
+    """An evaluator that was added was compared with the turns before it: "the means are wrong", for up to six hours."""
+    turns = series("evalstream_turns_total", "0+2x800", monitor="chatbot", outcome="sampled", instance="a")
+    conversations = series("evalstream:score_n_eff", "1000x800", **SERIES, window="6h")
+    inconsistent = {"alertname": "EvalstreamWeightsInconsistent", "severity": "warning"}
+    rules = rules_of(configured())
+    rules = replace(rules, groups=tuple(group for group in rules.groups if group.name == "evalstream-service"))
+
+    def counted(values: str, instance: str = "a") -> list[dict[str, str]]:
+        return [series("evalstream_evaluation_weight_total", values, **SERIES, instance=instance)]
+
+    def case(inputs: list[dict[str, str]], fires: Sequence[int] = (), quiet: Sequence[int] = ()) -> dict[str, object]:
+        name = inconsistent["alertname"]
+        return {
+            "inputs": [turns, conversations, in_use("1x800", "polite"), *inputs],
+            "alerts": [*(firing(at, name) for at in quiet), *(firing(at, name, inconsistent) for at in fires)],
+        }
+
+    cases = [
+        case([*counted("_x200 0+2x600"), in_use("_x200 1x600")], quiet=(210, 250, 300, 400, 555, 565, 700)),
+        # taken out for two hours, and added again
+        case([*counted("0+2x200 400x120 402+2x480"), in_use("1x200 0x120 1x480")], quiet=range(210, 800, 40)),
+        case([*counted("0+2x200 400x600"), in_use("1x200 0x600")], quiet=range(210, 800, 40)),
+        # wrong weights are found at once in a monitor that begins, and in what was added once it has its six hours
+        case([*counted("0+4x800"), in_use("1x800")], fires=(60, 300, 500, 800)),
+        case([*counted("_x200 0+4x600"), in_use("_x200 1x600")], quiet=(250,), fires=(565, 800)),
+        # a process that begins anew
+        case([*counted("0+4x100 stale"), *counted("_x101 0+4x600", "b"), in_use("1x800")], fires=(60, 300, 500)),
+    ]
+    run(tmp_path, configured(), cases, made=rules)
 
 
 @pytest.mark.long
@@ -644,7 +670,7 @@ def test_weights_of_conversations_are_held_against_the_conversations_there_were(
     inconsistent = {"alertname": "EvalstreamWeightsInconsistent", "severity": "warning"}
     cases = [
         {
-            "inputs": [*estimator(Stream(2.0, weight=weight, seed=9).run(400)), population],
+            "inputs": [*estimator(Stream(2.0, weight=weight, seed=9).run(400)), population, in_use("1x400")],
             "alerts": [firing(399, "EvalstreamWeightsInconsistent", *expected)],
         }
         for weight, expected in ((5.0, []), (10.0, [inconsistent]))

@@ -163,7 +163,7 @@ UNCOVERED_SHARE = "evalstream:uncovered_share"
 WEIGHT_CHECK = "evalstream:weight_check"
 """Sum of the weights over the turns or conversations they stand for, over six hours; 1 if sampling is right.
 Absent while more than a twentieth of the evaluations, or of their weight, waits for the judge, and while the
-evaluator's metrics cover less than 95 % of the time that the traffic's cover."""
+evaluator was in use for less than 95 % of the time in which its monitor was."""
 SCORE_LOWEST, SCORE_HIGHEST = "evalstream:score_lowest", "evalstream:score_highest"
 """The bounds of the mean of all over an hour, with what has no score: failures may depend on the answer."""
 VERSION_REPLACED = "evalstream:version_replaced"

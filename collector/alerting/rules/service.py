@@ -125,7 +125,10 @@ def _weights(targets: Sequence[Target], alerts: AlertSettings, window: str) -> I
     # few may stand for much, as when a budget has just lowered the rates
     weight = f"sum by (evaluator, monitor) ({metrics.WAITING_WEIGHT.name})"
     heavy = f"{weight} > {_WAITING:g} * {_SUBJECTS % (metrics.EVALUATION_WEIGHT.name, '', window)}"
-    yield RecordingRule(series.WEIGHT_CHECK, f"({' or '.join(checks)}) unless ({many} or {heavy})")
+    # turns from before an evaluator was added, or from while it was removed, have no weight
+    in_use = f"sum_over_time(max by (%s) ({metrics.EVALUATOR_INFO.name})[{window}:])"
+    part = f"{in_use % 'evaluator, monitor'} < on (monitor) group_left () 0.95 * {in_use % 'monitor'}"
+    yield RecordingRule(series.WEIGHT_CHECK, f"({' or '.join(checks)}) unless ({many} or {heavy} or {part})")
     yield AlertingRule(
         name=WEIGHTS,
         board="trust",
@@ -148,12 +151,9 @@ def _check(scope: Scope, targets: Sequence[Target], window: str) -> str:
     """The weights of a scope's evaluators over the traffic that came."""
     evaluators = dict.fromkeys(target.evaluator for target in targets if target.scope == scope)
     chosen = f"{metrics.EVALUATION_WEIGHT.name}{{evaluator=~{any_of(evaluators)}}}"
-    sums = f"sum by (evaluator, monitor) (%s({chosen}", f"sum by (monitor) (%s({_POPULATIONS[scope]}"
-    weight, population = (f"{some % 'increase'}[{window}]))" for some in sums)
-    # an evaluator that was added within the six hours has no weights of the traffic before
-    known, traffic = (f"count_over_time({some % ''}))[{window}:])" for some in sums)
-    known += f" > on (monitor) group_left () 0.95 * {traffic}"
-    return f"({weight} / on (monitor) group_left () ({population} > 0) and {known})"
+    population = f"sum by (monitor) (increase({_POPULATIONS[scope]}[{window}]))"
+    weight = f"sum by (evaluator, monitor) (increase({chosen}[{window}]))"
+    return f"({weight} / on (monitor) group_left () ({population} > 0))"
 
 
 def _staleness(targets: Sequence[Target], alerts: AlertSettings, timing: Timing) -> Iterator[AlertingRule]:
