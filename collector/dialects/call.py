@@ -141,7 +141,8 @@ def merge(calls: Sequence[Call]) -> Call:
     for side in ("input", "output"):
         complete = [call for call in calls if getattr(call, side) and not getattr(call, f"{side}_incomplete")]
         if complete:
-            best = next((call for call in complete if not _is_empty(getattr(call, side))), complete[0])
+            filled = [call for call in complete if any(part.text or part.tool_calls for part in getattr(call, side))]
+            best = (filled or complete)[0]
             best = _with_most_tool_calls(best, complete) if side == "input" else best
             changes[side] = _with_attachments(getattr(best, side), [getattr(call, side) for call in complete])
             changes[f"{side}_incomplete"] = None
@@ -178,10 +179,6 @@ def _with_attachments(
 
 def _count_tool_calls(call: Call) -> int:
     return sum(len(message.tool_calls) for message in call.input or ())
-
-
-def _is_empty(messages: Sequence[ChatMessage]) -> bool:
-    return not any(message.text or message.tool_calls for message in messages)
 
 
 _NOTHING: tuple[object, ...] = (None, (), {})

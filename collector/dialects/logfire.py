@@ -108,7 +108,8 @@ def _read_request(span: Span) -> Call | None:
     request = {
         key: attribute
         for key, attribute in as_dict(decode(attributes.get(_REQUEST))).items()
-        if not _is_omitted(attribute)
+        # the clients' marker of an omitted parameter is written as its Python repr
+        if not (isinstance(attribute, str) and attribute.startswith("<") and " object at 0x" in attribute)
     }
     response = as_dict(decode(attributes.get(_RESPONSE)))
     if not ({"messages", "prompt"} & request.keys()):
@@ -129,11 +130,6 @@ def _read_request(span: Span) -> Call | None:
         usage=parse_usage(response.get("usage")),
         sources=find_sources(attributes, input=_REQUEST, output=_RESPONSE),
     )
-
-
-def _is_omitted(value: Json) -> bool:
-    """Whether a parameter was omitted: the clients' marker for that is written as its Python repr."""
-    return isinstance(value, str) and value.startswith("<") and " object at 0x" in value
 
 
 def _read_model(span: Span) -> Call | None:

@@ -14,6 +14,7 @@ from collector.page.settings import PageSettings
 from collector.page.sources import PeopleView, Sources
 from collector.page.view import EvaluatorView, ListedEvaluation, View
 from collector.past.evaluations import needs_retry
+from collector.receive.rejection import Rejected
 from collector.records.feedback import JoinedFeedback
 from collector.records.json import evaluation_to_json, fields_of, label_to_json, turn_to_json
 from collector.statistics.audited_sums import CorrectedMean, corrected_by_people, sums_of_scores
@@ -88,13 +89,17 @@ class PageApi:
         }  # fmt: skip
 
     def queue_next(self, queue: LabelQueue, person: str, evaluator: str, monitor: str) -> Json:
-        """The next conversation for a person to label, without the judge's result."""
+        """The next conversation for a person to label, without the judge's result.
+
+        Raises:
+            Rejected: 404, no such evaluator or monitor is in use, and the queue has no evaluation of it.
+        """
         queued, progress = queue.next(person, evaluator, monitor)
-        answer: Json = {
-            "progress": progress_json(progress),
-            "evaluators": sorted({name for _, name in self.view.evaluators}),
-            "item": None,
-        }
+        monitors, evaluators = (sorted({key[at] for key in self.view.evaluators}) for at in (0, 1))
+        for kind, name, known in (("evaluator", evaluator, evaluators), ("monitor", monitor, monitors)):
+            if name and name not in known and not progress.total:
+                raise Rejected(404, f"no {kind} has the name {name!r}; the names are: {', '.join(known)}")
+        answer: Json = {"progress": progress_json(progress), "evaluators": evaluators, "item": None}
         if queued is not None:
             judged = queued.listed.evaluation
             watched = self.view.evaluators.get((judged.monitor, judged.evaluator))

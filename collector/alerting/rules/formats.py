@@ -228,7 +228,8 @@ def _grafana_rule(alert: AlertingRule, rules: RuleSet, datasource: str) -> dict[
 
     return {
         "uid": "evalstream-" + hashlib.sha256(f"{alert.name} {alert.expr}".encode()).hexdigest()[:12],
-        "title": _title(alert),
+        # Grafana wants titles that differ within a folder
+        "title": f"{alert.name} ({alert.severity}, {hashlib.sha256(alert.expr.encode()).hexdigest()[:6]})",
         "condition": "C",
         "data": queries,
         "noDataState": "OK",
@@ -237,11 +238,6 @@ def _grafana_rule(alert: AlertingRule, rules: RuleSet, datasource: str) -> dict[
         "labels": {"severity": alert.severity, **rules.labels, **alert.labels},
         "annotations": _annotations(alert, rules, value),
     }
-
-
-def _title(alert: AlertingRule) -> str:
-    """Grafana wants titles that differ within a folder."""
-    return f"{alert.name} ({alert.severity}, {hashlib.sha256(alert.expr.encode()).hexdigest()[:6]})"
 
 
 def _query(letter: str, expr: str, datasource: str) -> dict[str, Any]:

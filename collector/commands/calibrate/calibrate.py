@@ -66,6 +66,10 @@ class CalibrateOptions:
     certify: float | None = None
 
 
+MonitorMeans = tuple[float, CorrectedMean | None, str]
+"""The judge's mean in a monitor, the corrected one, and why there is none."""
+
+
 @dataclass(frozen=True, slots=True)
 class Calibration:
     """The result of `calibrate`."""
@@ -78,10 +82,8 @@ class Calibration:
     target: float
     raw_mean: float | None
     corrected_mean: CorrectedMean | None
-    monitors: Mapping[str, tuple[float, CorrectedMean | None]] = field(
-        default_factory=dict[str, tuple[float, CorrectedMean | None]]
-    )
-    """If several judge, the judge's mean by monitor, and the corrected one."""
+    monitors: Mapping[str, MonitorMeans] = field(default_factory=dict[str, MonitorMeans])
+    """If several judge, the means by monitor."""
     notes: tuple[str, ...] = ()
     certificate: Certificate | None = None
 
@@ -159,12 +161,13 @@ def _segments(labels: Sequence[HumanLabel], scale: ScoreScale) -> Iterator[Agree
 
 def _by_monitor(
     labels: Sequence[HumanLabel], scored: Sequence["_Scored"], scale: ScoreScale
-) -> Iterator[tuple[str, tuple[float, CorrectedMean | None]]]:
+) -> Iterator[tuple[str, MonitorMeans]]:
     names, monitors = {name: one.monitor for one in scored for name in one.names[:1]}, {one.monitor for one in scored}
     for monitor in sorted(monitors) if len(monitors) > 1 else ():
         ledger = [one.judged for one in scored if one.monitor == monitor]
         own = [label for label in labels_of_queue(labels) if names.get(label.name) == monitor]
-        yield monitor, (weighted_mean(ledger), None if why_withheld(own, scale) else mean_by_people(own, ledger))
+        why, raw = why_withheld(own, scale), weighted_mean(ledger)
+        yield monitor, (raw, None if why else mean_by_people(own, ledger), why)
 
 
 @dataclass(frozen=True, slots=True)
@@ -502,8 +505,8 @@ def as_json(result: Calibration) -> str:
         "target_specificity": result.target,
         "corrected_mean": _as_numbers(result.corrected_mean),
         "monitors": {
-            name: {"raw_mean": raw, "corrected_mean": _as_numbers(by_people)}
-            for name, (raw, by_people) in result.monitors.items()
+            name: {"raw_mean": raw, "corrected_mean": _as_numbers(by_people), "withheld": why}
+            for name, (raw, by_people, why) in result.monitors.items()
         },
         "certificate": certificate and {**asdict(certificate), "certified": certificate.certified},
     }
@@ -551,8 +554,8 @@ def _conclusions(result: Calibration) -> Iterator[str]:
         yield f"{fits} {fails}they label as good."
     if result.raw_mean is not None and result.corrected_mean is not None:
         yield f"Mean score of the judge: {_means(result.raw_mean, result.corrected_mean)}."
-    for monitor, (raw, by_people) in result.monitors.items():
-        yield f"Mean score of the judge in monitor {monitor}: {_means(raw, by_people)}."
+    for monitor, means in result.monitors.items():
+        yield f"Mean score of the judge in monitor {monitor}: {_means(*means)}."
     if result.certificate is not None:
         yield _certified(result.certificate)
     if result.agreements[0].labels < ENOUGH:
@@ -560,9 +563,16 @@ def _conclusions(result: Calibration) -> Iterator[str]:
     yield from result.notes
 
 
-def _means(raw: float, by_people: CorrectedMean | None) -> str:
+_REASONS: Mapping[str, str] = {
+    "few": f"it has fewer than {_FEWEST_LABELS} drawn labels of equal weight",
+    "weak": "the judge tells too little of what people would say",
+    "drift": "its newer labels differ from its older ones",
+}
+
+
+def _means(raw: float, by_people: CorrectedMean | None, why: str = "") -> str:
     if by_people is None:
-        return f"{raw:.3f}, not corrected"
+        return f"{raw:.3f}, not corrected: {_REASONS[why or 'few']}"
     return f"{raw:.3f}; corrected by the labels: {mean_text(by_people.mean, by_people.error, by_people.audits)}"
 
 

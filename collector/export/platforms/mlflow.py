@@ -74,14 +74,15 @@ class Mlflow(platform.Platform[MlflowSettings]):
             feedback = {"error": {"error_code": evaluation.error.type, "error_message": evaluation.error.message}}
         session = conversation_id(evaluation.subject) if evaluation.scope == "conversation" else None
         others = {"evalstream.label": evaluation.label, "mlflow.trace.session": session}
+        ended = evaluation.ended_at.isoformat().replace("+00:00", "Z")
         metadata = platform.metadata_of(evaluation, self._page, others)
         known = {
             "assessment_name": evaluation.evaluator,
             "trace_id": _trace_id(evaluation),
             "span_id": evaluation.subject.span_id if evaluation.scope == "turn" else None,
             "source": {"source_type": "LLM_JUDGE" if of_llm else "CODE", "source_id": judge},
-            "create_time": _time(evaluation),
-            "last_update_time": _time(evaluation),
+            "create_time": ended,
+            "last_update_time": ended,
             "feedback": feedback,
             "rationale": evaluation.explanation if self._settings.explanation else None,
             "metadata": {name: str(value) for name, value in metadata.items()},
@@ -95,10 +96,6 @@ def _trace_id(evaluation: Evaluation) -> str:
 
 def _trace_path(evaluation: Evaluation) -> str:
     return f"/api/3.0/mlflow/traces/{_trace_id(evaluation)}"
-
-
-def _time(evaluation: Evaluation) -> str:
-    return evaluation.ended_at.isoformat().replace("+00:00", "Z")
 
 
 MlflowExporter = platform_exporter(MlflowSettings, Mlflow)

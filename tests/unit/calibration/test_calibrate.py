@@ -320,7 +320,8 @@ def test_an_answer_that_two_monitors_judge_counts_once_and_each_monitor_has_its_
     shown = calibrate(of, replace(options, json=False))
     assert "helpful: 200 labels" in shown
     assert "helpful, monitor all: 200 labels" in shown
-    assert "Mean score of the judge in monitor tenth: 0.500" in shown
+    assert found["monitors"]["tenth"]["withheld"] == "weak"
+    assert "Mean score of the judge in monitor tenth: 0.500, not corrected: the judge tells too little" in shown
 
 
 def test_it_says_which_part_of_the_scores_no_label_represents(tmp_path: Path) -> None:

@@ -16,7 +16,10 @@ from collector.calibration.labels import HumanLabel
 from collector.calibration.page_labels import LabelIndex
 from collector.commands.calibrate.calibrate import mean_by_people
 from collector.logs.log import StoredRecord
+from collector.page.api import PageApi
 from collector.page.label_queue import LabelQueue, LabelQueueSettings, QueueVerdict, draw, label_doubt, progress_json
+from collector.page.settings import PageSettings
+from collector.page.sources import Sources
 from collector.page.view import EvaluatorView, ListedEvaluation, View
 from collector.receive.rejection import Rejected
 from collector.records.json import label_to_json
@@ -82,6 +85,22 @@ def queue_of(number: int = 40) -> tuple[View, LabelQueue]:
     for each in range(number):
         view.add_evaluation(of_id(each), 0, each, 1000.0)
     return view, LabelQueue(view, LabelQueueSettings(random=1.0, twice=0.5))
+
+
+@pytest.mark.parametrize(("evaluator", "monitor"), [("nope", ""), ("", "nope")])
+def test_an_unknown_name_is_refused_with_those_that_there_are(evaluator: str, monitor: str) -> None:
+    """The answer was an empty queue."""
+    view, queue = queue_of(4)
+    api = PageApi(view, PageSettings(), Sources())
+    assert api.queue_next(queue, "ann", "answers_question", "helpdesk")["item"]
+    names = "no (evaluator|monitor) has the name 'nope'; the names are: (answers_question|helpdesk)$"
+    with pytest.raises(Rejected, match=names) as refused:
+        api.queue_next(queue, "ann", evaluator, monitor)
+    assert refused.value.status == 404
+    none = View([])
+    assert (
+        PageApi(none, PageSettings(), Sources()).queue_next(LabelQueue(none, SETTINGS), "ann", "", "")["item"] is None
+    )
 
 
 def test_what_was_rejudged_is_not_in_the_queue_of_the_page() -> None:
