@@ -817,7 +817,7 @@ def diagnose(
     against: Annotated[
         str | None,
         Option(
-            help="Start of the time before --from to compare with; by default seven times as long as --from to --to."
+            help="Start of the time before --from to compare with; by default seven times as long, without incidents."
         ),
     ] = None,
     evaluators: EvaluatorNames = None,

@@ -107,7 +107,7 @@ def _conversation(evaluation: Evaluation, members: Mapping[str, Turn]) -> Conver
     count = evaluation.attributes.get("turns", len(links) or len(turns))
     if not turns or len(turns) != count:
         return None
-    ordered = sorted(turns, key=_order)
+    ordered = sorted(turns, key=lambda turn: (turn.started_at or _LONG_AGO, turn.turn_id))
     return Conversation(
         **conversation_fields(ordered),
         conversation_id=evaluation.subject.conversation_id,
@@ -116,7 +116,3 @@ def _conversation(evaluation: Evaluation, members: Mapping[str, Turn]) -> Conver
         revision=evaluation.subject.revision,
         attributes=evaluation.attributes,
     )
-
-
-def _order(turn: Turn) -> tuple[datetime, str]:
-    return turn.started_at or _LONG_AGO, turn.turn_id

@@ -216,7 +216,7 @@ async def _prepare_checks(
 
 
 async def _prepare_targets(stage: WatchStage, interval: float, config: Config) -> Apply:
-    rules = _watch_rules(config, interval)
+    rules = watch_rules(config, interval)
 
     async def take_over(process: Process) -> None:
         stage.reconfigure(replace(rules, versions=_versions(process)))
@@ -324,12 +324,13 @@ def _page_alert(firing: ActiveAlert) -> AlertView:
 def _stage(process: Process, trust: JudgeTrust, *, interval: float, memory: float) -> WatchStage:
     recent = RecentScores({*STANDARD, *process.config.settings.assemble.declared_attributes})
     return WatchStage(
-        replace(_watch_rules(process.config, interval), versions=_versions(process)), process.telemetry,
+        replace(watch_rules(process.config, interval), versions=_versions(process)), process.telemetry,
         log=process.logs.evaluations, interval=interval, memory=memory, recent=recent, trust=trust,
     )  # fmt: skip
 
 
-def _watch_rules(config: Config, interval: float) -> WatchRules:
+def watch_rules(config: Config, interval: float) -> WatchRules:
+    """The watched series of a configuration, for alerts that are evaluated once in `interval` seconds."""
     return WatchRules(_detectors(config, interval), config.settings.alerts, _labels(config), _audits(config))
 
 

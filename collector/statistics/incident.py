@@ -245,27 +245,37 @@ class _Begins:
         return number, near[0] - 1, near[-1] + 1, short / weight
 
 
+Incidents = tuple[tuple[int, int], ...]
+"""Incidents by the likeliest begin of their first fall, and the interval after their recovery."""
+
+
 class DropLife:
     """The detector of one series, and the alert that it raises. Intervals are numbered by time.
 
-    `recovery_threshold` is the evidence that ends an alert; `recovered` the interval after the last recovery.
+    `recovery_threshold` is the evidence that ends an alert; `incidents` are those that were over before.
     """
 
-    def __init__(self, detector: DropDetector, recovery_threshold: float, recovered: int | None = None) -> None:
+    def __init__(self, detector: DropDetector, recovery_threshold: float, incidents: Incidents = ()) -> None:
         self.detector = detector
         self._recovery_threshold = recovery_threshold
         self.fall: Fall | None = None
         """The fall for which the alert fires."""
         self.before: Fall | None = None
         """The fall before `fall`, if that is a further one."""
-        self.recovered = recovered
+        self.incidents = incidents
+        """The incidents that are over, in order of time."""
         self.evidence = NOTHING
         """The logarithm of the evidence of a fall, or of a further one."""
         self.recovery = NOTHING
         """The logarithm of the evidence that the mean has recovered."""
         self._last: int | None = None
-        self._falls = self._short_since = 0
+        self._falls = self._short_since = self._incident_since = 0
         self._start_over()
+
+    @property
+    def recovered(self) -> int | None:
+        """The interval after the last recovery."""
+        return self.incidents[-1][1] if self.incidents else None
 
     @property
     def start(self) -> int:
@@ -345,13 +355,14 @@ class DropLife:
             since, earliest, latest, short = begins.likely(BEGIN_DOUBT * sums.w2 / sums.w)
             level = target.value + worse * begins.shortfall / (begins.weight or 1.0)
             self.before, self._short_since = self.fall, begins.first
+            self._incident_since = since if self.fall is None else self._incident_since
             self._falls = self.next_number(number)
             self.fall = Fall(self._falls, since, earliest, latest, target.value + worse * short, level)
         elif self.fall is not None and not self.fall.settled:
             self.fall = self._settling(self.fall, sums)
         if self.recovery > self._recovery_threshold:
             self.fall = self.before = None
-            self.recovered = number + 1
+            self.incidents += ((self._incident_since, number + 1),)
 
 
 def _advance(states: Sequence[float], level: Level, sums: Sums, threshold: float, intervals: int) -> list[float]:

@@ -112,6 +112,41 @@ async def test_what_was_rejudged_is_read_at_its_own_time(tmp_path: Path) -> None
     assert any(line.startswith("  model=m-3: 0.78") for line in lines)
 
 
+@pytest.mark.parametrize("compared", [False, True])
+async def test_the_time_before_is_without_an_incident_that_is_over(tmp_path: Path, compared: bool) -> None:
+    """One model was bad and was repaired; then all fell, and the model that had been good all along was named."""
+    log = {"kind": "sqlite", "path": str(tmp_path / "logs.db")}
+    config = checked({"exact": {"kind": "exact_match", "threshold": 0.8}}, log=log)
+    chance, began = random.Random(3), NOW - timedelta(minutes=20)
+    evaluations = [
+        scored(
+            number, evaluation_id=f"{number:032x}", evaluator="exact", monitor="all", ended_at=ended,
+            subject=Subject(conversation_id=f"c{number}", turn_id=f"t{number}"), attributes={"model": model},
+            evaluator_version=evaluator_version_in(config, "exact"),
+            score=0.7 if ended >= began else 0.4 if model == "m-2" and bad[0] <= ended < bad[1] else 0.9,
+        )
+        for bad in [(began - timedelta(minutes=60), began - timedelta(minutes=40))]
+        for number in range(1800)
+        for ended in [NOW - timedelta(seconds=(1800 - number) * 5)]
+        for model in [chance.choice(("m-1", "m-2"))]
+    ]  # fmt: skip
+    await stored(config, evaluations)
+    lines: list[str] = []
+    against = began - timedelta(minutes=100) if compared else None
+    wanted = options(since=began, until=NOW, against=against)
+    assert await diagnose(config, wanted, lines.append, as_json=False) == 0
+    named = [line for line in lines if line.startswith("  model=")]
+    left_out = [line for line in lines if line.startswith("  the time before is without the incident from ")]
+    if compared:
+        assert (len(named), left_out) == (1, []), "who says what to compare with gets that"
+    else:
+        assert (named, len(left_out)) == ([], 1)
+        assert "from 2026-10-31T22:4" in left_out[0]
+        document: list[str] = []
+        await diagnose(config, wanted, document.append, as_json=True)
+        assert len(json.loads(document[0])["evaluators"]["exact"]["incidents"]) == 1
+
+
 async def test_where_none_fell_it_says_so(tmp_path: Path) -> None:
     config = configured(tmp_path)
     await stored(config, list(incident("nobody's")))

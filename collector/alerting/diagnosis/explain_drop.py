@@ -173,7 +173,7 @@ def _narrow(drop: SliceDrop, comparison: "_Comparison", before: Items, after: It
         return drop
     inside = [[item for item in items if item.labels.issuperset(drop.slice)] for items in (before, after)]
     labels = [label for label in labels_to_compare(inside[1]) if label not in drop.slice]
-    within = comparison.same_way(*(sum_slices(items, labels) for items in inside))
+    within = _Comparison(sum_slices(inside[0], labels), sum_slices(inside[1], labels), comparison.sign)
     third = within.surest_value(_THIRD)
     if third is None:
         return drop
@@ -188,7 +188,7 @@ class _Comparison:
     def __init__(self, before: Mapping[Slice, SliceSums], after: Mapping[Slice, SliceSums], sign: float) -> None:
         self.before = before
         self.after = after
-        self._sign = sign
+        self.sign = sign
         self._candidates = [
             each
             for each, sums in after.items()
@@ -196,10 +196,6 @@ class _Comparison:
         ]
         whole = (before[EVERYTHING], after[EVERYTHING])
         self._spread = max(_LEAST_VARIANCE, *(sums.variance * sums.effective for sums in whole))
-
-    def same_way(self, before: Mapping[Slice, SliceSums], after: Mapping[Slice, SliceSums]) -> "_Comparison":
-        """The comparison of other windows."""
-        return _Comparison(before, after, self._sign)
 
     def surest_value(self, error_rate: float) -> Label | None:
         """The single value that fell most surely; None if none fell beyond chance."""
@@ -218,19 +214,16 @@ class _Comparison:
         """The slice that fell most surely; None if none fell beyond chance."""
         limits = {1: _limit(error_rate * _ALONE, values), 2: _limit(error_rate * (1.0 - _ALONE), pairs)}
         sure = {
-            candidate: z
-            for candidate in self._candidates
-            if (z := self._z(candidate, EVERYTHING)) > limits[len(candidate)]
+            part: z
+            for part in self._candidates
+            if (z := self._z(part, EVERYTHING)) > limits[len(part)]
+            and (len(part) == 1 or all(self._z(part, (label,)) > limits[2] for label in part))
         }
-        sure = {each: z for each, z in sure.items() if len(each) == 1 or self._is_more_than_its_values(each, limits[2])}
         if not sure:
             return None
         # a pair that fell more than its values did without it explains the fall of the values
         named = max(sure, key=lambda each: (len(each), sure[each]))
         return self.drop_of(named, self.before.get(named, SliceSums()), self.after[named], z=sure[named])
-
-    def _is_more_than_its_values(self, pair: Slice, limit: float) -> bool:
-        return all(self._z(pair, (label,)) > limit for label in pair)
 
     def _z(self, part: Slice, whole: Slice) -> float:
         """By how many standard errors a part of a slice changed for the worse, beyond the rest of it."""
@@ -240,9 +233,10 @@ class _Comparison:
             return 0.0
         difference = (after.mean - before.mean) - (rest_after.mean - rest_before.mean)
         sums = (after, before, rest_after, rest_before)
-        variance = sum(map(self._variance, sums))
+        # at least that of as many conversations of all traffic: few equal scores are no certainty
+        variance = sum(max(each.variance, self._spread / each.effective) for each in sums)
         freedom = min(each.effective for each in sums) - 1.0
-        return as_normal(-self._sign * difference / sqrt(variance), freedom)
+        return as_normal(-self.sign * difference / sqrt(variance), freedom)
 
     def known(self, part: Slice) -> Slice:
         """The values of a slice that are not new."""
@@ -260,12 +254,6 @@ class _Comparison:
         if part != whole and self._is_large(of_part):
             return of_part, of_whole.without(of_part)
         return of_whole, of_whole
-
-    def _variance(self, sums: SliceSums) -> float:
-        """The variance of a mean, at least that of as many conversations of all traffic: few equal scores are no
-        certainty.
-        """
-        return max(sums.variance, self._spread / sums.effective)
 
     def drop_of(self, of: Slice, own_before: SliceSums, after: SliceSums, *, z: float) -> SliceDrop:
         """The part of the change that a slice with these sums explains."""

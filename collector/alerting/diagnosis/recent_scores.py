@@ -1,7 +1,7 @@
 """The newest scores of each evaluator, and what explains a fall of their mean that lasts. No clock, no I/O."""
 
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from collector.alerting.diagnosis.explain_drop import ERROR_RATE, DropExplanation, WholeMove, explain_drop, in_words
@@ -21,6 +21,8 @@ _AT_ONCE = 600.0
 Key = tuple[str, str, str]
 """Monitor, evaluator, evaluator version."""
 _Timed = tuple[float, ScoredItem]
+Period = tuple[float, float]
+"""A begin and an end, in seconds since the epoch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,13 @@ class Explanation:
     """The values that took over; the next explanation keeps them near the limits."""
 
 
+def scored_item(evaluation: Evaluation, score: float, time: float, attributes: Collection[str]) -> ScoredItem:
+    """A score of an evaluation at `time` (s), with those attributes of it."""
+    known = {name: value for name, value in evaluation.attributes.items() if name in attributes}
+    conversation, weight = evaluation.subject.conversation_id, 1.0 / evaluation.sampling.probability
+    return ScoredItem(evaluation.evaluation_id, conversation, score, weight, labels_of(known), time)
+
+
 class RecentScores:
     """The newest scores, with the attributes by which a configuration divides traffic."""
 
@@ -42,19 +51,8 @@ class RecentScores:
 
     def add(self, key: Key, evaluation: Evaluation, score: float, time: float) -> None:
         """Remember a score of an evaluation that the log received at `time` (s)."""
-        known: Mapping[str, object] = {
-            name: value for name, value in evaluation.attributes.items() if name in self._attributes
-        }
-        item = ScoredItem(
-            evaluation.evaluation_id,
-            evaluation.subject.conversation_id,
-            score,
-            1.0 / evaluation.sampling.probability,
-            labels_of(known),
-            time,
-        )
         scores = self._scores.setdefault(key, deque(maxlen=_MOST))
-        scores.append((time, item))
+        scores.append((time, scored_item(evaluation, score, time, self._attributes)))
         while scores[0][0] < time - _OLDEST:
             scores.popleft()
 
@@ -63,15 +61,27 @@ class RecentScores:
         return list(self._scores.get(key, ()))
 
 
+def scores_before(
+    items: Iterable[ScoredItem], begin: float, since: float, over: Collection[Period]
+) -> list[ScoredItem]:
+    """The scores from `begin` to before a fall at `since` (s), without those of incidents that were `over` by then.
+
+    A part that an incident touched looks bad before a new fall, so that the other parts would seem to explain it.
+    """
+    near = [item for item in items if begin <= item.time < since]
+    return [item for item in near if not any(first <= item.time < end <= since for first, end in over)]
+
+
 def explanation_of(
-    scores: Collection[_Timed], since: float, *, lower_is_better: bool, evaluators: int, moved: Slice = ()
-) -> Explanation:
+    scores: Collection[_Timed], since: float, *, lower_is_better: bool, evaluators: int, moved: Slice = (),
+    incidents: Collection[Period] = (),
+) -> Explanation:  # fmt: skip
     """The causes of a fall of scores at `since` (s), the first candidate before the others.
 
     `evaluators` share the error rate, the chance that a part is named although none fell more than the rest.
-    `moved` is that of the explanation before.
+    `moved` is that of the explanation before; `incidents` are those of these scores.
     """
-    before = [item for time, item in scores if since - _REFERENCE <= time < since]
+    before = scores_before((item for _, item in scores), since - _REFERENCE, since, incidents)
     after = [item for time, item in scores if time >= since]
     counts = [len({item.conversation for item in items}) for items in (before, after)]
     if min(counts) < FEWEST_CONVERSATIONS:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from collector.alerting.rules.series import WINDOWS
 from collector.alerting.watch.buckets import Bucket
 from collector.statistics.bounded_sums import Sums
-from collector.statistics.incident import LEAST_DIFFERENCE, DropDetector, DropLife
+from collector.statistics.incident import LEAST_DIFFERENCE, DropDetector, DropLife, Incidents
 from collector.statistics.intervals import MeanInterval, bounds_of_all
 from collector.statistics.mean_error import WindowSums
 
@@ -24,13 +24,11 @@ class DropState:
     """The detector of one series and its alert, advanced to the last interval that has ended.
 
     `recovery_threshold` is the evidence that ends the alert. `first` is the first interval to which the target
-    applies: earlier scores are no evidence; `recovered` is the interval after the last recovery before it.
+    applies: earlier scores are no evidence; incidents were `over` before it.
     """
 
-    def __init__(
-        self, detector: DropDetector, recovery_threshold: float, first: int = 0, recovered: int | None = None
-    ) -> None:
-        self._begin = detector, recovery_threshold, recovered
+    def __init__(self, detector: DropDetector, recovery_threshold: float, first: int = 0, over: Incidents = ()) -> None:
+        self._begin = detector, recovery_threshold, over
         self.first = self._until = first
         """`_until`: the first interval that is not processed yet."""
         self.life = DropLife(*self._begin)

@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
-from collector.alerting.diagnosis.recent_scores import Explanation, RecentScores, explanation_of
+from collector.alerting.diagnosis.recent_scores import Explanation, Period, RecentScores, explanation_of
 from collector.alerting.memory_fold import MemoryFold
 from collector.alerting.watch.alert_evaluation import DropState, fall_of, merge_buckets, target_misses, unscored_share
 from collector.alerting.watch.alert_texts import Watched, drop_alert, mean_alert, shift_alert
@@ -31,7 +31,7 @@ from collector.records.audits import audit_of, lost_audit
 from collector.records.epochs import valid_evaluations
 from collector.statistics.audited_sums import audit_name
 from collector.statistics.bounded_sums import Weight
-from collector.statistics.incident import DropDetector, recovery_threshold
+from collector.statistics.incident import DropDetector, Incidents, recovery_threshold
 from collector.statistics.judge_change import JudgeVerdict
 from collector.telemetry.plain import in_chat
 from collector.telemetry.registry import Telemetry
@@ -143,6 +143,11 @@ class WatchRules:
     audits: AuditVersions = field(default_factory=dict[tuple[str, str], Any])
     versions: VersionsInUse = field(default_factory=dict[tuple[str, str], Any])
 
+    def is_share(self, monitor: str, series: str) -> bool:
+        """Whether a series of scores is the share of a label."""
+        shares = {(of, share_name(name, label)) for (of, name), labels in self.labels.items() for label in labels}
+        return (monitor, series) in shares
+
     def uses(self, monitor: str, series: str, version: str) -> bool:
         """Whether a version scores now: alerts on one that another has replaced are over."""
         versions = self.versions.get((monitor, series))
@@ -197,19 +202,17 @@ class WatchStage:
         self._causes: dict[Series, tuple[float, Explanation]] = {}
         """The causes of their falls, and when they are next computed (s)."""
         self.rules = rules
-        self._shares = _share_names(rules.labels)
         self._telemetry = telemetry
         self._interval = interval
         self._memory = memory
         self._trust = trust or JudgeTrust()
-        self._recovery_threshold = recovery_threshold(rules.settings.false_recovery_days * DAY, interval)
         self._clock = clock
         self._folds: dict[int, WatchFold] = {}
         self._drops: dict[Series, DropState] = {}
         self._target_since: dict[tuple[str, str], int] = {}
         """The first interval to which a changed target applies."""
-        self._recovered: dict[Series, int | None] = {}
-        """`DropLife.recovered` when the target changed."""
+        self._incidents: dict[Series, Incidents] = {}
+        """`DropLife.incidents` when the target changed."""
         self._verdicts: dict[tuple[str, ...], float] = {}
         """How far judges have moved, by series and verdict."""
         self.firing: tuple[ActiveAlert, ...] = ()
@@ -227,12 +230,10 @@ class WatchStage:
             known = self.rules.targets.get(key)
             if known is None or (known.target, known.lower_is_better) != (detector.target, detector.lower_is_better):
                 self._target_since[key] = int(self._clock() // self._interval)
-                self._recovered |= {of: drop.life.recovered for of, drop in self._drops.items() if of[:2] == key}
+                self._incidents |= {of: drop.life.incidents for of, drop in self._drops.items() if of[:2] == key}
                 for fold in self._all_folds:
                     fold.buckets.forget_gains(*key)
         self.rules = rules
-        self._shares = _share_names(rules.labels)
-        self._recovery_threshold = recovery_threshold(rules.settings.false_recovery_days * DAY, self._interval)
         self._drops.clear()
 
     @asynccontextmanager
@@ -288,14 +289,15 @@ class WatchStage:
         if recent is None:
             return False
         due = [suspect for suspect in self._suspects if now >= self._causes.get(suspect, (-math.inf, None))[0]]
-        for series in due:
+        # now: partitions that move meanwhile clear what is known of them
+        for series, incidents in {suspect: self.incidents(suspect) for suspect in due}.items():
             if series not in self._suspects:
                 continue  # no longer: the configuration changed meanwhile
             began, targets = self._clock(), self.rules.targets
             explanation = await asyncio.to_thread(
                 explanation_of, recent.snapshot(series), self._suspects[series],
                 lower_is_better=targets[series[:2]].lower_is_better, evaluators=len(targets),
-                moved=self._causes.get(series, _UNKNOWN)[1].moved,
+                moved=self._causes.get(series, _UNKNOWN)[1].moved, incidents=incidents,
             )  # fmt: skip
             if self.rules.targets is not targets:
                 break
@@ -343,6 +345,11 @@ class WatchStage:
         for fold in self._all_folds:
             fold.buckets.touched.clear()
 
+    def incidents(self, series: Series) -> Sequence[Period]:
+        """The incidents of a series that are over, by their alerts as last evaluated."""
+        over = self._drops[series].life.incidents if series in self._drops else ()
+        return [(begin * self._interval, end * self._interval) for begin, end in over]
+
     def _why_over(self, alert: AlertInstance) -> str:
         """Why an alert ended although its scores have not recovered; "" otherwise."""
         labels = alert.labels
@@ -354,8 +361,9 @@ class WatchStage:
     def _evaluate_series(self, series: Series, detector: DropDetector, now: float) -> Iterator[AlertInstance]:
         monitor, evaluator, version = series
         buckets = merge_buckets(fold.buckets.of(series) for fold in self._all_folds)
-        begin = self._target_since.get(series[:2], 0), self._recovered.get(series)
-        drop = self._drops.setdefault(series, DropState(detector, self._recovery_threshold, *begin))
+        begin = self._target_since.get(series[:2], 0), self._incidents.get(series, ())
+        recovers = recovery_threshold(self.rules.settings.false_recovery_days * DAY, self._interval)
+        drop = self._drops.setdefault(series, DropState(detector, recovers, *begin))
         for fold in self._all_folds:
             if series in fold.buckets.touched:
                 drop.invalidate(fold.buckets.touched[series])
@@ -386,7 +394,7 @@ class WatchStage:
             labels = (evaluator, version, monitor, "changed" if verdict.has_changed else "unchanged")
             self._verdicts[labels] = verdict.shift
         subject = Watched(
-            monitor, evaluator, version, detector, of_label=(monitor, evaluator) in self._shares,
+            monitor, evaluator, version, detector, of_label=self.rules.is_share(monitor, evaluator),
             causes=explanation.causes, otherwise=explanation.otherwise,
             uncalibrated=self._trust.uncalibrated(monitor, evaluator, version),
             judge_verdict="" if verdict is None else verdict.sentence,
@@ -411,10 +419,6 @@ class WatchStage:
         return self._trust.explained(evaluator, detector.lower_is_better) + known
 
 
-def _share_names(labels: WatchedLabels) -> set[tuple[str, str]]:
-    return {(monitor, share_name(name, label)) for (monitor, name), each in labels.items() for label in each}
-
-
 class WatchFold(MemoryFold):
     """One partition of the watch stage."""
 
@@ -427,7 +431,8 @@ class WatchFold(MemoryFold):
         """Count the scores."""
         series = list(self._series_of(evaluation))
         is_past = evaluation.happened_at is not None
-        if not series or not _is_wanted(evaluation) or (is_past and evaluation.retry is None):
+        is_unwanted = evaluation.outcome == "skipped" and evaluation.reason_code not in LOSSES
+        if not series or is_unwanted or (is_past and evaluation.retry is None):
             return
         if self._seen.repeats(evaluation.evaluation_id):
             return
@@ -488,8 +493,3 @@ class WatchFold(MemoryFold):
             detector = self._stage.rules.targets.get((evaluation.monitor, name))
             if detector is not None:
                 yield name, score, detector
-
-
-def _is_wanted(evaluation: Evaluation) -> bool:
-    """Whether an evaluation has a score, or should have one."""
-    return evaluation.outcome != "skipped" or evaluation.reason_code in LOSSES

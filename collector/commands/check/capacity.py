@@ -135,9 +135,10 @@ def capacity_of(config: Config, costs: CpuCosts) -> Capacity | None:
     turns_mb = turns * (wanted * traffic.bytes_per_turn + TURN_OVERHEAD) / 1e6
     evaluations_mb = evaluations * EVALUATION_BYTES / 1e6
     sums = [judge.usd_per_day for judge in judges]
+    # partitions: twice the processes that the largest stage needs, as the number is fixed; a power of two
     return Capacity(
         spans_per_second=traffic.spans_per_second, turns_per_second=turns, evaluations_per_second=evaluations,
-        stages=stages, partitions=_partitions(_most_of_a_stage(stages)),
+        stages=stages, partitions=max(16, 1 << (2 * _most_of_a_stage(stages) - 1).bit_length()),
         broker_in_mb_per_second=spans_mb + turns_mb + evaluations_mb,
         broker_out_mb_per_second=spans_mb + turns_mb + evaluations_mb * max(1, len(config.exporters)), judges=judges,
         usd_per_day=None if None in sums else sum(each or 0.0 for each in sums),
@@ -211,11 +212,6 @@ def _need(stage: str, work: float, turns: float) -> StageNeed:
 def _most_of_a_stage(stages: Iterable[StageNeed]) -> int:
     """The processes of the largest stage that shares the logs' partitions: `receive` only writes them."""
     return max(stage.processes for stage in stages if stage.stage != "receive")
-
-
-def _partitions(processes: int) -> int:
-    """Twice the processes that the largest stage needs, as the number is fixed. At least 16, a power of two."""
-    return max(16, 1 << (2 * processes - 1).bit_length())
 
 
 def _judges(config: Config, traffic: TrafficSettings, uses: list[ExpectedUse]) -> Iterator[JudgeNeed]:

@@ -3,30 +3,34 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import orjson
 
 from collector.alerting.diagnosis.explain_drop import ERROR_RATE, DropExplanation, SliceDrop, explain_drop, in_words
-from collector.alerting.diagnosis.recent_scores import worst_of
-from collector.alerting.diagnosis.slices import FEWEST_CONVERSATIONS, ScoredItem
+from collector.alerting.diagnosis.recent_scores import Period, scored_item, scores_before, worst_of
+from collector.alerting.diagnosis.slices import FEWEST_CONVERSATIONS
+from collector.alerting.watch.stage import WatchFold, WatchStage
 from collector.config.command_options import require_known
 from collector.config.configured import Config
 from collector.errors import DONE, ConfigError, EvalstreamError
 from collector.logs.log import Log
-from collector.past.evaluations import evaluations_in, is_repetition
+from collector.past.evaluations import EvaluationFilter, evaluations_in
 from collector.records.attributes import STANDARD
 from collector.service.open_logs import open_stored_logs
 from collector.service.plan_builder import evaluator_version_in
-from collector.statistics.bias import labels_of
+from collector.service.watch import watch_rules
 from collector.statistics.intervals import Z, mean_text, plus_minus
 from collector.telemetry.plain import plain
+from collector.telemetry.registry import Telemetry
 from collector.wording import plural
 from evaluators.results import Evaluation
 
 _REFERENCE = 7
 """The period before is this many times as long as the window, unless an option says otherwise."""
+_INTERVAL, _DAY = 60.0, timedelta(days=1)
+"""Seconds between two evaluations of alerts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +60,8 @@ class Diagnosis:
     """Scores that are left out, as another version of the evaluator or another judge made them."""
     improved: bool = False
     """Whether the mean got surely better; then no slice explains anything."""
+    incidents: tuple[Period, ...] = ()
+    """Incidents in the time before, whose scores are left out."""
 
 
 async def diagnose(config: Config, options: DiagnoseOptions, say: Callable[[str], None], *, as_json: bool) -> int:
@@ -66,10 +72,11 @@ async def diagnose(config: Config, options: DiagnoseOptions, say: Callable[[str]
         EvalstreamError: there are too few scores to compare.
     """
     names = _names(config, options)
-    async with open_stored_logs(config.settings.log) as logs:
-        evaluations = await _read(logs.evaluations, options, names)
-    attributes = {*STANDARD, *config.settings.assemble.declared_attributes}
-    made = [each for name in names if (each := _diagnose(name, evaluations, options, config, attributes, len(names)))]
+    alerts = WatchStage(watch_rules(config, _INTERVAL), Telemetry(), interval=_INTERVAL)
+    async with open_stored_logs(config.settings.log) as logs, alerts.open_fold(0, None) as fold:
+        evaluations = await _read(logs.evaluations, options, names, fold)
+        list(alerts.evaluate(options.since.timestamp()))
+        made = [each for name in names if (each := _diagnose(name, evaluations, options, config, alerts))]
     if not made:
         raise EvalstreamError(
             f"monitor {options.monitor}: one version of an evaluator needs {FEWEST_CONVERSATIONS} scored "
@@ -94,58 +101,54 @@ def _names(config: Config, options: DiagnoseOptions) -> Sequence[str]:
     return options.evaluators or used
 
 
-async def _read(log: Log, options: DiagnoseOptions, names: Sequence[str]) -> list[Evaluation]:
-    """The scores of the monitor in both windows, each once, without those that another stands in for."""
+async def _read(log: Log, options: DiagnoseOptions, names: Sequence[str], alerts: WatchFold) -> list[Evaluation]:
+    """The scores of the monitor in both windows, each once, without those that another stands in for.
+
+    `alerts` take those of the period before, and of a day before it: an incident may have been on when it began.
+    """
     scores: dict[str, Evaluation] = {}
     superseded: set[str] = set()
+    both = EvaluationFilter(since=options.reference, until=options.until, monitors=[options.monitor], evaluators=names)
     async for past in evaluations_in(log):
         evaluation = past.evaluation
         superseded.update(evaluation.supersedes)
-        if (
-            evaluation.monitor == options.monitor
-            and evaluation.evaluator in names
-            and evaluation.score is not None
-            and options.reference <= evaluation.time < options.until
-            and not is_repetition(evaluation)
-        ):
+        if evaluation.monitor == options.monitor and options.reference - _DAY <= evaluation.time < options.since:
+            alerts.take(evaluation, evaluation.time.timestamp())
+        if evaluation.score is not None and both.matches(evaluation):
             scores[evaluation.evaluation_id] = evaluation
     return [score for name, score in scores.items() if name not in superseded]
 
 
 def _diagnose(
-    name: str,
-    evaluations: Sequence[Evaluation],
-    options: DiagnoseOptions,
-    config: Config,
-    attributes: set[str],
-    evaluators: int,
+    name: str, evaluations: Sequence[Evaluation], options: DiagnoseOptions, config: Config, alerts: WatchStage
 ) -> Diagnosis | None:
     of_name = [evaluation for evaluation in evaluations if evaluation.evaluator == name]
     versions = Counter(evaluation.evaluator_version for evaluation in of_name if evaluation.time >= options.since)
     current = evaluator_version_in(config, name)
+    attributes = {*STANDARD, *config.settings.assemble.declared_attributes}
+    begin, since = options.reference.timestamp(), options.since.timestamp()
     for version in sorted(versions, key=lambda version: (version != current, -versions[version])):
-        own = [each for each in of_name if each.evaluator_version == version]
-        before = [_item(evaluation, attributes) for evaluation in own if evaluation.time < options.since]
-        after = [_item(evaluation, attributes) for evaluation in own if evaluation.time >= options.since]
+        own = [
+            scored_item(made, made.score, made.time.timestamp(), attributes)
+            for made in of_name
+            if made.evaluator_version == version and made.score is not None
+        ]
+        # who says what to compare with gets that
+        known = alerts.incidents((options.monitor, name, version)) if options.against is None else ()
+        incidents = tuple(period for period in known if begin < period[1] <= since)
+        before = scores_before(own, begin, since, incidents)
+        after = [item for item in own if item.time >= since]
         if min(len({item.conversation for item in items}) for items in (before, after)) >= FEWEST_CONVERSATIONS:
             break
     else:
         return None
     lower = config.evaluators[name].evaluator.direction == "lower_is_better"
-    explanation = explain_drop(before, after, lower_is_better=lower, error_rate=ERROR_RATE / evaluators)
+    rate = ERROR_RATE / len(_names(config, options))
+    explanation = explain_drop(before, after, lower_is_better=lower, error_rate=rate)
     to_read = tuple(worst_of(after, drop.slice, lower_is_better=lower) for drop in explanation.drops)
     return Diagnosis(
         evaluator=name, explanation=explanation, to_read=to_read, other_versions=len(of_name) - len(own),
-        improved=explanation.change * (-1.0 if lower else 1.0) > 3.0 * explanation.error,
-    )  # fmt: skip
-
-
-def _item(evaluation: Evaluation, attributes: set[str]) -> ScoredItem:
-    known = {name: value for name, value in evaluation.attributes.items() if name in attributes}
-    assert evaluation.score is not None
-    return ScoredItem(
-        evaluation.evaluation_id, evaluation.subject.conversation_id, evaluation.score,
-        1.0 / evaluation.sampling.probability, labels_of(known), evaluation.time.timestamp(),
+        improved=explanation.change * (-1.0 if lower else 1.0) > 3.0 * explanation.error, incidents=incidents,
     )  # fmt: skip
 
 
@@ -161,6 +164,7 @@ def _one(made: Diagnosis) -> dict[str, Any]:
     return {
         "before": {"mean": explanation.before.mean, "conversations": explanation.before.conversations},
         "after": {"mean": explanation.after.mean, "conversations": explanation.after.conversations},
+        "incidents": [tuple(map(_moment, period)) for period in made.incidents],
         "other_versions": made.other_versions, "change": explanation.change, "error": explanation.error,
         "first_candidate": None if explanation.move is None else asdict(explanation.move),
         "looked_at": {"values": explanation.values, "pairs": explanation.pairs},
@@ -202,11 +206,13 @@ def _evaluator_lines(made: Diagnosis) -> Iterator[str]:
     if made.other_versions:
         others = plural(made.other_versions, "score")
         yield f"  {others} of another version or judge left out: scores of two are not one mean"
+    for begin, end in made.incidents:
+        yield f"  the time before is without the incident from {_time(_moment(begin))} to {_time(_moment(end))}"
     if made.improved:
         yield "  the mean got better: diagnose explains falls only"
         return
     if explanation.move is not None:
-        first = _time(datetime.fromtimestamp(explanation.move.first_seen, UTC))
+        first = _time(_moment(explanation.move.first_seen))
         yield f"  first candidate: {explanation.move.text}, first seen {first}, in nearly all of the traffic since"
     elif not explanation.drops:
         is_real = abs(explanation.change) > 3.0 * explanation.error
@@ -231,6 +237,10 @@ def _explained(drop: SliceDrop, explanation: DropExplanation) -> str:
     if share <= 0.0:
         return part
     return f"{part}, {share:.0%} of the change" if share <= 1.0 else f"{part}, more than the whole change"
+
+
+def _moment(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
 
 
 def _time(moment: datetime) -> str:

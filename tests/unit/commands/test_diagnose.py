@@ -151,7 +151,11 @@ def test_a_new_release_is_named_with_another_value_where_neither_fell_alone(
 def test_a_release_that_took_over_is_a_candidate_beside_its_part_that_fell() -> None:
     chance = random.Random(11)
     before, after = released(chance, 0.0, {}), released(chance, 0.93, {(REGION, RELEASE): 0.5})
-    timed = [(float(number >= len(before)), item) for number, item in enumerate([*before, *after])]
+    timed = [
+        (time, item._replace(time=time))
+        for number, item in enumerate([*before, *after])
+        for time in [float(number >= len(before))]
+    ]
     causes = explanation_of(timed, 1.0, lower_is_better=False, evaluators=1).causes
     move = "service_version changed from 2 to 4"
     assert [cause.part for cause in causes] == [move, "region=eu and service_version=4"]

@@ -66,6 +66,27 @@ def watcher(telemetry: Telemetry) -> WatchStage:
     return WatchStage(WatchRules({("all", "exact"): of}, config.settings.alerts), telemetry, recent=recent)
 
 
+async def test_a_fall_of_all_after_an_incident_of_one_part_names_no_part() -> None:
+    """m-2 was bad for half an hour. Then all fell, and the text named m-1: before, m-2 was bad on average."""
+    stage = watcher(Telemetry())
+    levels = {"m-1": [1.0] * 160 + [0.5] * 40, "m-2": [1.0] * 60 + [0.2] * 30 + [1.0] * 70 + [0.5] * 40}
+    async with stage.open_fold(0, None) as fold:
+        texts: list[list[str]] = []
+        for minute in range(200):
+            at, models = minute * 60.0, ("m-1", "m-2") * 4
+            rows = [record(minute * 8 + n, at + n, levels[model][minute], model) for n, model in enumerate(models)]
+            await fold.deliver(rows)
+            texts.append([each.annotations["description"] for each in await stage.look(NOW + at + 60.0)])
+        [(begin, end)] = stage.incidents(("all", "exact", stage.firing[0].alert.labels["evaluator_version"]))
+    assert any("The fall is explained by model=m-2" in text for [text] in filter(None, texts[60:90]))
+    assert not texts[159], "the incident is over"
+    [last] = texts[199]
+    assert "explained by" not in last
+    assert "None of model (2 values and pairs" in last
+    assert abs(begin - NOW - 3600.0) <= 60.0
+    assert end < NOW + 130 * 60.0
+
+
 async def test_a_model_that_is_bad_is_named_in_the_text_and_as_a_metric_until_it_is_over() -> None:
     telemetry = Telemetry()
     stage = watcher(telemetry)
