@@ -49,7 +49,7 @@ class WindowOutline(Struct, kw_only=True, gc=False):
     closings: tuple[session_window.ClosedRevision, ...]
 
 
-class _WrittenWindow(WindowOutline, gc=False):
+class _WrittenWindow(WindowOutline, kw_only=True, gc=False):
     """A window's record."""
 
     turns: dict[str, PackedTurn | None]
