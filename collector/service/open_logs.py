@@ -192,9 +192,10 @@ async def _open_topics(settings: KafkaLogSettings, names: Sequence[str], telemet
 
 
 def topic_configs(settings: KafkaLogSettings, names: Sequence[str]) -> dict[str, dict[str, str]]:
-    """The options of new topics besides the defaults: few records that are needed indefinitely are never deleted."""
-    retention = {"definitions": "-1", "labels": "-1", HISTORY: f"{RETENTION * 1000:.0f}"}
-    return {f"{settings.prefix}.{name}": {"retention.ms": retention[name]} for name in retention if name in names}
+    """The options of topics besides the defaults: few records that are needed indefinitely are never deleted."""
+    forever = {"retention.ms": "-1", "retention.bytes": "-1"}
+    own = {"definitions": forever, "labels": forever, HISTORY: {"retention.ms": f"{RETENTION * 1000:.0f}"}}
+    return {f"{settings.prefix}.{name}": own[name] for name in own if name in names}
 
 
 def loss_counter(telemetry: Telemetry | None) -> "Callable[[LostRecords], None]":

@@ -952,8 +952,9 @@ async def test_names_of_topics(monkeypatch: pytest.MonkeyPatch) -> None:
     async with open_logs(LogSettings.model_validate(settings), linking=True, page=True) as logs:
         assert [log.name for log in logs] == LOGS
     topics = {name: f"evalstream.{name}" for name in LOGS}
-    kept = {"definitions": "-1", "labels": "-1", "history": "777600000"}
-    assert opened == [(topics, 16, {f"evalstream.{name}": {"retention.ms": each} for name, each in kept.items()})]
+    kept = {key: {"retention.ms": "-1", "retention.bytes": "-1"} for key in ("definitions", "labels")}
+    kept["history"] = {"retention.ms": "777600000"}
+    assert opened == [(topics, 16, {f"evalstream.{name}": each for name, each in kept.items()})]
 
 
 async def test_names_of_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,9 +13,11 @@ from kafka.structs import OffsetAndMetadata, TopicPartition
 from kafka_logs import commits, fresh, numbered, open_log, produce, settings_for
 from log_stores import TIMING
 
+from collector.config.settings import KafkaLogSettings
 from collector.logs.kafka import KafkaLog, KafkaSource
 from collector.logs.kafka.topics import ensure_topics, set_commits
 from collector.logs.log import Committed, LogError, LogUnavailable
+from collector.service.open_logs import topic_configs
 
 pytestmark = pytest.mark.kafka
 
@@ -50,6 +52,30 @@ async def test_topics_are_made_once_and_checked(kafka_broker) -> None:
     small = await make_topic(kafka_broker, **{"message.timestamp.type": "LogAppendTime", "max.message.bytes": "1000"})
     with pytest.raises(LogError, match=r"max\.message\.bytes=17825792"):
         await asyncio.to_thread(ensure_topics, settings, [small], 1)
+
+
+async def test_topics_that_somebody_made_must_not_delete_what_is_needed(kafka_broker) -> None:
+    """Each topic and each setting is named at once."""
+    settings, fit = settings_for(kafka_broker), {"message.timestamp.type": "LogAppendTime"}
+    fit |= {"max.message.bytes": "17825792"}
+    labels = await make_topic(kafka_broker, **fit, **{"retention.ms": "604800000", "retention.bytes": "1000000"})
+    compacted = await make_topic(
+        kafka_broker, **{**fit, "cleanup.policy": "compact,delete", "max.message.bytes": "1000"}
+    )
+    history = await make_topic(kafka_broker, **fit, **{"retention.ms": "604800000"})
+    configs = topic_configs(KafkaLogSettings(bootstrap_servers=["b:1"], prefix="p"), ("labels", "history"))
+    own = {labels: configs["p.labels"], history: configs["p.history"]}
+
+    def ensure(*topics: str) -> None:
+        ensure_topics(settings, topics, 1, configs=own)
+
+    with pytest.raises(LogError) as refused:
+        await asyncio.to_thread(ensure, labels, compacted, history)
+    assert str(refused.value) == (
+        f"the topic {labels} needs the config retention.ms=-1, retention.bytes=-1; "
+        f"the topic {compacted} needs the config max.message.bytes=17825792, cleanup.policy=delete"
+    )
+    await asyncio.to_thread(ensure, history)
 
 
 async def test_the_low_watermark_is_the_offset_and_the_rest_is_metadata(kafka_broker) -> None:

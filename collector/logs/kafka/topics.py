@@ -39,6 +39,7 @@ _GRANTED = "authorized_operations"
 """The key of the operations that this user has of a topic; brokers may leave it out."""
 LARGEST = "max.message.bytes"
 RETENTION = "retention.ms"
+_CLEANUP = "cleanup.policy"
 _BATCH_OVERHEAD = 512
 """Bytes of a batch beside its one record, and some more."""
 KNOWN_WITHIN = 15.0
@@ -59,8 +60,8 @@ def ensure_topics(
     """Make the topics that are not there; check that the others are as wanted, and that this user has the rights of
     all.
 
-    `configs` are further topic configs by topic, like `retention.ms`; they are given to new topics only. With
-    `validate_only` brokers say whether they would make them, and nothing changes.
+    `configs` are further topic configs by topic, like `retention.ms`. Of an existing topic, a finite retention
+    is not checked. With `validate_only` brokers say whether they would make topics, and nothing changes.
 
     Raises:
         LogError: a topic has another number of partitions, or its configs do not fit.
@@ -70,9 +71,11 @@ def ensure_topics(
         there = _partitions(admin, topics)
         missing, hidden = [topic for topic in topics if topic not in there], list[str]()
         copies = _copies_mistake(admin, replication_factor) if missing else ""
+        # a batch holds at least one record; compressed or not, it may be as large as the largest
+        common = {TIMESTAMPS: timestamps, LARGEST: str(settings.max_record_bytes + (1 << 20)), _CLEANUP: "delete"}
+        own = {topic: {**common, **(configs or {}).get(topic, {})} for topic in topics}
         for topic in missing:
-            config = {**_config(settings), **_copies(replication_factor), **(configs or {}).get(topic, {})}
-            config[TIMESTAMPS] = timestamps
+            config = {**own[topic], **_copies(replication_factor)}
             new = {"num_partitions": partitions, "replication_factor": replication_factor, "configs": config}
             try:
                 admin.create_topics({topic: new}, wait_for_metadata=not validate_only, validate_only=validate_only)
@@ -86,7 +89,7 @@ def ensure_topics(
         if made := hidden if validate_only else missing:
             _await_topics(admin, made)
         if known := list(there) if validate_only else topics:
-            _check(admin, settings, known, partitions, timestamps)
+            _check(admin, settings, {topic: own[topic] for topic in known}, partitions)
             _require(described(admin, known), *rights)
 
 
@@ -304,11 +307,6 @@ def set_timestamps(settings: KafkaSettings, topics: Sequence[str], timestamps: s
     raise LogUnavailable(f"the topics {', '.join(topics)} cannot be given {TIMESTAMPS}={timestamps}")
 
 
-def _config(settings: KafkaSettings) -> dict[str, str]:
-    """A batch holds at least one record; compressed or not, it may be as large as the largest."""
-    return {TIMESTAMPS: APPEND_TIME, LARGEST: str(settings.max_record_bytes + (1 << 20))}
-
-
 def described(admin: Any, topics: Sequence[str] | None) -> dict[str, Any]:
     """The descriptions of the existing ones of these topics, by name; None for all that this user may see."""
     answer = admin.describe_topics(None if topics is None else list(topics))
@@ -360,23 +358,25 @@ def _await_topics(admin: Any, topics: Sequence[str]) -> None:
         time.sleep(0.1)
 
 
-def _check(admin: Any, settings: KafkaSettings, topics: Sequence[str], partitions: int, timestamps: str) -> None:
-    there = _partitions(admin, topics)
-    if gone := [topic for topic in topics if topic not in there]:
+def _check(admin: Any, settings: KafkaSettings, wanted: Mapping[str, Mapping[str, str]], partitions: int) -> None:
+    there, mistakes = _partitions(admin, list(wanted)), list[str]()
+    if gone := [topic for topic in wanted if topic not in there]:
         raise LogError(f"{absent(gone)}; or was it made just now, and is being deleted?")
-    for topic, values in _values(admin, topics, TIMESTAMPS, LARGEST).items():
+    for topic, values in _values(admin, list(wanted), *set[str]().union(*wanted.values())).items():
         if there[topic] != partitions:
-            raise LogError(
+            mistakes.append(
                 f"the topic {topic} has {there[topic]} partitions, not {partitions}: set log.kafka.partitions: "
                 f"{there[topic]}, or use another log.kafka.prefix"
             )
-        if values[TIMESTAMPS] != timestamps:
-            raise LogError(
-                f"the topic {topic} needs the config {TIMESTAMPS}={timestamps}; "
-                "if evalstream log copy was interrupted, run that again"
-            )
-        if int(values[LARGEST]) < settings.max_record_bytes:
-            raise LogError(f"the topic {topic} needs the config {LARGEST}={_config(settings)[LARGEST]}")
+        large = int(values[LARGEST]) >= settings.max_record_bytes
+        fits = {LARGEST: large, RETENTION: wanted[topic].get(RETENTION) != "-1"}
+        differing = {key: value for key, value in wanted[topic].items() if values[key] != value}
+        if lacking := [f"{key}={value}" for key, value in differing.items() if not fits.get(key)]:
+            mistakes.append(f"the topic {topic} needs the config {', '.join(lacking)}")
+    if TIMESTAMPS in "".join(mistakes):
+        mistakes.append("if evalstream log copy was interrupted, run that again")
+    if mistakes:
+        raise LogError("; ".join(mistakes))
 
 
 def offsets_at(admin: Any, partitions: Sequence[TopicPartition], spec: Any) -> dict[TopicPartition, int]:
@@ -413,7 +413,7 @@ def _copies(replication_factor: int) -> dict[str, str]:
 
 
 # wrongly typed
-_CONFIGS = ("retention.ms", "retention.bytes", "cleanup.policy", "min.insync.replicas")
+_CONFIGS = (RETENTION, "retention.bytes", _CLEANUP, "min.insync.replicas")
 
 
 @dataclass(frozen=True, slots=True)
