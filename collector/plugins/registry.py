@@ -35,7 +35,7 @@ def load(group: str, name: str) -> Any:
     points: list[EntryPoint] = [point for point in _of(group) if point.name == name]
     if not points:
         near = suggestion(name, names(group))
-        own = "" if near.startswith("did") else "if it is your own, write plugins: and its folder; else "
+        own = "" if near.startswith("did") else "if it is your own, write plugins: and its folder, and restart; else "
         raise ConfigError(f"unknown {THINGS.get(group, 'plug-in')} {name!r}; {own}{near}")
     try:
         loaded = points[0].load()

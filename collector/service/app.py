@@ -75,11 +75,8 @@ def start_health_checks(process: Process) -> None:
     health.add("tasks", process.tasks.problem, vital=False)
     if settings.kind == "sqlite":
         health.add("disk", partial(disk_problem, Path(settings.path)), vital=False)
-    process.tasks.start("log probe", partial(probe.run_forever, _interval(settings)))
-
-
-def _interval(settings: LogSettings) -> float:
-    return PROBE_TOPICS_EVERY if settings.kind == "kafka" else PROBE_EVERY
+    interval = PROBE_TOPICS_EVERY if settings.kind == "kafka" else PROBE_EVERY
+    process.tasks.start("log probe", partial(probe.run_forever, interval))
 
 
 class LogProbe:

@@ -502,7 +502,8 @@ async def test_check_says_what_a_service_waits_for(tmp_path: Path) -> None:
             says = "configuration: configuration refused since "
             (tmp_path / "later").write_text("k3y")
             problem = (await asyncio.to_thread(running_metrics, load(file.path)))[1]
-            assert f"; it takes its own file within seconds, but says: {says}" in problem
+            assert "; it takes its own file within seconds; to run beside it, this file needs other ports. " in problem
+            assert f". That service says: {says}" in problem
             assert "restart" not in problem
             lines = (await compared(file)).splitlines()
             assert lines[2].startswith(f"at present {says}")
@@ -632,7 +633,14 @@ async def test_the_preview_knows_the_version_of_a_plug_in_that_changed(tmp_path:
             assert "changes    nothing" in await compared(file)
             plugin.write_text(PLUGIN.replace("Score(value=1.0)", "Score(value=0.5)"))
             forget()
-            assert "no version changes: if a plug-in's evaluator now scores" in await compared(file)
+            lines = await compared(file)
+            assert "no version changes: if a plug-in's evaluator now scores" in lines
+            # it said that the service refuses the file, which takes it: the folder is the same
+            file.change(lambda values: values["monitors"]["all"].update(sample=0.5))
+            lines = await compared(file)
+            assert "no restart monitors.all.sample: in force seconds after the file is saved" in lines
+            assert "restart    takes other code" in lines
+            assert ("refused" not in lines, "unless plugins names another folder" not in lines) == (True, True)
             plugin.write_text(PLUGIN.replace("= 1\n", "= 2\n"))
             forget()
             after = evaluator_version_in(load(file.path), "brief")

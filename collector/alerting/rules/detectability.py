@@ -77,7 +77,8 @@ def _monitors_with_budget(config: Config) -> frozenset[str]:
 
 def _describe(target: Target, drop_detector: DropDetector, page: float) -> str:
     hourly, known = _hourly(target)
-    basis = f"at {'' if known else 'an assumed '}{figure(hourly)} evaluations/h{'' if known else _remedy(target)}"
+    remedy = " (set alerts.turns_per_hour)" if target.scope == "turn" and not known else ""
+    basis = f"at {'' if known else 'an assumed '}{figure(hourly)} evaluations/h{remedy}"
     binary = target.label is not None
     gap = smallest_detectable_drop(drop_detector, 24.0 * hourly, page, clustered=False, binary=binary)
     most = drop_detector.shortfall(1.0, 1.0 if drop_detector.lower_is_better else 0.0)
@@ -126,10 +127,6 @@ def _end(of: DropDetector, gap: float) -> str:
     """The mean after a fall, with two decimals, or as many as distinguish it from the target."""
     end = of.target + gap if of.lower_is_better else of.target - gap
     return f"{end:.{max(2, math.ceil(-math.log10(gap)))}f}"
-
-
-def _remedy(target: Target) -> str:
-    return " (set alerts.turns_per_hour)" if target.scope == "turn" else ""
 
 
 def _two_decimals(mean: float) -> str:

@@ -188,7 +188,7 @@ class Compared:
     `knows_secrets`: those of its judges are known. `restart` are keys and sections read at a start alone that
     differ, besides those of `config`; `unseen` says why not all of these are known. `versions` are those that it has by
     other code: an earlier release, or a plug-in as it was. `since` ends the sentence that nothing changes. `refusal` is
-    that of the service's own file at present.
+    that of the service's own file at present. `code`: the plug-ins there have other code.
     """
 
     config: Config
@@ -201,6 +201,7 @@ class Compared:
     spent: Spent = field(default_factory=dict[str, tuple[float, float]])
     tokens: Tokens = field(default_factory=dict[str, Usage])
     versions: Versions = field(default_factory=dict[tuple[str, str], str])
+    code: bool = False
 
     def changes_by(self, config: Config) -> Changes:
         """The changes that another configuration would make to it."""
@@ -271,16 +272,20 @@ def _with_start_keys(compared: Compared, config: Config, stored: Mapping[str, An
     compared = replace(compared, spent=spent, tokens=tokens, refusal=here.running_refusal(config))
     if unseen:
         return replace(compared, restart=tuple(shared), unseen=f"{unseen}; its port is such a key")
-    other = differing(section_hashes(compared.config), running)
+    other = differing(hashes := section_hashes(compared.config), running)
     if (keys := _of_log(other)) and any(name.startswith(("evaluators.", "monitors.")) for name in other):
         raise _other_log(config, keys)  # an older copy, or that of another service
-    sections = [name for name in other if name.partition(".")[0] not in LIVE]
+    restart = {*shared, *(name for name in other if name.partition(".")[0] not in LIVE)}
+    # a service has loaded the code of plug-ins: of a new file it compares the folder's name alone
+    code = {"plugins"}.intersection(other, hashes, running)
     if "alerts" in other:
         unseen = "alerts.watcher or an address of alerts differs"
+    elif code:
+        unseen = "plugins names another folder"
     now, running_now = evaluator_versions(compared.config), here.running_versions(metrics)
     same = {use: versions for use, versions in running_now.items() if f"evaluators.{use[1]}" not in other}
     versions = {use: listed(same[use]) for use in now.keys() & same.keys() if now[use] not in same[use]}
-    return replace(compared, restart=(*shared, *sections), unseen=unseen, versions=versions)
+    return replace(compared, restart=(*restart - code,), unseen=unseen, versions=versions, code=bool(code))
 
 
 def change_lines(config: Config, compared: Compared) -> Iterator[str]:
@@ -291,16 +296,17 @@ def change_lines(config: Config, compared: Compared) -> Iterator[str]:
     if compared.refusal:
         yield f"at present {compared.refusal}"
     unseen = f", unless a key that a start alone reads differs as well ({compared.unseen})" if compared.unseen else ""
-    if not (changes.live or changes.restart or changes.evaluators):
+    if not (changes.live or changes.restart or changes.evaluators or compared.code):
         yield f"changes    nothing{unseen}{compared.since}"
         return
-    if compared.versions and not changes.restart:
-        yield "restart    takes other code, of evalstream or a plug-in, which changes versions"
+    if compared.code or (compared.versions and not changes.restart):
+        versions = ", with other versions" if compared.versions else ""
+        yield f"restart    takes other code, of evalstream or a plug-in{versions}"
     if changes.restart:
         yield f"restart    {listed(changes.restart)}: {_AT_START} it"
     if any(key.startswith("export") for key in changes.restart):
         yield "           a new exporter (not one that changes) first sends all evaluations that the log still has"
-    if "plugins" in changes.restart and not changes.evaluators:
+    if compared.code and not (compared.versions or changes.evaluators):
         yield "           no version changes: if a plug-in's evaluator now scores otherwise, raise its `revision`"
     if changes.live and changes.restart:
         yield f"refused    {listed(changes.live)}: a service refuses a file as a whole; the restart reads these, too"

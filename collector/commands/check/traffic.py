@@ -66,7 +66,7 @@ def running_metrics(config: Config) -> tuple[str, str]:
         where = f"the service on port {config.exporters['prometheus'].model_dump()['port']}"
         live, refusal = all(name.partition(".")[0] in LIVE for name in other), running_refusal(config)
         remedy = "it takes its own file within seconds" if live else "to take this file, restart that service"
-        remedy += f"{refusal and f', but says: {refusal}'}; to run beside it, this file needs other ports"
+        remedy += f"; to run beside it, this file needs other ports{refusal and f'. That service says: {refusal}'}"
         verb = "differs" if len(other) == 1 else "differ"
         problem = f"{where} has another configuration: {listed(other)} {verb}; {remedy}"
     return ("", problem) if problem else (text, "")

@@ -375,9 +375,10 @@ def _lines(made: SamplingPlan, config: Config, options: PlanOptions) -> Iterator
 def _evaluator_lines(each: PlannedEvaluator, made: SamplingPlan, config: Config, options: PlanOptions) -> Iterator[str]:
     figures, day = each.figures, each.day
     subjects = sum(day.arrived)
+    length = f"{figures.days:.1f} days" if figures.days >= 1.0 else hours(24.0 * figures.days)
     yield (
         f"{options.monitor}/{each.use.name}: mean {figures.mean:.3f} of {plural(figures.scores, 'score')} by version "
-        f"{each.version} in {_length(figures.days)}; "
+        f"{each.version} in {length}; "
         f"{subjects:,.0f} a day if all were judged, {usd(sum(day.usd) / subjects)} each"
     )
     if figures.days < 1.0:
@@ -407,10 +408,6 @@ def _evaluator_lines(each: PlannedEvaluator, made: SamplingPlan, config: Config,
             f"  {who} alone on a sample of {each.second_alone.rate:.2g} is cheaper for this error: "
             f"{usd(each.second_alone.usd)} a day"
         )
-
-
-def _length(days: float) -> str:
-    return f"{days:.1f} days" if days >= 1.0 else hours(24.0 * days)
 
 
 def _sampling(each: PlannedEvaluator, of: Allocation, made: SamplingPlan, boosts: Sequence[float]) -> str:

@@ -51,10 +51,6 @@ def _packer() -> ZstdCompressor:
     return ZstdCompressor(_LEVEL, dict_data=ZstdCompressionDict(_COMMON, DICT_TYPE_RAWCONTENT))
 
 
-def _packed(data: bytes) -> bytes:
-    return memoryview(_packer().compress(data)).tobytes()  # a copy, as the result holds a buffer as large as `data`
-
-
 def _unpacked(packed: bytes) -> bytes:
     if packed.startswith(FRAME_HEADER):
         return ZstdDecompressor(dict_data=ZstdCompressionDict(_COMMON, DICT_TYPE_RAWCONTENT)).decompress(packed)
@@ -83,7 +79,8 @@ def pack(turn: RecordedTurn, happened_at: float) -> PackedTurn:
     """Pack a turn that happened at `happened_at`."""
     start = happened_at if turn.started is None or turn.started == happened_at else turn.started
     user_hash = user_message_hash(turn.input) if turn.input else None
-    return PackedTurn(start, happened_at, user_hash, _packed(turn.content_to_json()))
+    data = _packer().compress(turn.content_to_json())  # which holds a buffer as large as what it compressed
+    return PackedTurn(start, happened_at, user_hash, memoryview(data).tobytes())
 
 
 def prior_user_hashes(turn: RecordedTurn) -> frozenset[int]:
