@@ -314,7 +314,7 @@ def judge_calls(monitors: Collection[MonitorSettings], config: Config) -> tuple[
     """
     of_turns = sum(calls for _, calls in asking(monitors, config, "turn").values())
     of_conversations = sum(calls for _, calls in asking(monitors, config, "conversation").values())
-    more = f"; calls per conversation: ≈ {of_conversations:.2g}" if of_conversations else ""
+    more = f"; each conversation adds ≈ {of_conversations:.2g} and its cost" if of_conversations else ""
     return plural(round(1000 * of_turns), "judge call"), more
 
 

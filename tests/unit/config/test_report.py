@@ -79,8 +79,8 @@ def test_calls_for_conversations_are_named_beside_those_for_turns() -> None:
         "polite": {"kind": "conversational_g_eval", "evaluation_steps": ["?"]},
     }
     config = checked(evaluators, monitor={"sample": 0.5}, judges={"main": {"model": "m"}})
-    assert "           ≈ 500 judge calls per 1,000 matching turns; calls per conversation: ≈ 0.5" in list(
+    assert "           ≈ 500 judge calls per 1,000 matching turns; each conversation adds ≈ 0.5 and its cost" in list(
         report(config)
     )
     said = "\n".join(summary(config, []))
-    assert "≈ 500 judge calls for 1,000 turns that match; calls per conversation: ≈ 0.5" in said
+    assert "≈ 500 judge calls for 1,000 turns that match; each conversation adds ≈ 0.5 and its cost" in said
