@@ -45,7 +45,7 @@ class LabelsNextOptions:
 class LabelTasks:
     """`lines` to label. `open` evaluations, of `scored`, were drawn and wait for a label, the oldest since `since`.
     Of them `second` have one person's, and `again` are labelled or listed, by a draw with other shares. With `fewer`, a
-    larger `page.queue.random` draws more.
+    larger `page.queue.random` draws more. `repeated` lines are about an answer of another line, for another monitor.
     """
 
     lines: tuple[bytes, ...]
@@ -55,6 +55,7 @@ class LabelTasks:
     fewer: bool
     second: int
     again: int
+    repeated: int
 
 
 def next_labels(config: Config, options: LabelsNextOptions) -> LabelTasks:
@@ -122,14 +123,15 @@ async def _next(config: Config, options: LabelsNextOptions, files: Mapping[Path,
         ordered = sorted(wanted, key=lambda each: queue_position(str(key_of(each[0].evaluation)), options.by))
         candidates = [(answer.evaluation, label_draw) for answer, label_draw in ordered[: options.number * _AHEAD]]
         turns = await turns_in_log(logs.turns, {evaluation.subject.conversation_id for evaluation, _ in candidates})
-    lines = [_line(judged, how, case) for judged, how in candidates if (case := case_of(judged, turns)) is not None]
+    cases = ((judged, how, case_of(judged, turns)) for judged, how in candidates)
+    listed = [(judged, how, case) for judged, how, case in cases if case is not None][: options.number]
     new = [answer for answer, _ in ordered if not any(earlier.having(answer))]
     return LabelTasks(
-        tuple(lines[: options.number]), len(ordered), len(answers),
+        tuple(_line(*task) for task in listed), len(ordered), len(answers),
         since=min((answer.evaluation.time for answer, _ in ordered), default=None),
         fewer=len(ordered) < options.number and (config.settings.page or PageSettings()).queue.random < 1.0,
         second=sum(bool(earlier.people(answer)) for answer in new),
-        again=len(ordered) - len(new),
+        again=len(ordered) - len(new), repeated=len(listed) - len({key_of(judged) for judged, _, _ in listed}),
     )  # fmt: skip
 
 
@@ -172,7 +174,7 @@ def _line(evaluation: Evaluation, label_draw: Draw, case: Turn | Conversation) -
     }  # fmt: skip
     # the subject's id finds the label after another version has judged the subject
     if isinstance(case, Turn):
-        row |= {"turn_id": case.turn_id, **_texts(case)}
+        row |= {"turn_id": case.turn_id, "conversation_id": evaluation.subject.conversation_id, **_texts(case)}
     else:
         row |= {"conversation_id": case.conversation_id, "turns": [_texts(turn) for turn in case.turns]}
     return orjson.dumps({**row, "human": None}) + b"\n"
@@ -191,8 +193,7 @@ def _listed_in(path: Path) -> Iterator[tuple[str, float]]:
             row = orjson.loads(line)
             yield str(row["evaluation_id"]), float(row["label_probability"])
         except (ValueError, KeyError, TypeError):
-            needed = "needs evaluation_id and label_probability; name files of labels next"
-            raise ConfigError(f"{path}: line {number}: {needed}") from None
+            raise ConfigError(f"{path}: line {number}: no evaluation_id or label_probability of labels next") from None
 
 
 def summary(tasks: LabelTasks) -> str:
@@ -204,6 +205,7 @@ def summary(tasks: LabelTasks) -> str:
     copy = "copy their human into this file, and calibrate it without the earlier ones"
     why = "as page.queue, a threshold or the release has changed since"
     again = f"; {tasks.again} labelled or listed before come again, {why}: {copy}"
+    repeated = f"; {tasks.repeated} are about the answer of the line before, for another monitor: copy its human"
     since = f" (scores since {tasks.since:%Y-%m-%dT%H:%MZ})" if tasks.since else ""
     what = f"{plural(len(tasks.lines), 'evaluation')} to label; drawn and waiting for a label: {tasks.open}{among}"
-    return f"{what}{since}{again if tasks.again else ''}{more}"
+    return f"{what}{since}{again if tasks.again else ''}{repeated if tasks.repeated else ''}{more}"

@@ -137,13 +137,9 @@ def _mark(content: bytes) -> bytes:
 def _content_of(run: bytes, context: bytes) -> bytes | None:
     """The bytes of a run that is content by what stands before it or by how it begins; None if it may be anything."""
     named = _IN_DATA_URL.search(context) or _UNDER_KEY.search(context)
-    if not named and not _begins_like_media(run):
+    if not named and find_media_type(_decoded(_BREAKS.sub(b"", run[:128])[:64]) or b"") is None:
         return None
     return _decoded(run) or (run if named else None)
-
-
-def _begins_like_media(run: bytes) -> bool:
-    return find_media_type(_decoded(_BREAKS.sub(b"", run[:128])[:64]) or b"") is not None
 
 
 def _decoded(text: bytes) -> bytes | None:

@@ -65,6 +65,8 @@ def test_lines_without_scores_that_calibrate_takes_when_they_are_filled_in(confi
     assert re.match(r"10 evaluations to label; drawn and waiting for a label: \d+ \(scores since 20\d\d-", talk)
     assert not {"score", "passed", "label", "explanation"} & {name for row in rows for name in row}
     assert {row["human"] for row in rows} == {None}
+    # without the id `compare judges` took each turn for a conversation, and its intervals were too narrow
+    assert {row["conversation_id"] for row in rows} == {f"c{str(row['turn_id'])[1:]}" for row in rows}
     assert {row["label_probability"] for row in rows} == {0.5, 1.0}, "all doubtful ones, and half of the others"
     first = tmp_path / "first.jsonl"
     first.write_bytes(
@@ -87,8 +89,9 @@ def test_the_lines_of_an_answer_that_two_monitors_judge_follow_each_other(config
     text = config.read_text().replace("random: 0.5", "random: 1")
     config.write_text(text.replace("monitors:\n", "monitors:\n  some:\n    evaluators: [short]\n"))
     asyncio.run(judge_for_another_monitor(config))
-    rows, _ = run(config, "labels", "next", "--n", "100")
+    rows, talk = run(config, "labels", "next", "--n", "100")
     assert len(rows) == 2 * NUMBER
+    assert f"; {NUMBER} are about the answer of the line before, for another monitor: copy its human" in talk
     assert [row["turn_id"] for row in rows[::2]] == [row["turn_id"] for row in rows[1::2]]
 
 

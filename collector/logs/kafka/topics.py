@@ -375,10 +375,9 @@ def _check(admin: Any, settings: KafkaSettings, wanted: Mapping[str, Mapping[str
         differing = {key: value for key, value in wanted[topic].items() if values[key] != value}
         if lacking := [f"{key}={value}" for key, value in differing.items() if not fits.get(key)]:
             mistakes.append(f"the topic {topic} needs the config {', '.join(lacking)}")
-    if TIMESTAMPS in "".join(mistakes):
-        mistakes.append("if evalstream log copy was interrupted, run that again")
     if mistakes:
-        raise LogError("; ".join(mistakes))
+        copied = "; if evalstream log copy was interrupted, run that again" if TIMESTAMPS in "".join(mistakes) else ""
+        raise LogError("; ".join(mistakes) + copied)
 
 
 def offsets_at(admin: Any, partitions: Sequence[TopicPartition], spec: Any) -> dict[TopicPartition, int]:
