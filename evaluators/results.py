@@ -229,6 +229,11 @@ class Subject:
     revision: int = 1
     links: tuple[tuple[str, str], ...] = ()
 
+    @property
+    def id(self) -> str:
+        """The id of the turn or of the conversation."""
+        return self.turn_id or self.conversation_id
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorDetail:

@@ -117,7 +117,7 @@ async def _find_subject(config: Config, logs: Logs, name: str) -> dict[str, Any]
             "older than the log's retention; an evaluation's id is the `evaluation_id` of its record"
         )
     made = [readable_evaluation(record) async for record in evaluation_records(logs.evaluations)]
-    by_place = {(each.monitor, each.evaluator, _subject_id(each)): each for each in made if each}
+    by_place = {(each.monitor, each.evaluator, each.subject.id): each for each in made if each}
     definitions, outcomes = await logs.generated_steps(), dict[str, Mapping[str, str]]()
     secret, history = await draw_key(definitions), ConfigurationHistory(definitions, config)
     controls = {of: await control_records_in(logs.evaluations, of) for of in {record.partition for record, _ in turns}}
@@ -171,10 +171,6 @@ def _includes(judged: Evaluation, turn: Turn) -> bool:
     """Whether the judged revision of a conversation has the turn; True if it does not say which turns it has."""
     links = judged.subject.links
     return not links or turn.span_id is None or (turn.trace_id, turn.span_id) in links
-
-
-def _subject_id(judged: Evaluation) -> str:
-    return judged.subject.turn_id or judged.subject.conversation_id or ""
 
 
 def _why_none(

@@ -1,7 +1,7 @@
 """Past evaluations, from the evaluations log or a file."""
 
 from collections.abc import AsyncIterator, Callable, Collection, Hashable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
@@ -11,7 +11,7 @@ from collector.logs.log import Log, StoredRecord
 from collector.records.epochs import valid_evaluations
 from collector.records.json import evaluation_from_json
 from evaluators.cases import Json, Scope
-from evaluators.results import NEVER_TRIED, Evaluation, Subject
+from evaluators.results import NEVER_TRIED, Evaluation, Subject, Usage
 
 Converted = TypeVar("Converted")
 
@@ -133,6 +133,19 @@ async def evaluations_in(log: Log, partitions: Iterable[int] | None = None) -> A
     async for record in evaluation_records(log, partitions):
         if (evaluation := readable_evaluation(record)) is not None:
             yield PastEvaluation(evaluation, record.partition)
+
+
+async def priced_evaluations_in(log: Log) -> AsyncIterator[PastEvaluation]:
+    """The same, but one that shares a verdict has the usage and cost of the one that paid; None if that is gone."""
+    bills = dict[str, tuple[Usage | None, float | None]]()
+    async for past in evaluations_in(log):
+        made = past.evaluation
+        if made.shares is None:
+            bills[made.evaluation_id] = made.usage, made.cost_usd
+            yield past
+        else:  # what paid is before it in the log
+            usage, cost = bills.get(made.shares, (None, None))
+            yield replace(past, evaluation=replace(made, usage=usage, cost_usd=cost))
 
 
 async def selected_in(log: Log, selection: EvaluationFilter) -> AsyncIterator[Evaluation]:

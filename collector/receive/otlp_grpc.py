@@ -178,7 +178,9 @@ class OtlpGrpcReceiver:
         tenant = await self._tokens.require(_authorization(context), address_key(address)) if self._tokens else None
         subjects: list[str] = []
         if self._settings.tls and self._settings.tls.client_ca:
-            subjects = _subjects(context)
+            names = context.auth_context()  # in the client's certificate
+            parts = [*names.get("x509_common_name", ()), *names.get("x509_subject_alternative_name", ())]
+            subjects = [part.decode("utf-8", "replace") for part in parts]
             tenant = tenant or tenant_with(subjects, self._settings.tls.tenants)
         return sender_of(address, tenant, subjects)
 
@@ -236,13 +238,6 @@ def _authorization(context: Context) -> str:
         if key == "authorization":
             return value if isinstance(value, str) else ""
     return ""
-
-
-def _subjects(context: Context) -> list[str]:
-    """The names in a client's certificate."""
-    names = context.auth_context()
-    subjects = [*names.get("x509_common_name", ()), *names.get("x509_subject_alternative_name", ())]
-    return [name.decode("utf-8", "replace") for name in subjects]
 
 
 def _code(error: Exception, rejection: Rejected) -> grpc.StatusCode:

@@ -355,6 +355,28 @@ async def test_audits_of_the_old_ones_are_no_part_of_the_expected_cost(world: Wo
     assert float(after[1]) == pytest.approx(float(before[1]), rel=0.1)
 
 
+async def test_an_answer_that_two_monitors_judge_costs_what_one_of_them_paid(world: World) -> None:
+    """176 of 541 were free, as the record was that of the monitor that had not paid: 0.10 USD instead of 0.15."""
+    again = ("--evaluator", "helpful", "--judge", "small")
+    before = (await world.figures(*again))["evaluators"][0]["old"]["cost_usd"]
+    paid = (await world.replay(*again)).stderr.split("making")[1]
+    helpful = [each for each in await world.ledger() if each.evaluator == "helpful"]
+    shared = [
+        replace(each, evaluation_id=f"s{n}", monitor="more", usage=None, cost_usd=0.0, shares=each.evaluation_id)
+        for n, each in enumerate(helpful)
+    ]
+    newest = shared[0].ended_at + timedelta(microseconds=1)
+    of_none = replace(shared[0], evaluation_id="gone", shares="gone", ended_at=newest)
+    async with open_logs(load(world.folder / "evalstream.yaml").settings.log) as logs:
+        await logs.evaluations.append(
+            [Record(each.evaluation_id.encode(), evaluation_to_json(each)) for each in shared]
+        )
+        assert (await world.figures(*again))["evaluators"][0]["old"]["cost_usd"] == pytest.approx(before)
+        assert (await world.replay(*again)).stderr.split("making")[1] == paid
+        await logs.evaluations.append([Record(b"gone", evaluation_to_json(of_none))])
+    assert "(the old ones cost at least " in (await world.replay(*again)).stderr
+
+
 async def test_the_money_ends_it(world: World) -> None:
     whole = (await world.figures("--evaluator", "helpful", "--judge", "small"))["spent_usd"]
     limit = 0.0017 + whole / 2  # the first guess of a price is 0.0017 USD

@@ -42,19 +42,15 @@ def rules_of(config: Config, timing: Timing | None = None) -> RuleSet:
     """All rules of a configuration. `timing` is for tests that cannot wait for real windows."""
     timing = timing or Timing()
     rules = _rules_of(config, timing)
-    process = process_group(_pipeline(config), rules_hash(config), config.settings.alerts, timing)
+    watched = config.settings.alerts.watcher is not None
+    stages = ["receive", "assemble", "evaluate", *(["export"] * bool(config.exporters)), *(["watch"] * watched)]
+    process = process_group(stages, rules_hash(config), config.settings.alerts, timing)
     return replace(rules, groups=(*rules.groups, process))
 
 
 def rules_hash(config: Config) -> str:
     """A hash of the rules of a configuration: by it rules notice that a service runs another configuration."""
     return hashlib.sha256(repr(_rules_of(config, Timing()).groups).encode()).hexdigest()[:12]
-
-
-def _pipeline(config: Config) -> list[str]:
-    """The stages that scores and notifications need."""
-    watched = config.settings.alerts.watcher is not None
-    return ["receive", "assemble", "evaluate", *(["export"] * bool(config.exporters)), *(["watch"] * watched)]
 
 
 def _rules_of(config: Config, timing: Timing) -> RuleSet:

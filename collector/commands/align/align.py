@@ -18,7 +18,7 @@ from collector.commands.align.replays import ReplayBench, Replayed, replayed
 from collector.commands.align.report import AlignReport, TriedCandidate, as_json, as_text, as_yaml
 from collector.commands.score.runner import guarded_run, require_prices
 from collector.config.command_options import require_known, write_new
-from collector.config.configured import Config, EvaluatorEntry, without_audits
+from collector.config.configured import Config, without_audits
 from collector.errors import DONE, FAILED, ConfigError
 from collector.judging.open_judges import open_judges
 from collector.records.grouping import group_by
@@ -325,7 +325,8 @@ async def _align(config: Config, options: AlignOptions) -> AlignReport:
         known = reading.consistent(read.labels)
         parts = reading.split(known.subjects, options.holdout)
         _check_parts(parts, read, options)
-        opened = _with_proposer(config, configured, proposer)
+        evaluators = {name: configured, "\0proposer": replace(configured, judge=proposer)}  # which opens the proposer
+        opened = without_audits(replace(config, evaluators=evaluators))
         judges = await stack.enter_async_context(open_judges(opened, await logs.generated_steps()))
         run = await stack.enter_async_context(guarded_run(config, from_logs=False))
         assert configured.judge is not None, "an evaluator without one was refused"
@@ -334,12 +335,6 @@ async def _align(config: Config, options: AlignOptions) -> AlignReport:
         begun = _first_report(config, options, read, known, parts)
         search = Search(config, options, bench, ProposingJudge(proposer, judges[proposer]), parts)
         return await search.run(begun)
-
-
-def _with_proposer(config: Config, configured: EvaluatorEntry, proposer: str) -> Config:
-    """The configuration with the evaluator, and one by whose name the proposer is opened."""
-    evaluators = {configured.evaluator.name: configured, "\0proposer": replace(configured, judge=proposer)}
-    return without_audits(replace(config, evaluators=evaluators))
 
 
 def _check_scope(read: reading.LabelledCases, evaluator: Evaluator[Any], options: AlignOptions) -> None:

@@ -111,7 +111,7 @@ async def _evaluations(log: Log, evaluator: str, wanted: set[str]) -> dict[str, 
     async for past in evaluations_in(log):
         evaluation = past.evaluation
         if evaluation.evaluator == evaluator:
-            names = (evaluation.evaluation_id, evaluation.subject.turn_id or evaluation.subject.conversation_id)
+            names = (evaluation.evaluation_id, evaluation.subject.id)
             known |= {name: evaluation for name in names if name in wanted}
     return known
 

@@ -29,7 +29,7 @@ from collector.errors import ConfigError
 from collector.logs.whole_log import read_records
 from collector.page.label_queue import draw_probability, label_doubt
 from collector.page.settings import PageSettings
-from collector.past.evaluations import REPLAY_OF, evaluations_in
+from collector.past.evaluations import REPLAY_OF, priced_evaluations_in
 from collector.records.audits import AuditScore, audit_of
 from collector.records.json import fields_of
 from collector.records.labels import tokens_read
@@ -211,12 +211,12 @@ class LabelLedger:
 async def ledger_of(config: Config, version: Version, scale: ScoreScale) -> LabelLedger:
     """The ledger in the logs as they are stored."""
     book = LabelIndex([version[0]] if scale.lower_is_better else [])
-    scored, read = list[_Scored](), dict[str, float | None]()
+    scored = list[_Scored]()
     others, first = dict[str, str](), dict[str, tuple[object, float, float]]()
     queue = (config.settings.page or PageSettings()).queue
     threshold = config.evaluators[version[0]].evaluator.threshold
     async with open_logs(config.settings.log, create=False) as logs:
-        async for past in evaluations_in(logs.evaluations):
+        async for past in priced_evaluations_in(logs.evaluations):
             evaluation = past.evaluation
             if evaluation.evaluator == version[0] and evaluation.score is not None:
                 is_audited, before = audit_of(evaluation) is not None, str(evaluation.attributes.get(REPLAY_OF))
@@ -225,11 +225,9 @@ async def ledger_of(config: Config, version: Version, scale: ScoreScale) -> Labe
                 share = draw_probability(queue, doubt, audited=is_audited)
                 of = first[evaluation.evaluation_id] = first.get(before) or (kind, share, doubt)
                 if evaluation.evaluator_version == version[1]:
-                    shared = read.get(evaluation.shares or "")
-                    tokens = read[evaluation.evaluation_id] = shared or tokens_read(evaluation)
-                    scored.append(_scored(evaluation, tokens, of[2]))
+                    scored.append(_scored(evaluation, of[2]))
                 else:
-                    others[evaluation.evaluation_id] = _subject(evaluation)
+                    others[evaluation.evaluation_id] = evaluation.subject.id
         async for record in read_records(logs.labels):
             book.add(record)
     chosen = dict[str, str]()
@@ -240,17 +238,13 @@ async def ledger_of(config: Config, version: Version, scale: ScoreScale) -> Labe
     return LabelLedger(tuple(once), tuple(repeated), others, first, book)
 
 
-def _subject(evaluation: Evaluation) -> str:
-    return evaluation.subject.turn_id or evaluation.subject.conversation_id
-
-
-def _scored(evaluation: Evaluation, tokens: float | None, doubt: float) -> _Scored:
+def _scored(evaluation: Evaluation, doubt: float) -> _Scored:
     assert evaluation.score is not None
     conversation = evaluation.subject.conversation_id
-    names = (evaluation.evaluation_id, _subject(evaluation))
+    names = (evaluation.evaluation_id, evaluation.subject.id)
     judged = WeightedScore(evaluation.score, 1.0 / evaluation.sampling.probability, conversation)
     return _Scored(
-        judged, names, tokens, evaluation.attributes, audit_of(evaluation), evaluation.monitor,
+        judged, names, tokens_read(evaluation), evaluation.attributes, audit_of(evaluation), evaluation.monitor,
         evaluation.time, doubt,
     )  # fmt: skip
 

@@ -6,7 +6,6 @@ from contextlib import closing
 
 from collector.commands.check.capacity import expected_uses
 from collector.config.configured import Config, judges_of
-from collector.config.settings import MonitorSettings
 from collector.config.urgency import LONGEST_WAIT, deferred_part
 from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
 from collector.judging.batches import BatchesOfCheck
@@ -26,7 +25,8 @@ def deferred_lines(name: str, config: Config) -> Iterator[str]:
     monitor = config.settings.monitors[name]
     if monitor.urgency == "now":
         return
-    judges = _judges(monitor, config)
+    named = {judge for use in monitor.uses for judge in judges_of(use.name, config.evaluators)}
+    judges = sorted({member for each in named for member in config.settings.members(each)})
     discounts = sorted({config.settings.judges[judge].batch_discount for judge in judges})
     cheaper = " to ".join(f"{each * 100:.4g}" for each in dict.fromkeys((discounts[0], discounts[-1])))
     gather = config.settings.evaluate.gather
@@ -61,11 +61,6 @@ async def _endpoint_lines(part: Config) -> Sequence[str]:
         batches = BatchesOfCheck(journal, BatchPace(patience_at_start=0.0))
         async with open_judges(part, GeneratedStepsStore(MemoryLog("definitions")), batches=batches):
             return [f"batches    {each}" for each in await batches.look(_PATIENCE)]
-
-
-def _judges(monitor: MonitorSettings, config: Config) -> Sequence[str]:
-    named = {judge for use in monitor.uses for judge in judges_of(use.name, config.evaluators)}
-    return sorted({member for each in named for member in config.settings.members(each)})
 
 
 def _waiting(config: Config) -> float | None:

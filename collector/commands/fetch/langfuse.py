@@ -28,7 +28,9 @@ _TRACE_ID, _SPAN_ID = 16, 8
 
 async def read(api: ApiReader, wanted: Wanted) -> AsyncGenerator[bytes, None]:
     """The traces, each whole, also what of it lies outside the time."""
-    window = [*_window(wanted), ("fields", "core"), ("limit", str(_PAGE))]
+    named = [("name", wanted.query)] if wanted.query else []
+    time = [("fromStartTime", wanted.since.isoformat()), ("toStartTime", wanted.until.isoformat())]
+    window = [*time, *named, ("fields", "core"), ("limit", str(_PAGE))]
     seen: set[str] = set()
     place = Cursor()
     first = await api.get(_PATH, window, none=lambda _body: True)
@@ -70,11 +72,6 @@ async def _all_pages(api: ApiReader, query: Sequence[tuple[str, str]]) -> list[D
         cursor = [("cursor", following)]
     api.left(f"all but the first {len(observations):,} observations of a trace")
     return observations
-
-
-def _window(wanted: Wanted) -> list[tuple[str, str]]:
-    time = [("fromStartTime", wanted.since.isoformat()), ("toStartTime", wanted.until.isoformat())]
-    return [*time, *([("name", wanted.query)] if wanted.query else [])]
 
 
 def trace_ids(page: Document) -> list[str]:

@@ -70,7 +70,7 @@ def labels_of_file(
 
 def labelled(evaluation: Evaluation) -> Labelled:
     """The subject that a label of this evaluation is about."""
-    return evaluation.evaluator, evaluation.subject.turn_id or evaluation.subject.conversation_id
+    return evaluation.evaluator, evaluation.subject.id
 
 
 def compare_with_people(

@@ -46,7 +46,7 @@ from collector.past.evaluations import (
     EvaluationFilter,
     PastEvaluation,
     SelectedEvaluations,
-    evaluations_in,
+    priced_evaluations_in,
     select,
 )
 from collector.past.turns import Turns, by_conversation, case_of, turns_in_log
@@ -325,7 +325,7 @@ async def _replay(config: Config, new: Config, options: ReplayOptions) -> tuple[
     """The comparison, and what went wrong."""
     async with AsyncExitStack() as stack:
         logs = await stack.enter_async_context(open_logs(config.settings.log))
-        past = [judged async for judged in evaluations_in(logs.evaluations)]
+        past = [judged async for judged in priced_evaluations_in(logs.evaluations)]
         selected = select(past, options.selection)
         if not selected.scored:
             raise ConfigError(_nothing(selected))

@@ -138,8 +138,5 @@ def as_junit(results: Sequence[GateResult]) -> bytes:
 def _examples(result: GateResult) -> str:
     """The cases that differ most, by their ids: no judged text."""
     pairs = result.comparison.worst if result.comparison is not None else ()
-    lines = [
-        f"{pair.new.subject.turn_id or pair.new.subject.conversation_id}: {pair.old.score:.3f} -> {pair.new.score:.3f}"
-        for pair in pairs
-    ]
+    lines = [f"{pair.new.subject.id}: {pair.old.score:.3f} -> {pair.new.score:.3f}" for pair in pairs]
     return "\n".join(map(plain, lines))

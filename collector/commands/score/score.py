@@ -280,7 +280,7 @@ def _worst(
         for score, evaluation in sorted(own, key=lambda item: -item[0] if name in lower else item[0])[:most]:
             subject = evaluation.subject
             yield ""
-            yield f"{name}: {score:g} ({subject.turn_id or subject.conversation_id})"
+            yield f"{name}: {score:g} ({subject.id})"
             for turn in by_id[subject.turn_id] if subject.turn_id else by_conversation[subject.conversation_id]:
                 yield from (f"  question  {turn.input}", f"  answer    {turn.actual_output}")
             yield f"  reason    {evaluation.explanation or 'none'}"

@@ -205,7 +205,10 @@ async def propose(config: Config, options: TargetsOptions, say: Callable[[str], 
         EvalstreamError: there are too few scores.
     """
     every = targets(config)
-    chosen, alerts_of = _chosen(every, options), partial(_alerts_of, config, every)
+    require_known("--monitor", "monitor", [options.monitor], {target.monitor for target in every})
+    require_window(options.since, options.until)
+    chosen = [target for target in every if not target.is_derived and options.monitor in (None, target.monitor)]
+    alerts_of = partial(_alerts_of, config, every)
     async with open_stored_logs(config.settings.log) as logs:
         scores = await _read(logs.evaluations, config, options)
     made: list[Proposal] = []
@@ -224,12 +227,6 @@ async def propose(config: Config, options: TargetsOptions, say: Callable[[str], 
     for line in _lines(made, chosen, scores):
         say(line)
     return DONE
-
-
-def _chosen(every: Sequence[Target], options: TargetsOptions) -> list[Target]:
-    require_known("--monitor", "monitor", [options.monitor], {target.monitor for target in every})
-    require_window(options.since, options.until)
-    return [target for target in every if not target.is_derived and options.monitor in (None, target.monitor)]
 
 
 async def _read(log: Log, config: Config, options: TargetsOptions) -> Mapping[tuple[str, str], list[PastScore]]:

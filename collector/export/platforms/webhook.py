@@ -81,7 +81,7 @@ class Webhook(platform.Platform[Any]):
             "id": evaluation.evaluation_id,
             "source": self._settings.source,
             "type": f"{_TYPE}.{evaluation.outcome}",
-            "subject": evaluation.subject.turn_id or evaluation.subject.conversation_id,
+            "subject": evaluation.subject.id,
             "time": evaluation.time.isoformat(),
             "datacontenttype": "application/json",
             "data": data,
