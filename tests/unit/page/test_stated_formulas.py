@@ -154,9 +154,17 @@ def test_the_mean_by_audits_its_error_and_lambda_are_those_of_the_stated_formula
     assert corrected["interval"] == pytest.approx(expected, abs=1e-9)
 
 
+def by_people(**given: Any) -> dict[str, Any]:
+    """The lines of audits, then those that differ; `least` is that of the new ones."""
+    names = by_statement("judges.md", "`w` is the sum of weights", **given)
+    least = next(line for line in stated("judges.md", "`w` is the sum of weights").splitlines() if "least =" in line)
+    *lines, error = stated("page.md", "## The mean by people").splitlines()
+    exec("\n".join((*lines, least, error)), names | {"minimum": np.minimum}, changed := {})
+    return names | changed
+
+
 def test_the_mean_by_people_is_that_of_the_stated_formula() -> None:
     """Labels of a part of 300 turns, two of each conversation."""
-    assert "so is `a` in the denominator of `n` and" in (DOCS / "page.md").read_text()
     rng = Random(3)
     scores = [WeightedScore(rng.choice((0.3, 0.6, 0.9)), 1.0 + turn // 2 % 2, f"c{turn // 2}") for turn in range(300)]
     labels = [
@@ -175,24 +183,16 @@ def test_the_mean_by_people_is_that_of_the_stated_formula() -> None:
         own = (drawn, drawn * label.judge, drawn * label.human, label.weight, label.weight * label.judge)
         for column, more in zip(labelled, own, strict=True):
             column[here] += more
-    a, ax, ay, lw, lwx = labelled
-    n_a, n_w = a.sum(), w.sum()
-    x, y, z = ax.sum() / n_a, ay.sum() / n_a, wx.sum() / n_w
-    larger = 1.0 / (1.0 - np.minimum(0.5, a / n_a))
-    p, q, beside = (larger * each for each in ((ay - y * a) / n_a, (ax - x * a) / n_a, (lwx - z * lw) / n_w))
-    n, r = n_a**2 / ((larger * a) ** 2).sum(), (wx - z * w) / n_w
-    power = (p * q - p * beside).sum() / ((q * q - 2 * q * beside).sum() + (r * r).sum())
-    expected = y - power * (x - z) + ((p - power * q) * larger * a).sum() / n_a
-    least = 1.5 * (p * p).sum() / (n * y * (1 - y))
-    squares = (p * p - power * (p * q - p * beside)).sum()
-    error = math.sqrt(max(squares * n / (n - 2), least) + 0.0001 / n)
-    assert [mean.mean, mean.error, mean.power, mean.audits] == pytest.approx([expected, error, power, n], abs=1e-9)
+    a, ax, ay, v, vx = labelled
+    hand = by_people(w=w, wx=wx, a=a, ax=ax, ay=ay, v=v, vx=vx)
+    expected = [hand[name] for name in ("mean", "error", "λ", "n")]
+    assert [mean.mean, mean.error, mean.power, mean.audits] == pytest.approx(expected, abs=1e-9)
 
 
 def test_the_audited_mean_that_people_correct_is_that_of_the_stated_formula() -> None:
     said = " ".join((DOCS / "page.md").read_text().split())
     assert "`ax` has the audits' scores, `a` is also divided by the audit's share, `z` is the audited mean" in said
-    assert "the terms with `r` are 0, and `(λ * its error)**2` is added to the squared error." in said
+    assert "`r` and `s` are 0, and `(λ * its error)**2` is added to the squared error." in said
     rng, share, drawn = Random(4), 0.25, 0.5
     labels = [
         HumanLabel(score := rng.choice((0.3, 0.6, 0.9)), float(rng.random() < score), "all", (1.0 + turn % 2) / share, drawn,
