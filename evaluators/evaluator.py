@@ -180,9 +180,20 @@ class Evaluator(Described, ABC, Generic[Case]):
         """The labels that its scores may have; () if they are only pass and fail."""
         return ()
 
+    @property
+    def label_verdicts(self) -> Mapping[str, bool | None]:
+        """Whether a case with each label passes, if there is no threshold; {} if labels do not decide."""
+        return {}
+
+    @property
+    def has_verdicts(self) -> bool:
+        """Whether it has a rule for passing: a threshold, or labels that decide."""
+        return self.threshold is not None or bool(self.label_verdicts)
+
     def verdict(self, score: Score) -> bool | None:
-        """Whether a score passes; None without a rule for passing."""
-        return self.passed(score.value)
+        """Whether a score passes: by the threshold, else by its label; None without a rule for passing."""
+        labels: Mapping[str, bool | None] = self.label_verdicts if self.threshold is None else {}
+        return labels.get(score.label or "", self.passed(score.value))
 
     def passed(self, score: float) -> bool | None:
         """Whether the score meets the threshold; None without a threshold."""

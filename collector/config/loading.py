@@ -346,7 +346,7 @@ def _objective_mistakes(name: str, monitor: MonitorSettings, evaluators: Evaluat
     return [
         f"monitors.{name}.alerts.objectives: {objective!r} has no threshold, so nothing passes; set its threshold"
         for objective in monitor.alerts.objectives
-        if objective in evaluators and evaluators[objective].evaluator.threshold is None
+        if objective in evaluators and not evaluators[objective].evaluator.has_verdicts
     ]
 
 

@@ -18,6 +18,7 @@ from collector.statistics.conversations import by_conversation
 from collector.statistics.correction import LabelledScore
 from collector.statistics.intervals import share_interval
 from evaluators.evaluator import Evaluator
+from evaluators.results import Evaluation
 
 ScorePair = tuple[float, float] | LabelledScore
 """A judge's score and a person's, both on 0..1; a `LabelledScore` also has its weight."""
@@ -215,6 +216,10 @@ class ScoreScale:
     def fails(self, judge: float) -> bool:
         """Whether a judge's score is on the bad side of the threshold."""
         return judge > self.threshold if self.lower_is_better else judge < self.threshold
+
+    def passes(self, evaluation: Evaluation) -> bool:
+        """Whether a scored evaluation passes: by its verdict, else by its score."""
+        return not self.fails(evaluation.score or 0.0) if evaluation.passed is None else evaluation.passed
 
     def is_bad(self, human: float) -> bool:
         """Whether a person's score is on the bad side of the middle."""

@@ -18,7 +18,5 @@ class Resolution(EndOfConversation):
     visible_fields: ClassVar[tuple[str, ...]] = ("input", "actual_output", "tools_called", "error")
     prompts: ClassVar[tuple[str, ...]] = ("resolution.txt", "classifier_form.txt")
     ready: ClassVar[Mapping[str, LabelDefinition]] = ready_labels(
-        "resolution.txt",
-        {"resolved": 1, "handed over": 0.5, "unresolved": 0, "abandoned": 0},
-        failing=["unresolved", "abandoned"],
+        "resolution.txt", {"resolved": 1, "handed over": 0.5, "unresolved": 0, "abandoned": 0}
     )

@@ -18,5 +18,5 @@ class Satisfaction(EndOfConversation):
     visible_fields: ClassVar[tuple[str, ...]] = ("input", "actual_output", "error")
     prompts: ClassVar[tuple[str, ...]] = ("satisfaction.txt", "classifier_form.txt")
     ready: ClassVar[Mapping[str, LabelDefinition]] = ready_labels(
-        "satisfaction.txt", {"satisfied": 1, "neutral": 0.5, "dissatisfied": 0}, failing=["dissatisfied"]
+        "satisfaction.txt", {"satisfied": 1, "neutral": 0.5, "dissatisfied": 0}
     )

@@ -24,10 +24,10 @@ def jury_model(combine: Combine, models: Sequence[str]) -> str:
 class Jury(WholeJudge):
     """Judges that each make the whole evaluation; `evaluators.evaluate` combines their scores.
 
-    `mean` and `median` combine the scores. `majority`: the best score if more than half of the scores pass (the
-    evaluator's threshold, else 0.5), else the worst. At least `quorum` judges have to give a score, by default more
-    than half; otherwise the jury gives none. The score's details hold each judge's score and the disagreement, which is
-    the difference of the highest and the lowest.
+    `mean` and `median` combine the scores. `majority`: the best score if more than half of the scores pass (by the
+    evaluator's threshold or labels, else at 0.5), else the worst. At least `quorum` judges have to give a score, by
+    default more than half; otherwise the jury gives none. The score's details hold each judge's score and the
+    disagreement, which is the difference of the highest and the lowest.
 
     Raises:
         ValueError: there are fewer than two judges, or the quorum is out of reach.
@@ -67,7 +67,7 @@ def combine_outcomes(panel: Jury, evaluator: Evaluator[Any], opinions: Sequence[
     if len(scored) < panel.quorum:
         return _without_quorum(panel, opinions, len(scored))
     scores = [score for _, score in scored]
-    value = _value(panel.combine, evaluator, [score.value for score in scores])
+    value = _value(panel.combine, evaluator, scores)
     closest = min(scores, key=lambda score: abs(score.value - value))
     same_method = all(score.method == closest.method for score in scores)
     lowest, highest = closest.range
@@ -91,14 +91,15 @@ def common_stamp(model: str, stamps: Sequence[JudgeStamp]) -> JudgeStamp | None:
     return JudgeStamp(model=model, prompt_hash=hashes.pop() if len(hashes) == 1 else None)
 
 
-def _value(combine: Combine, evaluator: Evaluator[Any], values: Sequence[float]) -> float:
+def _value(combine: Combine, evaluator: Evaluator[Any], scores: Sequence[Score]) -> float:
+    values = [score.value for score in scores]
     match combine:
         case "mean":
             return statistics.fmean(values)
         case "median":
             return statistics.median(values)
         case "majority":
-            passing = sum(_passes(evaluator, value) for value in values)
+            passing = sum(_passes(evaluator, score) for score in scores)
             return float((passing * 2 > len(values)) == (evaluator.direction == "higher_is_better"))
 
 
@@ -110,16 +111,11 @@ def _label(evaluator: Evaluator[Any], scores: Sequence[Score]) -> str | None:
     return max(chosen, key=lambda label: chosen[label])
 
 
-def _passes(evaluator: Evaluator[Any], value: float) -> bool:
-    passed = evaluator.passed(value)
+def _passes(evaluator: Evaluator[Any], score: Score) -> bool:
+    passed = evaluator.verdict(score)
     if passed is not None:
         return passed
-    return value >= _PASS if evaluator.direction == "higher_is_better" else value <= _PASS
-
-
-def _own_label(evaluator: Evaluator[Any], opinion: MemberOutcome) -> dict[str, Json]:
-    named = evaluator.label_names and isinstance(opinion.outcome, Score)
-    return {"label": opinion.outcome.label} if named and isinstance(opinion.outcome, Score) else {}
+    return score.value >= _PASS if evaluator.direction == "higher_is_better" else score.value <= _PASS
 
 
 def _details(
@@ -131,7 +127,7 @@ def _details(
             "model": outcome.model,
             "score": outcome.outcome.value,
             "method": outcome.outcome.method,
-            **_own_label(evaluator, outcome),
+            **({"label": outcome.outcome.label} if evaluator.label_names else {}),
         }
         if isinstance(outcome.outcome, Score)
         else {"model": outcome.model, "error": outcome.outcome.type if isinstance(outcome.outcome, Failure) else None}

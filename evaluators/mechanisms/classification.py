@@ -43,12 +43,17 @@ class LabelDefinition(Described):
     score: float | None = Field(default=None, ge=0, le=1)
     """Its worth on 0..1; 0 if it fails, else 1, if left out."""
     passes: bool | None = Field(default=None, alias="pass")
-    """Whether a case with this label passes."""
+    """Whether a case with this label passes; if left out while another label has it, 1 passes and 0 fails."""
 
     @property
     def worth(self) -> float:
         """The score of a case that certainly has this label."""
         return self.score if self.score is not None else float(self.passes is not False)
+
+    @property
+    def verdict(self) -> bool | None:
+        """Whether a case with this label passes, where a label of the classifier has `pass`."""
+        return self.passes if self.passes is not None else {1.0: True, 0.0: False}.get(self.worth)
 
 
 def _with_meaning(value: Any) -> Any:
@@ -92,14 +97,11 @@ class LabelledExample(WorkedExample):
     """The label that fits the case."""
 
 
-def ready_labels(template: str, worth: Mapping[str, float], failing: Iterable[str]) -> Mapping[str, LabelDefinition]:
-    """Labels with these scores, for a kind whose prompt (part of the version) has their meanings. A label of score 1
-    passes, the labels in `failing` fail, and the others do neither.
-    """
-    verdicts = {name: True for name, score in worth.items() if score == 1} | dict.fromkeys(failing, False)
+def ready_labels(template: str, worth: Mapping[str, float]) -> Mapping[str, LabelDefinition]:
+    """Labels with these scores, for a kind whose prompt (part of the version) has their meanings."""
     return {
         name: LabelDefinition.model_validate(
-            {"meaning": f"see {template}: {name}", "score": score, "pass": verdicts.get(name)}
+            {"meaning": f"see {template}: {name}", "score": score, "pass": True if score == 1 else None}
         )
         for name, score in worth.items()
     }
@@ -171,12 +173,14 @@ class Classification(ReasonSettings, TextSettings, Evaluator[Case], Generic[Case
         """See `Evaluator.label_names`."""
         return tuple(self.label_definitions)
 
-    def verdict(self, score: Score) -> bool | None:
-        """See `Evaluator.verdict`: the label decides, unless there is a threshold."""
-        if self.threshold is not None:
-            return self.passed(score.value)
+    @property
+    def label_verdicts(self) -> Mapping[str, bool | None]:
+        """See `Evaluator.label_verdicts`. Once one label has `pass`, those without it pass at a score of 1, fail at 0,
+        and do neither between.
+        """
         labels = self.label_definitions
-        return labels[score.label].passes if score.label is not None and score.label in labels else None
+        decides = any(label.passes is not None for label in labels.values())
+        return {name: label.verdict for name, label in labels.items() if decides}
 
     async def classify_ready(self, judge: Judge, material: JudgeInput) -> Score:
         """Ask for one of the kind's own labels."""
@@ -301,6 +305,9 @@ class OwnLabels(Described):
     def _known_labels(self) -> Self:
         if unknown := sorted({example.label for example in self.examples} - self.labels.keys()):
             raise ValueError(f"examples: {', '.join(unknown)} is none of the labels")
+        labels = self.labels.values()
+        if any(label.passes for label in labels) and all(label.verdict for label in labels):
+            raise ValueError("labels: each one passes; write pass: false, or a score below 1, where a case is bad")
         return self
 
     @property

@@ -240,8 +240,7 @@ def composition_mistakes(composition: Composition[Any]) -> list[str]:
         mistakes += _gate_mistakes(composition)
     elif composition.share or composition.otherwise is not None or composition.ask_on != "fail":
         mistakes.append("ask_on, share, otherwise: mean nothing without combine: if; remove them")
-    without = [member.name for member in _deciding(composition) if member.threshold is None and not member.label_names]
-    if without:
+    if without := [member.name for member in _deciding(composition) if not member.has_verdicts]:
         mistakes.append(f"of: {without[0]} has no threshold, so nothing passes; set its threshold")
     return mistakes
 

@@ -1,7 +1,7 @@
 """Scores that one bad item decides: an attack in any text, content of any forbidden category."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -27,9 +27,10 @@ class WorstItem(Evaluator[Turn]):
         """See `Evaluator.label_names`."""
         return (NONE, *SOURCES)
 
-    def verdict(self, score: Score) -> bool | None:
-        """See `Evaluator.verdict`."""
-        return score.label == NONE if self.threshold is None else self.passed(score.value)
+    @property
+    def label_verdicts(self) -> Mapping[str, bool | None]:
+        """See `Evaluator.label_verdicts`."""
+        return {name: name == NONE for name in self.label_names}
 
 
 _NAMED = 3  # items that an explanation names

@@ -149,10 +149,8 @@ def _answers(evaluator: Evaluator[Any]) -> tuple[dict[str, Json], dict[str, Json
         worst, best = ends if evaluator.direction == "higher_is_better" else ends[::-1]
         return {"score": worst}, {"score": best}
     if isinstance(evaluator, Classification) and "examples" in type(evaluator).model_fields:
-        labels: Mapping[str, Any] = evaluator.label_definitions
-        failing, passing = (
-            [name for name, label in labels.items() if label.passes is passes] for passes in (False, True)
-        )
+        verdicts = evaluator.label_verdicts
+        failing, passing = ([name for name in verdicts if verdicts[name] is passes] for passes in (False, True))
         if len(failing) == len(passing) == 1:
             return {"label": failing[0]}, {"label": passing[0]}
     return None

@@ -13,7 +13,6 @@ from collector.statistics.agreement import ScoreScale
 from evaluators.evaluator import Evaluator
 from evaluators.identity import judged_version, subject_id_of
 from evaluators.judge import Judge
-from evaluators.results import Evaluation
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +52,7 @@ async def replayed(
         if evaluation.score is not None
     }
     return Replayed(
-        passes={name: _passes(evaluation, scale) for name, evaluation in scored.items()},
+        passes={name: scale.passes(evaluation) for name, evaluation in scored.items()},
         reasons={name: evaluation.explanation for name, evaluation in scored.items() if evaluation.explanation},
         no_score=Counter(
             evaluation.reason_code or "skipped" for evaluation in made.evaluations if evaluation.score is None
@@ -73,10 +72,3 @@ def _job(bench: ReplayBench, evaluator: Evaluator[Any], labelled: LabelledSubjec
     name = assignment.evaluation_id(subject, f"{revision}\x1f{labelled.name}")
     monitor = Monitor(name="align", assignments=(), match={})
     return command_job(monitor, assignment, labelled.case, evaluation_id=name)
-
-
-def _passes(evaluation: Evaluation, scale: ScoreScale) -> bool:
-    if evaluation.passed is not None:
-        return evaluation.passed
-    assert evaluation.score is not None
-    return not scale.fails(evaluation.score)

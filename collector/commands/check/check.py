@@ -273,7 +273,7 @@ def _monitor(name: str, monitor: MonitorSettings, config: Config) -> Iterator[st
         own = f", its own sample: {_share(use.sample)}" if use.sample is not None else ""
         yield f"           - {each} ({evaluator.kind}): {when}, {by}{threshold}{own}"
         if evaluator.label_names:
-            yield f"             labels: {', '.join(evaluator.label_names)}"
+            yield f"             labels: {', '.join(_labels(evaluator))}"
         if configured.audit is not None:
             yield f"             {_audit(configured.audit, monitor.rate_of(use))}"
         if evaluator.cost_note:
@@ -367,6 +367,13 @@ def _of_conversations(rate: float) -> str:
 
 def _share(rate: float) -> str:
     return "all" if rate == 1.0 else f"{rate * 100:.4g} %"
+
+
+def _labels(evaluator: Evaluator[Any]) -> Iterator[str]:
+    """The labels, each with whether it passes, if there is no threshold."""
+    verdicts: Mapping[str, bool | None] = evaluator.label_verdicts if evaluator.threshold is None else {}
+    for name in evaluator.label_names:
+        yield name + {True: " (passes)", False: " (fails)", None: ""}[verdicts.get(name)]
 
 
 def _passing(evaluator: Evaluator[Any]) -> str:

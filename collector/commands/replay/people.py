@@ -90,10 +90,7 @@ def _agrees(pair: EvaluationPair, scale: ScoreScale) -> tuple[float, float]:
     if pair.label.weighted().divided:
         return 0.5, 0.5  # with half of the people, whatever the verdict is
     good = not scale.is_bad(pair.label.human)
-    old, new = (
-        not scale.fails(each.score or 0.0) if each.passed is None else each.passed for each in (pair.old, pair.new)
-    )
-    return old == good, new == good
+    return scale.passes(pair.old) == good, scale.passes(pair.new) == good
 
 
 def verdict_on_people(people: PeopleComparison) -> str:

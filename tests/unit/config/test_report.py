@@ -47,6 +47,23 @@ def test_a_judge_without_a_key_is_noticed_before_it_refuses(judge: dict[str, Any
     assert line.endswith("; no api_key") is said
 
 
+@pytest.mark.parametrize(
+    ("threshold", "line"),
+    [
+        ({}, "labels: good (passes), half, bad (fails)"),
+        ({"threshold": 0.7}, "labels: good, half, bad"),  # it decides
+    ],
+)
+def test_it_says_which_labels_pass(threshold: dict[str, float], line: str) -> None:
+    labels = {"good": "Fine.", "half": {"meaning": "So so.", "score": 0.5}, "bad": {"meaning": "No.", "pass": False}}
+    config = checked(
+        {"right": {"kind": "classifier", "question": "?", "labels": labels, **threshold}},
+        monitor={"alerts": {"objectives": {"right": 0.9}}},
+        judges={"main": {"model": "m"}},
+    )
+    assert line in [line.strip() for line in report(config)]
+
+
 def test_a_planned_rate_is_named_with_its_error_and_calls_are_those_of_all() -> None:
     config = checked(
         {"good": {"kind": "g_eval", "evaluation_steps": ["?"], "evaluation_params": ["input"]}},

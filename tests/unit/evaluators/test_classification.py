@@ -54,6 +54,39 @@ async def test_a_label_is_worth_its_score_and_passes_as_it_says(label, value, pa
     assert (record.score, record.label, record.passed, record.method) == (value, label, passed, "single")
 
 
+@pytest.mark.parametrize(
+    ("labels", "verdicts"),
+    [
+        ({"good": {"meaning": "m"}, "bad": {"meaning": "m", "pass": False}}, {"good": True, "bad": False}),
+        ({"good": {"meaning": "m", "pass": True}, "bad": {"meaning": "m", "score": 0}}, {"good": True, "bad": False}),
+        (LABELS, {"resolved": True, "half": None, "escalated": False}),
+        ({"refund": "Money back.", "other": {"meaning": "All else.", "score": 0}}, {"refund": None, "other": None}),
+    ],
+    ids=["only one fails", "only one passes", "between", "topics"],
+)
+async def test_a_label_without_pass_has_the_verdict_of_its_score_once_another_label_has_pass(labels, verdicts):
+    evaluator = Classifier(name="outcome", question="How is it?", labels=labels)
+    for label, passed in verdicts.items():
+        result = await evaluate(evaluator, a_turn(), ScriptedJudge({"reason": "So.", "label": label}), now=a_moment)
+        record = make_record(evaluator, a_turn(), result, evaluation_id="e", evaluator_version="v", monitor="m")
+        assert (record.label, record.passed) == (label, passed)
+    assert evaluator.has_verdicts is any(verdicts.values())
+
+
+def test_labels_that_all_pass_are_refused():
+    labels = {"good": {"meaning": "Fine.", "pass": True}, "bad": {"meaning": "Not fine."}}
+    with pytest.raises(ValidationError, match=r"labels: each one passes; write pass: false, or a score below 1"):
+        Classifier(name="outcome", question="How is it?", labels=labels)
+
+
+async def test_judges_of_a_majority_vote_by_the_verdicts_of_their_labels():
+    labels = {"good": {"meaning": "Fine.", "pass": True}, "handed on": {"meaning": "m", "score": 0.5, "pass": False}}
+    evaluator = Classifier(name="outcome", question="How is it?", labels=labels)
+    judges = [ScriptedJudge({"reason": "So.", "label": label}) for label in ("handed on", "handed on", "good")]
+    outcome = await outcome_of(Jury(judges, combine="majority"), evaluator, a_turn())
+    assert (outcome.value, outcome.label, evaluator.verdict(outcome)) == (0.0, "handed on", False)
+
+
 async def test_a_threshold_decides_where_there_is_one():
     evaluator = classifier(threshold=0.4)
     result = await evaluate(evaluator, TALK, ScriptedJudge({"reason": "So.", "label": "half"}), now=a_moment)

@@ -120,6 +120,7 @@ def test_the_version_is_that_of_all_that_counts() -> None:
         ({"of": ()}, "at least 1 item"),
         ({"of": (PARIS, PARIS)}, "listed twice"),
         ({"of": (KINDS["latency"](name="fast", target=1, limit=2),)}, "fast has no threshold"),
+        ({"of": (KINDS["classifier"](name="topic", **KINDS["classifier"].example),)}, "topic has no threshold"),
         ({"of": (PARIS, KINDS["task_cost"](name="cheap", max_tool_calls=3, threshold=0.5))}, "those of one scope"),
         ({"of": (Composite(name="inner", of=(PARIS,)),)}, "composites as members"),
         ({"of": (PARIS,), "combine": "weighted", "weights": {"pari": 1}}, "'pari' is not among"),
