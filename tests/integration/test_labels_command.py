@@ -141,6 +141,38 @@ def test_a_draw_with_other_shares_leaves_nothing_out_and_a_mix_of_two_is_named(c
         assert [note[: len(said)] for note in notes] == [said] * bool(said), content
 
 
+def test_labels_for_another_evaluator_are_no_mix_of_two_draws(config: Path) -> None:
+    """The doubt of `short` drew them; by the scores of the improved one, equal scores had two probabilities."""
+    rows, _ = run(config, "labels", "next", "--n", "100")
+    text = config.read_text().replace("  short:\n", "  better: {kind: length, maximum: 7}\n  short:\n")
+    config.write_text(text.replace("    - short\n", "    - short\n    - better\n"))
+    asyncio.run(judge_by_another_evaluator(config))
+    file, filled = config.with_name("filled.jsonl"), [row | {"human": True} for row in rows]
+    assert {line["label_probability"] for line in filled} == {0.5, 1.0}
+    lines = ({key: value for key, value in line.items() if key != "evaluator"} for line in filled)
+    file.write_bytes(b"".join(orjson.dumps(line) + b"\n" for line in lines))
+    (found,), _ = run(config, "calibrate", str(file), "--evaluator", "better", "--json")
+    notes = " ".join(found["notes"])  # type: ignore[arg-type]
+    assert found["segments"][0]["labels"] == len(filled)  # type: ignore[index]
+    assert "Mixed" not in notes
+    assert "Drawn with other shares" not in notes
+    assert f"{len(filled)} labels of other versions of better or of other evaluators count here" in notes
+    assert "Not used: 12 labels of the page, drawn with other shares than those of the file." in notes
+
+
+async def judge_by_another_evaluator(path: Path) -> None:
+    """Twelve of its scores have a label on the page, by a draw of their own."""
+    loaded = load(path)
+    async with open_logs(loaded.settings.log, page=True) as logs:
+        for number, one in enumerate([past.evaluation async for past in evaluations_in(logs.evaluations)]):
+            other = replace(one, evaluation_id=f"{number + 1000:032x}", evaluator="better", score=0.9,
+                            evaluator_version=evaluator_version_in(loaded, "better"))  # fmt: skip
+            await logs.evaluations.append([Record(b"", evaluation_to_json(other))])
+            if number < 12:
+                given = label_of(other, f"p{number}", START, score=1.0, given_by="ann", label_probability=0.5)
+                await logs.labels.append([Record(b"", label_to_json(given))])
+
+
 async def label_on_page(path: Path, rows: list[dict[str, object]], share: float = 0.0) -> None:
     by_id = {str(row["evaluation_id"]): row for row in rows}
     async with open_logs(load(path).settings.log, page=True) as logs:

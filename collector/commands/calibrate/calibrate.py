@@ -109,8 +109,9 @@ def measure(config: Config, options: CalibrateOptions) -> Calibration:
     if options.random:
         labels, alike = _as_random(labels)
         notes = (*notes, *alike)
-    if number := sum(label.is_of_other for label in labels):
-        what = f"{plural(number, 'label')} of other versions of {options.evaluator} count here"
+    if number := sum(bool(label.given_for) for label in labels):
+        also = " or of other evaluators" if any(_is_of_other_evaluator(label, ledger) for label in labels) else ""
+        what = f"{plural(number, 'label')} of other versions of {options.evaluator}{also} count here"
         why = "this one scored the same answers. If it asks people for something else, give it another name"
         notes = (*notes, f"{what}: {why}.")
     if ledger.others:
@@ -315,11 +316,12 @@ _ROUNDING = 1e-9
 
 def _notes_on_shares(labels: Sequence[HumanLabel], ledger: LabelLedger) -> tuple[str, ...]:
     """A note if labels are of several draws: in one draw, the first score of an answer determines the probability. Or
-    if they are of one with other shares than those of now.
+    if they are of one with other shares than those of now. Nothing is known of a draw by another evaluator's scores.
     """
     shares, others = dict[object, float](), 0
     for label in labels:
-        if label.probability is not None and (first := ledger.first.get(label.name)) is not None:
+        first = ledger.first.get(label.given_for or label.name)
+        if label.probability is not None and first is not None:
             share = shares.setdefault(first[0], label.probability)
             others += not math.isclose(label.probability, first[1])
             if not math.isclose(share, label.probability):
@@ -364,7 +366,12 @@ def why_alone(labels: Sequence[HumanLabel], page: Sequence[HumanLabel], ledger: 
         return "as the file has no drawn label of an answer in the log"
     own, mixed = _notes_on_shares(labels, ledger), _notes_on_shares([*labels, *page], ledger)
     is_mixed = own != mixed and mixed[0].startswith(_MIXED)
-    return "drawn with other shares than those of the file" if is_mixed else None
+    is_other = is_mixed or any(_is_of_other_evaluator(label, ledger) for label in labels)
+    return "drawn with other shares than those of the file" if is_other else None
+
+
+def _is_of_other_evaluator(label: HumanLabel, ledger: LabelLedger) -> bool:
+    return label.given_for not in ledger.first if label.given_for else False
 
 
 def _page_labels(version: Version, ledger: LabelLedger, *, is_needed: bool) -> tuple[list[HumanLabel], tuple[str, ...]]:
@@ -381,7 +388,7 @@ def _page_labels(version: Version, ledger: LabelLedger, *, is_needed: bool) -> t
             newest[label.name] = label
         elif one is not None:
             judge, weight, name = one.judged.score, max(label.weight, one.judged.weight), one.names[0]
-            newest[name] = replace(label, judge=judge, weight=weight, name=name, is_of_other=True)
+            newest[name] = replace(label, judge=judge, weight=weight, name=name, given_for=label.name)
         else:
             unused += 1
     if replaced := len(labels) - len(newest) - unused:
