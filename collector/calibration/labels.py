@@ -102,7 +102,7 @@ class HumanLabel:
     """Whether a backfill made the score, which is in no mean of the present."""
     people: int = 1
     """How many people's scores `human` is the mean of."""
-    given_for: str = ""
+    other_id: str = ""
     """The evaluation that it was given for, if that is another version's, or another evaluator's, of the answer."""
 
     def weighted(self) -> LabelledScore:
@@ -164,7 +164,7 @@ def read_labels(
             label = HumanLabel(
                 judged.score, row.human_score(lower_is_better=lower_is_better), row.segment, judged.weight,
                 row.label_probability, conversation=row.conversation_id or judged.conversation, name=name,
-                tokens=row.tokens, given_for=row.evaluation_id or "" if name not in ("", row.evaluation_id) else "",
+                tokens=row.tokens, other_id=row.evaluation_id or "" if name not in ("", row.evaluation_id) else "",
             )  # fmt: skip
             case = name or row.evaluation_id or row.turn_id or number
             people.setdefault((case, row.segment), {})[row.given_by or number] = label

@@ -109,7 +109,7 @@ def measure(config: Config, options: CalibrateOptions) -> Calibration:
     if options.random:
         labels, alike = _as_random(labels)
         notes = (*notes, *alike)
-    if number := sum(bool(label.given_for) for label in labels):
+    if number := sum(bool(label.other_id) for label in labels):
         also = " or of other evaluators" if any(_is_of_other_evaluator(label, ledger) for label in labels) else ""
         what = f"{plural(number, 'label')} of other versions of {options.evaluator}{also} count here"
         why = "this one scored the same answers. If it asks people for something else, give it another name"
@@ -320,7 +320,7 @@ def _notes_on_shares(labels: Sequence[HumanLabel], ledger: LabelLedger) -> tuple
     """
     shares, others = dict[object, float](), 0
     for label in labels:
-        first = ledger.first.get(label.given_for or label.name)
+        first = ledger.first.get(label.other_id or label.name)
         if label.probability is not None and first is not None:
             share = shares.setdefault(first[0], label.probability)
             others += not math.isclose(label.probability, first[1])
@@ -371,7 +371,7 @@ def why_alone(labels: Sequence[HumanLabel], page: Sequence[HumanLabel], ledger: 
 
 
 def _is_of_other_evaluator(label: HumanLabel, ledger: LabelLedger) -> bool:
-    return label.given_for not in ledger.first if label.given_for else False
+    return label.other_id not in ledger.first if label.other_id else False
 
 
 def _page_labels(version: Version, ledger: LabelLedger, *, is_needed: bool) -> tuple[list[HumanLabel], tuple[str, ...]]:
@@ -388,7 +388,7 @@ def _page_labels(version: Version, ledger: LabelLedger, *, is_needed: bool) -> t
             newest[label.name] = label
         elif one is not None:
             judge, weight, name = one.judged.score, max(label.weight, one.judged.weight), one.names[0]
-            newest[name] = replace(label, judge=judge, weight=weight, name=name, given_for=label.name)
+            newest[name] = replace(label, judge=judge, weight=weight, name=name, other_id=label.name)
         else:
             unused += 1
     if replaced := len(labels) - len(newest) - unused:
