@@ -19,11 +19,10 @@ from itertools import combinations, islice
 from statistics import fmean
 from typing import Annotated, Any, Literal
 
-import orjson
-from pydantic import Field, StringConstraints, ValidationError
+from pydantic import Field, StringConstraints
 
-from collector.errors import BadInput
 from collector.evaluate.sampling.draw_key import PUBLIC, DrawKey
+from collector.page.requests import parse_body
 from collector.page.view import ListedEvaluation, View, paid_in
 from collector.past.evaluations import key_of
 from collector.receive.rejection import Rejected
@@ -121,10 +120,7 @@ class QueueVerdict(Section):
 
 def parse_verdict(body: bytes) -> QueueVerdict:
     """A verdict as a browser sends it. Raises BadInput."""
-    try:
-        return QueueVerdict.model_validate(orjson.loads(body))
-    except (ValidationError, orjson.JSONDecodeError):
-        raise BadInput("by (your name) and verdict (good, bad, unsure or undo) are needed") from None
+    return parse_body(QueueVerdict, body)
 
 
 @dataclass(frozen=True, slots=True)

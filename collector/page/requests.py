@@ -20,7 +20,7 @@ from collector.records.attributes import STANDARD
 from collector.records.json import label_to_json
 from collector.records.labels import label_of
 from collector.section import Section
-from collector.wording import requirement
+from collector.wording import requirement, unknown
 from evaluators.cases import Json
 from evaluators.results import Evaluation, Label, Opinion
 
@@ -79,8 +79,13 @@ def parse_gate(query: Mapping[str, str]) -> GateRequest:
 
 def parse_label(body: bytes) -> LabelRequest:
     """A label as a browser sends it. Raises BadInput."""
+    return parse_body(LabelRequest, body)
+
+
+def parse_body(model: type[Model], body: bytes) -> Model:
+    """A person's opinion on an answer. Raises BadInput."""
     try:
-        return _checked(LabelRequest, orjson.loads(body))
+        return _checked(model, orjson.loads(body))
     except orjson.JSONDecodeError:
         raise BadInput("the label is not JSON") from None
 
@@ -89,7 +94,7 @@ def _checked(model: type[Model], values: object) -> Model:
     try:
         return model.model_validate(values)
     except ValidationError as error:
-        raise BadInput(_sentence(error)) from None
+        raise BadInput(_sentence(error, model)) from None
 
 
 def select_evaluations(view: View, filters: Filters, now: float, *, text: bool) -> list[ListedEvaluation]:
@@ -175,8 +180,11 @@ def _rank(view: View, listed: ListedEvaluation) -> tuple[int, float, float]:
     return (0, -round(badness, 2), newest)  # 0.101 and 0.102 are equally bad
 
 
-def _sentence(error: ValidationError) -> str:
-    first = error.errors(include_input=False, include_url=False)[0]
+def _sentence(error: ValidationError, model: type[BaseModel]) -> str:
+    errors = error.errors(include_input=False, include_url=False)
+    first = min(errors, key=lambda detail: detail["type"] != "extra_forbidden")  # a misspelt key, before a missing one
+    if first["type"] == "extra_forbidden":
+        return unknown("key", str(first["loc"][0]), model.model_fields)
     path, message = ".".join(map(str, first["loc"])), requirement(first) or first["msg"].removeprefix("Value error, ")
     return f"{path}: {message}" if path else message
 

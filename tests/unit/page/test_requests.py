@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 from evaluation_samples import failed, label, scored, skipped
 
 from collector.errors import BadInput
+from collector.page.label_queue import parse_verdict
 from collector.page.requests import Filters, parse_filters, parse_label, select_evaluations
 from collector.page.view import EvaluatorView, View
 from evaluators.cases import Turn
@@ -95,6 +97,24 @@ def test_an_address_with_other_things_in_it_is_read_and_a_wrong_value_refused():
 def test_what_says_nothing_is_no_label(body):
     with pytest.raises(BadInput):
         parse_label(body)
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"by": "ann", "verdict": "good", "score": 1}, "unknown key 'score'; choose from by, verdict, note"),
+        ({"by": "ann", "verdikt": "good"}, "unknown key 'verdikt'; did you mean 'verdict'?"),
+        ({"by": "ann"}, "verdict: Field required"),
+        ({"by": " ", "verdict": "good"}, "by: must not be empty"),
+        ({"by": "ann", "verdict": "fine"}, "verdict: must be 'good', 'bad', 'unsure' or 'undo'"),
+        ([], "must be an object"),
+    ],
+)
+def test_what_is_wrong_with_a_verdict_is_named(fields, said):
+    """`by and verdict are needed` was the answer to a further key."""
+    with pytest.raises(BadInput) as refused:
+        parse_verdict(json.dumps(fields).encode())
+    assert str(refused.value) == said
 
 
 def test_a_label_needs_no_more_than_one_thing():
