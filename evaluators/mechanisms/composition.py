@@ -163,13 +163,8 @@ class Composition(Evaluator[Case], Generic[Case]):
         if not deciding:
             _require_scores(outcomes)
         value = float(decisive if deciding else not decisive)
-        what = (
-            f"{deciding[0]} {'passes' if decisive else 'fails'}"
-            if deciding
-            else "none passes"
-            if decisive
-            else "all pass"
-        )
+        all_alike = "none passes" if decisive else "all pass"
+        what = f"{deciding[0]} {'passes' if decisive else 'fails'}" if deciding else all_alike
         scores = [outcome for outcome in outcomes.values() if isinstance(outcome, Score)]
         return Score(value=value, explanation=what, method=_method(scores), raw_score=value, details=details)
 

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -69,7 +70,8 @@ class ScoreSummary:
     tokens: int = 0
     labels: Counter[str] = field(default_factory=Counter[str])
     """How often each label was chosen that says more than pass and fail."""
-    clusters: dict[str, tuple[float, int]] = field(default_factory=dict[str, tuple[float, int]])
+    clusters: dict[str, list[float]] = field(default_factory=dict[str, list[float]])
+    """The scores of each conversation."""
 
     def add(self, evaluation: Evaluation) -> None:
         """Count one evaluation."""
@@ -78,8 +80,7 @@ class ScoreSummary:
         if evaluation.cost_usd is not None:
             self.cost_usd = (self.cost_usd or 0.0) + evaluation.cost_usd
         if evaluation.score is not None:
-            total, count = self.clusters.get(evaluation.subject.conversation_id, (0.0, 0))
-            self.clusters[evaluation.subject.conversation_id] = (total + evaluation.score, count + 1)
+            self.clusters.setdefault(evaluation.subject.conversation_id, []).append(evaluation.score)
             self.scored += 1
             self.judged += evaluation.passed is not None
             self.passed += evaluation.passed is True
@@ -93,8 +94,8 @@ class ScoreSummary:
 
     @property
     def mean(self) -> float | None:
-        """The mean score; None without scores."""
-        return sum(total for total, _ in self.clusters.values()) / self.scored if self.scored else None
+        """The mean score; None without scores. As the sum is exact, a comparison shows the same mean, to all digits."""
+        return math.fsum(chain.from_iterable(self.clusters.values())) / self.scored if self.scored else None
 
     @property
     def error(self) -> float | None:
@@ -102,7 +103,7 @@ class ScoreSummary:
         mean, n = self.mean, len(self.clusters)
         if mean is None or n < 2:
             return None
-        squares = sum((total - mean * count) ** 2 for total, count in self.clusters.values())
+        squares = sum((sum(scores) - mean * len(scores)) ** 2 for scores in self.clusters.values())
         return math.sqrt(squares * n / (n - 1)) / self.scored
 
     @property
@@ -110,7 +111,7 @@ class ScoreSummary:
         """The mean's 95 % interval, within [0, 1]; None without scores."""
         if self.mean is None:
             return None
-        number = self.scored**2 / sum(count**2 for _, count in self.clusters.values())
+        number = self.scored**2 / sum(len(scores) ** 2 for scores in self.clusters.values())
         return mean_interval(self.mean, self.error or 0.0, number)
 
     @property

@@ -5,6 +5,7 @@ import json
 import pytest
 from evaluation_samples import bare
 
+from collector.commands.replay.comparison import EvaluationPair, compare
 from collector.commands.score.score import ScoreSummary, as_json, as_table, below, summarize
 
 
@@ -60,3 +61,13 @@ def test_where_lower_is_better_the_line_is_turned_round() -> None:
     assert below(summary, 0.9, lower_is_better=True)
     assert not below(summary, 0.8, lower_is_better=True)
     assert '"direction":"lower_is_better"' in as_json({"refusal": summary}, {"refusal"})
+
+
+def test_the_mean_is_rounded_as_in_a_comparison() -> None:
+    """One output said 0.641 in the table, and 0.640 beside the difference."""
+    evaluations = [bare(n, score, f"c{n}") for n, score in enumerate([0.7, 0.05, 0.05, 0.05])]
+    comparison = compare([EvaluationPair(one, one) for one in evaluations])
+    assert comparison is not None
+    summary = summarize(evaluations)
+    assert summary["helpful"].mean == comparison.mean.old == 0.2125
+    assert f" {comparison.mean.cells[0]} " in as_table(summary)
