@@ -101,14 +101,10 @@ class SharedPort:
         self._mine[_RECEIVED] += 1
         if not received:  # the system has closed the connection
             logger.warning("a connection could not be accepted (no descriptor is left)")
-            self._pause()
+            self._cease()  # gets nothing from others for a while
+            self._paused = asyncio.get_running_loop().call_later(PAUSE, self._resume)
         elif connection := _socket_of(received[0]):
             take(connection)
-
-    def _pause(self) -> None:
-        """Get nothing from others for a while."""
-        self._cease()
-        self._paused = asyncio.get_running_loop().call_later(PAUSE, self._resume)
 
     def _cease(self) -> None:
         self._mine[_LISTENS] = 0

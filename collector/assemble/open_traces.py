@@ -214,7 +214,8 @@ class OpenTraces:
         self._by_last_piece.move_to_end(trace_id)
         if trace.bytes > self._limits.max_trace_bytes:
             yield self._close(trace, now), "bytes"
-            self._drop_pieces(trace)
+            self.bytes -= trace.bytes
+            trace.pieces, trace.bytes, trace.unread_closings = [], 0, []  # later pieces are assembled without these
         if self.bytes > self._limits.max_bytes:
             yield from self._enforce_memory_limit(now)
 
@@ -234,11 +235,6 @@ class OpenTraces:
         trace.unread_closings.append(len(trace.pieces))
         self._lingering[trace.trace_id] = trace
         return trace
-
-    def _drop_pieces(self, trace: OpenTrace) -> None:
-        """Drop the pieces of a trace that is too large; later pieces are assembled without them."""
-        self.bytes -= trace.bytes
-        trace.pieces, trace.bytes, trace.unread_closings = [], 0, []
 
     def _release(self, trace: OpenTrace) -> None:
         self.bytes -= trace.bytes

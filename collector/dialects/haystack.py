@@ -36,7 +36,8 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
         if "haystack.pipeline.input_data" not in attributes:
             return None
         return _read_enclosing(span, "workflow", "haystack.pipeline.input_data", "haystack.pipeline.output_data")
-    kind = _find_kind(name)
+    known: Kind | None = next((kind for end, kind in _KIND_BY_SUFFIX if name.endswith(end)), None)
+    kind = known or "chain"
     if kind == "model":
         return _read_model(span)
     input_fields, output_value = as_dict(decode(attributes.get(_INPUT))), decode(attributes.get(_OUTPUT))
@@ -48,11 +49,6 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
         variables=parse_texts(input_fields) if kind == "other" else {},
         sources={"passages": _OUTPUT} if kind == "retrieval" else {},
     )
-
-
-def _find_kind(name: str) -> Kind:
-    kind: Kind | None = next((kind for end, kind in _KIND_BY_SUFFIX if name.endswith(end)), None)
-    return kind or "chain"
 
 
 def _as_nonempty_text(value: Json) -> str | None:

@@ -205,13 +205,11 @@ class Transaction:
             where = [end.offset, end.timestamp, log, partition, known.offset]
             if self.connection.execute(f"{_ADVANCE} AND next = ?", where).rowcount:
                 return stored, end
-        stored, end = _stored(partition, records, self._read_end(log, partition), self._now)
+        wanted = "SELECT next, timestamp FROM ends WHERE log = ? AND partition = ?"
+        known = End(*self.connection.execute(wanted, [log, partition]).fetchone())
+        stored, end = _stored(partition, records, known, self._now)
         self.connection.execute(_ADVANCE, [end.offset, end.timestamp, log, partition])
         return stored, end
-
-    def _read_end(self, log: int, partition: int) -> End:
-        wanted = "SELECT next, timestamp FROM ends WHERE log = ? AND partition = ?"
-        return End(*self.connection.execute(wanted, [log, partition]).fetchone())
 
     def _bounds(self, log: int, readers: Collection[str]) -> dict[int, int]:
         """The records that may be deleted, by partition. A group that has commits, but none for a partition, needs all

@@ -207,7 +207,8 @@ def needed_pieces(record: StoredRecord, is_needed: Callable[[bytes, bytes], bool
         at = end_of_signal + size
         key, content = value[start:end_of_key], value[end_of_signal:at]
         if is_needed(key, content):
-            headers = _headers_of(value[end_of_key:end_of_signal])
+            signal = value[end_of_key:end_of_signal]
+            headers = _HEADERS_OF.get(signal, (("signal", signal),))
             yield StoredRecord(partition, offset, timestamp, key, content, headers, number)
 
 
@@ -220,11 +221,6 @@ def _index_of(value: bytes) -> tuple[Sequence[tuple[int, int, int]], int]:
     if not 0 < count < StoredRecord.MOST_PIECES or at > len(value):
         return (), -1
     return [*_SIZES.iter_unpack(value[_COUNT.size : at])], at
-
-
-def _headers_of(signal: bytes) -> Headers:
-    headers = _HEADERS_OF.get(signal)
-    return (("signal", signal),) if headers is None else headers
 
 
 _HEADERS_OF: dict[bytes, Headers] = {b"": ()} | {each: (("signal", each),) for each in (b"traces", b"logs", b"thin")}

@@ -239,12 +239,7 @@ async def _open_batched(
 def _count(telemetry: Telemetry, judge: str, progress: BatchProgress) -> None:
     if progress.ended:
         without = progress.without_answer
-        telemetry.counter(BATCHES, judge, _outcome(progress.status)).inc()
+        word = progress.status.partition(" ")[0]  # OpenAI's; Anthropic's say only that it has ended
+        telemetry.counter(BATCHES, judge, word if word in _OUTCOMES else "completed").inc()
         telemetry.counter(BATCH_REQUESTS, judge, "answered").inc(progress.total - without)
         telemetry.counter(BATCH_REQUESTS, judge, "unanswered").inc(without)
-
-
-def _outcome(status: str) -> str:
-    """How a batch has ended, in OpenAI's words; Anthropic's say only that it has."""
-    word = status.partition(" ")[0]
-    return word if word in _OUTCOMES else "completed"

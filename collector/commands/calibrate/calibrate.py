@@ -2,7 +2,8 @@
 
 import asyncio
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from operator import gt, lt
@@ -29,8 +30,9 @@ from collector.errors import ConfigError
 from collector.logs.whole_log import read_records
 from collector.page.label_queue import draw_probability, label_doubt
 from collector.page.settings import PageSettings
-from collector.past.evaluations import REPLAY_OF, priced_evaluations_in
+from collector.past.evaluations import REPLAY_OF, key_of, priced_evaluations_in
 from collector.records.audits import AuditScore, audit_of
+from collector.records.grouping import group_by
 from collector.records.json import fields_of
 from collector.records.labels import tokens_read
 from collector.service.open_logs import open_logs
@@ -121,7 +123,7 @@ def measure(config: Config, options: CalibrateOptions) -> Calibration:
     notes = (*notes, *left_out, *_bias_notes(once, scored), *_notes_on_time(labels_of_queue(once), scored),
              *_note_on_sample(labels_of_queue(once), scored))  # fmt: skip
     result = calibration(options, once, [one.judged for one in scored], scale, notes)
-    monitors = dict(_by_monitor(labels, (*ledger.scored, *ledger.repeated), scale))
+    monitors = dict(_by_monitor(labels, ledger.scored, scale))
     return replace(result, agreements=(result.agreements[0], *_segments(labels, scale)), monitors=monitors)
 
 
@@ -142,14 +144,38 @@ def _as_random(labels: Sequence[HumanLabel]) -> tuple[list[HumanLabel], Sequence
 def _once(
     labels: Sequence[HumanLabel], ledger: "LabelLedger"
 ) -> tuple[Sequence[HumanLabel], Sequence["_Scored"], Sequence[str]]:
-    """The labels and scores in which each answer counts once, and a note on those that are left out."""
-    repeated = {one.names[0] for one in ledger.repeated}
-    once = [label for label in labels if label.name not in repeated]
-    if not repeated or not once:
-        return labels, ledger.scored if once else ledger.repeated, ()
-    what = f"{plural(len(repeated), 'score')} and {plural(len(labels) - len(once), 'label')}"
-    note = f"Each answer counts once: {what} are left out, as another monitor judges these answers, too."
-    return once, ledger.scored, (note,)
+    """The labels and scores in which each answer counts once, with the score of the monitor that draws most, and a note
+    on the scores of monitors without drawn labels, which are left out.
+    """
+    known = {one.names[0]: one for one in ledger.scored}
+    monitors = {known[label.name].monitor for label in labels_of_queue(labels) if label.name in known}
+    used = [one for one in ledger.scored if not monitors or one.monitor in monitors]
+    chosen = {one.names[1]: one.monitor for one in used}
+    once = {one.answer: one for one in used if one.monitor == chosen[one.names[1]]}
+    chances = Counter(one.answer for one in used)
+    answers = group_by((label for label in labels if label.name in known), lambda label: known[label.name].answer)
+    unique = [_of_answer(answers[name], one, chances[name], known) for name, one in once.items() if name in answers]
+    unique += [label for label in labels if label.name not in known]
+    left_out = len(ledger.scored) - len(used)
+    notes = [f"Not used: {plural(left_out, 'score')} of monitors without drawn labels."] if left_out else []
+    return unique, list(once.values()), notes
+
+
+def _of_answer(
+    labels: Sequence[HumanLabel], scored: "_Scored", chances: int, known: Mapping[str, "_Scored"]
+) -> HumanLabel:
+    """The label of an answer that several monitors may judge, each with a chance of its own to have it labelled.
+
+    Its probability is that of any of these draws. Monitors share a verdict, so they draw it with equal probabilities.
+    """
+    missed = {label.name: 1.0 - label.probability for label in labels if label.probability}
+    at_random = [label for label in labels if label.probability] or labels
+    label = mean_label({label.human: label for label in at_random}.values())
+    weight = label.weight / known[label.name].judged.weight * scored.judged.weight
+    if missed and chances > 1:
+        none = math.prod(missed.values()) * min(missed.values()) ** (chances - len(missed))
+        label = replace(label, probability=1.0 - none)
+    return replace(label, name=scored.names[0], weight=weight)
 
 
 def _segments(labels: Sequence[HumanLabel], scale: ScoreScale) -> Iterator[Agreement]:
@@ -173,10 +199,14 @@ def _by_monitor(
 
 @dataclass(frozen=True, slots=True)
 class _Scored:
-    """A score in the log, and the ids by which a label may name it; what was read, and its audit's score."""
+    """A score in the log, and the ids by which a label may name it; what was read, and its audit's score.
+
+    The `answer` is the same for all monitors.
+    """
 
     judged: WeightedScore
     names: tuple[str, ...]
+    answer: Hashable
     tokens: float | None
     attributes: Mapping[str, Json]
     audit: AuditScore | None
@@ -193,12 +223,11 @@ class LabelLedger:
     the judge's doubt and whether there is an audit (with the same shares, equal ones are drawn alike), the probability
     of its draw now, and its doubt by the threshold of now.
 
-    If several monitors judged an answer, `scored` has the score of the one that draws most, `repeated` has the others.
-    Draws are nested, so this one has judged all that they have, and its weights are those of the traffic of all.
+    If several monitors judged an answer, the last of `scored` is of the one that draws most. Draws are nested, so this
+    one has judged all that the others have, and its weights are those of the traffic of all.
     """
 
     scored: tuple[_Scored, ...]
-    repeated: tuple[_Scored, ...]
     others: Mapping[str, str]
     first: Mapping[str, tuple[object, float, float]]
     book: LabelIndex
@@ -206,7 +235,7 @@ class LabelLedger:
     @property
     def ids(self) -> Mapping[str, str]:
         """The evaluation by each name that a label may have for it."""
-        return {name: one.names[0] for one in (*self.repeated, *self.scored) for name in one.names}
+        return {name: one.names[0] for one in self.scored for name in one.names}
 
 
 async def ledger_of(config: Config, version: Version, scale: ScoreScale) -> LabelLedger:
@@ -231,12 +260,8 @@ async def ledger_of(config: Config, version: Version, scale: ScoreScale) -> Labe
                     others[evaluation.evaluation_id] = evaluation.subject.id
         async for record in read_records(logs.labels):
             book.add(record)
-    chosen = dict[str, str]()
-    for one in sorted(scored, key=lambda one: (one.judged.weight, one.monitor)):
-        chosen.setdefault(one.names[1], one.monitor)
-    once = [one for one in scored if one.monitor == chosen[one.names[1]]]
-    repeated = [one for one in scored if one.monitor != chosen[one.names[1]]]
-    return LabelLedger(tuple(once), tuple(repeated), others, first, book)
+    scored.sort(key=lambda one: (one.judged.weight, one.monitor), reverse=True)
+    return LabelLedger(tuple(scored), others, first, book)
 
 
 def _scored(evaluation: Evaluation, doubt: float) -> _Scored:
@@ -245,8 +270,8 @@ def _scored(evaluation: Evaluation, doubt: float) -> _Scored:
     names = (evaluation.evaluation_id, evaluation.subject.id)
     judged = WeightedScore(evaluation.score, 1.0 / evaluation.sampling.probability, conversation)
     return _Scored(
-        judged, names, tokens_read(evaluation), evaluation.attributes, audit_of(evaluation), evaluation.monitor,
-        evaluation.time, doubt,
+        judged, names, key_of(evaluation), tokens_read(evaluation), evaluation.attributes, audit_of(evaluation),
+        evaluation.monitor, evaluation.time, doubt,
     )  # fmt: skip
 
 
@@ -346,7 +371,7 @@ def _labels(
     page, notes = _page_labels(version, ledger, is_needed=options.labels is None)
     if options.labels is None:
         return page, (*notes, *_notes_on_shares(page, ledger))
-    scores, ids = {name: one.judged for one in (*ledger.repeated, *ledger.scored) for name in one.names}, ledger.ids
+    scores, ids = {name: one.judged for one in ledger.scored for name in one.names}, ledger.ids
     labels = read_labels(options.labels, scores, version[0], lower_is_better=lower_is_better)
     labels = [replace(label, name=ids.get(label.name, "")) for label in labels]
     segments, answers = {label.name: label.segment for label in labels}, dict[object, list[HumanLabel]]()
@@ -379,7 +404,7 @@ def _page_labels(version: Version, ledger: LabelLedger, *, is_needed: bool) -> t
     one, which both versions have to have sampled: their draws are nested, so that the less probable one counts.
     """
     evaluator, newest, unused, notes = version[0], dict[str, HumanLabel](), 0, list[str]()
-    current = {(one.monitor, one.names[1]): one for one in (*ledger.scored, *ledger.repeated)}
+    current = {(one.monitor, one.names[1]): one for one in ledger.scored}
     own, others = ledger.book.labels(version), ledger.book.others(version)
     labels, names = [*others, *own], {label.name for label in own}
     for label in sorted(labels, key=lambda label: (label.probability is not None, label.at)):

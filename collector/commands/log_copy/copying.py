@@ -329,11 +329,6 @@ class LogCopy:
         ]
         return min(times, default=empty)
 
-    def _contributing(self, states: Mapping[int, PartitionTransfer], partition: int) -> list[PartitionTransfer]:
-        """The partitions that go into one of the target: its own where there are as many, else all."""
-        same = self.source.turns.partitions == self._target["turns"].partitions
-        return [transfer for number, transfer in states.items() if number == partition or not same]
-
     def _budget_of(self, states: Sequence[PartitionTransfer], partitions: int) -> Mapping[str, Any] | None:
         """The part of a partition of the target in what partitions have spent."""
         saved = [transfer.budget for transfer in states if transfer.budget is not None]
@@ -347,8 +342,10 @@ class LogCopy:
         await self._copy_by_progress("evaluations")
         self._evaluated: dict[int, Committed] = {}
         budgets = BudgetController(self.plan, writer.target.partitions)
+        same = self.source.turns.partitions == self._target["turns"].partitions
         for partition, begin in begins.items():
-            contributing = self._contributing(states, partition)
+            # a partition of the target continues its own where there are as many, else all
+            contributing = [transfer for number, transfer in states.items() if number == partition or not same]
             rates = contributing[partition % len(contributing)].rates if contributing else budgets.initial_rates()
             ledger = writer.first("ledger", partition)
             if (budget := self._budget_of(contributing, writer.target.partitions)) is not None:

@@ -164,7 +164,10 @@ class ReferenceJoin:
         Exactly one copy of a reference `is_original`; the others are not counted.
         """
         if (again := self._remembered.get(reference.reference_id)) is not None:
-            self._renew(again, point)
+            # New for later subjects: a replay that begins between the two copies knows only the second, so the memory
+            # may depend on that one alone.
+            again.replay_point, again.until = point, self._time + self._memory
+            self._remembered.move_to_end(reference.reference_id)
             if is_original:
                 self._outcomes().count_reference("duplicate")
             return
@@ -250,14 +253,6 @@ class ReferenceJoin:
         lacking = sorted(waiting.missing - provided_fields(waiting.references))
         reason = SkipReason.REFERENCE_MISSING.text(*(field.removeprefix("attributes.") for field in lacking))
         return replace(_with_references(waiting), skip=reason, trigger_offset=offset, triggered_at=self._time)
-
-    def _renew(self, known: _Remembered, point: ReplayPoint) -> None:
-        """Treat a reference that came again as new for later subjects.
-
-        A replay that begins between the two copies knows only the second, so the memory may depend on that one alone.
-        """
-        known.replay_point, known.until = point, self._time + self._memory
-        self._remembered.move_to_end(known.reference.reference_id)
 
     def _forget(self, reference_id: str) -> None:
         known = self._remembered.pop(reference_id)

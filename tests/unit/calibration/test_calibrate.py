@@ -45,7 +45,7 @@ def calibrate(config: Config, options: CalibrateOptions) -> str:
 def judged(number: int, **changes: object) -> Evaluation:
     """An evaluation of a conversation of its own."""
     made = scored(number, **changes)
-    return replace(made, subject=replace(made.subject, conversation_id=f"c{number}"))
+    return replace(made, subject=replace(made.subject, conversation_id=f"c{number}", turn_id=f"t{number}"))
 
 
 def config(folder: Path) -> Config:
@@ -301,27 +301,66 @@ def test_an_answer_that_two_monitors_judge_counts_once_and_each_monitor_has_its_
         replace(each, evaluation_id=f"{n:032x}", monitor="tenth", sampling=seldom)
         for n, each in enumerate(whole[::10], 500)
     ]
-    labels = [labelled(each, each.score or 0.0) for each in whole[::2]]
+    labels = [labelled(each, each.score or 0.0) for n, each in enumerate(whole) if n % 2 == 0 and n % 10]
     asyncio.run(fill(of, [*whole, *tenth], [*labels, *(labelled(each, 1.0 - (each.score or 0.0)) for each in tenth)]))
     options = CalibrateOptions(labels=None, evaluator="helpful", json=True)
     found = json.loads(calibrate(of, options))
     assert [(each["segment"], each["monitor"], each["labels"]) for each in found["segments"]] == [
         (None, None, 200),
-        ("all", "all", 200),
+        ("all", "all", 160),
         ("tenth", "tenth", 40),
     ]
-    assert [each["equal_verdicts"]["value"] for each in found["segments"]] == [1.0, 1.0, 0.0]
+    # 160 stand for 1 / 0.5 answers each; of 40, either monitor might have drawn the answer to be labelled
+    assert [each["equal_verdicts"]["value"] for each in found["segments"]] == [
+        pytest.approx(320 / (320 + 40 / 0.75)),
+        1.0,
+        0.0,
+    ]
     assert found["raw_mean"] == found["monitors"]["all"]["raw_mean"] == 0.75
-    assert found["corrected_mean"] == found["monitors"]["all"]["corrected_mean"]
     assert found["monitors"]["tenth"]["raw_mean"] == 0.5
-    assert any(
-        note.startswith("Each answer counts once: 40 scores and 40 labels are left out") for note in found["notes"]
-    )
     shown = calibrate(of, replace(options, json=False))
     assert "helpful: 200 labels" in shown
-    assert "helpful, monitor all: 200 labels" in shown
+    assert "helpful, monitor all: 160 labels" in shown
     assert found["monitors"]["tenth"]["withheld"] == "weak"
     assert "Mean score of the judge in monitor tenth: 0.500, not corrected: the judge tells too little" in shown
+
+
+def test_all_labelled_answers_count_whichever_monitor_drew_them_and_their_agreement_is_that_of_the_page(
+    tmp_path: Path,
+) -> None:
+    """Of 192 labelled answers, 166 counted. Near the threshold people contradict the judge, and more is drawn."""
+    of, chance = config(tmp_path), Random(11)
+    names = {"evaluator": "helpful", "evaluator_version": evaluator_version_in(of, "helpful")}
+    made, labels, right = list[Evaluation](), list[Label](), 0
+    for number in range(1500):
+        is_slow, is_near, draw = chance.random() < 0.3, chance.random() < 0.4, chance.random()
+        score = chance.choice((0.4, 0.6) if is_near else (0.0, 1.0))
+        agrees = chance.random() < 0.9 - 0.3 * is_near - 0.2 * is_slow
+        right += agrees
+        for monitor, rate in ("most", 0.8), ("some", 0.8 if is_slow else 0.4):
+            one = judged(number, **names, score=score, monitor=monitor, sampling=Sampling(probability=rate))
+            one = replace(one, evaluation_id=f"{monitor}{number}")
+            made += [one] if draw < rate else []
+            if draw < rate and chance.random() < 0.2 + 0.2 * is_near:
+                human = float((score >= 0.5) == agrees)
+                labels.append(replace(labelled(one, human), label_probability=0.2 + 0.2 * is_near))
+    asyncio.run(fill(of, made, labels))
+    drawn = calibrate(of, CalibrateOptions(labels=None, evaluator="helpful", json=True))
+    whole = json.loads(drawn)["segments"][0]
+    weights = [1.0 / (label.sampling.probability * (label.label_probability or 1.0)) for label in labels]
+    agree = [((label.score or 0.0) >= 0.5) == ((label.judge_score or 0.0) >= 0.5) for label in labels]
+    page = fmean(map(float, agree), weights)
+    assert whole["labels"] == len({label.subject.turn_id for label in labels}) < len(labels)
+    assert whole["equal_verdicts"]["value"] == pytest.approx(right / 1500, abs=0.05)
+    assert whole["equal_verdicts"]["value"] == pytest.approx(page, abs=0.02)
+    some = [label for label in labels if label.monitor == "some"]
+    (tmp_path / "some").mkdir()
+    alone = config(tmp_path / "some")
+    asyncio.run(fill(alone, made, some))
+    of_one = json.loads(calibrate(alone, CalibrateOptions(labels=None, evaluator="helpful", json=True)))
+    number = sum(each.monitor == "most" for each in made)
+    assert f"Not used: {number:,} scores of monitors without drawn labels." in of_one["notes"]
+    assert of_one["segments"][0]["labels"] == len(some)
 
 
 def test_it_says_which_part_of_the_scores_no_label_represents(tmp_path: Path) -> None:
