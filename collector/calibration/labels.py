@@ -102,13 +102,15 @@ class HumanLabel:
     """Whether a backfill made the score, which is in no mean of the present."""
     people: int = 1
     """How many people's scores `human` is the mean of."""
+    passed: bool | None = None
+    """The judge's verdict, if it had one."""
     other_id: str = ""
     """The evaluation that it was given for, if that is another version's, or another evaluator's, of the answer."""
 
     def weighted(self) -> LabelledScore:
         """The two scores with what they stand for: 1 / the probability to be both judged and labelled."""
         stands_for, divided = self.weight / (self.probability or 1.0), self.people > 1 and self.human == MIDDLE
-        return LabelledScore(self.judge, self.human, stands_for, self.conversation, divided)
+        return LabelledScore(self.judge, self.human, stands_for, self.conversation, divided, self.passed)
 
 
 def judged_pairs(labels: Sequence[HumanLabel]) -> list[JudgedPair]:
@@ -165,6 +167,7 @@ def read_labels(
                 judged.score, row.human_score(lower_is_better=lower_is_better), row.segment, judged.weight,
                 row.label_probability, conversation=row.conversation_id or judged.conversation, name=name,
                 tokens=row.tokens, other_id=row.evaluation_id or "" if name not in ("", row.evaluation_id) else "",
+                passed=judged.passed,
             )  # fmt: skip
             case = name or row.evaluation_id or row.turn_id or number
             people.setdefault((case, row.segment), {})[row.given_by or number] = label
@@ -189,7 +192,7 @@ def _judge_score(row: LabelRow, scores: Mapping[str, WeightedScore]) -> Weighted
         logged = logged._replace(weight=max(logged.weight, row.weight))
     if row.score is None:
         return logged
-    return logged._replace(score=row.score) if logged else WeightedScore(row.score, row.weight)
+    return logged._replace(score=row.score, passed=None) if logged else WeightedScore(row.score, row.weight)
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,7 +77,7 @@ class LabelIndex:
             against_judge = HumanLabel(
                 label.judge_score, human or 0.0, label.monitor, Weight.of(label.sampling).full, label.label_probability,
                 at, label.monitor, label.subject.conversation_id, label.attributes, label.evaluation_id,
-                label.judge_tokens, label.happened_at is not None,
+                label.judge_tokens, label.happened_at is not None, passed=label.judge_passed,
             )  # fmt: skip
             people[label.given_by] = _PersonLabel(at, human, against_judge, audit_in(label.audit))
         if len(evaluations) > self._most:
@@ -94,7 +94,8 @@ class LabelIndex:
         if (scored := scored_name(name)) == name:
             return [label for label, _ in self._mean_labels(version)]
         return [
-            replace(label, judge=audit.score, weight=label.weight / audit.probability)  # by the share that is audited
+            # by the share that is audited
+            replace(label, judge=audit.score, passed=None, weight=label.weight / audit.probability)
             for each in self._labels
             if each[0] == scored
             for label, audit in self._mean_labels(each)

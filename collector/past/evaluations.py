@@ -37,8 +37,8 @@ class EvaluationFilter:
     evaluators: Collection[str] = ()
 
     def matches(self, evaluation: Evaluation) -> bool:
-        """Whether the filter selects the evaluation. A repetition never is."""
-        return self.covers(evaluation) and not is_repetition(evaluation)
+        """Whether the filter selects the evaluation: no repetition by a comparison, but backfills by other versions."""
+        return self.covers(evaluation) and not (REPLAY_OF in evaluation.attributes and evaluation.happened_at is None)
 
     def covers(self, evaluation: Evaluation) -> bool:
         """Whether the filter selects the evaluation, even if it is a repetition."""
@@ -48,13 +48,6 @@ class EvaluationFilter:
             and (self.since is None or evaluation.time >= self.since)
             and (self.until is None or evaluation.time < self.until)
         )
-
-
-def is_repetition(evaluation: Evaluation) -> bool:
-    """Whether a comparison made the evaluation, as a repetition of another. A backfill by another version is no
-    repetition.
-    """
-    return REPLAY_OF in evaluation.attributes and evaluation.happened_at is None
 
 
 @dataclass(frozen=True, slots=True)

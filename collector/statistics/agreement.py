@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from random import Random
+from statistics import fmean
 from typing import Any, NamedTuple
 
 from collector.statistics.confusion import UNKNOWN, Bounded, Confusion, VerdictAgreement
@@ -40,16 +41,12 @@ def spearman(pairs: Sequence[ScorePair]) -> float:
 
 def pearson(xs: Sequence[float], ys: Sequence[float], weights: Sequence[float]) -> float:
     """Pearson's product-moment correlation; NaN if one side is constant."""
-    mean_x, mean_y = _mean(xs, weights), _mean(ys, weights)
+    mean_x, mean_y = fmean(xs, weights), fmean(ys, weights)
     rows = list(zip(xs, ys, weights, strict=True))
     covariance = math.fsum(w * (x - mean_x) * (y - mean_y) for x, y, w in rows)
     spread = math.fsum(w * (x - mean_x) ** 2 for x, _, w in rows) * math.fsum(w * (y - mean_y) ** 2 for _, y, w in rows)
     # rounding may give a constant side a spread above 0, and so a correlation of 0 where there is none
     return covariance / math.sqrt(spread) if spread > 0 and min(xs) < max(xs) and min(ys) < max(ys) else math.nan
-
-
-def _mean(values: Sequence[float], weights: Sequence[float]) -> float:
-    return math.fsum(w * value for value, w in zip(values, weights, strict=True)) / math.fsum(weights)
 
 
 def _ranks(values: Sequence[float], weights: Sequence[float]) -> list[float]:
@@ -120,10 +117,10 @@ def weighted_kappa(pairs: Sequence[ScorePair]) -> float:
     variances and the squared difference of the means.
     """
     judges, people, weights = _columns(pairs)
-    means = _mean(judges, weights), _mean(people, weights)
-    observed = _mean([(judge - human) ** 2 for judge, human in zip(judges, people, strict=True)], weights)
+    means = fmean(judges, weights), fmean(people, weights)
+    observed = fmean([(judge - human) ** 2 for judge, human in zip(judges, people, strict=True)], weights)
     spreads = (
-        _mean([(score - mean) ** 2 for score in side], weights)
+        fmean([(score - mean) ** 2 for score in side], weights)
         for side, mean in zip((judges, people), means, strict=True)
     )
     chance = sum(spreads) + (means[0] - means[1]) ** 2
@@ -137,22 +134,19 @@ def _columns(pairs: Sequence[ScorePair]) -> tuple[list[float], list[float], list
 def krippendorff(pairs: Sequence[ScorePair]) -> float:
     """Krippendorff's alpha (1970) for interval data and two raters without gaps; NaN without any spread."""
     judges, people, weights = _columns(pairs)
-    within = _mean([(judge - human) ** 2 for judge, human in zip(judges, people, strict=True)], weights)
+    within = fmean([(judge - human) ** 2 for judge, human in zip(judges, people, strict=True)], weights)
     pooled, twice = [*judges, *people], [*weights, *weights]
-    mean = _mean(pooled, twice)
+    mean = fmean(pooled, twice)
     number = 2.0 * math.fsum(weights) ** 2 / math.fsum(weight**2 for weight in weights)  # Kish
-    between = 2.0 * _mean([(score - mean) ** 2 for score in pooled], twice) * number / (number - 1.0)
+    between = 2.0 * fmean([(score - mean) ** 2 for score in pooled], twice) * number / (number - 1.0)
     return 1.0 - within / between if between > _FLAT else math.nan
 
 
 def specificity(pairs: Sequence[ScorePair], threshold: float, bar: float = 0.5) -> float:
     """The judge's failure rate on answers that people call bad, below `bar` (Yerushalmy 1947); NaN without any."""
-    return _share([pair for pair in pairs if pair[1] < bar], lambda pair: pair[0] < threshold)
-
-
-def _share(pairs: Sequence[ScorePair], is_hit: Callable[[ScorePair], bool]) -> float:
-    total = sum(map(_weight, pairs))
-    return sum(_weight(pair) for pair in pairs if is_hit(pair)) / total if total else math.nan
+    bad = [pair for pair in pairs if pair[1] < bar]
+    total = sum(map(_weight, bad))
+    return sum(_weight(pair) for pair in bad if pair[0] < threshold) / total if total else math.nan
 
 
 def threshold_for(pairs: Sequence[ScorePair], target: float, bar: float = 0.5) -> float | None:
@@ -193,16 +187,19 @@ ENOUGH = 200
 
 @dataclass(frozen=True, slots=True)
 class ScoreScale:
-    """The scale of an evaluator's scores. Scores on the good side of `threshold`, in 0..1, pass."""
+    """The scale of an evaluator's scores. Scores on the good side of `threshold`, in 0..1, pass; but `by_label` the
+    label decides.
+    """
 
     threshold: float = 0.5
     lower_is_better: bool = False
+    by_label: bool = False
 
     @classmethod
     def of(cls, evaluator: Evaluator[Any]) -> "ScoreScale":
         """The scale of an evaluator; without a threshold of its own, the middle of 0..1 is taken."""
-        threshold = 0.5 if evaluator.threshold is None else evaluator.threshold
-        return cls(threshold, lower_is_better=evaluator.direction == "lower_is_better")
+        lower, threshold = evaluator.direction == "lower_is_better", evaluator.threshold
+        return cls(0.5, lower, evaluator.has_verdicts) if threshold is None else cls(threshold, lower)
 
     def upward(self, pairs: Sequence[ScorePair]) -> Sequence[ScorePair]:
         """The pairs, turned so that higher is better."""
@@ -213,8 +210,10 @@ class ScoreScale:
         threshold = threshold_for(_verdicts(self.upward(pairs)), target)
         return round(1.0 - threshold, 12) if threshold is not None and self.lower_is_better else threshold
 
-    def fails(self, judge: float) -> bool:
-        """Whether a judge's score is on the bad side of the threshold."""
+    def fails(self, judge: float, passed: bool | None = None) -> bool:
+        """Whether a judge's score is on the bad side of the threshold; by label, whether its verdict is that."""
+        if self.by_label and passed is not None:
+            return not passed
         return judge > self.threshold if self.lower_is_better else judge < self.threshold
 
     def passes(self, evaluation: Evaluation) -> bool:
@@ -275,9 +274,9 @@ def verdict_agreement(pairs: Iterable[ScorePair], scale: ScoreScale) -> VerdictA
     (Zou and Donner 2008).
     """
     verdicts = [
-        _Verdicts(conversation, not scale.fails(one[0]), not scale.is_bad(one[1]), _weight(one))
+        _Verdicts(conversation, not scale.fails(one[0], passed), not scale.is_bad(one[1]), _weight(one))
         for place, pair in enumerate(pairs)
-        for conversation in [getattr(pair, "conversation", "") or place]
+        for conversation, passed in [(getattr(pair, "conversation", "") or place, getattr(pair, "passed", None))]
         for one in _verdicts([pair])
     ]
     share = _bounded(verdicts, lambda each: each.judge == each.human)

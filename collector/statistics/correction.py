@@ -8,22 +8,28 @@ from typing import NamedTuple
 class WeightedScore(NamedTuple):
     """A judge's score with its weight, 1 / sampling probability: the number of subjects that it stands for.
 
-    Scores of one `conversation` may depend on each other; without one, a score is independent of all others.
+    Scores of one `conversation` may depend on each other; without one, a score is independent of all others. `passed`
+    is its verdict, if it had one.
     """
 
     score: float
     weight: float = 1.0
     conversation: str = ""
+    passed: bool | None = None
 
 
 class LabelledScore(NamedTuple):
-    """A judge's score and a person's score of one subject, with its weight; `divided` if people's is a tie."""
+    """A judge's score and a person's score of one subject, with its weight; `divided` if people's is a tie.
+
+    `passed` is the judge's verdict, if it had one.
+    """
 
     judge: float
     human: float
     weight: float = 1.0
     conversation: str = ""
     divided: bool = False
+    passed: bool | None = None
 
     def verdicts(self) -> tuple["LabelledScore", ...]:
         """For measures of verdicts: people who are divided count half as good and half as bad."""

@@ -103,10 +103,6 @@ class States:
         """A number for every series that has counters."""
         return f"{self.scraped} * 0 + {value:g}"  # "nan" is PromQL, too
 
-    def before_or(self, name: str, start: float) -> str:
-        """The last value of a state, or its start where it has none."""
-        return f"({self.last(name)} or {self.number(start)})"
-
     def before(self, name: str, start: float, labels: Mapping[str, str] | None = None) -> str:
         """The last value of a state, or its start where it starts over."""
         return f"({self.last(name, labels)} unless {self.starts_over} or {self.number(start)})"
@@ -330,7 +326,8 @@ def detector_rules(
         series.DROP_INCIDENT,
         states.only_with_scrapes(f"{states.last(series.DROP_FALLS)} unless {changed}", otherwise=0.0),
     )
-    idle, scored = states.before_or(series.DROP_IDLE, 0.0), f"({states.scraped} > bool 0)"
+    idle = f"({states.last(series.DROP_IDLE)} or {states.number(0.0)})"
+    scored = f"({states.scraped} > bool 0)"
     most = incident.MOST_INTERVALS - 1
     yield states.rule(series.DROP_INTERVALS, f"(1 + {idle}) * {scored}")
     yield states.rule(series.DROP_IDLE, f"clamp_max((1 + {idle}) * (1 - {scored}), {most}) and {states.scraped}")

@@ -268,7 +268,7 @@ def _scored(evaluation: Evaluation, doubt: float) -> _Scored:
     assert evaluation.score is not None
     conversation = evaluation.subject.conversation_id
     names = (evaluation.evaluation_id, evaluation.subject.id)
-    judged = WeightedScore(evaluation.score, 1.0 / evaluation.sampling.probability, conversation)
+    judged = WeightedScore(evaluation.score, 1.0 / evaluation.sampling.probability, conversation, evaluation.passed)
     return _Scored(
         judged, names, key_of(evaluation), tokens_read(evaluation), evaluation.attributes, audit_of(evaluation),
         evaluation.monitor, evaluation.time, doubt,
@@ -412,8 +412,9 @@ def _page_labels(version: Version, ledger: LabelLedger, *, is_needed: bool) -> t
         if label.name in names:
             newest[label.name] = label
         elif one is not None:
-            judge, weight, name = one.judged.score, max(label.weight, one.judged.weight), one.names[0]
-            newest[name] = replace(label, judge=judge, weight=weight, name=name, other_id=label.name)
+            new, weight, name = one.judged, max(label.weight, one.judged.weight), one.names[0]
+            of_now = replace(label, judge=new.score, passed=new.passed, weight=weight)
+            newest[name] = replace(of_now, name=name, other_id=label.name)
         else:
             unused += 1
     if replaced := len(labels) - len(newest) - unused:
@@ -436,9 +437,9 @@ def calibration(
     at_random = [label for label in labels if label.probability is not None]
     why = why_withheld(labels_of_queue(labels), scale)
     threshold = scale.threshold_for(pairs, options.target)
-    fitted = replace(scale, threshold=scale.threshold if threshold is None else threshold)
+    fitted = scale if threshold is None else replace(scale, threshold=threshold, by_label=False)
     good = [one for pair in pairs for one in pair.verdicts() if not scale.is_bad(one.human)]
-    good_weight = math.fsum(pair.weight for pair in good if fitted.fails(pair.judge))
+    good_weight = math.fsum(pair.weight for pair in good if fitted.fails(pair.judge, pair.passed))
     return Calibration(
         evaluator=options.evaluator, threshold=scale.threshold, agreements=(agreement("", pairs, scale),),
         fitting_threshold=threshold, good_failed=good_weight / (math.fsum(pair.weight for pair in good) or 1.0),
@@ -497,8 +498,8 @@ def _certificate(
         what = "labels that were drawn at random (--random, or label_probability)" if ledger else "scores in the log"
         raise ConfigError(f"--certify: needs {what}; there are none")
     both = [one for label in labels for one in label.weighted().verdicts()]
-    pairs = [VerdictPair(scale.fails(one.judge), scale.is_bad(one.human), one.weight, one.conversation) for one in both]
-    verdicts = [JudgedVerdict(scale.fails(score.score), score.weight, score.conversation) for score in ledger]
+    pairs = [VerdictPair(scale.fails(one.judge, one.passed), scale.is_bad(one.human), *one[2:4]) for one in both]
+    verdicts = [JudgedVerdict(scale.fails(one.score, one.passed), one.weight, one.conversation) for one in ledger]
     return replace(certify(pairs, verdicts, bound), labels=len(labels))
 
 

@@ -415,3 +415,29 @@ def test_the_newest_label_of_an_answer_counts_whichever_version_it_was_given_for
     assert found.agreements[0].measures["equal_verdicts"][0] == pytest.approx(12 / 20), "of the 12 newer ones"
     assert "Not used: 12 older labels of answers that have a newer one." in found.notes
     assert "Not used: 1 label of answers that this version of helpful did not score." in found.notes
+
+
+def test_where_labels_decide_their_verdicts_are_measured(tmp_path: Path) -> None:
+    """`escalated` scores 0.5 and fails: `calibrate` said that it passes, the queries of the export that it fails."""
+    labels = {
+        "resolved": {"meaning": "Well.", "pass": True},
+        "escalated": {"meaning": "On.", "score": 0.5, "pass": False},
+    }
+    settings = {"kind": "classifier", "question": "How?", "labels": labels}
+    of = checked({"helpful": settings}, judges={"main": {"model": "m"}}, log={"path": str(tmp_path / "evalstream.db")})
+    names = {"evaluator": "helpful", "evaluator_version": evaluator_version_in(of, "helpful")}
+    sampling = Sampling(probability=1.0)
+    judged_ = [judged(n, **names, score=1.0 - n % 2 / 2, passed=n % 2 == 0, sampling=sampling) for n in range(40)]
+    given = [
+        label(**names, label_id=f"{n:032x}", evaluation_id=each.evaluation_id, sampling=sampling, subject=each.subject,
+              judge_score=each.score, judge_passed=each.passed, score=float(n % 2 == 0))
+        for n, each in enumerate(judged_)
+    ]  # fmt: skip
+    asyncio.run(fill(of, judged_, given))
+    file = tmp_path / "labels.jsonl"
+    file.write_text("\n".join(json.dumps({"human": one.score, "evaluation_id": one.evaluation_id}) for one in given))
+    for path in (None, file):
+        options = CalibrateOptions(labels=path, evaluator="helpful", json=True, random=True, certify=0.9)
+        found = json.loads(calibrate(of, options))
+        assert found["segments"][0]["equal_verdicts"]["value"] == 1.0
+        assert found["certificate"]["judged"] == 0.5, "the judge fails half"
