@@ -44,12 +44,15 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One evaluation of a case by a judge: its score or why there is none, US dollars (None: unknown), and seconds."""
+    """One evaluation of a case by a judge: its score or why there is none, US dollars (None: unknown), seconds, and
+    whether it passed.
+    """
 
     score: float | None
     error: str | None
     cost_usd: float | None
     seconds: float
+    passed: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +68,9 @@ class JudgedCase:
     weight: float = 1.0
 
     @property
-    def scores(self) -> list[float]:
-        """The scores there are."""
-        return [attempt.score for attempt in self.attempts if attempt.score is not None]
+    def scores(self) -> list[tuple[float, bool | None]]:
+        """The scores there are, each with its verdict."""
+        return [(attempt.score, attempt.passed) for attempt in self.attempts if attempt.score is not None]
 
 
 class Place(NamedTuple):
@@ -88,14 +91,15 @@ class LossScale:
         """The mean loss of a judge's attempts at a case that it has scored."""
         return fmean(self._distance(score, judged.human) for score in judged.scores)
 
-    def _distance(self, score: float, human: float) -> float:
-        return abs(score - human) if not self.verdicts else float(self.scale.fails(score) != self.scale.is_bad(human))
+    def _distance(self, score: tuple[float, bool | None], human: float) -> float:
+        fails, is_bad = self.scale.fails(*score), self.scale.is_bad(human)
+        return float(fails != is_bad) if self.verdicts else abs(score[0] - human)
 
-    def alike(self, one: float, other: float) -> float:
+    def alike(self, one: tuple[float, bool | None], other: tuple[float, bool | None]) -> float:
         """How alike two scores of one case are: 1 or 0 for verdicts, 1 less their distance else."""
         if not self.verdicts:
-            return 1.0 - abs(one - other)
-        return float(self.scale.fails(one) == self.scale.fails(other))
+            return 1.0 - abs(one[0] - other[0])
+        return float(self.scale.fails(*one) == self.scale.fails(*other))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

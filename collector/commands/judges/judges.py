@@ -314,4 +314,4 @@ def _judged(
 def _attempt(evaluation: Evaluation) -> Attempt:
     why = None if evaluation.score is not None else evaluation.reason_code or "skipped"
     seconds = (evaluation.ended_at - evaluation.started_at).total_seconds()
-    return Attempt(evaluation.score, why, evaluation.cost_usd, seconds)
+    return Attempt(evaluation.score, why, evaluation.cost_usd, seconds, evaluation.passed)
