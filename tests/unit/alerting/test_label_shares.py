@@ -29,7 +29,10 @@ from collector.statistics.incident import DropDetector
 from collector.telemetry.registry import Telemetry
 from evaluators.results import Evaluation, Sampling
 
-LABELS = {"resolved": {"meaning": "It ended well.", "pass": True}, "escalated": "A person took over."}
+LABELS = {
+    "resolved": {"meaning": "It ended well.", "pass": True},
+    "escalated": {"meaning": "A person took over.", "pass": False},
+}
 OUTCOME = {"kind": "classifier", "scope": "conversation", "question": "How did it end?", "labels": LABELS}
 SHARE = "outcome=escalated"
 
