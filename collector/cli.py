@@ -661,7 +661,9 @@ def rejudge(
     reasons: Annotated[list[str] | None, Option("--reason", help="Only failures of this type; repeatable.")] = None,
     evaluators: EvaluatorNames = None,
     monitors: Monitors = None,
-    max_usd: Annotated[float | None, Option(min=0, help="Spending limit; judges need it (not --what failed).")] = None,
+    max_usd: Annotated[
+        float | None, Option(min=0, help="Spending limit; required if a judge is asked, except with --what failed.")
+    ] = None,
     dry_run: DryRun = False,
 ) -> None:
     """Judge the past: a new evaluator, or what is missing.

@@ -131,8 +131,7 @@ def _tasks(
             raise TypeError(f"there is a {scope} among the cases, and no evaluator of a {scope}")
         for evaluator, version in matching:
             model = judge.model if evaluator.needs_judge else ""
-            name = make_evaluation_id(evaluator.name, version, model, *subject)
-            yield _Task(evaluator, case, name, version)
+            yield _Task(evaluator, case, make_evaluation_id(evaluator.name, version, model, *subject), version)
 
 
 def _scope_of(case: object) -> Scope:

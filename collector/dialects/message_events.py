@@ -60,8 +60,7 @@ def _add_choice(output_messages: list[ChatMessage], body: JsonObject, *, encoded
         and output_messages[-1].finish_reason is None
         and isinstance(body.get("content"), dict)
     ):
-        first = output_messages.pop()
-        choice = (join(first, choice[0]), *choice[1:])
+        choice = (join(output_messages.pop(), choice[0]), *choice[1:])
     output_messages += choice
 
 

@@ -121,8 +121,7 @@ def _omit(body: bytes, longest: int, key: bytes) -> tuple[bytes, int]:
     last = 0
     for start, end in _runs(body):
         run = body[start:end]
-        context = body[max(0, start - _CONTEXT) : start] or key
-        content = _content_of(run, context)
+        content = _content_of(run, body[max(0, start - _CONTEXT) : start] or key)
         if content is None or len(content) <= longest:
             continue
         pieces += (body[last:start], _mark(content))

@@ -101,8 +101,7 @@ class PageStage:
     def _add_turn(self, record: StoredRecord) -> None:
         if record.headers:
             return  # what the evaluate stage carries forward there
-        turn = turn_from_json(record.value)
-        self._view.add_turn(turn, len(record.value), record.partition, record.offset)
+        self._view.add_turn(turn_from_json(record.value), len(record.value), record.partition, record.offset)
 
     def _add_evaluation(self, record: StoredRecord) -> None:
         if record.headers:

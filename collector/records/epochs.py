@@ -67,8 +67,7 @@ def epoch_of(value: bytes) -> int | None:
 
 def claim_record(owner: str, epoch: int, partition: int, turns: int) -> Record:
     """The claim of an owner. `turns` is the next offset of the turns log: an older release reads a decision from it."""
-    claim = {"at": turns, "owner": owner}
-    return Record(None, stamped(orjson.dumps(claim), epoch), CONTROL_HEADERS, partition)
+    return Record(None, stamped(orjson.dumps({"at": turns, "owner": owner}), epoch), CONTROL_HEADERS, partition)
 
 
 def owner_of(record: StoredRecord) -> str | None:

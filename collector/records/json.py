@@ -32,8 +32,7 @@ def not_none(**values: T | None) -> dict[str, T]:
 
 def case_json(case: Turn | Conversation) -> dict[str, Any]:
     """A turn or a conversation as a member of an object in JSON, under the name of its kind."""
-    is_turn = isinstance(case, Turn)
-    return {"turn" if is_turn else "conversation": orjson.Fragment(_to_json(case))}
+    return {"turn" if isinstance(case, Turn) else "conversation": orjson.Fragment(_to_json(case))}
 
 
 def case_in(plain: Mapping[str, Any]) -> Turn | Conversation:

@@ -72,8 +72,7 @@ def find(value: Json, path: str | Sequence[str]) -> Json:
     are none.
     """
     if not isinstance(path, str):
-        parts = {name: part for name in path if (part := find(value, name)) is not ABSENT}
-        return parts or ABSENT
+        return {name: part for name in path if (part := find(value, name)) is not ABSENT} or ABSENT
     for step in parse_path(path):
         value = _child(value, step)
         if value is ABSENT:

@@ -203,7 +203,7 @@ def test_turns_are_scored_and_gated(world: Path) -> None:
     config = Path("evalstream.yaml")
     config.write_text(config.read_text().replace("boat", "Nothing"))
     other = CliRunner().invoke(app, [*score, "other.jsonl", "--against", "new.jsonl"])
-    assert (other.exit_code, "both in one configuration" in " ".join(other.output.split())) == (0, True)
+    assert (other.exit_code, "write both into one configuration" in " ".join(other.output.split())) == (0, True)
 
 
 def test_the_bodies_of_phoenix_and_promptfoo(world: Path) -> None:

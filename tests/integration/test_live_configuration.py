@@ -36,6 +36,7 @@ from collector.evaluate.stage import GROUP
 from collector.logs.memory import MemoryLog
 from collector.logs.sqlite import SqliteLog
 from collector.plugins.folder import folders
+from collector.plugins.registry import _installed
 from collector.records.epochs import CONTROL_HEADERS
 from collector.service import app
 from collector.service.app import Running, running, take_log_level
@@ -641,6 +642,16 @@ async def test_the_preview_knows_the_version_of_a_plug_in_that_changed(tmp_path:
             assert "no restart monitors.all.sample: in force seconds after the file is saved" in lines
             assert "restart    takes other code" in lines
             assert ("refused" not in lines, "unless plugins names another folder" not in lines) == (True, True)
+            # what the code of the service may not know is refused, and it said "in force seconds after"
+            plugin.write_text(PLUGIN.replace("    async", "    limit: int = 3\n\n    async"))
+            plugin.with_name("short.py").write_text(PLUGIN.replace("Brief", "Short").replace('"brief"', '"short"'))
+            for new in ({"brief": {"kind": "brief", "limit": 2}}, {"brief": {"kind": "short"}}):
+                forget()
+                file.change(lambda values, new=new: values.update(evaluators=new))
+                lines = await compared(file)
+                assert "restart    plugins: read at a start alone; a service refuses a file that changes it" in lines
+                assert "refused    " in lines
+            file.change(lambda values: values.update(evaluators={"brief": {"kind": "brief"}}))
             plugin.write_text(PLUGIN.replace("= 1\n", "= 2\n"))
             forget()
             after = evaluator_version_in(load(file.path), "brief")
@@ -657,6 +668,7 @@ def forget() -> None:
         sys.meta_path.remove(folder)
     for name in [name for name in sys.modules if name.startswith("evalstream_plugins_")]:
         del sys.modules[name]
+    _installed.cache_clear()
 
 
 async def compared(file: ConfigFile) -> str:

@@ -23,6 +23,7 @@ from collector.config.section_hashes import differing, section_hashes
 from collector.config.settings import PlannedRate
 from collector.errors import ConfigError
 from collector.logs.log import LogUnavailable
+from collector.plugins.folder import folders
 from collector.service.live.history import ConfigurationHistory, NumberedConfiguration
 from collector.service.open_logs import open_logs, require_topics_of
 from collector.service.plan_builder import evaluator_versions, judges_behind, tokens_usd
@@ -277,7 +278,9 @@ def _with_start_keys(compared: Compared, config: Config, stored: Mapping[str, An
         raise _other_log(config, keys)  # an older copy, or that of another service
     restart = {*shared, *(name for name in other if name.partition(".")[0] not in LIVE)}
     # a service has loaded the code of plug-ins: of a new file it compares the folder's name alone
-    code = {"plugins"}.intersection(other, hashes, running)
+    code = (
+        {"plugins"}.intersection(other, hashes, running) if not _needs_new_code(compared.config, config) else set[str]()
+    )
     if "alerts" in other:
         unseen = "alerts.watcher or an address of alerts differs"
     elif code:
@@ -286,6 +289,17 @@ def _with_start_keys(compared: Compared, config: Config, stored: Mapping[str, An
     same = {use: versions for use, versions in running_now.items() if f"evaluators.{use[1]}" not in other}
     versions = {use: listed(same[use]) for use in now.keys() & same.keys() if now[use] not in same[use]}
     return replace(compared, restart=(*restart - code,), unseen=unseen, versions=versions, code=bool(code))
+
+
+def _needs_new_code(old: Config, new: Config) -> bool:
+    """Whether an evaluator of a plug-in is new, or has a new key: the code that a service has may not know it."""
+    packages, before = tuple(folder.package for folder in folders()), old.settings.evaluators
+    for name, definition in new.settings.evaluators.items():
+        then = before.get(name, {})
+        is_known = definition.keys() <= then.keys() and definition.get("kind") == then.get("kind")
+        if not is_known and type(new.evaluators[name].evaluator).__module__.startswith(packages):
+            return True
+    return False
 
 
 def change_lines(config: Config, compared: Compared) -> Iterator[str]:

@@ -77,10 +77,11 @@ def _judges(config: Config, spent: Spent) -> Iterator[str]:
         yield f"           and {plural(len(judges) - _MOST, 'more judge')}"
     calls, more = plan.judge_calls(monitors := config.settings.monitors.values(), config)
     of_turns = plan.asking(monitors, config, "turn")
+    match = "match each monitor" if len(monitors) > 1 else "match"
     if more or of_turns:
         dollars = usd_per_1000(config, spent) if of_turns else None
         cost = "" if dollars is None else f", ≈ {usd(dollars)} ({basis(config, spent)})"
-        yield f"           ≈ {calls}{cost} for 1,000 turns that match{more}"
+        yield f"           ≈ {calls}{cost} for 1,000 turns that {match}{more}"
 
 
 def basis(config: Config, spent: Spent, paid: str = "by calls since the start") -> str:

@@ -207,8 +207,7 @@ def _evaluator(config: Config, options: JudgesOptions, cases: Sequence[LabelledC
         if options.evaluator not in asking:
             raise ConfigError(f"--evaluator: {options.evaluator} uses no judge; name one that does")
         return options.evaluator
-    labelled = sorted({case.evaluator for case in cases if case.evaluator in asking})
-    named = labelled or asking
+    named = sorted({case.evaluator for case in cases if case.evaluator in asking}) or asking
     if len(named) != 1:
         raise ConfigError(f"--evaluator: is missing; name one of {', '.join(named) or 'no evaluator asks a judge'}")
     return str(named[0])

@@ -110,8 +110,7 @@ class LogWriter:
 
     def mark_group(self, group: str, committed: Mapping[int, Committed], partitions: int) -> None:
         """Prepare for `commit`: a partition for which nothing is committed is to be read from its start."""
-        nothing = Committed(0, 0)
-        states = {partition: committed.get(partition, nothing) for partition in range(partitions)}
+        states = {partition: committed.get(partition, Committed(0, 0)) for partition in range(partitions)}
         self.mark(f"{group} low", {partition: state.low_watermark for partition, state in states.items()})
         self.mark(f"{group} next", {partition: state.offset for partition, state in states.items()})
 
