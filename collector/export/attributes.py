@@ -48,8 +48,7 @@ def openinference_attributes(evaluation: Evaluation, *, explanation: bool = True
 
 def conversation_id(subject: Subject) -> str | None:
     """The conversation's id as the traffic had it; None where the subject is a conversation of its own."""
-    own = subject.conversation_id in (subject.trace_id, subject.turn_id)
-    return None if own else subject.conversation_id
+    return None if subject.conversation_id in (subject.trace_id, subject.turn_id) else subject.conversation_id
 
 
 def _standard(evaluation: Evaluation, *, explanation: bool) -> Iterator[tuple[str, Value | None]]:

@@ -74,8 +74,7 @@ class DefinitionCache(JudgeWrapper):
         if text is not None and (loaded := self._readable(text, reply)) is not None:
             return loaded
         verdict = await self.inner.ask(prompt, reply)
-        won = await self._store.save(key, verdict.answers[0].text)
-        first = self._readable(won, reply)
+        first = self._readable(await self._store.save(key, verdict.answers[0].text), reply)
         return verdict if first is None else replace(verdict, answers=first.answers)
 
     def _readable(self, text: str, reply: type[R]) -> Verdict[R] | None:

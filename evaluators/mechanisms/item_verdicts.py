@@ -143,8 +143,7 @@ async def ask_verdicts(
     rounds: list[Sequence[WeighedVerdict]] = []
     for material in window.materials:
         prompt = Prompt(instructions, {**material, "items": numbered}, reminder=NUMBERS, groups=groups)
-        answer = (await judge.ask(prompt, form, logprobs=weigh)).answers[0]
-        rounds.append(_read(answer, weigh=weigh))
+        rounds.append(_read((await judge.ask(prompt, form, logprobs=weigh)).answers[0], weigh=weigh))
     # of several verdicts on one item, each about one part of the material, the most decisive
     return [min(verdicts, key=lambda item: WORDS.index(item.verdict.verdict)) for verdicts in zip(*rounds, strict=True)]
 

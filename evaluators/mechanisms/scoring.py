@@ -142,8 +142,7 @@ async def _sampled(
     if answers[0].decisions:
         return _decided(answers[0].decisions[0], scale)
     raw = math.fsum(answer.reply.score for answer in answers) / len(answers)
-    closest = min(answers, key=lambda answer: abs(answer.reply.score - raw))
-    single = _single(closest, scale)
+    single = _single(min(answers, key=lambda answer: abs(answer.reply.score - raw)), scale)
     deviation = math.sqrt(math.fsum((answer.reply.score - raw) ** 2 for answer in answers) / len(answers))
     return replace(
         single,

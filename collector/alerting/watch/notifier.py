@@ -82,8 +82,7 @@ class Notifier:
             text = f"{why} {annotations.get('description', '')}".rstrip()
             ended.alert = replace(ended.alert, annotations={**annotations, "description": text})
         for key, alert in current.items():
-            known = self._firing.setdefault(key, _TrackedAlert(alert, now))
-            known.alert = alert
+            self._firing.setdefault(key, _TrackedAlert(alert, now)).alert = alert
             self._ended.pop(key, None)
         ended = list(self._ended.values())
         done = await self._post_to_alertmanager(ended, now)
