@@ -26,8 +26,7 @@ class OwnItems:
 
     def sign(self, item: Any) -> None:
         """Add the signature to a span or log record that has its ids and attributes."""
-        value = AnyValue(string_value=self._signature(item))
-        item.attributes.append(KeyValue(key=SIGNATURE, value=value))
+        item.attributes.append(KeyValue(key=SIGNATURE, value=AnyValue(string_value=self._signature(item))))
 
     def remove_from(self, scopes: Iterator[tuple[Any, Any]], *, everywhere: bool = False) -> int:
         """Remove what is ours from the (resource, scope) pairs of a request; returns how much it was.

@@ -160,8 +160,7 @@ def stretches_by_progress(
             )
             # The records that at least `number` consumers have read end at the position of the consumer of that rank.
             upper = end if number == 0 else reached[number - 1]
-            lower = start if number == len(positions) else reached[number]
-            part[partition] = (lower, upper)
+            part[partition] = (start if number == len(positions) else reached[number], upper)
         parts.append(part)
     return parts
 
