@@ -225,4 +225,4 @@ async def test_the_watcher_pages_when_a_share_rises(share: float, fires: bool) -
 
 
 def test_check_lists_the_labels() -> None:
-    assert any("labels: resolved, escalated" in line for line in report(configured(AT_MOST)))
+    assert any("labels: resolved (passes), escalated (fails)" in line for line in report(configured(AT_MOST)))
