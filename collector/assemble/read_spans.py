@@ -222,8 +222,7 @@ def _add_to_unanswered_call(
     """Add the stray records of a call to the call without an answer; False if there is none."""
     target = _find_unanswered_call(span_id, records, parsed_spans.values(), tree)
     if target is not None:
-        all_records = [*records_at.get(target.span.span_id, []), *records]
-        call = parser.parse(target.span, all_records)
+        call = parser.parse(target.span, [*records_at.get(target.span.span_id, []), *records])
         if call is not None and call.output is not None:
             parsed_spans[target.span.span_id] = ParsedSpan(target.span, call)
             return True

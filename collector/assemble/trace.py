@@ -114,8 +114,7 @@ def _build_run(agent: _Agent, tree: SpanTree, build: BuildTurns) -> AssembledTur
     """Build a turn from an agent's spans alone. If they give several turns, take the one that the agent's own span
     encloses, else the last one.
     """
-    calls = find_model_calls(agent.inside, tree)
-    drafts = apply_enclosing_spans(draft_turns(calls, tree), agent.inside, tree)
+    drafts = apply_enclosing_spans(draft_turns(find_model_calls(agent.inside, tree), tree), agent.inside, tree)
     own = [draft for draft in drafts if draft.enclosing_span and draft.enclosing_span.span is agent.span.span]
     return next(iter(build((own or drafts)[-1:], agent.inside)), None)
 

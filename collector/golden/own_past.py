@@ -6,7 +6,7 @@ is written.
 """
 
 import time
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from heapq import nsmallest
@@ -67,6 +67,9 @@ class OwnPast:
         self._ask = ask
         self._clock = clock
         self._falls: dict[tuple[str, str], _Fall] = {}
+        self.incidents: dict[tuple[str, str], Collection[tuple[float, float]]] = {}
+        """Begins and ends (s) of incidents that are over, by evaluator and version: the judge may then have been
+        another, and nothing that was scored meanwhile is scored again."""
         self._reading = FailureLog("reading what was scored before a fall")
         self._requests = Requests()
         self.wait_for_answer = self._requests.wait_for_answer
@@ -116,13 +119,14 @@ class OwnPast:
 
     async def _cases_before(self, target: GoldenTarget, since: float) -> tuple[GoldenCase, ...]:
         scored: dict[tuple[Hashable, ...], Evaluation] = {}
-        number = 0
+        number, over = 0, self.incidents.get(target.definition, ())
         for partition, start in enumerate(await first_offsets(self._evaluations, since - _DAY)):
             async for record in valid_evaluations(self._evaluations, partition, start):
                 if record.timestamp >= since:
                     break
                 evaluation = readable_evaluation(record)
-                if evaluation is not None and _is_usable(evaluation, target):
+                in_incident = any(begin <= record.timestamp < end for begin, end in over)
+                if evaluation is not None and not in_incident and _is_usable(evaluation, target):
                     scored[key_of(evaluation)] = evaluation
                     number += evaluation.shares is None
                     if len(scored) > 100 * CASES:

@@ -108,8 +108,7 @@ def _runs(body: bytes) -> Iterator[tuple[int, int]]:
             place += _STRIDE
             continue
         # it begins behind the probe before this one, which would have found it otherwise
-        low = max(0, place - _STRIDE)
-        before = [each for each in _RUN.finditer(body, low, place) if each.end() == place]
+        before = [each for each in _RUN.finditer(body, max(0, place - _STRIDE), place) if each.end() == place]
         start = before[0].start() if before else place
         if match.end() - start >= LEAST:
             yield start, match.end()

@@ -492,5 +492,4 @@ class SumsHistory:
 
     async def append(self, stretch: HistoryStretch) -> None:
         """Append a stretch; waits while the log cannot be written. Records of one partition stay in order."""
-        record = Record(b"%d" % stretch.partition, stretch_to_json(stretch))
-        await append_until_durable(self._log, [record])
+        await append_until_durable(self._log, [Record(b"%d" % stretch.partition, stretch_to_json(stretch))])

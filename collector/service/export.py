@@ -126,8 +126,7 @@ class CorrectionReader:
 
     def _records_of(self, document: dict[str, Any]) -> Sequence[Record]:
         try:
-            body = orjson.dumps(document)
-            parsed = parse_feedback(body, self.rules, tenant=None, redactor=self.redactor)
+            parsed = parse_feedback(orjson.dumps(document), self.rules, tenant=None, redactor=self.redactor)
         except (BadInput, Rejected, orjson.JSONEncodeError):
             self.telemetry.drop(self._source, DropReason.UNREADABLE)
             return ()

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from collector.alerting.diagnosis.recent_scores import RecentScores
+from collector.alerting.diagnosis.recent_scores import Period, RecentScores
 from collector.alerting.rules.agreement import uncalibrated
 from collector.alerting.rules.targets import detector, targets
 from collector.alerting.watch.notifier import WITHIN, Notifier
@@ -159,6 +159,10 @@ class _Explained:
     def judge_since(self, evaluator: str, version: str, since: float, *, alerting: bool) -> JudgeVerdict | None:
         return self.judges and self.judges.judge_since(evaluator, version, since, alerting=alerting)
 
+    def note_incidents(self, evaluator: str, version: str, over: Sequence[Period]) -> None:
+        if isinstance(self.judges, OwnPast):
+            self.judges.incidents[evaluator, version] = over
+
     async def wait_for_answer(self) -> bool:
         return self.judges is not None and await self.judges.wait_for_answer()
 
@@ -180,8 +184,9 @@ async def start_watch(process: Process, evaluating: EvaluateTask | None) -> Watc
     _start_feedback(process)
     watcher = settings.alerts.watcher
     trust = JudgeTrust(
-        explained.miss, agreement.uncalibrated, explained.shifted, explained.judge_since, explained.wait_for_answer
-    )
+        explained.miss, agreement.uncalibrated, explained.shifted, explained.judge_since, explained.wait_for_answer,
+        explained.note_incidents,
+    )  # fmt: skip
     if watcher is None:
         return Watching(trust=trust, agreement=agreement)
     stage = _stage(process, trust, interval=watcher.interval, memory=watcher.history)

@@ -167,7 +167,8 @@ class JudgeTrust:
     """The known errors of judges: alerts fire for a miss beyond `explained`, and only warn where `uncalibrated`.
 
     `judge_since` may ask for what it does not know yet; `wait_for_answer` waits for that, and says whether there was
-    anything. `shifted` says how far an evaluator's judge has left its references; "" if not significantly.
+    anything. `note_incidents` takes the incidents that are over. `shifted` says how far an evaluator's judge has left
+    its references; "" if not significantly.
     """
 
     explained: ExplainedMiss = lambda _evaluator, _lower: 0.0
@@ -175,6 +176,7 @@ class JudgeTrust:
     shifted: Callable[[str], str] = lambda _evaluator: ""
     judge_since: JudgeSince = _no_verdict
     wait_for_answer: Callable[[], Awaitable[bool]] = _no_answer
+    note_incidents: Callable[[str, str, Sequence[Period]], None] = lambda _evaluator, _version, _over: None
 
 
 class WatchStage:
@@ -389,6 +391,7 @@ class WatchStage:
         ):
             self._suspects[series] = life.likely_start * self._interval
             since = life.start * self._interval  # a begin that moves with every look would ask the judge again
+            self._trust.note_incidents(evaluator, version, self.incidents(series))
             verdict = self._trust.judge_since(evaluator, version, since, alerting=has_fallen or is_below)
         if verdict is not None:
             labels = (evaluator, version, monitor, "changed" if verdict.has_changed else "unchanged")

@@ -260,8 +260,7 @@ async def _run(
             )  # fmt: skip
             models = {each: judge.model for each, judge in opened_judges.items()}
     places = {job.evaluation_id: place for job, place in jobs}
-    verdicts = all(case.label.human in (0, 1) for case in cases)
-    scale = LossScale(ScoreScale.of(configured.evaluator), verdicts)
+    scale = LossScale(ScoreScale.of(configured.evaluator), all(case.label.human in (0, 1) for case in cases))
     judged = _judged(made.evaluations, places, judges, cases, configured)
     return made, bench(name, models, judged, scale, options.margin)
 

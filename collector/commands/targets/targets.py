@@ -76,8 +76,7 @@ class PastAlerts:
         for number, minute in minutes_of(scores):
             numbers.append(number)
             totals.append(WindowSums(totals[-1].sums + minute.mean, totals[-1].scores + minute.scores))
-            gains = [detector.log_gain_bound(bet, minute.evidence) for bet in bets]
-            states = detector.advance(states, gains)
+            states = detector.advance(states, [detector.log_gain_bound(bet, minute.evidence) for bet in bets])
             dropped = evidence(states) > detector.threshold
             if dropped:
                 states = detector.start()

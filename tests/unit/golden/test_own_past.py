@@ -99,6 +99,19 @@ async def test_it_is_asked_as_an_alert_begins_and_at_most_a_tenth_of_the_day() -
     assert len(world.asked) == CASES * MOST_RUNS
 
 
+async def test_cases_of_an_incident_that_is_over_say_nothing_of_the_judge_now() -> None:
+    """The judge was stricter for a quarter of the day before; a fall of the application was told as its change."""
+    world = Past(moved=-0.4)
+    await world.fill(late=0.5)
+    world.moved = 0.0
+    assert (await world.answered()).startswith("The judge has changed: "), "by what it scored in the incident"
+    world = Past(moved=-0.4)
+    await world.fill(late=0.5)
+    world.moved, world.past.incidents["helpful", VERSION] = 0.0, [(NOW - 12 * HOUR, NOW)]
+    assert (await world.answered()).startswith("The judge has not changed: ")
+    assert max(world.asked) < SCORED / 2
+
+
 async def test_an_alert_that_lasts_while_the_begin_of_the_fall_moves_is_on_one_fall() -> None:
     """A window of a day still holds the fall, and scores have recovered: each minute was a fall, and cost 80 calls."""
     world = Past(moved=-0.3)
