@@ -154,7 +154,7 @@ class Reload:
         if keys := start_changes(newest.values, self._running):
             raise ConfigError(
                 f"{self.history.describe(newest.number)} has another {_named(keys)}, which only a start reads; "
-                "write the newest file to every machine, and restart the processes that started with another one"
+                "write the newest file everywhere and restart, or keep this one by SIGHUP to a process that evaluates"
             )
 
     async def _follow(self, newest: NumberedConfiguration) -> None:
