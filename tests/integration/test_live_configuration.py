@@ -805,6 +805,30 @@ async def test_a_machine_that_the_changed_file_has_not_reached_turns_nobody_back
         await clean(file)
 
 
+async def test_a_file_that_another_process_has_made_the_newest_again_is_no_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A signal to one process had taken all back; the others went on to say that their file was replaced."""
+    monkeypatch.setattr(SqliteLog, "shared", property(lambda _log: True))
+    monkeypatch.setattr(app, "others_evaluate", AsyncMock(return_value=True))
+    file = ConfigFile(tmp_path, "http://127.0.0.1:1")
+    old = file.path.read_text()
+    async with running(load(file.path), {"evaluate"}, path=file.path) as service:
+        file.change(lambda values: values["monitors"]["all"].update(sample=0.5))
+        await look(service)
+    file.path.write_text(old)
+    async with running(load(file.path), {"evaluate"}, path=file.path) as service:
+        await service.reload.look()
+        assert value(service, "evalstream_configuration_refused") == 1
+        other = ConfigurationHistory(await service.logs.generated_steps(), load(file.path))
+        await other.refresh()
+        assert await other.take(load(file.path)) == 3
+        await service.reload.look()
+        assert value(service, "evalstream_configuration_number") == 3
+        assert value(service, "evalstream_configuration_refused") == 0
+    await clean(file)
+
+
 async def test_an_old_file_counts_where_no_other_process_evaluates(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

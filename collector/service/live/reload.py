@@ -166,7 +166,7 @@ class Reload:
         self._require_same_start(newest)
         config = with_live_values(self._running, newest.values, f"configuration {newest.number}")
         await self._take(config, newest.number)
-        if (old := self._began_with) is not None:
+        if (old := self._began_with) is not None and old.digest != newest.digest:
             self._status.refuse(
                 f"{self.path} has {self.history.describe(old.number)}, which others have replaced by "
                 f"{self.history.describe(old.number + 1)}; write the newer file here, too, or send SIGHUP to take all "
