@@ -591,7 +591,7 @@ def _conclusions(result: Calibration) -> Iterator[str]:
 
 
 _REASONS: Mapping[str, str] = {
-    "few": f"it has fewer than {_FEWEST_LABELS} drawn labels of equal weight",
+    "few": f"it has fewer than {_FEWEST_LABELS} drawn labels of equal weight, one a conversation",
     "weak": "the judge tells too little of what people would say",
     "drift": "its newer labels differ from its older ones",
 }
