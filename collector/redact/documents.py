@@ -26,8 +26,7 @@ def redact_document(document: Json, redactor: Redactor) -> Json:
     """
     if not isinstance(document, Mapping):
         return redactor.value(document)
-    fields = cast("Mapping[str, Any]", document)
-    return {name: _field(name, value, redactor) for name, value in fields.items()}
+    return {name: _field(name, value, redactor) for name, value in cast("Mapping[str, Any]", document).items()}
 
 
 def _field(name: str, value: Json, redactor: Redactor) -> Json:

@@ -17,7 +17,7 @@ import orjson
 from evaluators.errors import NoCompletion
 from evaluators.judge import Token
 from evaluators.judges.answer_places import answer_text, ending, mapping, text_in
-from evaluators.judges.apis.payload import parsed, text
+from evaluators.judges.apis.payload import parsed
 from evaluators.judges.error_mapping import error_inside
 from evaluators.judges.large_json import read_large
 from evaluators.results import Usage
@@ -189,7 +189,7 @@ def tokens_of(entries: Any) -> Sequence[Token]:
         texts = [each["token"] for each in every]
         "".join(texts)
     except (KeyError, TypeError):  # some are not as they should be
-        texts = [text(mapping(each).get("token")) or "" for each in every]
+        texts = [_text(mapping(each).get("token")) or "" for each in every]
     # One object a token instead of sixty, which every garbage collection would visit; and a copy of its length, as what
     # orjson writes into has room for 1,024.
     return LazyTokens(texts, [bytes(bytearray(orjson.dumps(entry))) for entry in every], _token_of_json)
@@ -227,7 +227,7 @@ def _value_of(part: Any) -> Any:
 
 def _token_of_json(entry: bytes) -> Token:
     fields = mapping(orjson.loads(entry))
-    return _token(text(fields.get("token")) or "", fields.get("logprob"), fields.get("top_logprobs"))
+    return _token(_text(fields.get("token")) or "", fields.get("logprob"), fields.get("top_logprobs"))
 
 
 def _token_of_entry(entry: TokenEntry) -> Token:
@@ -249,12 +249,16 @@ def _odd_token(entry: TokenEntry) -> Token:
 
 def _token(token: str, logprob: Any, listed: Any) -> Token:
     weighed = [mapping(each) for each in cast("list[Any]", listed)] if isinstance(listed, list) else []
-    alternatives = tuple((text(each.get("token")) or "", _logprob(each.get("logprob"))) for each in weighed)
+    alternatives = tuple((_text(each.get("token")) or "", _logprob(each.get("logprob"))) for each in weighed)
     return Token(token, _logprob(logprob), alternatives)
 
 
 def _logprob(value: Any) -> float:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else _NEVER
+
+
+def _text(value: Any) -> str | None:  # beside its callers, as each answer comes by here
+    return value if isinstance(value, str) else None
 
 
 class _Probabilities(msgspec.Struct):
@@ -349,8 +353,8 @@ def _made(payload: Mapping[str, Any]) -> Completion:
         raise error_inside(orjson.dumps({"error": choices[0].get("error") or {"code": _FAULT}}))
     return Completion(
         choices=list(map(_choice, good)),
-        model=text(payload.get("model")),
-        fingerprint=text(payload.get("system_fingerprint")),
+        model=_text(payload.get("model")),
+        fingerprint=_text(payload.get("system_fingerprint")),
         usage=usage_of(payload.get("usage")),
     )
 
@@ -361,7 +365,7 @@ def _choice(choice: dict[str, Any]) -> Choice:
     ended = ending(reason)
     return Choice(
         text=answer_text(mapping(message)) or text_in(message if isinstance(message, str) else choice.get("text")),
-        finish_reason="length" if ended == "length" else text(reason),
+        finish_reason="length" if ended == "length" else _text(reason),
         refused=bool(mapping(message).get("refusal")) or ended == "filtered",
         tokens=tokens_of(mapping(choice.get("logprobs")).get("content")),
     )

@@ -21,8 +21,7 @@ def linear(validator: Any) -> Any:
         "patternProperties": _pattern_properties,
         "uniqueItems": _unique_items,
     }
-    keywords = {name: keyword for name, keyword in ours.items() if name in validator.VALIDATORS}
-    return extend(validator, keywords)
+    return extend(validator, {name: keyword for name, keyword in ours.items() if name in validator.VALIDATORS})
 
 
 def check_patterns(schema: Json) -> None:
