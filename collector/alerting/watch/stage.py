@@ -145,8 +145,8 @@ class WatchRules:
 
     def is_share(self, monitor: str, series: str) -> bool:
         """Whether a series of scores is the share of a label."""
-        shares = {(of, share_name(name, label)) for (of, name), labels in self.labels.items() for label in labels}
-        return (monitor, series) in shares
+        own = (item for item in self.labels.items() if item[0][0] == monitor)
+        return any(share_name(name, label) == series for (_, name), labels in own for label in labels)
 
     def uses(self, monitor: str, series: str, version: str) -> bool:
         """Whether a version scores now: alerts on one that another has replaced are over."""
