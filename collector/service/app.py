@@ -341,7 +341,8 @@ async def _open_steps(logs: Logs, config: Config) -> GeneratedStepsStore:
 async def _number(process: Process, history: ConfigurationHistory, config: Config, *, evaluates: bool) -> int:
     """Find the number of the configuration. A process that evaluates by a new one writes it, so that all take it.
 
-    A file of an earlier configuration counts only if no other process evaluates: its machine may have missed a change.
+    A file of an earlier configuration counts only if no other process evaluates (its machine may have missed a change),
+    or if it differs in what only a start reads (see `ConfigurationHistory.earlier`).
     """
     if evaluates:
         turns = process.logs.turns

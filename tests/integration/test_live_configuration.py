@@ -925,11 +925,38 @@ async def test_a_restart_with_other_settings_of_a_start_shows_in_the_number(
     file.change(lambda values: values.pop("assemble"))
     async with running(load(file.path), {"evaluate"}, path=file.path) as service:
         await service.reload.look()
-        assert value(service, "evalstream_configuration_number") == 1, "the change may not have reached its machine"
-        assert value(service, "evalstream_configuration_refused") == 1
-        await look(service)
-        assert value(service, "evalstream_configuration_number") == 3, "a signal says that it is meant"
+        assert value(service, "evalstream_configuration_number") == 3, "no process can take assemble of the newest live"
         assert value(service, "evalstream_configuration_refused") == 0
+
+
+async def test_a_rolling_restart_with_the_earlier_file_takes_back_what_only_a_start_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every process ran the earlier file, and refused for ever the configuration that was taken back."""
+    monkeypatch.setattr(SqliteLog, "shared", property(lambda _log: True))
+    monkeypatch.setattr(app, "others_evaluate", AsyncMock(return_value=True))
+    file = ConfigFile(tmp_path, "http://127.0.0.1:1")
+    file.change(lambda values: values.update(assemble={"idle_timeout": "5s"}))
+    async with running(load(file.path), {"evaluate"}, path=file.path):
+        pass
+    file.change(lambda values: values.update(assemble={"idle_timeout": "6s"}))
+    async with running(load(file.path), {"evaluate"}, path=file.path) as service:
+        assert value(service, "evalstream_configuration_number") == 2
+        file.change(lambda values: values.update(assemble={"idle_timeout": "5s"}))
+        restarted = ConfigurationHistory(await GeneratedStepsStore.open(service.logs.definitions), load(file.path))
+        await restarted.refresh()
+        assert restarted.earlier(load(file.path)) is None
+        assert await restarted.take(load(file.path)) == 3
+        for _ in range(2):  # a file counts when it has settled
+            await service.reload.look()
+        assert value(service, "evalstream_configuration_number") == 2, "it is not restarted yet"
+        assert value(service, "evalstream_configuration_refused") == 1
+    for _ in range(2):  # a second restart with it adds nothing
+        async with running(load(file.path), {"evaluate"}, path=file.path) as service:
+            for _ in range(3):
+                await service.reload.look()
+            assert value(service, "evalstream_configuration_number") == 3
+            assert value(service, "evalstream_configuration_refused") == 0
 
 
 async def test_evaluators_begin_and_cease_to_ask_together(tmp_path: Path) -> None:

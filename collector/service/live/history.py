@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 
 from collector.config.configured import Config
-from collector.config.live_part import KEYED, digest_of, live_values, with_live_values
+from collector.config.live_part import KEYED, digest_of, live_values, start_changes, with_live_values
 from collector.errors import ConfigError
 from collector.evaluate.plan import Plan
 from collector.evaluate.recovery.configurations import UNNUMBERED
@@ -87,10 +87,12 @@ class ConfigurationHistory:
     def earlier(self, config: Config) -> NumberedConfiguration | None:
         """The configuration that a file has, if another one has replaced it; as of the last refresh.
 
-        A machine that the changed file has not reached would turn all others back to it by a restart.
+        A machine that the changed file has not reached would turn all others back to it by a restart. A file that
+        differs in what only a start reads counts as new: this process cannot run the newest one, and a rolling restart
+        with the earlier file is the way back from it.
         """
         newest, digest = self.newest, digest_of(live_values(config))
-        if newest is None or newest.digest == digest:
+        if newest is None or newest.digest == digest or start_changes(newest.values, config):
             return None
         return next((entry for entry in reversed(self._entries.values()) if entry.digest == digest), None)
 
