@@ -158,6 +158,8 @@ def _sections(path: str, whole: type[BaseModel]) -> Iterator[Section]:
             if field.is_required() or _model_in(field.annotation) is None
         }
         document = _one_line(model.__doc__ or "")
+        if document == f"The section `{place}`.":  # the heading says so
+            document = ""
         meaning = f"{said} {document.partition('. ')[2]}" if said else document
         yield Section(place, _escaped(meaning.strip()) if place else "", tuple(_rows(fields)))
 

@@ -844,7 +844,7 @@ class EvaluateSettings(Section):
 
 
 class TrafficSettings(Section):
-    """The expected traffic. Only `evalstream check` uses it, to estimate the capacity that it needs."""
+    """The expected traffic. Only `evalstream check` uses it."""
 
     spans_per_second: float = Field(gt=0)
     """All spans that are sent, including those unrelated to a model."""

@@ -21,8 +21,8 @@ from evaluators.results import Score
 class ConversationalClassifier(ReadingSettings, OwnLabels, TranscriptSettings, Classification[Conversation]):
     """Assigns one of your labels to a whole conversation: resolved, abandoned, handed to a person.
 
-    The same as `classifier`, with all turns in one question; a conversation beyond the token budget is shown without
-    its middle. In a configuration `kind: classifier` with `scope: conversation` is the same.
+    The same as `classifier`, with all turns in one question. In a configuration
+    `kind: classifier` with `scope: conversation` is the same.
     """
 
     kind: ClassVar[str] = "conversational_classifier"

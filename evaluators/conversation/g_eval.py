@@ -21,8 +21,7 @@ class ConversationalGEval(ReadingSettings, GEvalDefinition, TranscriptSettings, 
     """How well a whole conversation meets criteria in everyday language.
 
     The same as `g_eval`, with all turns in one question. Each named field of the turns is shown with its turn, and
-    `scenario`, `expected_outcome` and `chatbot_role` once. A conversation beyond the token budget is shown without its
-    middle, and the score's details say `truncated`.
+    `scenario`, `expected_outcome` and `chatbot_role` once. A conversation without its middle has `details.truncated`.
     """
 
     kind: ClassVar[str] = "conversational_g_eval"

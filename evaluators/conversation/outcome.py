@@ -9,7 +9,7 @@ from evaluators.mechanisms.external_outcome import OutcomeEvaluator
 class ConversationOutcome(OutcomeEvaluator[Conversation]):
     """1 if an outcome that a reference brings has a good value, else 0.
 
-    `outcome: ticket_reopened, good: [false]` scores 1 where the ticket stayed closed.
+    Works like `outcome`.
     """
 
     kind: ClassVar[str] = "conversation_outcome"

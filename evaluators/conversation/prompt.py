@@ -16,8 +16,8 @@ class ConversationalPrompt(ReadingSettings, PromptDefinition, TranscriptSettings
     """How the judge rates a whole conversation by a prompt out of the configuration.
 
     The same as `prompt`, with all turns in one question: a field of a turn is shown with each turn, `scenario`,
-    `expected_outcome` and `chatbot_role` once. A conversation beyond the token budget is shown without its middle. In a
-    configuration `kind: prompt` with `scope: conversation` is the same.
+    `expected_outcome` and `chatbot_role` once. In a configuration `kind: prompt` with `scope: conversation` is the
+    same.
     """
 
     kind: ClassVar[str] = "conversational_prompt"

@@ -10,8 +10,7 @@ class Resolution(EndOfConversation):
     """How a conversation ended: `resolved` (1), `handed over` to a person (0.5), `unresolved` (0), `abandoned` (0).
 
     The judge chooses by the whole conversation, with the calls of tools in view. Token probabilities weight
-    the labels' scores. The metrics count the labels, and alerts can watch them. A conversation beyond the token budget
-    is shown without its middle.
+    the labels' scores. The metrics count the labels, and alerts can watch them.
     """
 
     kind: ClassVar[str] = "resolution"

@@ -87,8 +87,7 @@ class Composition(Evaluator[Case], Generic[Case]):
     ask_on: Literal["fail", "pass"] = "fail"
     """if: the second one is asked where the first one fails, or where it passes."""
     share: float = Field(default=0.0, ge=0.0, le=1.0)
-    """if: the random share of the other cases for which the second one is asked. Such a score weighs 1/share, so the
-    mean covers all cases; with 0 it covers only the cases that the first one selects."""
+    """if: the random share of the other cases for which the second one is asked."""
     otherwise: float | None = Field(default=None, ge=0.0, le=1.0)
     """if: the score of a case for which the second one is not asked; without it the case is skipped."""
 

@@ -16,8 +16,7 @@ class PromptEvaluator(ReadingSettings, PromptDefinition, Evaluator[Turn]):
 
     `{{input}}`, `{{actual_output}}` and the like in the prompt say which fields the judge is shown, `{{inputs.text}}`
     and `{{outputs.summary}}` those of a structured program. The texts themselves are not put there: the judge gets
-    them apart, as data. Scale and form of the answer are added. With `guidelines` instead of a prompt each of them gets
-    a verdict, and the score is the share that is kept.
+    them apart, as data. Scale and form of the answer are added.
     """
 
     kind: ClassVar[str] = "prompt"

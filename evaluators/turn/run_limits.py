@@ -12,8 +12,7 @@ from evaluators.results import Score
 class RunLimits(RunBounds, Evaluator[Turn]):
     """1 while an agent's run keeps within all its bounds; beyond one it falls evenly, to 0 at twice the bound.
 
-    Bounds are on calls of tools and models, on both together (steps), on tokens, on what these cost at the prices that
-    are configured, and on seconds. The worst of them counts. A turn that does not tell what is bounded is skipped.
+    The worst bound counts. A turn that does not tell what is bounded is skipped.
     """
 
     kind: ClassVar[str] = "run_limits"
