@@ -10,7 +10,7 @@ _HIGHEST_PORT = 65_535
 
 
 def checked_broker(address: str) -> str:
-    """An address of a broker, `host:port` or a host alone.
+    """An address of a broker, `host:port`.
 
     Raises:
         ValueError: it is something else, like a URL or several addresses in one text.
@@ -25,7 +25,9 @@ def checked_broker(address: str) -> str:
     if match is None:
         raise ValueError(f"{address!r} is no address of a broker; write host:9092")
     port = match["port"]
-    if port is not None and not (port.isdecimal() and 0 < int(port[:6]) <= _HIGHEST_PORT):
+    if port is None:
+        raise ValueError(f"{address!r} has no port; write {address}:9092")
+    if not (port.isdecimal() and 0 < int(port[:6]) <= _HIGHEST_PORT):
         raise ValueError(f"{port!r} is no port; write host:9092")
     return address
 

@@ -83,7 +83,7 @@ def _client(login: Callable[[], Mapping[str, Any]], **options: Any) -> KafkaNetC
 
 def is_reachable(server: str) -> bool:
     """Whether something takes connections there. Blocks."""
-    host, _, port = server.rpartition(":") if ":" in server.rpartition("]")[2] else (server, "", "9092")
+    host, _, port = server.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=KNOCK).close()
     except OSError:

@@ -388,8 +388,7 @@ class ConsumerThread:
             return
         skipped = self._decoding.skip_failed(self._consumer, error)
         now = time.monotonic()
-        if self._failing_since is None:
-            self._failing_since = now
+        self._failing_since = self._failing_since or now
         self._reading.failed(problem)
         if now - self._failing_since > self._subscription.patience and not skipped:
             raise problem from error

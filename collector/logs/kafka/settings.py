@@ -141,8 +141,7 @@ def _named(error: BaseException) -> list[str]:
     named = error.args[0] if error.args else None
     if isinstance(named, set):
         return [", ".join(sorted(map(str, cast("set[object]", named))))]
-    name = _NAMED.search(str(error))
-    return [name[1]] if name else []
+    return _NAMED.findall(str(error))[:1]
 
 
 def absent(topics: Sequence[str]) -> str:

@@ -152,6 +152,8 @@ BROKERS = (
     ('["h:0"]', "[0]: '0' is no port; write host:9092"),
     ('["h:99999"]', "[0]: '99999' is no port; write host:9092"),
     ('["<host>:9092"]', "[0]: '<host>:9092' is no address of a broker; write host:9092"),
+    ("[localhost]", "[0]: 'localhost' has no port; write localhost:9092"),
+    ('["[::1]"]', "[0]: '[::1]' has no port; write [::1]:9092"),
     ("[]", ": must have at least 1 item"),
 )
 ADDED = (
@@ -177,7 +179,7 @@ ADDED = (
     ('receive: {otlp_http: {host: "http://0.0.0.0"}}', "receive.otlp_http.host: must be a host alone; write host: 0.0.0.0"),
     ("receive: {otlp_http: {endpoint: x}}", "receive.otlp_http.endpoint: unknown key; write host and port"),
     ("receive: {otlp: {port: 1}}", "receive.otlp: unknown key; write otlp_http or otlp_grpc"),
-    ("receive: {kafka: [{bootstrap_servers: [h], topic: x}]}", "receive.kafka[0].topic: unknown key; write traces, logs or"),
+    ("receive: {kafka: [{bootstrap_servers: ['h:1'], topic: x}]}", "receive.kafka[0].topic: unknown key; write traces, logs or"),
     ("receive: {otlp_http: {tls: {certificate: a}}}", "receive.otlp_http.tls.key: is missing; needed: PEM file with its"),
     ("page: {port: 4318}\nreceive: {otlp_http: {port: 4318}}", "page.port: 4318 is the port of receive.otlp_http, too; choose"),
     ("redact: {detectors: [emial]}", "redact.detectors: unknown detector 'emial'; choose from patterns"),
