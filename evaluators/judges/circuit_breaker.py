@@ -11,7 +11,11 @@ from typing import Literal
 
 from evaluators.errors import ENDPOINT_ERRORS, JudgeError
 from evaluators.judge import Judge, Prompt, R, Verdict
-from evaluators.judges.wrapper import JudgeWrapper
+from evaluators.judges.audited import Audited
+from evaluators.judges.cascade import Cascade
+from evaluators.judges.divided import DividedJudge
+from evaluators.judges.jury import Jury
+from evaluators.judges.wrapper import JudgeWrapper, members_of
 
 _WINDOW = 4
 """The share of failures is counted over the last 4 × `failures` calls."""
@@ -82,6 +86,11 @@ class CircuitBreaker:
         """Whether the endpoint's last answer was a success, so that a failure now may be the question's own fault."""
         return self.state == "closed" and self._answered and not self._failures
 
+    @property
+    def fails(self) -> bool:
+        """Whether the endpoint answers no question at present."""
+        return self.state != "closed" or self._failures >= _FEWEST
+
     def admit(self) -> bool:
         """Admit a question; returns whether it is the probe.
 
@@ -137,25 +146,25 @@ class CircuitBreakerJudge(JudgeWrapper):
 
     def __init__(self, judge: Judge, breaker: CircuitBreaker) -> None:
         super().__init__(judge)
-        self._breaker = breaker
+        self.breaker = breaker
 
     async def ask(self, prompt: Prompt, reply: type[R], *, logprobs: bool = False, samples: int = 1) -> Verdict[R]:
         """Ask, unless the breaker is open."""
-        probe = self._breaker.admit()
+        probe = self.breaker.admit()
         try:
             verdict = await self.inner.ask(prompt, reply, logprobs=logprobs, samples=samples)
         except JudgeError as error:
             if isinstance(error, ENDPOINT_ERRORS) and error.type != "judge_rate_limited":
-                error.isolated = self._breaker.lone
-                self._breaker.record_failure(probe=probe)
+                error.isolated = self.breaker.lone
+                self.breaker.record_failure(probe=probe)
             else:
-                self._breaker.record_success(probe=probe)  # the endpoint answers, so the fault is elsewhere
+                self.breaker.record_success(probe=probe)  # the endpoint answers, so the fault is elsewhere
             raise
         except BaseException:
             if probe:
-                self._breaker.abandon_probe()
+                self.breaker.abandon_probe()
             raise
-        self._breaker.record_success(probe=probe)
+        self.breaker.record_success(probe=probe)
         return verdict
 
 
@@ -214,3 +223,16 @@ class QueueWhileOpen(JudgeWrapper):
             await self._sleep(wait)
         finally:
             self._on_wait(-1)
+
+
+def waits_for_endpoint(judge: Judge | JudgeWrapper) -> bool:
+    """Whether questions to a judge wait, as its endpoint, or that of a member, answers none at present."""
+    match judge:
+        case CircuitBreakerJudge():
+            return judge.breaker.fails
+        case JudgeWrapper(inner=part) | Audited(judge=part):  # a score waits for its audit a short time alone
+            return waits_for_endpoint(part)
+        case DividedJudge():
+            return waits_for_endpoint(judge.extract) or waits_for_endpoint(judge.decide)
+        case _:
+            return isinstance(judge, Jury | Cascade) and any(map(waits_for_endpoint, members_of(judge)))

@@ -199,6 +199,9 @@ async def test_monitors_evaluators_and_rates_come_and_go(tmp_path: Path) -> None
         pytest.param(lambda values: values["log"].update(retention="1d"), "log.retention: read at a start alone", id="log"),
         pytest.param(lambda values: values["evaluators"]["short"].update(maximum="x"), "must be a whole", id="wrong"),
         pytest.param(
+            lambda values: values["monitors"]["all"].update(match={"services": "s"}), "'services' is no field", id="match"
+        ),
+        pytest.param(
             lambda values: values.update(golden={"path": "/nowhere.jsonl"}), "/nowhere.jsonl", id="file"
         ),
         pytest.param(
@@ -736,6 +739,31 @@ async def test_a_partition_whose_owner_has_not_taken_the_newest_one_adds_up(tmp_
             await put(service, range(10, 20))
             made = await until(service, answers=20, short=20)
             assert len(set(versions(made))) == 1
+        await clean(file)
+
+
+@pytest.mark.parametrize("stops", [True, False])
+async def test_nothing_waits_for_a_judge_that_refuses_everything(tmp_path: Path, *, stops: bool) -> None:
+    """With a wrong key, the correction came into force 20 s after it was saved, and a stop took as long."""
+    async with serve_judge(FaultyJudge(Faults(reply=(401, "no")))) as url, serve_judge() as better:
+        file = ConfigFile(tmp_path, url)
+        file.values["evaluate"] = {"concurrency": 3}
+        file.change(lambda values: values["judges"]["main"].update(breaker={"failures": 4}))
+        async with running(load(file.path), {"evaluate"}, path=file.path) as service:
+            await put(service, range(12))
+            async with asyncio.timeout(30):
+                while not value(service, "evalstream_judge_breaker_state", judge="main", state="open"):
+                    await asyncio.sleep(0.05)
+            started = time.monotonic()
+            if not stops:
+                file.change(lambda values: values["judges"]["main"].update(base_url=better))
+                await look(service)
+                made = await until(service, answers=12, short=12)
+                assert max(Counter(each.evaluation_id for each in made).values()) == 1
+        assert time.monotonic() - started < 10
+        file.change(lambda values: values["judges"]["main"].update(base_url=better))
+        async with running(load(file.path), {"evaluate"}, path=file.path) as service:
+            await until(service, answers=12, short=12)
         await clean(file)
 
 

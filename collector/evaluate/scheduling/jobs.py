@@ -2,7 +2,8 @@
 
 import asyncio
 import heapq
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
@@ -14,11 +15,15 @@ from collector.evaluate.recovery.ledger import Ledger, monitor_key
 from collector.evaluate.recovery.replay_point import ReplayPoint
 from collector.evaluate.scheduling.dispatch import Bulkhead, Dispatcher
 from collector.records.json import evaluation_to_json
+from evaluators.judge import Judge
+from evaluators.judges.circuit_breaker import waits_for_endpoint
 from evaluators.results import Evaluation
 
 WRITE_GRACE = 2.0
 """The seconds that an append in progress gets to finish when its partition is reassigned."""
 
+_GLANCE = 0.5
+"""Seconds after which jobs that are waited for may be found to wait for an endpoint that answers nothing."""
 _SLACK = 64
 """A heap is rebuilt when its entries exceed twice the number of pending jobs by more than this."""
 _TRIGGER = attrgetter("trigger_offset")
@@ -55,7 +60,7 @@ class PartitionJobs:
     deferred: DeferredEvaluations | None = None
 
     def __post_init__(self) -> None:
-        self._deferred_tasks: set[asyncio.Task[None]] = set()
+        self._judges: dict[asyncio.Task[None], Judge] = {}  # of the tasks that do not wait for batches
         self._job_tasks: set[asyncio.Task[None]] = set()
         self._running: set[asyncio.Task[None]] = set()
         self._writing: set[asyncio.Task[None]] = set()
@@ -121,6 +126,7 @@ class PartitionJobs:
             raise
         task = self.task_group.create_task(self._run(jobs, bulkhead))
         self._job_tasks.add(task)
+        self._judges[task] = jobs[0].judge
         # A callback, since a task that is cancelled before it starts runs no `finally`.
         task.add_done_callback(partial(self._end, jobs, partial(bulkhead.release, size)))
         if bulkhead.busy:
@@ -148,7 +154,6 @@ class PartitionJobs:
     def _defer(self, jobs: Sequence[Job], deferred: DeferredEvaluations, *, has_room: bool) -> None:
         task = self.task_group.create_task(self._run_deferred(jobs, deferred, has_room=has_room))
         self._job_tasks.add(task)
-        self._deferred_tasks.add(task)
         task.add_done_callback(partial(self._end, jobs, partial(deferred.waiting_room.leave, jobs)))
 
     def _remove_pending(self, name: str) -> None:
@@ -206,8 +211,9 @@ class PartitionJobs:
 
     def _end(self, jobs: Sequence[Job], release: Callable[[], None], task: asyncio.Task[None]) -> None:
         release()
-        for tasks in (self._job_tasks, self._deferred_tasks, self._running, self._writing):
+        for tasks in (self._job_tasks, self._running, self._writing):
             tasks.discard(task)
+        self._judges.pop(task, None)
         for job in jobs:
             if job.evaluation_id in self._pending:
                 self._pending[job.evaluation_id].subtract_weight()
@@ -217,20 +223,28 @@ class PartitionJobs:
         self.outcomes.count_evaluation(job.monitor.name, job.assignment.evaluator.name, "reassigned")
 
     async def drain(self, grace: float) -> None:
-        """Give jobs `grace` seconds to end, also jobs that wait for a slot, but not jobs that wait for batches."""
-        if (prompt := self._job_tasks - self._deferred_tasks) and grace > 0:
-            await asyncio.wait(list(prompt), timeout=grace)
+        """Give jobs `grace` seconds to end, also those that wait for a slot; not those that wait for batches, or for an
+        endpoint that answers nothing.
+        """
+        await self._wait_for(self._judges.keys(), grace)
+
+    async def _wait_for(self, tasks: Collection[asyncio.Task[None]], grace: float) -> None:
+        end = time.monotonic() + grace
+        while (left := end - time.monotonic()) > 0:
+            able = [task for task in tasks if task not in self._judges or not waits_for_endpoint(self._judges[task])]
+            if not able:
+                return
+            await asyncio.wait(able, timeout=min(left, _GLANCE))
 
     async def stop(self, grace: float) -> None:
-        """Give running jobs `grace` seconds to end, then cancel them; the next owner makes them again.
+        """Give running jobs `grace` seconds to end, as `drain` does, then cancel them; the next owner makes them again.
 
         Jobs that wait for a slot are cancelled at once. An append in progress gets `WRITE_GRACE` s more: if it were
         cancelled, its jobs would count as reassigned although their evaluations may still reach the log.
         """
         for task in self._job_tasks - self._running:
             task.cancel()
-        if self._running and grace > 0:
-            await asyncio.wait(list(self._running), timeout=grace)
+        await self._wait_for(self._running, grace)
         for task in self._job_tasks - self._writing:
             task.cancel()
         if self._writing:

@@ -15,6 +15,7 @@ from collector.evaluate.recovery.replay_point import ReplayPoint
 from collector.evaluate.scheduling.dispatch import Bulkhead, SharedVerdicts
 from collector.evaluate.scheduling.jobs import LazyMinHeap, PartitionJobs, PendingJob
 from collector.logs.log import certain
+from evaluators.judge import NoJudge
 
 NO_BULKHEAD = cast("Bulkhead", None)
 
@@ -127,6 +128,7 @@ async def test_a_partition_waits_for_a_job_that_lies_too_many_records_back() -> 
         evaluation_id="a",
         monitor=named,
         assignment=named,
+        judge=NoJudge(),
         judge_name="j",
         size=1,
         replay_point=ReplayPoint(90),
