@@ -211,25 +211,15 @@ def _say(error: object, status: int) -> int:
     return status
 
 
-def _load(path: Path, *, complete: bool = False, option: str = "-c") -> Config:
-    """Read a configuration; keys with an old name are warned about on stderr. A `complete` one has monitors."""
+def _load(path: Path, *, complete: bool = False, serves: bool = False, option: str = "-c") -> Config:
+    """Read a configuration; keys with an old name are warned about on stderr. See `collector.config.loading.load`."""
     from collector.config.loading import load
 
     if option != "-c" and not path.exists():
         raise ConfigError(f"{option}: {path}: no such file; name a configuration")
-    config = load(path, complete=complete)
+    config = load(path, complete=complete or serves, serves=serves)
     for warning in config.warnings:
         show(f"evalstream: {config.source}: warning: {warning}", err=True)
-    return config
-
-
-def _load_for_traffic(path: Path) -> Config:
-    """Read the service's configuration; refuses attributes and values that its traffic never has."""
-    from collector.config.attribute_names import refuse_unknown_attributes, refuse_unseen_values
-
-    config = _load(path, complete=True)
-    refuse_unknown_attributes(config)
-    refuse_unseen_values(config)
     return config
 
 
@@ -284,7 +274,7 @@ def run(
     from collector.service.garbage import COLLECT_AFTER
 
     gc.set_threshold(*COLLECT_AFTER)  # before all else is imported
-    checked = _load_for_traffic(config)
+    checked = _load(config, serves=True)
     from collector.service.app import serve, stages_of
 
     if checked.settings.log.kafka is not None or checked.settings.receive.kafka:
@@ -338,7 +328,7 @@ def check(
 
         show(schema_text(schema), end="")
         return
-    checked, hidden = _load_for_traffic(config), hidden_values([config, *([against] if against else [])])
+    checked, hidden = _load(config, serves=True), hidden_values([config, *([against] if against else [])])
     notes = [*(f"note       {note}" for note in elsewhere_notes(checked)), *unseen_lines(checked)]
     if diff or against is not None:
         _print_changes(checked, against, hidden, json=json)
@@ -403,7 +393,7 @@ def rules(
     """
     from collector.alerting.rules.write import render, write
 
-    loaded = _load_for_traffic(config)
+    loaded = _load(config, serves=True)
     if output is not None:
         for path in write(loaded, formats or [], output):
             show(str(path))
@@ -675,7 +665,7 @@ def rejudge(
     from collector.evaluate.retry.past_jobs import Stretch
 
     options = _options(RejudgeOptions, locals(), stretch=_options(Stretch, locals()))
-    _finish(rejudge_past(_load_for_traffic(config), options, show))
+    _finish(rejudge_past(_load(config, serves=True), options, show))
 
 
 @app.command()
@@ -903,7 +893,7 @@ def targets(
     """
     from collector.commands.targets.targets import TargetsOptions, propose
 
-    _finish(propose(_load_for_traffic(config), _options(TargetsOptions, locals()), show, as_json=json))
+    _finish(propose(_load(config, serves=True), _options(TargetsOptions, locals()), show, as_json=json))
 
 
 @plans.command("sampling")
@@ -926,7 +916,7 @@ def plan(
 
     if not 0.0 < error < 0.5:
         raise ConfigError(f"--error: {error:g} is no standard error of a mean of scores; write one like 0.02")
-    loaded = _load_for_traffic(config)
+    loaded = _load(config, serves=True)
     options = _options(PlanOptions, locals(), monitor=_monitor(loaded, monitor))
     _finish(print_plan(loaded, options, show, as_json=json))
 

@@ -3,7 +3,7 @@
 Refuses values that no traffic has, with what to write instead.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import fields
 from typing import get_args
 
@@ -29,7 +29,18 @@ def refuse_unknown_attributes(config: Config) -> None:
     Raises:
         ConfigError: with one line per name that no turn or evaluation has.
     """
-    _refuse(config, _mistakes(config))
+    if sentences := [f"{config.source}: {mistake}" for mistake in _mistakes(config)]:
+        raise ConfigError("\n".join(sentences))
+
+
+def traffic_mistakes(config: Config) -> Iterator[str]:
+    """Yields the attributes that no turn or evaluation has, and the monitors that would match nothing.
+
+    Ready-made turns may have any: where a configuration receives some, neither is a mistake.
+    """
+    yield from _mistakes(config)
+    if not receives_ready_made(config):
+        yield from _value_mistakes(config)
 
 
 def receives_ready_made(config: Config) -> bool:
@@ -91,7 +102,7 @@ def _field_advice(path: str) -> str:
 
 def _evaluator_mistakes(config: Config, declared: set[str]) -> Iterator[str]:
     used = {use.name for monitor in config.settings.monitors.values() for use in monitor.uses}
-    for name in sorted(used):
+    for name in sorted(used & config.evaluators.keys()):
         for path in sorted(config.evaluators[name].evaluator.requires):
             attribute = path.removeprefix("turns.").removeprefix(_PREFIX)
             is_attribute = path.removeprefix("turns.").startswith(_PREFIX)
@@ -104,22 +115,6 @@ def _unknown(attribute: str, known: set[str]) -> str:
         f"no turn has the attribute {attribute!r}; {suggestion(attribute, sorted(known))}; the application's own are "
         "declared under assemble.attributes"
     )
-
-
-def refuse_unseen_values(config: Config) -> None:
-    """Refuse monitors that would match nothing.
-
-    Ready-made turns may have any value: where a configuration receives some, nothing is refused.
-
-    Raises:
-        ConfigError: with one line per value that no turn has.
-    """
-    _refuse(config, () if receives_ready_made(config) else _value_mistakes(config))
-
-
-def _refuse(config: Config, mistakes: Iterable[str]) -> None:
-    if sentences := [f"{config.source}: {mistake}" for mistake in mistakes]:
-        raise ConfigError("\n".join(sentences))
 
 
 def _value_mistakes(config: Config) -> Iterator[str]:

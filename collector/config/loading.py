@@ -1,6 +1,7 @@
 """The checked configuration of a file; all mistakes are reported at once, each as one sentence."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
@@ -8,6 +9,7 @@ from typing import Any, cast
 from pydantic import BaseModel, ValidationError
 
 from collector import plugins
+from collector.config.attribute_names import traffic_mistakes
 from collector.config.configured import (
     AuditSettings,
     Config,
@@ -18,7 +20,7 @@ from collector.config.configured import (
     judges_of,
 )
 from collector.config.endpoints import JudgePair, pair_mistakes, pair_named
-from collector.config.error_sentences import cascade_mistakes, error_sentences, port_mistakes
+from collector.config.error_sentences import Keys, cascade_mistakes, error_sentences, port_mistakes
 from collector.config.packs import pack_mistakes
 from collector.config.redaction_notes import redaction_notes
 from collector.config.renamed_keys import with_current_names
@@ -37,17 +39,23 @@ MOST_MISTAKES = 50
 """Mistakes that are listed, not counted."""
 
 
-def load(path: Path, environment: Mapping[str, str] | None = None, *, complete: bool = True) -> Config:
+def load(
+    path: Path, environment: Mapping[str, str] | None = None, *, complete: bool = True, serves: bool = False
+) -> Config:
     """Read and check a configuration file; one that is not `complete` may lack monitors, for commands without any.
+
+    For one that `serves`, names and values that the service's traffic never has are mistakes, too.
 
     Raises:
         ConfigError: with one line per mistake: file, path in it, what to write instead.
     """
-    return check(read(path, environment), str(path), complete=complete)
+    return check(read(path, environment), str(path), complete=complete, serves=serves)
 
 
-def check(values: dict[str, Any], source: str, *, folder: Path | None = None, complete: bool = True) -> Config:
-    """Check a configuration given as plain values; `source` is what errors call it.
+def check(
+    values: dict[str, Any], source: str, *, folder: Path | None = None, complete: bool = True, serves: bool = False
+) -> Config:
+    """Check a configuration given as plain values, as `load` does; `source` is what errors call it.
 
     Plug-ins are in a folder relative to `folder`, or else to the folder of `source`.
     """
@@ -58,8 +66,9 @@ def check(values: dict[str, Any], source: str, *, folder: Path | None = None, co
     try:
         settings = Settings.model_validate(values)
     except ValidationError as error:
-        wrong = {detail["loc"][0] for detail in error.errors(include_url=False) if detail["loc"]}
-        raise _error(source, [*error_sentences(error, Settings), *_other_mistakes(values, wrong)]) from None
+        places = [detail["loc"] for detail in error.errors(include_url=False)]
+        others = _other_mistakes(values, places, serves=serves)
+        raise _error(source, [*error_sentences(error, Settings), *others]) from None
     folder = folder or Path(source).parent
     idle: list[str] = []
     if settings.plugins is not None:
@@ -81,28 +90,49 @@ def check(values: dict[str, Any], source: str, *, folder: Path | None = None, co
     mistakes += _embedding_mistakes(settings, evaluators)
     mistakes += _whole_mistakes(settings, complete=complete)
     mistakes += port_mistakes(settings, exporters)
-    if mistakes:
-        raise _error(source, mistakes)
     notes = redaction_notes({name: evaluator.evaluator for name, evaluator in evaluators.items()}, settings.redact)
     unnamed = [name for name in idle if f"'{name}:" not in str(values)]
     helpers = (f"plugins: {name}.py has no plug-in; begin the name of a file of helpers with _" for name in unnamed)
-    return Config(source, settings, evaluators, exporters, (*warnings, *helpers, *notes), folder)
+    config = Config(source, settings, evaluators, exporters, (*warnings, *helpers, *notes), folder)
+    if serves:
+        mistakes += traffic_mistakes(config)
+    if mistakes:
+        raise _error(source, mistakes)
+    return config
 
 
-_DEFINED = {"judges", "juries", "cascades", "evaluators"}
+_READ_BY_ALL = {"assemble", "receive"}
+"""Sections without which right attributes look wrong."""
 
 
-def _other_mistakes(values: Mapping[str, Any], wrong: Collection[str | int]) -> list[str]:
-    """Mistakes in evaluators, and in their names in monitors, of a file that has `wrong` sections."""
+def _other_mistakes(values: dict[str, Any], places: Sequence[Keys], *, serves: bool) -> list[str]:
+    """Mistakes in evaluators, and in the names in monitors, of a file that has wrong values at `places`."""
     mistakes: list[str] = []
-    if _DEFINED.isdisjoint(wrong) and "judges" in values and "plugins" not in values:
-        _evaluators(Settings.model_validate({name: values[name] for name in _DEFINED & values.keys()}), mistakes)
+    with suppress(ValidationError):
+        settings = Settings.model_validate(_without(values, places))
+        wrong = {place[0] for place in places if place}
+        if "judges" in values and "plugins" not in values:
+            _evaluators(settings, mistakes)
+        if serves and "plugins" not in values and wrong <= Settings.model_fields.keys() - _READ_BY_ALL:
+            mistakes += traffic_mistakes(Config("", settings, {}, {}))
     known = [name for name in _mapping(values.get("evaluators")) if isinstance(name, str)]
     for name, monitor in _mapping(values.get("monitors")).items() if known else ():
         uses = _mapping(monitor).get("evaluators")
         names = [use for use in cast("list[object]", uses) if isinstance(use, str)] if isinstance(uses, list) else []
         mistakes += _unknown_evaluators(name, names, known)
     return mistakes
+
+
+def _without(values: dict[str, Any], places: Sequence[Keys]) -> dict[str, Any]:
+    """Mappings within mappings, without what is wrong at `places`, or within a list there."""
+    within: dict[object, list[Keys]] = {}
+    for place in filter(None, places):
+        within.setdefault(place[0], []).append(place[1:])
+    return {
+        key: _without(cast("dict[str, Any]", value), within.get(key, ())) if isinstance(value, dict) else value
+        for key, value in values.items()
+        if key not in within or (isinstance(value, dict) and all(within[key]))
+    }
 
 
 def _mapping(value: object) -> dict[Any, Any]:
@@ -163,20 +193,18 @@ _BESIDE = ("kind", "judge", "scope", "audit")
 """The keys of an evaluator that are not its own settings."""
 
 
-def _evaluator(
-    name: str, definition: Mapping[str, Any], settings: Settings, mistakes: list[str]
-) -> EvaluatorEntry | None:
+def _evaluator(name: str, written: Mapping[str, Any], settings: Settings, mistakes: list[str]) -> EvaluatorEntry | None:
     where = f"evaluators.{name}"
-    kind = definition.get("kind")
+    kind = written.get("kind")
     if not isinstance(kind, str):
         mistakes.append(f"{where}.kind: is missing; {suggestion('', plugins.names(plugins.EVALUATORS))}")
         return None
     try:
-        cls = plugins.evaluator_class(kind, definition.get("scope"))
+        cls = plugins.evaluator_class(kind, written.get("scope"))
     except ConfigError as error:
         mistakes.append(f"{where}.kind: {error}")
         return None
-    fields = {key: value for key, value in definition.items() if key not in _BESIDE}
+    fields = {key: value for key, value in written.items() if key not in _BESIDE}
     try:
         evaluator = cls.model_validate({"name": name, **fields}, context={"from": "file"})
     except ValidationError as error:
@@ -188,10 +216,10 @@ def _evaluator(
     if not is_built_in(cls) and (broken := list(definition_breaches(evaluator))):
         mistakes += [f"{where}: {breach}" for breach in broken]
         return None
-    judge = _judge_of(where, evaluator, definition.get("judge"), settings, mistakes)
+    judge = _judge_of(where, evaluator, written.get("judge"), settings, mistakes)
     if judge is not None:
         mistakes += _writer_mistakes(where, evaluator, judge, settings)
-    audit = _audit_of(where, evaluator, judge, definition.get("audit"), settings, mistakes)
+    audit = _audit_of(where, evaluator, judge, written.get("audit"), settings, mistakes)
     return EvaluatorEntry(evaluator, judge, audit)
 
 
@@ -228,7 +256,9 @@ def _judge_of(
     if named is None and len(known) == 1:
         return known[0]
     if named is None:
-        mistakes.append(f"{where}.judge: is missing; name one of `judges` ({', '.join(known) or 'none is defined'})")
+        asks = "" if is_built_in(type(evaluator)) else ", or, if it asks none, write needs_judge = False in its class"
+        some = ", ".join(known) or "none is defined"
+        mistakes.append(f"{where}.judge: is missing; name one of `judges` ({some}){asks}")
     elif named not in known:
         mistakes.append(f"{where}.judge: {unknown('judge', str(named), known)}")
     else:

@@ -6,7 +6,7 @@ again from time to time: the reason may lie outside, as a key's file that does n
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
@@ -30,7 +30,7 @@ _NAMED = 8
 
 @dataclass(eq=False, repr=False)
 class Reload:
-    """Takes other configurations, one at a time. `load` reads and checks the file at `path`; it raises ConfigError.
+    """Takes other configurations, one at a time: those of the file at `path`, and those of the log.
 
     With `evaluates` the process evaluates, and its file counts for the whole deployment.
     """
@@ -40,7 +40,6 @@ class Reload:
     _: KW_ONLY
     path: Path | None
     evaluates: bool
-    load: Callable[[Path], Config] = load
     every: float = CHECK_EVERY
 
     def __post_init__(self) -> None:
@@ -108,7 +107,7 @@ class Reload:
             return None  # it is being replaced; a signal reports it
 
     async def _take_file(self, path: Path, *, signalled: bool, again: bool) -> None:
-        config = await asyncio.to_thread(self.load, path)
+        config = await asyncio.to_thread(load, path, serves=True)
         self._require_live(config)
         if config.settings == self._in_file and not signalled:
             if self._began_with is None and self._status.refused is not None:

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from collector.config.attribute_names import refuse_unknown_attributes
 from collector.config.loading import load
 from collector.errors import ConfigError
 
@@ -20,7 +19,7 @@ def problem(tmp_path: Path, text: str, url: str = "http://127.0.0.1:9/v1", key: 
     path = tmp_path / "my.yaml"
     path.write_text(JUDGE.format(url=url, key=key) + text)
     with pytest.raises(ConfigError) as caught:
-        refuse_unknown_attributes(load(path, {}))
+        load(path, {}, serves=True)
     return str(caught.value).replace(f"{path}: ", "")
 
 
@@ -40,12 +39,25 @@ def test_judges(tmp_path: Path, url: str, key: str, sentence: str) -> None:
 
 def test_mistakes_of_all_kinds_are_named_at_once(tmp_path: Path) -> None:
     """An unknown evaluator was named only once the wrong values were right, and a wrong criterion after that."""
-    text = WHOLE.replace("criteria: x", "criterion: x").replace("[good]", "[good, god], alerts: {targets: {good: 75}}")
+    text = WHOLE.replace("criteria: x", "criterion: x").replace("[good]", "[good, god], match: {services: a}")
+    lines = problem(tmp_path, text).splitlines()
+    inner = ["evaluators.good.criterion", "monitors.m.evaluators", "monitors.m.match"]
+    assert [line.partition(": ")[0] for line in lines] == inner
+    assert lines[-1].endswith("'services' is no field that can be matched; did you mean 'service'?")
+
+    text = text.replace("match:", "alerts: {targets: {good: 75}}, match:")
     lines = problem(tmp_path, f"{text}alerts: {{webhooks: https://h}}\n").splitlines()
-    assert [line.partition(": ")[0] for line in lines] == [
-        "alerts.webhooks", "monitors.m.alerts.targets.good", "evaluators.good.criterion", "monitors.m.evaluators",
-    ]  # fmt: skip
+    first = ["alerts.webhooks", "monitors.m.alerts.targets.good"]
+    assert sorted(line.partition(": ")[0] for line in lines) == sorted([*first, *inner])
     assert "unknown evaluator 'god'; did you mean 'good'?" in lines[-1]
+
+
+def test_a_misspelt_section_makes_no_attribute_unknown(tmp_path: Path) -> None:
+    """What it says of ready-made turns and of attributes is not known."""
+    text = WHOLE.replace("[good]", "[good], match: {attributes.plan: gold}")
+    [line] = problem(tmp_path, f"{text}recieve: {{files: [turns.jsonl]}}\n").splitlines()
+    assert "did you mean 'receive'" in line
+    assert "no turn has the attribute 'plan'" in problem(tmp_path, f"{text}receive: {{}}\nlog: {{kind: disk}}\n")
 
 
 def test_an_evaluator_named_by_a_number(tmp_path: Path) -> None:

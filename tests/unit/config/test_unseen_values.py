@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from collector.config.attribute_names import refuse_unseen_values
 from collector.config.configured import Config
 from collector.config.loading import check
 from collector.errors import ConfigError
@@ -20,12 +19,12 @@ def config(monitor: dict[str, Any] | None = None, **changes: Any) -> Config:
         "evaluators": {"refusal": {"kind": "refusal"}, "exact": EXACT},
         "monitors": {"all": {"evaluators": ["refusal"], **(monitor or {})}},
     }
-    return check(values | changes, "my.yaml")
+    return check(values | changes, "my.yaml", serves=True)
 
 
 def mistakes(monitor: dict[str, Any] | None = None, **changes: Any) -> list[str]:
     with pytest.raises(ConfigError) as raised:
-        refuse_unseen_values(config(monitor, **changes))
+        config(monitor, **changes)
     return str(raised.value).splitlines()
 
 
@@ -52,4 +51,4 @@ def test_values_that_no_turn_has(match: dict[str, Any], mistake: str) -> None:
 def test_values_that_turns_have() -> None:
     tenants = {"otlp_http": {"auth": {"tenants": [{"name": "acme", "token": "0123456789abcdef"}]}}}
     match = {"dialect": ["openinference", "otel_genai"], "tenant": "acme", "incomplete": "redacted", "service": "any"}
-    refuse_unseen_values(config({"match": match}, receive=tenants))
+    config({"match": match}, receive=tenants)

@@ -349,6 +349,15 @@ def test_a_prompt_of_a_plug_in_is_a_text_and_part_of_the_version(folder: Path) -
     assert versions[0] != versions[1]
 
 
+def test_a_plug_in_that_asks_no_judge_is_told_how_to_say_so(folder: Path) -> None:
+    (folder / "house_test_metric.py").write_text(EVALUATOR.replace("    needs_judge: ClassVar[bool] = False\n", ""))
+    source = str(folder.parent / "my.yaml")
+    remedy = "name one of `judges` (none is defined), or, if it asks none, write needs_judge = False in its class"
+    assert mistake(source) == f"{source}: evaluators.brief.judge: is missing; {remedy}"
+    built_in = mistake(source, evaluators={"brief": {"kind": "completeness"}})
+    assert built_in.endswith("evaluators.brief.judge: is missing; name one of `judges` (none is defined)")
+
+
 def test_a_prompt_file_of_a_plug_in_is_one_sentence(folder: Path) -> None:
     (folder / "house_test_metric.py").write_text(ASKING.replace("Say whether it is short.", "short.txt"))
     line = mistake(
