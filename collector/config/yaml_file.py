@@ -20,6 +20,7 @@ _HIDDEN_FROM = 8
 """Characters from which on a variable's value is hidden: shorter ones stand everywhere."""
 
 _REFERENCE = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_NO_USER_NAME = re.compile(rf"""(?<!username: )(?<!username: ['"]){_REFERENCE.pattern}""")
 
 _NUMBERS = frozenset({"tag:yaml.org,2002:int", "tag:yaml.org,2002:float"})
 
@@ -70,10 +71,14 @@ def parse(data: bytes, name: str) -> dict[str, Any]:
 
 
 def hidden_values(files: Iterable[Path]) -> Callable[[str], str]:
-    """Takes the values of files' environment variables out of what is printed: `${env:NAME}` stands there again."""
+    """Takes the values of files' environment variables out of what is printed: `${env:NAME}` stands there again.
+
+    The name of a user stays: it is no secret, and often a word that stands elsewhere.
+    """
     texts = [path.read_text(encoding="utf-8", errors="replace") for path in files if path.is_file()]
-    names = {match[1] for text in texts for match in _REFERENCE.finditer(text)}
+    names = {match[1] for text in texts for match in _NO_USER_NAME.finditer(text)}
     values = {os.environ[name]: name for name in sorted(names) if len(os.environ.get(name, "")) >= _HIDDEN_FROM}
+    values.pop("evalstream", None)  # it stands everywhere, too
     longest_first = sorted(values, key=len, reverse=True)
 
     def hide(text: str) -> str:

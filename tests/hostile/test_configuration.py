@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import time
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -71,6 +73,25 @@ def test_values_of_the_environment_are_not_printed(tmp_path, monkeypatch):
         assert result.exit_code == 0, (result.output, result.exception)
         assert SECRET not in result.output, (more, result.output)
         assert "--against" in more or "${env:" in result.output, (more, result.output)
+
+
+@pytest.mark.parametrize("user", ["evalstream", "production", "shop-billing"])
+def test_the_name_of_a_user_hides_no_word_and_its_password_is_hidden(monkeypatch, user):
+    file = Path("deploy/compose/secured-kafka.yaml").resolve()
+    monkeypatch.setenv("KAFKA_USER", user)
+    for name in set(re.findall(r"env:(\w+)}", file.read_text())) - {"KAFKA_USER"}:
+        monkeypatch.setenv(name, f"{SECRET}-{name}:9093")
+    shown = CliRunner().invoke(app, ["check", "--offline", "--verbose", "-c", str(file)])
+    assert shown.exit_code == 0, shown.output
+    assert f"as {user}" in shown.output
+    assert "evalstream.spans" in shown.output
+    assert "${env:KAFKA_USER}" not in shown.output
+    assert SECRET not in shown.output
+    assert "Kafka at ${env:KAFKA_BROKERS}" in shown.output
+
+    monkeypatch.setenv("OPENAI_API_KEY", "evalstream")
+    monkeypatch.setenv("KAFKA_BROKERS", "evalstream")
+    assert "evalstream.spans" in CliRunner().invoke(app, ["check", "--offline", "-v", "-c", str(file)]).output
 
 
 @pytest.mark.parametrize(
