@@ -93,6 +93,4 @@ def to_dict(record: Any) -> dict[str, Any]:
     pairs = zip(names, values(record), strict=True)
     if kind is ToolCall:
         return {name: item for name, item in pairs if item is not None}
-    return {
-        name: item for name, item in pairs if item or name in always or (item is not None and type(item) in _SCALARS)
-    }
+    return {name: item for name, item in pairs if item or name in always or type(item) in _SCALARS}

@@ -191,9 +191,7 @@ def _join_by_descent(parsed_spans: Sequence[ParsedSpan], groups: _Groups, tree: 
     by_id = {parsed_span.span.span_id: parsed_span for parsed_span in parsed_spans}
     below: dict[str, list[ParsedSpan]] = {}
     for parsed_span in parsed_spans:
-        outer = next(
-            (by_id[ancestor] for ancestor in tree.ancestors(parsed_span.span.span_id) if ancestor in by_id), None
-        )
+        outer = next((by_id[above] for above in tree.ancestors(parsed_span.span.span_id) if above in by_id), None)
         if outer is None:
             continue
         if _is_same_call(parsed_span.call, outer.call):

@@ -148,9 +148,7 @@ class TurnBuilder:
             program_fields=find_program_fields(draft, question, answer),
             attributes=attributes,
         )
-        return AssembledTurn(
-            turn, frozenset(own), declared, around.span.span_id if around is not None else None, models
-        )
+        return AssembledTurn(turn, frozenset(own), declared, around and around.span.span_id, models)
 
     def _is_interrupted(self) -> bool:
         """Whether a run of the trace stopped to ask a person."""

@@ -802,9 +802,7 @@ class MonitorSettings(Section):
     @property
     def uses(self) -> list[UseSettings]:
         """The evaluators, each with its own sample rate and salt."""
-        return [
-            UseSettings(name=evaluator) if isinstance(evaluator, str) else evaluator for evaluator in self.evaluators
-        ]
+        return [UseSettings(name=use) if isinstance(use, str) else use for use in self.evaluators]
 
 
 class EvaluateSettings(Section):

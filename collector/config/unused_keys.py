@@ -52,14 +52,8 @@ def _judges_in_monitors(config: Config) -> Iterator[str]:
 def _unused_names(config: Config) -> Iterator[str]:
     settings = config.settings
     used = {use.name for monitor in settings.monitors.values() for use in monitor.uses}
-    used |= {
-        member.name for evaluator in config.evaluators.values() for member in getattr(evaluator.evaluator, "of", ())
-    }
-    used |= {
-        evaluator.audit.evaluator
-        for evaluator in config.evaluators.values()
-        if evaluator.audit and evaluator.audit.evaluator
-    }
+    used |= {member.name for entry in config.evaluators.values() for member in getattr(entry.evaluator, "of", ())}
+    used |= {entry.audit.evaluator for entry in config.evaluators.values() if entry.audit and entry.audit.evaluator}
     for name in sorted(set(config.evaluators) - used):
         yield f"no monitor uses the evaluator {name}, so it never runs"
     named = {judge for evaluator in config.evaluators.values() for judge in evaluator.judges}

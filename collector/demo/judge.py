@@ -126,9 +126,7 @@ def _tokens(text: str, spread: Spread) -> list[dict[str, Any]]:
     """The text in three tokens: the score with its alternatives, and what surrounds it, which is almost certain."""
     head, _, tail = text.partition(_SCORE)
     alternatives = ([(head + _SCORE, 0.999)], spread, [(tail.removeprefix(spread[0][0]), 0.999)])
-    return [
-        {**_token(*tops[0]), "top_logprobs": [_token(*alternative) for alternative in tops]} for tops in alternatives
-    ]
+    return [{**_token(*tops[0]), "top_logprobs": [_token(*top) for top in tops]} for tops in alternatives]
 
 
 def _token(text: str, chance: float) -> dict[str, Any]:

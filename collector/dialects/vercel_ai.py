@@ -64,14 +64,12 @@ _OUTPUT_TOKENS = ("ai.usage.outputTokens", "ai.usage.completionTokens")
 
 def _parse_answer(attributes: Attributes) -> tuple[tuple[ChatMessage, ...] | None, str]:
     """Parse text, object or tool calls; the SDK omits an empty text."""
-    text, text_key = find_value(
-        attributes, "ai.response.text", "ai.result.text", "ai.response.object", "ai.result.object"
-    )
+    text, key = find_value(attributes, "ai.response.text", "ai.result.text", "ai.response.object", "ai.result.object")
     raw, calls_key = find_value(attributes, "ai.response.toolCalls", "ai.result.toolCalls")
     calls = parse_tool_calls(raw)
     if text is None and not calls:
         return None, ""
-    return (ChatMessage("assistant", as_text(text), calls),), text_key or calls_key
+    return (ChatMessage("assistant", as_text(text), calls),), key or calls_key
 
 
 def _read_tool(span: Span) -> Call:

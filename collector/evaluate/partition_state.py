@@ -371,9 +371,7 @@ class PartitionState:
             return self._due_now(self.references.admit(job, case))
         return self._due_now((job,))
 
-    async def _process_turn(
-        self, monitor: Monitor, turn: RecordedTurn, happened_at: float, trigger: Trigger
-    ) -> list[Job]:
+    async def _process_turn(self, monitor: Monitor, turn: RecordedTurn, at: float, trigger: Trigger) -> list[Job]:
         """The jobs that a turn makes due for a monitor that matches it."""
         key = conversation_key(turn)
         if monitor.name in self.sessions_by_monitor:
@@ -391,7 +389,7 @@ class PartitionState:
             else:
                 selected = True
                 jobs += self._due(job)
-        outcome, closed = self._add_to_window(monitor, stratified, happened_at)
+        outcome, closed = self._add_to_window(monitor, stratified, at)
         for result in closed:
             jobs += self._conversation_jobs(monitor, result, trigger.offset)
         if repeated or outcome == "duplicate":
@@ -529,14 +527,12 @@ def _selects_conversation(plan: Plan, monitor: Monitor, key: str, factor: float)
     return False
 
 
-def _incoming(
-    plan: Plan, monitor: Monitor, stratified: StratifiedTurn, happened_at: float, factor: float
-) -> IncomingTurn:
+def _incoming(plan: Plan, monitor: Monitor, stratified: StratifiedTurn, at: float, factor: float) -> IncomingTurn:
     """A turn in the form in which it is added to its conversation's window."""
     turn = stratified.turn
     return IncomingTurn(
         turn.turn_id,
-        pack(turn, happened_at),
+        pack(turn, at),
         prior_user_hashes(turn),
         ends_conversation=monitor.end_rule.is_met_by(turn),
         rate=factor,

@@ -238,18 +238,14 @@ def open_batches(enabled: bool, output: Path | None, pace: BatchPace | None = No
 
 def at_batch_prices(config: Config) -> Config:
     """The configuration with the prices of batches, to estimate the cost of evaluations."""
-    judges = {
-        name: _discounted(judge) if judge.takes_batches else judge for name, judge in config.settings.judges.items()
-    }
+    judges = {name: _discounted(judge) for name, judge in config.settings.judges.items()}
     return replace(config, settings=config.settings.model_copy(update={"judges": judges}))
 
 
 def _discounted(settings: JudgeSettings) -> JudgeSettings:
-    share = 1.0 - settings.batch_discount
+    share = 1.0 - settings.batch_discount * settings.takes_batches
     prices = {name: getattr(settings, name) for name in type(settings).model_fields if name.startswith("usd_per_")}
-    return settings.model_copy(
-        update={name: None if price is None else price * share for name, price in prices.items()}
-    )
+    return settings.model_copy(update={name: price and price * share for name, price in prices.items()})
 
 
 def _provider(settings: JudgeSettings, api: WritingApi, options: EndpointOptions, terms: BatchTerms) -> BatchProvider:

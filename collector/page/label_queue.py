@@ -68,13 +68,11 @@ def draw(
     """The draw of an evaluation; None if it was not drawn, or has no score."""
     if evaluation.score is None:
         return None
-    probability = draw_probability(
-        settings, label_doubt(evaluation, threshold), audited=audit_of(evaluation) is not None
-    )
+    share = draw_probability(settings, label_doubt(evaluation, threshold), audited=audit_of(evaluation) is not None)
     secret = key.at(evaluation.started_at.timestamp())
-    if uniform(evaluation.evaluation_id, "label", secret) >= probability:
+    if uniform(evaluation.evaluation_id, "label", secret) >= share:
         return None
-    return Draw(probability, uniform(evaluation.evaluation_id, "twice", secret) < settings.twice)
+    return Draw(share, uniform(evaluation.evaluation_id, "twice", secret) < settings.twice)
 
 
 def draw_probability(settings: LabelQueueSettings, doubt: float, *, audited: bool) -> float:

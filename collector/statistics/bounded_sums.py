@@ -64,15 +64,11 @@ class Sums:
     w2y: float = 0.0
     w2y2: float = 0.0
 
-    def __add__(self, other: Sums) -> Sums:
-        return Sums(
-            self.w + other.w, self.wy + other.wy, self.w2 + other.w2, self.w2y + other.w2y, self.w2y2 + other.w2y2
-        )
+    def __add__(self, more: Sums) -> Sums:
+        return Sums(self.w + more.w, self.wy + more.wy, self.w2 + more.w2, self.w2y + more.w2y, self.w2y2 + more.w2y2)
 
-    def __sub__(self, other: Sums) -> Sums:
-        return Sums(
-            self.w - other.w, self.wy - other.wy, self.w2 - other.w2, self.w2y - other.w2y, self.w2y2 - other.w2y2
-        )
+    def __sub__(self, less: Sums) -> Sums:
+        return Sums(self.w - less.w, self.wy - less.wy, self.w2 - less.w2, self.w2y - less.w2y, self.w2y2 - less.w2y2)
 
     @property
     def values(self) -> tuple[float, float, float, float, float]:

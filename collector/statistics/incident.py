@@ -341,9 +341,7 @@ class DropLife:
         sure = self._after.w >= LARGEST_SETTLING_WEIGHT or (
             2.0 * self._after.stderr <= margin(self.detector.target, fall.level)
         )
-        recovers = (
-            self.recovery > self._recovery_threshold / 2.0 or self._level_of_recovery(fall).shortfall(sums) >= 0.0
-        )
+        recovers = self.recovery > self._recovery_threshold / 2 or self._level_of_recovery(fall).shortfall(sums) >= 0
         if not sure or self._intervals_after < SETTLING_INTERVALS or recovers:
             return fall
         worse = max if self.detector.lower_is_better else min

@@ -60,14 +60,12 @@ class ScoreShift:
 
 def score_shift(scores: Mapping[str, float | None], references: Mapping[str, float]) -> ScoreShift | None:
     """The shift over the cases with both scores; None if there are fewer than `MIN_PAIRS`."""
-    differences = [
-        score - references[case] for case, score in scores.items() if score is not None and case in references
-    ]
-    count = len(differences)
+    shifts = [score - references[case] for case, score in scores.items() if score is not None and case in references]
+    count = len(shifts)
     if count < MIN_PAIRS:
         return None
-    mean = sum(differences) / count
-    variance = sum((difference - mean) ** 2 for difference in differences) / (count - 1)
+    mean = sum(shifts) / count
+    variance = sum((shift - mean) ** 2 for shift in shifts) / (count - 1)
     return ScoreShift(mean, max(MIN_DEVIATION, math.sqrt(variance)) / math.sqrt(count), count)
 
 

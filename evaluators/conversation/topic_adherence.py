@@ -83,9 +83,7 @@ class TopicAdherence(ConversationSettings, Evaluator[Conversation]):
         return _score(numbers, labels, sample, truncated=any(windows[at].truncated for at in sample.judged))
 
     async def _labels(self, judge: Judge, window: Transcript) -> Sequence[JudgedTurn]:
-        items: list[Json] = [
-            {"number": at, "item": f"turn {number}"} for at, number in enumerate(window.judged, start=1)
-        ]
+        items: list[Json] = [{"number": at, "item": f"turn {number}"} for at, number in enumerate(window.judged, 1)]
         topics = "\n".join(f"- {topic}" for topic in self.relevant_topics)
         instructions = fill(load("topic_adherence.txt"), {"topics": topics})
         groups = (_typed_questions(instructions, len(items)),)

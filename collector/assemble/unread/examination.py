@@ -228,9 +228,7 @@ def _needs_no_mapping(analysis: TraceAnalysis) -> bool:
 
 def _is_fully_read(call: Call) -> bool:
     """Whether a span was read completely: it has question and answer, or it is a step, which has neither."""
-    return call.kind in {"tool", "retrieval", "auxiliary", "other"} or (
-        call.input is not None and call.output is not None
-    )
+    return call.kind in {"tool", "retrieval", "auxiliary", "other"} or None not in (call.input, call.output)
 
 
 def _without_spans(trace: CollectedTrace, read: Container[str | None]) -> CollectedTrace:

@@ -74,10 +74,8 @@ class LogWriter:
         for mark in self._marks.values():
             if record.offset >= mark.offsets.get(record.partition, 0):
                 mark.places.setdefault(partition, offset)
-        copied = Record(
-            record.key, record.value if value is None else value, record.headers, partition, record.timestamp
-        )
-        await self.add(copied)
+        copy = Record(record.key, record.value if value is None else value, record.headers, partition, record.timestamp)
+        await self.add(copy)
 
     async def add(self, record: Record) -> None:
         """Write a record; its partition is named. Times of a partition do not fall: at least that of the one before."""

@@ -35,9 +35,7 @@ from evaluators.results import Evaluation
 ALL_MONITORS = ""
 """The name of the budget of all monitors."""
 _LEARNING_RATE = 0.05  # the weight of an evaluation's cost in the mean of its kind
-_SHARE_RATE = (
-    0.02  # the weight of an evaluation in the share that a monitor pays for; small, since each value is 0 or 1
-)
+_SHARE_RATE = 0.02  # the same in the share that a monitor pays for; small, since each value is 0 or 1
 
 
 @dataclass(frozen=True, slots=True)

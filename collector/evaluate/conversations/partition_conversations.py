@@ -193,9 +193,7 @@ class PartitionConversations:
             named = snapshot.conversation_id, snapshot.first, snapshot.since
             windows = () if sessions is None else sessions.unchanged(*named)
             validity[record.offset] = bool(windows) and snapshot.equals(windows)
-        return {
-            offset: valid for offset, valid in validity.items() if valid != self._snapshot_validity.get(offset, False)
-        }
+        return {at: valid for at, valid in validity.items() if valid != self._snapshot_validity.get(at, False)}
 
     def apply_snapshot(self, record: StoredRecord, replay_point: ReplayPoint) -> None:
         """Apply a snapshot as it was decided.
