@@ -48,7 +48,8 @@ class StateLines:
 
 
 class FailureLog:
-    """The log lines of something that is retried: a line for the first failure and one for the recovery.
+    """The log lines of something that is retried: a line for the first failure, one for each other class of errors that
+    comes, as a broker that is back may refuse us, and one for the recovery.
 
     Not a line for each attempt: an outage of an hour would bury everything else. `action` says what is attempted, as in
     `writing to the turns log`.
@@ -60,8 +61,10 @@ class FailureLog:
         self._lines = StateLines()
 
     def failed(self, error: object) -> None:
-        """Count a failed attempt; the first of a row is logged, unless one was a minute ago or less."""
-        if self._lines.is_due(self._action):
+        """Count a failed attempt; the first of a row and of each class of errors in it is logged, unless one was a
+        minute ago or less.
+        """
+        if self._lines.is_due(type(error).__name__):
             logger.warning("%s failed (%s); retrying", self._action, error)
         self._failures += 1
 

@@ -191,3 +191,51 @@ async def test_what_a_log_has_lost_is_said_for_as_long_as_it_is_lost(
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await log.close()
+
+
+@pytest.mark.long
+async def test_one_of_two_topics_that_is_refused_is_said_until_that_one_is_read(
+    owner: Owner, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Four seconds after the failure the group succeeded, as the other topic was read on."""
+    caplog.set_level("INFO", logger="collector.backoff")
+    lost, kept = owner._replace(name=f"{owner.name}.a"), owner._replace(name=f"{owner.name}.b")
+    values: list[bytes] = []
+
+    @asynccontextmanager
+    async def open_fold(_partition: int, _committed: Committed | None) -> AsyncGenerator[Counting]:
+        yield Counting(values)
+
+    async def send(topic: Owner) -> None:
+        await produce(owner.broker, topic.name, [{"value": topic.name.encode()} for _ in range(10)])
+
+    owner.change(revoke, "TOPIC", *TOPIC_RIGHTS)
+    for topic in (lost, kept):
+        topic.make()
+        topic.change(grant, "TOPIC", "READ")
+    source = await KafkaSource.open(settings_of(owner), [lost.name, kept.name], start="earliest", timing=TIMING)
+    following = asyncio.create_task(source.follow(owner.name, open_fold))
+    try:
+        await send(lost)
+        await send(kept)
+        await until(lambda: len(values) == 20, lambda: values)
+        await asyncio.to_thread(lost.change, revoke, "TOPIC", "READ")
+        seen = asyncio.create_task(problems_of(source.problem, 2 * LASTS))
+        while not seen.done():
+            await send(kept)
+            await asyncio.sleep(0.2)
+        assert all(lost.name in str(problem) for problem in seen.result())
+        assert len(values) > 20, "the other topic does not wait"
+        await asyncio.to_thread(lost.change, grant, "TOPIC", "READ")
+        await send(lost)
+        await until(lambda: values.count(lost.name.encode()) >= 20, lambda: (values, source.problem()))
+        await until(lambda: source.problem() is None, source.problem)
+    finally:
+        following.cancel()
+        with suppress(asyncio.CancelledError):
+            await following
+    lines = [record.getMessage() for record in caplog.records if "reading" in record.getMessage()]
+    assert [line.partition(" (")[0].partition(" after")[0] for line in lines] == [
+        f"reading {lost.name} for group {owner.name} failed",
+        f"reading {lost.name} for group {owner.name} succeeded",
+    ]

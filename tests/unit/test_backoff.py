@@ -5,6 +5,7 @@ from functools import partial
 import pytest
 
 from collector.backoff import Backoff, FailureLog, StateLines
+from collector.logs.log import LogRefused, LogUnavailable
 
 
 class Down(Exception):
@@ -100,3 +101,18 @@ async def test_a_failure_log_has_a_line_for_each_row_of_failures_but_for_one_a_m
     log.failed("timeout")
     assert caplog.records[-1].getMessage() == "committing offsets failed (timeout); retrying"
     assert len(caplog.records) == 5
+
+
+def test_another_class_of_errors_has_a_line_in_the_same_row(caplog: pytest.LogCaptureFixture):
+    """A broker was away, then back with a certificate that is not trusted: stderr said only that none answers."""
+    caplog.set_level("INFO")
+    log = FailureLog("writing to the logs")
+    for error in (LogUnavailable("no broker"), LogUnavailable("a timeout"), LogRefused("not trusted")):
+        log.failed(error)
+        log.failed(error)
+    log.succeeded()
+    assert [record.getMessage() for record in caplog.records] == [
+        "writing to the logs failed (no broker); retrying",
+        "writing to the logs failed (not trusted); retrying",
+        "writing to the logs succeeded after 6 failed attempts",
+    ]

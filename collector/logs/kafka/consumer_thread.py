@@ -17,7 +17,7 @@ import math
 import threading
 import time
 from bisect import insort
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -44,7 +44,7 @@ from collector.logs.kafka.owned_partitions import (
     PrefetchLimiter,
 )
 from collector.logs.kafka.records import RecordDecoder
-from collector.logs.kafka.settings import KafkaSettings, absent, milliseconds, translate
+from collector.logs.kafka.settings import KafkaSettings, absent, milliseconds, named_topics, translate
 from collector.logs.kafka.subscription import GroupListener, Polled, Subscription
 from collector.logs.kafka.workarounds import known_partitions, wait_in_thread
 from collector.logs.log import (
@@ -53,6 +53,7 @@ from collector.logs.log import (
     LogError,
     LogRefused,
     LogUnavailable,
+    NotPermitted,
     StoredRecord,
     UnreadableRecords,
 )
@@ -131,6 +132,38 @@ class Watchdog:
                 return
 
 
+class ReadingFailures:
+    """The failures of a group's reading, by topic; with the name "" of all of it. Each has log lines of its own."""
+
+    def __init__(self, subscription: Subscription) -> None:
+        self._subscription = subscription
+        self._logs: dict[str, FailureLog] = {}
+        self._failed: dict[str, tuple[float, LogError]] = {}
+
+    def failed(self, problem: LogError, topics: Collection[str] = ()) -> None:
+        """An attempt failed: for some topics, or for all."""
+        for topic in topics or [""]:
+            action = f"reading {topic} for group {self._subscription.group}".replace("  ", " ")
+            self._logs.setdefault(topic, FailureLog(action)).failed(problem)
+            before = self._failed.get(topic, (0.0, problem))[1]  # an outage is no end of a refusal
+            self._failed[topic] = time.monotonic(), before if isinstance(before, LogRefused) else problem
+        self._report()
+
+    def end(self, answered: Callable[[str, float], bool]) -> None:
+        """End the failures of what brokers have answered for, given its name and when it failed (s, monotonic).
+
+        A poll that returns nothing is no answer: it returns nothing without a connection, too.
+        """
+        for topic in [topic for topic, (at, _) in self._failed.items() if answered(topic, at)]:
+            del self._failed[topic]
+            self._logs[topic].succeeded()
+        self._report()
+
+    def _report(self) -> None:
+        refused = [problem for _, problem in self._failed.values() if isinstance(problem, LogRefused)]
+        self._subscription.on_refused(refused[0] if refused else None)
+
+
 TOPICS_WITHIN = 5.0
 """Seconds that joining waits for what brokers say of the topics."""
 
@@ -146,10 +179,7 @@ class GroupStart:
     subscription: Subscription
     stopping: threading.Event
     watchdog: Watchdog
-    reading: FailureLog
-
-    def __post_init__(self) -> None:
-        self._topics = self.subscription.topics
+    reading: ReadingFailures
 
     def connect(self) -> Any:
         """A consumer that has reached a broker; None if the start was stopped before.
@@ -164,7 +194,6 @@ class GroupStart:
                 return connect(KafkaConsumer, self.settings, self._options())
             except LogRefused as error:
                 self.reading.failed(error)
-                self.subscription.on_refused(error)
                 self.stopping.wait(REFUSED_WAIT)
             except LogUnavailable:
                 if time.monotonic() >= give_up_at:
@@ -174,10 +203,10 @@ class GroupStart:
 
     def subscribe(self, consumer: Any, listener: Any) -> None:
         """Subscribe, and wait for the topics."""
-        consumer.subscribe(topics=self._topics.names, listener=listener)
+        consumer.subscribe(topics=self.subscription.topics.names, listener=listener)
         # until partitions are known: a leader that joins before that may assign none
         give_up_at = time.monotonic() + TOPICS_WITHIN
-        while known_partitions(consumer, self._topics.names) is None and time.monotonic() < give_up_at:
+        while known_partitions(consumer, self.subscription.topics.names) is None and time.monotonic() < give_up_at:
             if self.stopping.is_set():
                 return
             wait_in_thread(consumer, 0.01)
@@ -250,7 +279,7 @@ class ConsumerThread:
         self.owned = OwnedPartitions(subscription, listener, flow, self._commits, self._call)
         self._failing_since: float | None = None
         self._hidden_since: float | None = None
-        self._reading = FailureLog(f"reading for group {subscription.group}")
+        self._reading = ReadingFailures(subscription)
         self._stopping = threading.Event()
         self._is_fenced = threading.Event()
         self._ended = asyncio.Event()
@@ -323,15 +352,16 @@ class ConsumerThread:
             polled: PolledRecords = {}
             try:
                 self._wait(self._pace.wait(time.monotonic()))
-                self._raise_if_fenced()
+                if self._is_fenced.is_set():
+                    raise FencedInstanceIdError  # noqa: TRY301 - as `poll` would
                 paused = self._apply_pauses()
                 workarounds.keep_joining(self._consumer)
                 if self.group_watch.should_rejoin(self._group_view):
                     workarounds.rejoin(self._consumer)
                 workarounds.give_back_parked_records(self._consumer)
-                polled = self._consumer.poll(
-                    timeout_ms=milliseconds(self._longest_poll(paused=paused)), max_records=self._records_per_poll
-                )
+                longest = POLL_PAUSED if paused else POLL
+                longest = POLL_WITHOUT_GROUP if workarounds.waits_for_group(self._consumer) else longest
+                polled = self._consumer.poll(timeout_ms=milliseconds(longest), max_records=self._records_per_poll)
                 self.owned.notice_replaced(self._consumer, polled)
                 self.owned.report_assigned(self._consumer, polled, milliseconds(self._settings.request_timeout))
                 self.owned.report_out_of_range(self._consumer, polled)
@@ -344,20 +374,19 @@ class ConsumerThread:
         self._commits.send_queued(self._consumer, self.owned.offsets_of)
 
     def _note_hidden_topics(self) -> None:
-        """A poll succeeded: all is well, unless brokers now hide a topic from this user."""
+        """A poll succeeded: what brokers have answered for is well, unless they now hide a topic from this user."""
         hidden, now = workarounds.hidden_topics(self._consumer, self._topics.names), time.monotonic()
         self._hidden_since = (self._hidden_since or now) if hidden else None
-        if self._hidden_since is None:
-            self._reading.succeeded()
-            self._subscription.on_refused(None)
-        elif now - self._hidden_since >= HIDDEN_AFTER:  # until then the last report stays: see the constant
-            refused = LogRefused(f"{absent(hidden)}: it is waited for")
-            self._reading.failed(refused)
-            self._subscription.on_refused(refused)
+        if self._hidden_since is not None and now - self._hidden_since >= HIDDEN_AFTER:  # else the last report stays
+            self._fail(NotPermitted(f"{absent(hidden)}: it is waited for"), hidden)
+        if not workarounds.waits_for_group(self._consumer):
+            unread = {where.topic for where in self._consumer.assignment()} - self._decoding.answered
+            answered_at = workarounds.last_answer(self._consumer)
+            self._reading.end(lambda topic, at: topic not in {*hidden, *unread} and answered_at > at)
 
-    def _raise_if_fenced(self) -> None:
-        if self._is_fenced.is_set():
-            raise FencedInstanceIdError
+    def _fail(self, problem: LogError, topics: Collection[str] = ()) -> None:
+        self._decoding.answered.difference_update(topics)
+        self._reading.failed(problem, topics)
 
     def _group_view(self) -> GroupView:
         consumer = self._consumer
@@ -368,29 +397,22 @@ class ConsumerThread:
             owned=frozenset(consumer.assignment()),
         )
 
-    def _longest_poll(self, *, paused: bool) -> float:
-        if workarounds.waits_for_group(self._consumer):
-            return POLL_WITHOUT_GROUP
-        return POLL_PAUSED if paused else POLL
-
     def _tolerate(self, error: Exception) -> None:
         """Let an error of `poll` pass, up to the patience: most go away, and kafka-python retries by itself."""
-        problem = translate(error, self._settings)
+        problem = translate(error, self._settings, group=self._subscription.group)
         if isinstance(error, FencedInstanceIdError):
             name = self._settings.group_instance_id
             raise LogError(f"another process has taken the group_instance_id {name!r}; give each its own") from error
         if not isinstance(problem, LogUnavailable):
             raise problem from error
         if isinstance(problem, LogRefused):  # an operator has to grant the right, and we wait for that
-            self._reading.failed(problem)
-            self._subscription.on_refused(problem)
+            self._fail(problem, [topic for topic in self._topics.names if {topic} & named_topics(error)])
             self._wait(REFUSED_WAIT)
             return
-        skipped = self._decoding.skip_failed(self._consumer, error)
         now = time.monotonic()
         self._failing_since = self._failing_since or now
         self._reading.failed(problem)
-        if now - self._failing_since > self._subscription.patience and not skipped:
+        if now - self._failing_since > self._subscription.patience:
             raise problem from error
         self._wait(0.1)
 

@@ -70,7 +70,7 @@ class KafkaLog:
         self._partitioner = Partitioner(name, partitions, settings.max_record_bytes)
         self._consumers: dict[str, GroupConsumer] = {}
         self._closed = False
-        self._refused: dict[str, LogRefused] = {}
+        self._refused: dict[str, LogRefused | None] = {}
         """Why brokers refuse the consumers of this process now, by group."""
 
     @classmethod
@@ -152,7 +152,7 @@ class KafkaLog:
 
     async def probe(self) -> None:
         """See that the leader of partition 0 answers, that no append waits for long, and that nothing is refused."""
-        if refused := next(iter(list(self._refused.values())), None):
+        if refused := next(filter(None, list(self._refused.values())), None):
             raise refused
         self._shared.producer.require_answers()
         await self.end_offset(0)
@@ -192,7 +192,7 @@ class KafkaLog:
             on_unreadable=self._shared.on_unreadable,
             on_lost=self._shared.on_lost,
             on_stall=self._shared.on_stall,
-            on_refused=partial(self._note_refused, group),
+            on_refused=partial(self._refused.__setitem__, group),
         )
         consumer = GroupConsumer(self._settings, subscription, self._timing, append=self.append)
         self._consumers[group] = consumer
@@ -201,13 +201,6 @@ class KafkaLog:
         finally:
             del self._consumers[group]
             self._refused.pop(group, None)
-
-    def _note_refused(self, group: str, refused: LogRefused | None) -> None:
-        """In the consumer's thread."""
-        if refused is None:
-            self._refused.pop(group, None)
-        else:
-            self._refused[group] = refused
 
     async def committed(self, group: str) -> Mapping[int, Committed]:
         """A group's committed positions, by partition."""

@@ -20,7 +20,7 @@ import zstandard
 from kafka.errors import CorruptRecordError, UnsupportedCodecError
 from kafka.structs import TopicPartition
 
-from collector.logs.kafka.workarounds import FetchedRecords, replace_decoding, skip_failed_record
+from collector.logs.kafka.workarounds import FetchedRecords, replace_decoding
 from collector.logs.log import TICK, Headers, StoredRecord
 
 _snappy: Any = snappy  # untyped
@@ -163,6 +163,7 @@ class RecordDecoder:
 
     `times` has the last offset of each partition and its latest timestamp, so that time never decreases. If records are
     read again, as after a rebalance, they get the same timestamps as before: a replay must see the same times.
+    `answered` has the topics of which a broker has answered a fetch.
     """
 
     def __init__(self, max_batch_bytes: int, number_of: Callable[[TopicPartition], int]) -> None:
@@ -170,6 +171,7 @@ class RecordDecoder:
         self.number_of = number_of
         self.unreadable: list[UnreadableRange] = []
         self.times: dict[int, tuple[int, float]] = {}
+        self.answered = set[str]()
 
     def install(self, consumer: Any) -> None:
         """Decode what this consumer fetches."""
@@ -179,18 +181,6 @@ class RecordDecoder:
         """The unreadable ranges since the last call, in order."""
         ranges, self.unreadable = self.unreadable, []
         return ranges
-
-    def skip_failed(self, consumer: Any, error: Exception) -> bool:
-        """After an error of `poll`: continue after the record that it is about, if it is about one.
-
-        As far as we know none is: what is decoded here raises nothing.
-        """
-        failed = skip_failed_record(consumer)
-        if failed is None:
-            return False
-        where, position = failed
-        self.add_unreadable(where, position, position + 1, error)
-        return True
 
     def add_unreadable(self, where: TopicPartition, position: int, end: int, error: Exception) -> None:
         """Collect what could not be read."""
@@ -211,6 +201,7 @@ class _Records(FetchedRecords):
         self._decoding = decoding
         self._where = where
         self._number = decoding.number_of(where)
+        decoding.answered.add(where.topic)
         super().__init__(fetch_offset, where, *args, **kwargs)  # pyright: ignore[reportUnknownMemberType] - untyped
 
     def _maybe_skip_record(self, record: Any) -> bool:

@@ -104,9 +104,11 @@ _NAMED = re.compile(r"(?:GROUP/|name=')([^':]{1,300})")
 """The group or topic, in the client's words for a refusal."""
 
 
-def translate(error: BaseException, settings: KafkaSettings | None = None, topic: str | None = None) -> LogError:
+def translate(
+    error: BaseException, settings: KafkaSettings | None = None, topic: str = "", group: str = ""
+) -> LogError:
     """Kafka's error as ours. Ours never hold what was read or written. With `settings` a refused login is named, with
-    `topic` what was refused if the client does not say it.
+    `topic` and `group` what was refused if the client does not say it.
     """
     text = named_error(error).partition(" Request '")[0][:_LONGEST]
     if isinstance(error, LogError):
@@ -115,8 +117,8 @@ def translate(error: BaseException, settings: KafkaSettings | None = None, topic
         return RecordTooLarge(text)
     if refusal := _REFUSAL.search(text):  # the client does not always raise the error that it names
         kind = refusal[1].lower()
-        named = _named(error) if kind in {"topic", "group"} else []
-        parts = [kind, *named] if named or topic is None else ["topic", topic]
+        named = _named(error) or [group] * (kind == "group" and group != "") if kind in {"topic", "group"} else []
+        parts = [kind, *named] if named or not topic else ["topic", topic]
         what = f" ({' '.join(parts)})" if parts[0] in {"topic", "group"} else ""
         return NotPermitted(f"Kafka does not permit it{what}; grant this user {_RIGHTS.get(kind, _RIGHTS['topic'])}")
     if isinstance(error, _LOGIN):
@@ -136,12 +138,15 @@ def named_error(error: BaseException) -> str:
     return words if words.startswith(name) else f"{name}: {words}".removesuffix(": ")
 
 
+def named_topics(error: BaseException) -> set[str]:
+    """The topics that a refusal is about, as far as the client says it."""
+    named = error.args[0] if error.args else None
+    return cast("set[str]", named) if isinstance(named, set) else set()
+
+
 def _named(error: BaseException) -> list[str]:
     """The topics or the group that a refusal is about, as far as the client says it."""
-    named = error.args[0] if error.args else None
-    if isinstance(named, set):
-        return [", ".join(sorted(map(str, cast("set[object]", named))))]
-    return _NAMED.findall(str(error))[:1]
+    return [", ".join(sorted(named_topics(error)))] if named_topics(error) else _NAMED.findall(str(error))[:1]
 
 
 def absent(topics: Sequence[str]) -> str:

@@ -137,21 +137,6 @@ def replace_decoding(consumer: Any, decoder: Callable[..., Any]) -> None:
     fetcher.PartitionRecords = decoder
 
 
-def skip_failed_record(consumer: Any) -> tuple[structs.TopicPartition, int] | None:
-    """After an error of `poll`: continue after the record in question. Returns where that was; None if nowhere.
-
-    Without it the next `poll` would not return, if the error came from decoding after all. Can go together with
-    `replace_decoding`.
-    """
-    failed = consumer._fetcher._next_partition_records  # noqa: SLF001 - see the module
-    if not failed:
-        return None
-    where, position = failed.topic_partition, failed.next_fetch_offset
-    failed.drain()
-    consumer.seek(where, position + 1)
-    return where, position
-
-
 def report_out_of_range(consumer: Any, report: Callable[[structs.TopicPartition, int], None]) -> None:
     """Call `report` with an offset that was to be read and that no broker has; continue at the oldest record.
 
@@ -245,6 +230,15 @@ def waits_for_group(consumer: Any) -> bool:
     """
     coordinator = consumer._coordinator  # noqa: SLF001 - see the module
     return bool(coordinator.coordinator_unknown() or coordinator.need_rejoin())
+
+
+def last_answer(consumer: Any) -> float:
+    """When a broker last sent something over a connection that is still there (s of the monotonic clock); 0 if none is.
+
+    Can go when the consumer has a method for it.
+    """
+    connections = consumer._manager._conns.values()  # noqa: SLF001 - see the module
+    return max([connection.transport.last_read for connection in connections if connection.connected], default=0.0)
 
 
 def known_partitions(consumer: Any, topics: Collection[str]) -> frozenset[structs.TopicPartition] | None:

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from kafka.errors import KafkaTimeoutError
+from kafka.errors import GroupAuthorizationFailedError, KafkaTimeoutError, TopicAuthorizationFailedError
 from kafka.structs import TopicPartition
 
 from collector.logs.consumer_runner import AT_ONCE, INTERVAL, ConsumerTiming
@@ -120,7 +120,7 @@ def thread_that_polls(monkeypatch: pytest.MonkeyPatch, consumer: Consumer, owner
     monkeypatch.setattr(GroupWatch, "should_rejoin", lambda *_: False)
     monkeypatch.setattr(workarounds, "report_heartbeats", lambda *_: lambda: None)
     monkeypatch.setattr(RecordDecoder, "install", lambda *_: None)
-    monkeypatch.setattr(RecordDecoder, "skip_failed", lambda *_: False)
+    monkeypatch.setattr(workarounds, "last_answer", lambda _: time.monotonic())
     return ConsumerThread(
         KafkaSettings(bootstrap_servers=["nowhere:1"]),
         Subscription(group="evaluate", topics=PartitionNumbering(["turns"]), instance=None, on_stall=lambda: None),
@@ -155,17 +155,89 @@ async def test_polls_that_bring_little_are_spaced(monkeypatch):
     assert owner.taken == {0: list(range(consumer.polls))}
 
 
+def failing_thread(monkeypatch: pytest.MonkeyPatch, *topics: str) -> tuple[ConsumerThread, list[str | None]]:
+    """A thread that reads topics, and what it has said of refusals, each change once."""
+    thread, said = thread_that_polls(monkeypatch, Consumer(), Owner()), list[str | None]()
+
+    def note(error: LogError | None) -> None:
+        text = None if error is None else str(error)
+        if text != (said[-1] if said else None):
+            said.append(text)
+
+    subscription = Subscription(
+        group="g", topics=PartitionNumbering(topics), instance=None, on_stall=lambda: None, on_refused=note
+    )
+    monkeypatch.setattr(thread, "_subscription", subscription)
+    monkeypatch.setattr(thread, "_topics", subscription.topics)
+    monkeypatch.setattr(thread, "_reading", consumer_thread.ReadingFailures(subscription))
+    monkeypatch.setattr(thread, "_wait", lambda _: None)
+    assigned = {TopicPartition(topic, 0) for topic in topics}
+    monkeypatch.setattr(thread, "_consumer", SimpleNamespace(assignment=lambda: assigned))
+    thread._decoding.answered.update(topics)
+    return thread, said
+
+
 async def test_a_topic_that_is_unknown_for_a_moment_is_not_called_missing(monkeypatch):
     """After a lost connection a process was not ready: `there is no topic, or this user may not see it`."""
-    thread, said = thread_that_polls(monkeypatch, Consumer(), Owner()), list[bool]()
-    monkeypatch.setattr(
-        thread, "_subscription", SimpleNamespace(on_refused=lambda error: said.append(error is not None))
-    )
+    thread, said = failing_thread(monkeypatch, "turns")
     for now, hidden in ((100.0, ["turns"]), (103.0, []), (106.0, ["turns"]), (111.5, ["turns"]), (112.0, [])):
         monkeypatch.setattr(workarounds, "hidden_topics", lambda *_, hidden=hidden: hidden)
+        monkeypatch.setattr(workarounds, "last_answer", lambda _, now=now: now)
         monkeypatch.setattr(consumer_thread, "time", SimpleNamespace(monotonic=lambda now=now: now))
         thread._note_hidden_topics()
-    assert said == [False, True, False], "while it is unknown for a moment, what was said before holds"
+    assert [text is not None for text in said] == [True], "while it is unknown for a moment, what was said before holds"
+    thread._decoding.answered.add("turns")
+    thread._note_hidden_topics()
+    assert [text is not None for text in said] == [True, False]
+
+
+async def test_a_poll_without_a_connection_is_no_success(monkeypatch, caplog):
+    """`succeeded after 1 failed attempts` came a second after ECONNREFUSED, while no broker was up."""
+    caplog.set_level("INFO")
+    thread, _ = failing_thread(monkeypatch, "turns")
+    monkeypatch.setattr(workarounds, "last_answer", lambda _: 0.0)
+    thread._tolerate(OSError("111 ECONNREFUSED"))
+    thread._note_hidden_topics()
+    assert [record.getMessage()[:26] for record in caplog.records] == ["reading for group g failed"]
+    monkeypatch.setattr(workarounds, "last_answer", lambda _: time.monotonic())
+    thread._note_hidden_topics()
+    assert caplog.records[-1].getMessage() == "reading for group g succeeded after 1 failed attempts"
+
+
+async def test_a_topic_that_is_refused_has_lines_of_its_own_until_it_is_read(monkeypatch, caplog):
+    """`reading for group g succeeded` came as the other topic was read on, and /readyz was well meanwhile."""
+    caplog.set_level("INFO")
+    thread, said = failing_thread(monkeypatch, "a", "b")
+    for _ in range(3):
+        thread._tolerate(TopicAuthorizationFailedError({"a"}))
+        thread._decoding.answered.add("b")
+        thread._note_hidden_topics()
+    assert len(said) == 1
+    assert "(topic a)" in str(said[0])
+    assert [record.getMessage()[:28] for record in caplog.records] == ["reading a for group g failed"]
+    thread._decoding.answered.add("a")
+    thread._note_hidden_topics()
+    assert said[1:] == [None]
+    assert caplog.records[-1].getMessage() == "reading a for group g succeeded after 3 failed attempts"
+
+
+async def test_a_group_that_is_refused_is_named(monkeypatch):
+    thread, said = failing_thread(monkeypatch, "a")
+    thread._tolerate(GroupAuthorizationFailedError())
+    assert "(group g)" in str(said[0])
+
+
+async def test_an_outage_skips_no_record_that_waits_in_the_client(monkeypatch):
+    """An error of a coordinator made one record of those that a poll had left over unreadable."""
+    thread, sought = failing_thread(monkeypatch, "a")[0], list[Any]()
+    waiting = SimpleNamespace(topic_partition=TopicPartition("a", 0), next_fetch_offset=5, drain=lambda: None)
+    consumer = SimpleNamespace(
+        _fetcher=SimpleNamespace(_next_partition_records=waiting), seek=lambda *where: sought.append(where)
+    )
+    monkeypatch.setattr(thread, "_consumer", consumer)
+    thread._tolerate(KafkaTimeoutError("no coordinator"))
+    assert not thread._decoding.unreadable
+    assert not sought
 
 
 async def test_who_has_not_reported_its_partitions_is_no_member_yet() -> None:

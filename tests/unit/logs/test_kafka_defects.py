@@ -36,7 +36,6 @@ KNOWN: dict[str, tuple[list[Any], str]] = {
     ),
     "keep_refreshing_metadata": ([ClusterMetadata._refresh_loop, ClusterMetadata.refresh_metadata], "d110b892c6ed9e14"),
     "replace_decoding": ([Fetcher.PartitionRecords], "cf2214c6a21884be"),
-    "skip_failed_record": ([Fetcher.fetched_records], "bf91319f1a2fda46"),
     "report_out_of_range": ([SubscriptionState.request_offset_reset], "528607d1e010b989"),
     "keep_joining": ([BaseCoordinator.ensure_active_group], "4d30f3e576b504d4"),
     "wait_in_poll": ([ConsumerCoordinator.time_to_next_poll], "e13264b23a42b5d1"),
