@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-from rich import box
 from rich.table import Table
 
 from collector.commands.align.candidates import AlignCandidate, definition_yaml
@@ -15,7 +14,7 @@ from collector.commands.align.gain import Gain, HoldoutTest, Share, TrainingTria
 from collector.commands.align.reading import Contradiction
 from collector.records.json import fields_of
 from collector.telemetry.plain import plain
-from collector.telemetry.wide_console import wide_console
+from collector.telemetry.wide_console import figures_table, report_text
 from collector.wording import listed, plural, usd
 
 _WIDTH = 100
@@ -101,15 +100,8 @@ def _plain_trial(tried: TriedCandidate) -> dict[str, Any]:
 
 def as_text(report: AlignReport) -> str:
     """The cases read, the candidates tried, and the conclusion."""
-    console = wide_console()
-    with console.capture() as captured:
-        for line in (*_read(report), *_contradicting(report)):
-            console.print(line, highlight=False, markup=False, soft_wrap=True)
-        if report.tried:
-            console.print(_table(report))
-        for line in _conclusions(report):
-            console.print(line, highlight=False, markup=False, soft_wrap=True)
-    return captured.get()
+    tried = [_table(report)] if report.tried else []
+    return report_text([*_read(report), *_contradicting(report), *tried, *_conclusions(report)])
 
 
 def _read(report: AlignReport) -> Iterator[str]:
@@ -146,10 +138,7 @@ def _who(contradiction: Contradiction) -> str:
 
 
 def _table(report: AlignReport) -> Table:
-    table = Table(title="Candidates on the training part", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    table.add_column("changed", overflow="fold")
-    for name in ("scored", "before", "after"):
-        table.add_column(name, justify="right", no_wrap=True)
+    table = figures_table("changed", ("scored", "before", "after"), title="Candidates on the training part", whole=True)
     for candidate in report.tried:
         figures = (
             "–" if figure is None else f"{figure:.3f}" for figure in (candidate.trial.before, candidate.trial.after)

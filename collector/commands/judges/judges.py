@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import orjson
-from rich import box
 from rich.table import Table
 
 from collector.calibration.labels import CASE_EXAMPLE, LabelLine, LabelRow, case_in, label_lines
@@ -29,7 +28,7 @@ from collector.service.open_logs import open_logs
 from collector.service.plan_builder import expected_usd
 from collector.statistics.agreement import FEWEST, ScoreScale
 from collector.telemetry.plain import report_problems, show
-from collector.telemetry.wide_console import wide_console
+from collector.telemetry.wide_console import figures_table, report_text
 from collector.wording import listed, plural
 from evaluators.cases import Conversation, Turn
 from evaluators.identity import conversation_id_of, judged_version, make_evaluation_id, subject_id_of
@@ -79,21 +78,15 @@ def as_json(result: Bench, cases: int) -> str:
 
 def as_text(result: Bench, cases: int) -> str:
     """A row for each judge, and what follows."""
-    console = wide_console()
-    with console.capture() as captured:
-        console.print(_table(result, cases))
-        for line in _conclusions(result):
-            console.print(line, highlight=False)
-    return captured.get()
+    return report_text([_table(result, cases), *_conclusions(result)])
 
 
 def _table(result: Bench, cases: int) -> Table:
-    table = Table(
-        title=f"{result.evaluator}: {plural(cases, 'labelled case')}", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0)
+    names, title = (
+        ("scored", "agreement", "behind", "again", "USD/1k", "s"),
+        f"{result.evaluator}: {plural(cases, 'labelled case')}",
     )
-    table.add_column("judge", overflow="fold", min_width=12)
-    for name in ("scored", "agreement", "behind", "again", "USD/1k", "s"):
-        table.add_column(name, justify="right", no_wrap=True)
+    table = figures_table("judge", names, title=title, whole=True, padding=(0, 1, 0, 0))
     table.add_column("", no_wrap=True)
     for figures in result.figures:
         again, cost, seconds = figures.repeatability, figures.cost_usd, figures.seconds
