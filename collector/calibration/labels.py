@@ -1,6 +1,7 @@
 """Labels of files: people's scores beside the judge's."""
 
 import hashlib
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -140,6 +141,20 @@ def mean_label(by_people: Iterable[HumanLabel]) -> HumanLabel:
     return replace(labels[0], human=fmean((label.human for label in labels), people), people=sum(people))
 
 
+def label_of_answer(labels: Sequence[HumanLabel], draws: int) -> HumanLabel:
+    """The label of an answer that several monitors may judge, each with a chance of its own to have it labelled.
+
+    Its probability is that of any of these `draws`. Monitors share a verdict, so they draw it with equal probabilities.
+    """
+    missed = {label.name: 1.0 - label.probability for label in labels if label.probability}
+    at_random = [label for label in labels if label.probability] or labels
+    label = mean_label({label.human: label for label in at_random}.values())
+    if missed and draws > 1:
+        none = math.prod(missed.values()) * min(missed.values()) ** (draws - len(missed))
+        label = replace(label, probability=1.0 - none)
+    return label
+
+
 def read_labels(
     path: Path, scores: Mapping[str, WeightedScore], evaluator: str, *, lower_is_better: bool = False
 ) -> list[HumanLabel]:
@@ -159,6 +174,22 @@ def read_labels(
     if len(versions) > 1:
         scored = listed([f"{number:,} by version {version}" for version, number in versions.items()])
         raise ConfigError(f"{path}: its scores are {scored} of {evaluator}; keep the lines of one evaluator_version")
+    labels = labels_in(rows, scores, lower_is_better=lower_is_better)
+    if not rows:
+        remedy = f"write true, false or a number from 0 to 1 as human, and {evaluator} or nothing as evaluator"
+        raise ConfigError(f"{path}: no line is a label of {evaluator}; {remedy}")
+    if not labels:
+        raise ConfigError(
+            f"{path}: no judge's score is known for its {plural(len(rows), 'label')}; write score beside human, or "
+            "the evaluation_id or turn_id of an evaluation in the log by this version of the evaluator"
+        )
+    return labels
+
+
+def labels_in(
+    rows: Iterable[LabelRow], scores: Mapping[str, WeightedScore], *, lower_is_better: bool
+) -> list[HumanLabel]:
+    """The labels of one evaluator whose judge's score is known, those of several people together."""
     people = dict[object, dict[object, HumanLabel]]()
     for number, row in enumerate(rows):
         if (judged := _judge_score(row, scores)) is not None:
@@ -171,16 +202,7 @@ def read_labels(
             )  # fmt: skip
             case = name or row.evaluation_id or row.turn_id or number
             people.setdefault((case, row.segment), {})[row.given_by or number] = label
-    labels = [mean_label(labels.values()) for labels in people.values()]
-    if not rows:
-        remedy = f"write true, false or a number from 0 to 1 as human, and {evaluator} or nothing as evaluator"
-        raise ConfigError(f"{path}: no line is a label of {evaluator}; {remedy}")
-    if not labels:
-        raise ConfigError(
-            f"{path}: no judge's score is known for its {plural(len(rows), 'label')}; write score beside human, or "
-            "the evaluation_id or turn_id of an evaluation in the log by this version of the evaluator"
-        )
-    return labels
+    return [mean_label(labels.values()) for labels in people.values()]
 
 
 def _judge_score(row: LabelRow, scores: Mapping[str, WeightedScore]) -> WeightedScore | None:

@@ -11,13 +11,13 @@ from pathlib import Path
 from statistics import fmean
 
 import orjson
-from rich import box
 from rich.table import Table
 
 from collector.calibration.agreement_watch import DRIFT_ERRORS, WEAKEST, labels_of_queue, people_sums, why_withheld
 from collector.calibration.labels import (
     HumanLabel,
     judged_pairs,
+    label_of_answer,
     mean_label,
     measured_labels,
     read_labels,
@@ -45,7 +45,7 @@ from collector.statistics.certificate import Certificate, JudgedVerdict, Verdict
 from collector.statistics.conversations import by_conversation
 from collector.statistics.correction import WeightedScore, weighted_mean
 from collector.statistics.intervals import mean_text
-from collector.telemetry.wide_console import wide_console
+from collector.telemetry.wide_console import figures_table, report_text
 from collector.wording import plural
 from evaluators.cases import Json
 from evaluators.judges.cascade import doubt_of
@@ -77,7 +77,8 @@ class Calibration:
     """The result of `calibrate`."""
 
     evaluator: str
-    threshold: float
+    threshold: float | None
+    """None where the label decides."""
     agreements: tuple[Agreement, ...]
     fitting_threshold: float | None
     good_failed: float
@@ -162,19 +163,11 @@ def _once(
 
 
 def _of_answer(
-    labels: Sequence[HumanLabel], scored: "_Scored", chances: int, known: Mapping[str, "_Scored"]
+    labels: Sequence[HumanLabel], scored: "_Scored", draws: int, known: Mapping[str, "_Scored"]
 ) -> HumanLabel:
-    """The label of an answer that several monitors may judge, each with a chance of its own to have it labelled.
-
-    Its probability is that of any of these draws. Monitors share a verdict, so they draw it with equal probabilities.
-    """
-    missed = {label.name: 1.0 - label.probability for label in labels if label.probability}
-    at_random = [label for label in labels if label.probability] or labels
-    label = mean_label({label.human: label for label in at_random}.values())
+    """The label of an answer, by the weight of the monitor whose score counts."""
+    label = label_of_answer(labels, draws)
     weight = label.weight / known[label.name].judged.weight * scored.judged.weight
-    if missed and chances > 1:
-        none = math.prod(missed.values()) * min(missed.values()) ** (chances - len(missed))
-        label = replace(label, probability=1.0 - none)
     return replace(label, name=scored.names[0], weight=weight)
 
 
@@ -441,9 +434,10 @@ def calibration(
     good = [one for pair in pairs for one in pair.verdicts() if not scale.is_bad(one.human)]
     good_weight = math.fsum(pair.weight for pair in good if fitted.fails(pair.judge, pair.passed))
     return Calibration(
-        evaluator=options.evaluator, threshold=scale.threshold, agreements=(agreement("", pairs, scale),),
-        fitting_threshold=threshold, good_failed=good_weight / (math.fsum(pair.weight for pair in good) or 1.0),
-        target=options.target, raw_mean=weighted_mean(ledger) if ledger else None,
+        evaluator=options.evaluator, threshold=None if scale.by_label else scale.threshold,
+        agreements=(agreement("", pairs, scale),), fitting_threshold=threshold,
+        good_failed=good_weight / (math.fsum(pair.weight for pair in good) or 1.0), target=options.target,
+        raw_mean=weighted_mean(ledger) if ledger else None,
         corrected_mean=None if why or not ledger else mean_by_people(at_random, ledger),
         notes=(*notes, *_notes_on_mean(why, at_random, ledger), *_notes_on_draw(labels, at_random)),
         certificate=_certificate(options.certify, at_random, ledger, scale),
@@ -546,21 +540,13 @@ def _as_numbers(mean: CorrectedMean | None) -> Mapping[str, object] | None:
 
 def as_text(result: Calibration) -> str:
     """A table per segment and what follows from it."""
-    console = wide_console()
-    with console.capture() as captured:
-        for agreement in result.agreements:
-            console.print(_table(result.evaluator, agreement))
-        for line in _conclusions(result):
-            console.print(line, highlight=False)
-    return captured.get()
+    tables = [_table(result.evaluator, agreement) for agreement in result.agreements]
+    return report_text([*tables, *_conclusions(result)])
 
 
 def _table(evaluator: str, of: Agreement) -> Table:
     whose = f"{evaluator}, {of.segment}" if of.segment else evaluator
-    table = Table(title=f"{whose}: {plural(of.labels, 'label')}", box=box.SIMPLE_HEAD)
-    table.add_column("measure")
-    table.add_column("value", justify="right")
-    table.add_column("95 % interval", justify="right")
+    table = figures_table("measure", ("value", "95 % interval"), title=f"{whose}: {plural(of.labels, 'label')}")
     for name, (value, bounds) in of.measures.items():
         interval = "–" if bounds is None else f"{bounds[0]:.3f} … {bounds[1]:.3f}"
         table.add_row(name.replace("_", " "), "–" if math.isnan(value) else f"{value:.3f}", interval)

@@ -1,15 +1,18 @@
 """People's labels of what `evalstream compare evaluators` compares: which side agrees with them more often."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from collector.calibration.labels import HumanLabel, label_lines
+from collector.calibration.labels import HumanLabel, label_lines, label_of_answer, labels_in
 from collector.calibration.page_labels import LabelIndex
 from collector.commands.replay.comparison import EvaluationPair, MeanChange, change
 from collector.logs.log import Log
 from collector.logs.whole_log import read_records
+from collector.records.grouping import group_by
 from collector.statistics.agreement import FEWEST, ScoreScale
+from collector.statistics.correction import WeightedScore
 from collector.wording import plural
 from evaluators.results import Evaluation
 
@@ -32,40 +35,58 @@ class PeopleComparison:
 
 
 async def labels_of_page(
-    log: Log, past: Sequence[Evaluation], scales: Mapping[str, ScoreScale], monitors: Mapping[Labelled, str]
+    log: Log, past: Sequence[Evaluation], scales: Mapping[str, ScoreScale]
 ) -> dict[Labelled, HumanLabel]:
-    """The newest label of each subject, whichever version of the evaluator it was given for.
-
-    `monitors` has the one by whose draw each subject is compared: labels that others drew have other weights.
-    """
+    """The label of each subject, whichever version of the evaluator and whichever monitor it was given for."""
     index = LabelIndex([name for name, scale in scales.items() if scale.lower_is_better])
     async for record in read_records(log):
         index.add(record)
-    subjects = {evaluation.evaluation_id: labelled(evaluation) for evaluation in past}
-    labels = sorted((label for name in scales for label in index.others((name, ""))), key=lambda label: label.at)
-    known = ((subjects[label.name], label) for label in labels if label.name in subjects)
-    return {subject: label for subject, label in known if monitors.get(subject) == label.monitor}
+    return _by_subject([label for name in scales for label in index.others((name, ""))], past)
 
 
 def labels_of_file(
-    path: Path, past: Sequence[Evaluation], scales: Mapping[str, ScoreScale], monitors: Mapping[Labelled, str]
+    path: Path, past: Sequence[Evaluation], scales: Mapping[str, ScoreScale]
 ) -> dict[Labelled, HumanLabel]:
     """The labels of a file, by the evaluation, turn or conversation that each line names.
 
     Raises:
         ConfigError: the file cannot be read, or a line is not a label.
     """
-    known = {(evaluation.evaluator, evaluation.evaluation_id): evaluation for evaluation in past}
-    known |= {key: each for each in past if monitors.get(key := labelled(each)) == each.monitor}
-    labels: dict[Labelled, HumanLabel] = {}
-    for line in label_lines(path, _EXAMPLE):
-        for name in scales if line.evaluator is None else scales.keys() & {line.evaluator}:
-            evaluation = next((known[name, each] for each in line.row.names if (name, each) in known), None)
-            if evaluation is not None and monitors.get(labelled(evaluation)) == evaluation.monitor:
-                human = line.row.human_score(lower_is_better=scales[name].lower_is_better)
-                label = HumanLabel(0.0, human, "all", line.row.weight, line.row.label_probability)
-                labels[labelled(evaluation)] = label
-    return labels
+    lines, labels = list(label_lines(path, _EXAMPLE)), list[HumanLabel]()
+    for name, scale in scales.items():
+        own = [evaluation for evaluation in past if evaluation.evaluator == name]
+        known = {judged.subject.id: judged for judged in sorted(own, key=_probability)}
+        known |= {judged.evaluation_id: judged for judged in own}
+        scores = {each: WeightedScore(0.0, 1.0 / _probability(judged)) for each, judged in known.items()}
+        rows = [line.row for line in lines if line.evaluator in (None, name)]
+        own_labels = labels_in(rows, scores, lower_is_better=scale.lower_is_better)
+        labels += [replace(label, name=known[label.name].evaluation_id) for label in own_labels if label.name]
+    return _by_subject(labels, past)
+
+
+def _probability(judged: Evaluation) -> float:
+    return judged.sampling.probability
+
+
+def _by_subject(labels: Iterable[HumanLabel], past: Sequence[Evaluation]) -> dict[Labelled, HumanLabel]:
+    """Each subject's label, as `calibrate` counts it: the newest of each monitor, a drawn one if there is one, with the
+    probability that any monitor has of drawing it, and the weight of the one that judges most.
+    """
+    by_id = {evaluation.evaluation_id: evaluation for evaluation in past}
+    known = [(by_id[label.name], label) for label in labels if label.name in by_id]
+    known.sort(key=lambda item: (item[1].probability is not None, item[1].at))
+    drawing = {(judged.evaluator, judged.monitor) for judged, label in known if label.probability is not None}
+    used = sorted((each for each in past if (each.evaluator, each.monitor) in drawing), key=_probability)
+    draws = Counter(subject for subject, _ in {(labelled(each), each.monitor) for each in used})
+    most = {(labelled(each), each.evaluator_version): _probability(each) for each in used}
+    newest = {(labelled(judged), judged.monitor): label for judged, label in known}
+    result = dict[Labelled, HumanLabel]()
+    for subject, answers in group_by(newest.items(), lambda item: item[0][0]).items():
+        label = label_of_answer([label for _, label in answers], draws[subject])
+        own = by_id[label.name]
+        share = _probability(own) / most.get((subject, own.evaluator_version), _probability(own))
+        result[subject] = replace(label, weight=label.weight * share)
+    return result
 
 
 def labelled(evaluation: Evaluation) -> Labelled:

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import orjson
-from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -24,7 +23,6 @@ from collector.commands.replay.people import (
     Labelled,
     PeopleComparison,
     compare_with_people,
-    labelled,
     labels_of_file,
     labels_of_page,
     verdict_on_people,
@@ -56,7 +54,7 @@ from collector.service.open_logs import Logs, open_logs
 from collector.service.plan_builder import build_assignment, evaluator_version_in, known_usd, usd_again, with_pack
 from collector.statistics.agreement import ScoreScale
 from collector.telemetry.plain import plain, report_problems, show
-from collector.telemetry.wide_console import wide_console
+from collector.telemetry.wide_console import figures_table, wide_console
 from collector.wording import plural, unknown, usd
 from evaluators.results import Evaluation
 
@@ -181,9 +179,7 @@ def _print(each: EvaluatorComparison, console: Console, subject_start: str) -> N
 
 
 def _table(each: EvaluatorComparison, comparison: Comparison) -> Table:
-    table = Table(box=box.SIMPLE_HEAD)
-    for heading in ("", "old", "new", "difference", "95 % interval"):
-        table.add_column(heading, justify="right" if heading else "left")
+    table = figures_table("", ("old", "new", "difference", "95 % interval"))
     table.add_row("mean score", *comparison.mean.cells)
     if comparison.passing is not None:
         table.add_row("passed", *comparison.passing.cells)
@@ -339,7 +335,7 @@ async def _replay(config: Config, new: Config, options: ReplayOptions) -> tuple[
         priced = judging if batches is None else at_batch_prices(judging)
         assignments = {old: build_assignment(UseSettings(name=name), priced, judges) for old, name in names.items()}
         wanted = [judged for judged in selected.scored if judged.evaluation.evaluator in assignments]
-        labels = await _labels(logs, past, wanted, assignments, options.labels)
+        labels = await _labels(logs, past, assignments, options.labels)
         all_jobs = jobs = _jobs(wanted, await _turns(config, logs, wanted, options), assignments, new)
         if not options.selection.evaluators:
             jobs = _changed(jobs, config, new)
@@ -415,16 +411,12 @@ async def _turns(config: Config, logs: Logs, past: Sequence[PastEvaluation], opt
 
 
 async def _labels(
-    logs: Logs, past: Sequence[PastEvaluation], wanted: Sequence[PastEvaluation],
-    assignments: Mapping[str, Assignment], path: Path | None,
-) -> dict[Labelled, HumanLabel]:  # fmt: skip
+    logs: Logs, past: Sequence[PastEvaluation], assignments: Mapping[str, Assignment], path: Path | None
+) -> dict[Labelled, HumanLabel]:
     """People's labels of what these evaluators judged."""
     scales = {name: ScoreScale.of(assignment.evaluator) for name, assignment in assignments.items()}
     judged = [each.evaluation for each in past if each.evaluation.evaluator in scales]
-    monitors = {labelled(each.evaluation): each.evaluation.monitor for each in wanted}
-    if path is None:
-        return await labels_of_page(logs.labels, judged, scales, monitors)
-    return labels_of_file(path, judged, scales, monitors)
+    return labels_of_file(path, judged, scales) if path else await labels_of_page(logs.labels, judged, scales)
 
 
 def _jobs(

@@ -441,3 +441,4 @@ def test_where_labels_decide_their_verdicts_are_measured(tmp_path: Path) -> None
         found = json.loads(calibrate(of, options))
         assert found["segments"][0]["equal_verdicts"]["value"] == 1.0
         assert found["certificate"]["judged"] == 0.5, "the judge fails half"
+        assert found["threshold"] is None, "as no score decides"

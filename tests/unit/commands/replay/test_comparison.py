@@ -118,8 +118,8 @@ def test_too_little_to_say() -> None:
     assert (no_threshold.passing, no_threshold.same_verdict, no_threshold.to_fail) == (None, None, None)
 
 
-async def test_a_turn_that_two_monitors_judge_is_compared_by_the_draw_and_the_labels_of_one(tmp_path: Path) -> None:
-    """`tenth` draws one of ten and judges later: its scores weigh 10, and so do labels of them."""
+async def test_a_turn_that_two_monitors_judge_is_compared_once_and_the_labels_of_both_count(tmp_path: Path) -> None:
+    """`tenth` draws one of ten and judges later. Either may have it labelled: the probability is 1 - 0.5 * 0.5."""
     subject = bare(1, 0.8).subject
     seldom = bare(
         2, 0.8, monitor="tenth", subject=subject, sampling=Sampling(probability=0.1), ended_at=START + timedelta(1)
@@ -129,22 +129,20 @@ async def test_a_turn_that_two_monitors_judge_is_compared_by_the_draw_and_the_la
     assert found.evaluation == often
     [found] = select([PastEvaluation(seldom), PastEvaluation(often)], EvaluationFilter()).scored
     assert found.evaluation == often
+    other = bare(3, 0.8, monitor="tenth", sampling=Sampling(probability=0.1))  # which `all` judged, too
+    past = [often, seldom, other, bare(4, 0.8, monitor="all", subject=other.subject)]
     log, path, scales = MemoryLog("labels"), tmp_path / "labels.jsonl", {"helpful": ScoreScale(0.5)}
     labels = [
         label(
             label_id=each.evaluation_id, evaluation_id=each.evaluation_id, evaluator="helpful", evaluator_version="v",
-            monitor=each.monitor, subject=subject, sampling=each.sampling, judge_score=0.8, score=score,
+            monitor=each.monitor, subject=each.subject, sampling=each.sampling, judge_score=0.8, score=score,
             label_probability=0.5, given_at=each.ended_at,
         )
-        for each, score in ((often, 1.0), (seldom, 0.0))
+        for each, score in ((often, 1.0), (seldom, 0.0), (other, 1.0))
     ]  # fmt: skip
     await log.append([Record(b"k", label_to_json(each)) for each in labels])
-    lines = [{"evaluation_id": each.evaluation_id, "turn_id": "t1", "human": each.score} for each in labels]
+    lines = [{"evaluation_id": each.evaluation_id, "human": each.score, "label_probability": 0.5} for each in labels]
     path.write_text("\n".join(map(json.dumps, lines)))
-    past = [often, seldom]
-    for monitor, human in (("all", 1.0), ("tenth", 0.0)):
-        by = {labelled(often): monitor}
-        assert {key: each.human for key, each in (await labels_of_page(log, past, scales, by)).items()} == {
-            labelled(often): human
-        }
-        assert [each.human for each in labels_of_file(path, past, scales, by).values()] == [human]
+    wanted = {labelled(often): (0.5, 0.75, 1.0), labelled(other): (1.0, 0.75, 1.0)}
+    for found_labels in (await labels_of_page(log, past, scales), labels_of_file(path, past, scales)):
+        assert {key: (each.human, each.probability, each.weight) for key, each in found_labels.items()} == wanted
