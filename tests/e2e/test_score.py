@@ -86,6 +86,15 @@ async def test_two_definitions_on_one_file_are_compared_case_by_case(tmp_path: P
     assert done.returncode == 0, done.stderr
     [line] = (line for line in done.stdout.splitlines() if "case by case" in line)
     assert line.startswith("number → five, case by case: 0.750 → 0.600 (-0.150, 95 % interval -0."), line
+    two = ("turns.jsonl", "--evaluator", "number", "--evaluator", "five", "--json")
+    first = json.loads((await finished(tmp_path, *two, "--output", "base.jsonl")).stdout)
+    found = first["five"]["comparison"]
+    assert (found["compared_with"], found["pairs"], "comparison" in first["number"]) == ("number", 20, False)
+    mean = found["mean"]
+    assert f"({mean['difference']:+.3f}, 95 % interval {mean['interval'][0]:+.3f} … " in line
+    against = json.loads((await finished(tmp_path, *two, "--against", "base.jsonl")).stdout)
+    assert {name: each["comparison"]["verdict"] for name, each in against.items()} == dict.fromkeys(first, "alike")
+    assert against["five"]["comparison"]["mean"]["difference"] == 0.0
     past = await asyncio.to_thread(
         subprocess.run,
         [sys.executable, "-m", "collector.cli", "compare", "evaluators", "turns.jsonl", "--evaluator", "five"],

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import orjson
-from rich import box
 from rich.table import Table
 
 from collector.assemble.trace import Assembler
@@ -42,7 +41,7 @@ from collector.service.plan_builder import build_plan, lower_is_better
 from collector.statistics.confusion import Confusion, confusions
 from collector.statistics.intervals import mean_interval
 from collector.telemetry.plain import report_problems, show, to_terminal
-from collector.telemetry.wide_console import wide_console
+from collector.telemetry.wide_console import figures_table, report_text
 from collector.wording import plural, suggestion, usd
 from evaluators.cases import Conversation, Turn
 from evaluators.results import Evaluation
@@ -140,13 +139,15 @@ def turned(line: float) -> float:
     return round(1.0 - line, 9)
 
 
-def as_json(
-    by_evaluator: Mapping[str, ScoreSummary], lower: Collection[str] = (), classified: Mapping[str, Confusion] = NONE
-) -> str:
+Figures = Sequence[tuple[str, str, object]]
+"""Further figures of evaluators, each with its name."""
+
+
+def as_json(by_evaluator: Mapping[str, ScoreSummary], lower: Collection[str] = (), more: Figures = ()) -> str:
     """One JSON object by evaluator; `lower` are the evaluators for which lower is better."""
     plain = {name: _plain(summary, name in lower) for name, summary in by_evaluator.items()}
-    for name, confusion in classified.items():
-        plain[name]["classification"] = confusion.as_json()
+    for name, key, figures in more:
+        plain[name][key] = figures
     return orjson.dumps(plain).decode() + "\n"
 
 
@@ -165,30 +166,19 @@ def as_table(
     by_evaluator: Mapping[str, ScoreSummary], lower: Collection[str] = (), classified: Mapping[str, Confusion] = NONE
 ) -> str:
     """A table as text, coloured only on a terminal; `lower` are the evaluators for which lower is better."""
-    table = Table(box=box.SIMPLE_HEAD)
-    table.add_column("evaluator")
-    for heading in ("scored", "mean", "95 % interval", "passed", "skipped", "failed", "cost"):
-        table.add_column(heading, justify="right", overflow="fold")
+    headings = ("scored", "mean", "95 % interval", "passed", "skipped", "failed", "cost")
+    table = figures_table("evaluator", headings)
     for name, summary in by_evaluator.items():
         table.add_row(f"{name} (lower is better)" if name in lower else name, *_cells(summary))
-    console = wide_console()
-    with console.capture() as captured:
-        console.print(table)
-        for name, summary in by_evaluator.items():
-            if summary.labels:
-                console.print(f"{name}: {_labels(summary)}", markup=False, highlight=False)
-        for name, confusion in classified.items():
-            console.print(_matrix(name, confusion))
-    return captured.get()
+    labels = [f"{name}: {_labels(summary)}" for name, summary in by_evaluator.items() if summary.labels]
+    return report_text([table, *labels, *(_matrix(name, confusion) for name, confusion in classified.items())])
 
 
 def _matrix(name: str, confusion: Confusion) -> Table:
     """Expected labels as rows and chosen ones as columns, with precision, recall and F1."""
     title = f"{name}: accuracy {confusion.accuracy:.3f}, macro F1 {confusion.macro_f1:.3f}"
-    table = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left")
-    table.add_column("expected \\ chosen")
-    for heading in (*confusion.labels, "precision", "recall", "F1"):
-        table.add_column(heading, justify="right", overflow="fold")
+    headings = (*confusion.labels, "precision", "recall", "F1")
+    table = figures_table("expected \\ chosen", headings, title=title, title_justify="left")
     for label in confusion.labels:
         cells = (str(confusion.counts.get((label, chosen), 0)) for chosen in confusion.labels)
         ratios = ("–" if ratio is None else f"{ratio:.3f}" for ratio in confusion.ratios(label))
@@ -253,19 +243,27 @@ def score(config: Config, options: ScoreOptions) -> int:
         raise
     by_evaluator = summarize(made.evaluations)
     lower = lower_is_better(config)
-    table = as_json if options.json else as_table
     labels = {name: frozenset(configured.evaluator.label_names) for name, configured in config.evaluators.items()}
     expected = {turn.turn_id: turn.expected_output or "" for turn in turns}
     classified = dict(confusions(made.evaluations, labels, expected))
-    show(table(by_evaluator, lower, classified), end="")
-    for text in () if options.json else _worst(made.evaluations, turns, options.worst, lower):
-        show(text.replace("\n", f"\n{' ' * 12}"))
-    problems = list(_problems(config, by_evaluator, options.fail_under, lower))
+    more = [(name, "classification", confusion.as_json()) for name, confusion in classified.items()]
+    gate, text = list[GateResult](), as_table(by_evaluator, lower, classified)
     if base is not None:
         gate = compare_with_base(base, made.evaluations, tolerance=options.tolerance, lower_is_better=lower)
-        problems += _gate(gate, options)
-    elif not options.json and len(by_evaluator) == 2 and (both := compare_two(made.evaluations, *by_evaluator)):
-        show(f"{' → '.join(by_evaluator)}, case by case: {both.mean}")
+    elif len(by_evaluator) == 2 and (both := compare_two(made.evaluations, *(names := [*by_evaluator]))):
+        more.append((names[1], "comparison", {"compared_with": names[0], **fields_of(both, "pairs", "mean")}))
+        text += f"{' → '.join(names)}, case by case: {both.mean}\n"
+    for result in gate:
+        paired = fields_of(result.comparison, "pairs", "mean") if result.comparison else {"pairs": 0}
+        more.append((result.evaluator, "comparison", {"verdict": result.verdict, **paired}))
+        text += f"{result.evaluator}: {result.text}\n"
+    for line in _worst(made.evaluations, turns, options.worst, lower):
+        text += line.replace("\n", f"\n{' ' * 12}") + "\n"
+    show(as_json(by_evaluator, lower, more) if options.json else text, end="")
+    problems = [
+        *_problems(config, by_evaluator, options.fail_under, lower),
+        *(_gate(gate, options) if base is not None else ()),
+    ]
     if made.left:
         problems.append(limit_message(made, options.max_usd, options.output))
     return report_problems(problems)
@@ -296,8 +294,6 @@ def _gate(results: Sequence[GateResult], options: ScoreOptions) -> Iterator[str]
             except OSError as error:
                 raise ConfigError(f"{path}: cannot be written ({error.strerror}); name another file") from error
     for result in results:
-        if not options.json:
-            show(f"{result.evaluator}: {result.text}")
         if result.verdict == "worse":
             yield f"{result.evaluator}: {result.text}"
     if results and all(result.verdict == "no pairs" for result in results):
