@@ -279,16 +279,20 @@ def test_labels_of_the_page_and_lines_that_name_evaluations(tmp_path: Path) -> N
         run(tmp_path, str(path), "--proposer", "strong", "--json", "-o", str(tmp_path / "by_ids.yaml")).stdout
     )
     assert by_ids["labels"]["used"] == 160
-    for probability, used in ((0.5, 161 + 40), (0.3, 40)):  # as the page drew, and otherwise
+    # as the page drew, otherwise, and by another evaluator's scores
+    for number, (fields, used) in enumerate((({}, 161 + 40), ({"label_probability": 0.3}, 40), (_OF_OTHER, 40))):
         lines = [
-            {**label, "label_probability": probability}
+            {"label_probability": 0.5, **label, **fields}
             for label in map(orjson.loads, path.read_bytes().splitlines()[:40])
         ]
-        drawn = tmp_path / f"{probability}.jsonl"
+        drawn = tmp_path / f"{number}.jsonl"
         drawn.write_bytes(b"".join(orjson.dumps(line) + b"\n" for line in lines))
         command = ["align", "--evaluator", "helpful", str(drawn), "--json", "-c", str(config)]
         both = orjson.loads(CliRunner().invoke(app, [*command, "-o", f"{drawn}.yaml", "--proposer", "strong"]).stdout)
         assert both["labels"]["used"] == used, "calibrate counts the page's labels so, too"
+
+
+_OF_OTHER = {"evaluation_id": "of another evaluator"}
 
 
 async def fill(config: Path, rows: list[dict[str, Any]]) -> None:

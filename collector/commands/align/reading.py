@@ -88,9 +88,12 @@ async def labelled_cases(
 def _as_judged(labels: Iterable[_Named], evaluations: Mapping[str, Evaluation]) -> list[HumanLabel]:
     known = ((label, next((evaluations[name] for name in label.ids if name in evaluations), None)) for label in labels)
     return [
-        HumanLabel(0.0, label.human, "all", probability=label.probability, name=judged.evaluation_id if judged else "")
+        HumanLabel(
+            0.0, label.human, "all", probability=label.probability, name=judged.evaluation_id if judged else "",
+            other_id=label.ids[0] if judged and label.ids[1:] and judged.evaluation_id not in label.ids else "",
+        )
         for label, judged in known
-    ]
+    ]  # fmt: skip
 
 
 def _subject(
@@ -131,10 +134,10 @@ def _file_labels(path: Path, evaluator: str, *, lower: bool) -> Iterator[_Named]
     for line in label_lines(path, EXAMPLE):
         if line.evaluator in (None, evaluator):
             texts = {name: field for name, field in line.fields.items() if name not in LABEL_KEYS}
-            has_texts, ids = any(name in texts for name in _TEXTS), (line.row.evaluation_id, line.row.turn_id)
+            has_texts = any(name in texts for name in _TEXTS)
             note = next((each for name in _NOTES if isinstance(each := line.fields.get(name), str)), "")
             yield _Named(
-                f"line {line.number}", tuple(filter(None, ids)), line.row.human_score(lower_is_better=lower),
+                f"line {line.number}", line.row.names, line.row.human_score(lower_is_better=lower),
                 case_in(texts, line.data, f"{path}: line {line.number}") if has_texts else None,
                 line.row.label_probability, note.strip(),
             )  # fmt: skip
