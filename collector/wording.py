@@ -1,6 +1,7 @@
 """Parts of messages: numbers with their nouns, suggestions for unknown names, and what a value must be."""
 
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from math import floor, log10
 from typing import TYPE_CHECKING
 
@@ -34,6 +35,11 @@ _LIMITS = {
     "less_than": ("below", "lt"),
     "less_than_equal": ("at most", "le"),
 }
+
+
+def as_utc(seconds: float) -> str:
+    """A time (s since the epoch) as in 2026-11-20T09:00:00.000Z."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def plural(count: int, noun: str, several: str | None = None) -> str:

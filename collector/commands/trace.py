@@ -7,7 +7,6 @@ from the logs of a configuration, beside a running service or without one. Judge
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import partial
 from math import isclose
 from typing import Any, cast
@@ -43,7 +42,7 @@ from collector.service.live.history import ConfigurationHistory
 from collector.service.open_logs import Logs, open_stored_logs
 from collector.service.plan_builder import build_unasked_plan, evaluator_version_in, usd_again
 from collector.telemetry.plain import plain
-from collector.wording import listed, plural, usd
+from collector.wording import as_utc, listed, plural, usd
 from evaluators.cases import Turn
 from evaluators.results import Evaluation
 
@@ -187,11 +186,11 @@ def _why_none(
     if use.evaluator.scope == "turn":
         missing = awaited_fields(use, turn)
     elif now < (since := last + monitor.window_settings.idle_gap):
-        return f"it waits for the end of its conversation, {_time(since)} if no turn follows"
+        return f"it waits for the end of its conversation, {as_utc(since)} if no turn follows"
     else:
         missing = referenced_fields(use.evaluator)
     if monitor.reference_wait and missing and now < since + monitor.reference_wait:
-        return f"it waits for {listed(sorted(missing))} until {_time(since + monitor.reference_wait)}"
+        return f"it waits for {listed(sorted(missing))} until {as_utc(since + monitor.reference_wait)}"
     judge = use.judge_name
     if judge and problem:
         return f"the service says of {problem}"
@@ -286,7 +285,7 @@ def steps(traced: EvaluationTrace, config: Config) -> dict[str, Any]:
         "judged": _judged(traced, config),
         "weight": 1.0 / evaluation.sampling.probability,
         "recorded": {
-            "at": _time(traced.record.timestamp),
+            "at": as_utc(traced.record.timestamp),
             **fields_of(traced.record, "partition", "offset"),
             "supersedes": evaluation.supersedes,
             **fields_of(traced, "copies", "superseded_by"),
@@ -300,13 +299,13 @@ def _received(traced: EvaluationTrace) -> dict[str, Any] | None:
         return None
     times = [record.timestamp for record in traced.spans]
     size = sum(len(record.value) for record in traced.spans)
-    return {"pieces": len(times), "bytes": size, "first": _time(min(times)), "last": _time(max(times))}
+    return {"pieces": len(times), "bytes": size, "first": as_utc(min(times)), "last": as_utc(max(times))}
 
 
 def _turn(record: StoredRecord, turn: Turn) -> dict[str, Any]:
     return {
         **fields_of(turn, "turn_id", "dialect", "service", "model", "ended_at", "incomplete"),
-        "in_log_at": _time(record.timestamp), "partition": record.partition, "offset": record.offset,
+        "in_log_at": as_utc(record.timestamp), "partition": record.partition, "offset": record.offset,
         "failed": turn.error is not None,
     }  # fmt: skip
 
@@ -417,7 +416,7 @@ def _assembly_lines(traced: EvaluationTrace) -> Iterator[str]:
     for record, turn in traced.turns[-20:]:
         ended = "" if turn.ended_at is None else f", {record.timestamp - turn.ended_at.timestamp():.1f} s after its end"
         dialect = turn.dialect or "ready-made"
-        yield f"turn       {turn.turn_id} ({dialect}), in the log at {_time(record.timestamp)}{ended}"
+        yield f"turn       {turn.turn_id} ({dialect}), in the log at {as_utc(record.timestamp)}{ended}"
 
 
 def _decision_lines(traced: EvaluationTrace, config: Config) -> Iterator[str]:
@@ -448,7 +447,7 @@ def _judge_lines(traced: EvaluationTrace, config: Config) -> Iterator[str]:
     if evaluation.score is not None:
         verdict = {True: ", passed", False: ", failed its threshold", None: ""}[evaluation.passed]
         result = f"{evaluation.score:g} by {evaluation.method}{verdict}"
-    yield f"judged     {result}; {judged['seconds']:.2f} s from {_time(evaluation.started_at.timestamp())}"
+    yield f"judged     {result}; {judged['seconds']:.2f} s from {as_utc(evaluation.started_at.timestamp())}"
     if evaluation.explanation:
         yield f"reason     {' '.join(evaluation.explanation.split())}"
     if judged["remedy"]:
@@ -482,7 +481,7 @@ _OF_ALL = ("prometheus", "jsonl")
 def _record_lines(traced: EvaluationTrace) -> Iterator[str]:
     record = traced.record
     copies = f"; {traced.copies} copies, which count as one" if traced.copies > 1 else ""
-    yield f"recorded   at {_time(record.timestamp)}, partition {record.partition}, offset {record.offset}{copies}"
+    yield f"recorded   at {as_utc(record.timestamp)}, partition {record.partition}, offset {record.offset}{copies}"
     yield from (f"           stands in for {each}" for each in traced.evaluation.supersedes)
     yield from (f"           {each} stands in for it" for each in traced.superseded_by)
     for name, place in traced.places.items():
@@ -495,7 +494,3 @@ def _record_lines(traced: EvaluationTrace) -> Iterator[str]:
             is_sent = traced.evaluation.outcome != "skipped" or name in _OF_ALL
             text = "exported" if is_sent else "read; a skip is sent by skipped: true only"
         yield f"export     {name}: {text}"
-
-
-def _time(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -31,12 +31,13 @@ def list_attack_sources(case: Turn) -> Sequence[AttackSource]:
         if text
     ]
     results = [
-        AttackSource("tool result", f"result of tool call {number}, {call.name}", _as_text(call.result or call.error))
+        AttackSource("tool result", f"result of tool call {number}, {call.name}", as_text(call.result or call.error))
         for number, call in enumerate(case.tools_called, start=1)
         if call.result not in (None, "") or call.error
     ]
     return [*user, *passages, *results]
 
 
-def _as_text(value: Json) -> str:
+def as_text(value: Json) -> str:
+    """A text as it is, anything else as JSON."""
     return value if isinstance(value, str) else orjson.dumps(value, default=str).decode()

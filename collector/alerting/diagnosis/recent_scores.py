@@ -73,9 +73,14 @@ def scores_before(
 
 
 def explanation_of(
-    scores: Collection[_Timed], since: float, *, lower_is_better: bool, evaluators: int, moved: Slice = (),
+    scores: Collection[_Timed],
+    since: float,
+    *,
+    lower_is_better: bool,
+    evaluators: int,
+    moved: Slice = (),
     incidents: Collection[Period] = (),
-) -> Explanation:  # fmt: skip
+) -> Explanation:
     """The causes of a fall of scores at `since` (s), the first candidate before the others.
 
     `evaluators` share the error rate, the chance that a part is named although none fell more than the rest.

@@ -3,7 +3,6 @@
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from typing import Any, Literal
 
 import aiohttp
@@ -16,6 +15,7 @@ from collector.page.sources import Cause
 from collector.telemetry.plain import in_chat
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import WATCH_NOTIFICATIONS
+from collector.wording import as_utc
 from evaluators.judges.connection import connection_problem
 from evaluators.wire.http_client import HttpClient
 
@@ -142,8 +142,8 @@ def _v2(known: _TrackedAlert, ends: float) -> dict[str, Any]:
     return {
         "labels": dict(known.alert.labels),
         "annotations": _annotations(known.alert),
-        "startsAt": _time(known.since),
-        "endsAt": _time(ends),
+        "startsAt": as_utc(known.since),
+        "endsAt": as_utc(ends),
     }
 
 
@@ -157,7 +157,3 @@ def _message(status: Literal["firing", "resolved"], changed: Sequence[_TrackedAl
         "version": "4", "status": status, "receiver": "evalstream", "groupKey": "evalstream", "groupLabels": {},
         "commonLabels": {}, "commonAnnotations": {}, "externalURL": "", "truncatedAlerts": 0, "alerts": alerts,
     }  # fmt: skip
-
-
-def _time(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

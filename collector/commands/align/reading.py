@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from collector.calibration.labels import HumanLabel, case_in, label_lines
 from collector.calibration.page_labels import human_of
 from collector.commands.calibrate.calibrate import ledger_of, why_alone
@@ -24,6 +22,7 @@ from collector.service.open_logs import Logs
 from collector.service.plan_builder import evaluator_version_in
 from collector.statistics.agreement import ScoreScale
 from evaluators.asking.judge_input import is_missing, to_json_value
+from evaluators.attacks.attack_sources import as_text
 from evaluators.cases import Conversation, Json, Turn
 from evaluators.evaluator import Evaluator
 from evaluators.identity import conversation_id_of, subject_id_of
@@ -168,7 +167,7 @@ class LabelledSubject:
     @property
     def content(self) -> tuple[str, ...]:
         """The texts of what is shown, without capitals and white space; the subject's id where nothing is shown."""
-        texts = tuple(" ".join(_text(self.material[name]).casefold().split()) for name in sorted(self.material))
+        texts = tuple(" ".join(as_text(self.material[name]).casefold().split()) for name in sorted(self.material))
         return texts if any(texts) else subject_id_of(self.case)
 
 
@@ -181,10 +180,6 @@ def material_of(case: Turn | Conversation, evaluator: Evaluator[Any]) -> dict[st
 
 def _fields(turn: Turn, names: Iterable[str]) -> dict[str, Json]:
     return {name: to_json_value(getattr(turn, name)) for name in names if not is_missing(turn, name)}
-
-
-def _text(value: Json) -> str:
-    return value if isinstance(value, str) else orjson.dumps(value, default=str).decode()
 
 
 @dataclass(frozen=True, slots=True)

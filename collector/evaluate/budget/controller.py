@@ -159,9 +159,10 @@ class BudgetController:
     def __init__(self, plan: Plan, partitions: int) -> None:
         self._plan = plan
         self._partitions = partitions
-        self._budgets = {monitor.name: monitor.budget for monitor in plan.monitors if monitor.budget.limited}
+        self.budgets = {monitor.name: monitor.budget for monitor in plan.monitors if monitor.budget.limited}
+        """The budgets of all processes together, by monitor; "" is the budget of all monitors."""
         if plan.budget.limited:
-            self._budgets[ALL_MONITORS] = plan.budget
+            self.budgets[ALL_MONITORS] = plan.budget
         self._planner = RatePlanner(plan, partitions)
         self._by_partition: dict[int, PartitionBudget] = {}
         self._costs: dict[tuple[str, str, bool], float] = {}
@@ -173,11 +174,6 @@ class BudgetController:
         self._on_settled: list[Callable[[], None]] = []
         self._last = FULL_RATES
 
-    @property
-    def budgets(self) -> Mapping[str, Budget]:
-        """The budgets of all processes together, by monitor; "" is the budget of all monitors."""
-        return self._budgets
-
     def factor(self, name: str) -> float:
         """The lowest factor on the rates of a monitor, or of all for "", at the last decision; 1 before the first."""
         factors = (share.factor for key, share in self._last.by_monitor.items() if name in (ALL_MONITORS, key))
@@ -186,7 +182,7 @@ class BudgetController:
     @property
     def limited(self) -> bool:
         """Whether any monitor has a budget or `sample: auto`."""
-        return bool(self._budgets) or bool(self._planner.monitors)
+        return bool(self.budgets) or bool(self._planner.monitors)
 
     def add_partition(
         self,
@@ -202,7 +198,7 @@ class BudgetController:
         """
         if rates is not None:
             self._last = Rates({name: share for name, share in rates.by_monitor.items() if self._limited(name)})
-        partition_budget = PartitionBudget(self._budgets, 1.0 / self._partitions, now)
+        partition_budget = PartitionBudget(self.budgets, 1.0 / self._partitions, now)
         if saved is not None:
             partition_budget.restore(saved, costs)
         self._planner.add_partition(partition, now, saved.get("planned", ()) if saved is not None else ())
@@ -228,7 +224,7 @@ class BudgetController:
         return Rates({name: RateReduction(FIRST_FACTOR) for name in names}) if names else FULL_RATES
 
     def _limited(self, monitor: str) -> bool:
-        return monitor in self._budgets or ALL_MONITORS in self._budgets
+        return monitor in self.budgets or ALL_MONITORS in self.budgets
 
     def add_demand(self, partition: int, monitor: Monitor, assignment: Assignment, units: float) -> None:
         """Add a subject that would be judged with probability `units` if there were no budget."""
@@ -241,14 +237,14 @@ class BudgetController:
         partition_budget = self._by_partition[partition]
         partition_budget.read(now if time is None else time)
         elapsed = now - partition_budget.decided_at
-        if self._budgets and not partition_budget.began:
+        if self.budgets and not partition_budget.began:
             return True
-        if self._budgets and not partition_budget.started:
+        if self.budgets and not partition_budget.started:
             step = FIRST_STEP if partition_budget.has_new_demand else STEP
             return elapsed >= step or partition_budget.is_first_spent(self._plan, self.expected_usd)
         if not self.limited or elapsed < EARLY:
             return False
-        step = STEP if self._budgets else PLANNED_STEP
+        step = STEP if self.budgets else PLANNED_STEP
         if not partition_budget.started:
             return elapsed >= FIRST_STEP
         span, demands = partition_budget.span(now), partition_budget.demands.values()
@@ -260,9 +256,9 @@ class BudgetController:
             not self._last.of(monitor.name).fallback
             and any(assignment.fallback is not None for assignment in monitor.assignments)
             and any(
-                self.used_fraction(name, now) >= self._budgets[name].fallback_at
+                self.used_fraction(name, now) >= self.budgets[name].fallback_at
                 for name in (monitor.name, ALL_MONITORS)
-                if name in self._budgets
+                if name in self.budgets
             )
             for monitor in self._plan.monitors
         )
@@ -272,8 +268,8 @@ class BudgetController:
         partition_budget = self._by_partition[partition]
         # Where traffic is unknown, the other partitions are taken to get as much as this one.
         known = 1 + sum(budget.started for budget in self._by_partition.values())
-        unknown_factor = 1.0 if partition_budget.started or not self._budgets else len(self._by_partition) / known
-        partition_budget.end_step(now, known=not self._budgets)
+        unknown_factor = 1.0 if partition_budget.started or not self.budgets else len(self._by_partition) / known
+        partition_budget.end_step(now, known=not self.budgets)
         for windows in (named for each in self._by_partition.values() for named in each.windows.values()):
             for window in windows:
                 window.accrue(now)
@@ -306,7 +302,7 @@ class BudgetController:
     def _share(self, monitor: Monitor, now: float, unknown_factor: float) -> RateReduction:
         factor, fallback = 1.0, False
         for name, monitors in ((monitor.name, (monitor,)), (ALL_MONITORS, self._plan.monitors)):
-            budget = self._budgets.get(name)
+            budget = self.budgets.get(name)
             if budget is None:
                 continue
             fallback = fallback or self.used_fraction(name, now) >= budget.fallback_at
@@ -339,7 +335,7 @@ class BudgetController:
 
         Deferred evaluations count in the budget of a day only, also without `with_reserved`: they free nothing soon.
         """
-        budget = self._budgets[name]
+        budget = self.budgets[name]
         deferred = sum(usd for monitor, usd in self._deferred_usd.items() if name in (ALL_MONITORS, monitor))
         amounts = self._reserved.values() if with_reserved else ()
         reserved = sum(usd for monitor, usd in amounts if name in (ALL_MONITORS, monitor))
@@ -353,7 +349,7 @@ class BudgetController:
     def usages(self, now: float) -> Iterator[BudgetUsage]:
         """The usage of every budget."""
         owned = len(self._by_partition) / self._partitions
-        for name, budget in self._budgets.items():
+        for name, budget in self.budgets.items():
             for index, (period, usd) in enumerate(budget.windows()):
                 yield BudgetUsage(name, period, usd * owned, _sum_spent(self._by_partition.values(), name, index, now))
 
@@ -369,7 +365,7 @@ class BudgetController:
 
     def is_used_up(self, monitor: str, now: float) -> bool:
         """Whether a hard cap that a monitor pays from is reached."""
-        return any(self.used_fraction(name, now) >= 1.0 for name in (monitor, ALL_MONITORS) if name in self._budgets)
+        return any(self.used_fraction(name, now) >= 1.0 for name in (monitor, ALL_MONITORS) if name in self.budgets)
 
     def spend_beside(self, monitor: str, usd: float, now: float) -> None:
         """Add a cost that is not for an evaluation of the traffic; all partitions share it, or the first that comes."""
@@ -401,7 +397,7 @@ class BudgetController:
         """Whether less than each hard cap is spent: then only reservations can keep a job from being paid, and they may
         cost less in the end.
         """
-        names = [name for name in (job.monitor.name, ALL_MONITORS) if name in self._budgets]
+        names = [name for name in (job.monitor.name, ALL_MONITORS) if name in self.budgets]
         return all(self.used_fraction(name, now, with_reserved=False) < 1.0 for name in names)
 
     def on_settled(self, callback: Callable[[], None]) -> None:

@@ -37,7 +37,7 @@ class LoggedJournal(BatchJournal):
         """Apply a change that was read back; a kind of change that this version does not know has no effect."""
         match event.get("event"):
             case "planned":
-                self._secret = bytes.fromhex(event["secret"])
+                self.secret = bytes.fromhex(event["secret"])
                 await super().plan(event["home"], event["key"], event["names"], event["at"])
             case "dropped":
                 await super().drop_plan(event["key"])
@@ -48,7 +48,7 @@ class LoggedJournal(BatchJournal):
             case "ended":
                 await super().end(event["key"], event["missing"], event["otherwise"])
             case "at_once":
-                self._secret = bytes.fromhex(event["secret"])
+                self.secret = bytes.fromhex(event["secret"])
                 await super().record_at_once(event["home"], event["name"], _read_content(event["content"]))
             case _:
                 pass

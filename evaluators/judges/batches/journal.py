@@ -74,7 +74,8 @@ class BatchJournal:
             self._file.executescript(
                 files("evaluators.judges.batches").joinpath("journal.sql").read_text(encoding="utf-8")
             )
-            self._secret = self._stored_secret()
+            self.secret = self._stored_secret()
+            """The secret for keys and markers: the same for all runs, so that equal questions are equal requests."""
         except sqlite3.OperationalError as error:
             self._file.close()
             if "locked" in str(error):
@@ -93,11 +94,6 @@ class BatchJournal:
         self.close()
         if self.path is not None:
             self.path.unlink(missing_ok=True)
-
-    @property
-    def secret(self) -> bytes:
-        """The secret for keys and markers: the same for all runs, so that equal questions are equal requests."""
-        return self._secret
 
     def _stored_secret(self) -> bytes:
         with self._file:
