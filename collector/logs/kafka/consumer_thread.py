@@ -275,7 +275,7 @@ class ConsumerThread:
         self._consumer: Any = None
         self._send_heartbeat: Callable[[], None] | None = None
         self._call = partial(_call_in, asyncio.get_running_loop())
-        self._commits = CommitSender(self._call)
+        self._commits = CommitSender(self._call, subscription.group)
         self.owned = OwnedPartitions(subscription, listener, flow, self._commits, self._call)
         self._failing_since: float | None = None
         self._hidden_since: float | None = None
@@ -354,12 +354,11 @@ class ConsumerThread:
                 self._wait(self._pace.wait(time.monotonic()))
                 if self._is_fenced.is_set():
                     raise FencedInstanceIdError  # noqa: TRY301 - as `poll` would
-                paused = self._apply_pauses()
+                longest = POLL_PAUSED if self._apply_pauses() else POLL
                 workarounds.keep_joining(self._consumer)
                 if self.group_watch.should_rejoin(self._group_view):
                     workarounds.rejoin(self._consumer)
                 workarounds.give_back_parked_records(self._consumer)
-                longest = POLL_PAUSED if paused else POLL
                 longest = POLL_WITHOUT_GROUP if workarounds.waits_for_group(self._consumer) else longest
                 polled = self._consumer.poll(timeout_ms=milliseconds(longest), max_records=self._records_per_poll)
                 self.owned.notice_replaced(self._consumer, polled)

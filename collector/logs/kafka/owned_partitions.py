@@ -238,10 +238,11 @@ class CommitCommand:
 
 
 class CommitSender:
-    """Queues and sends commits, and keeps those that no broker has answered."""
+    """Queues and sends a group's commits, and keeps those that no broker has answered."""
 
-    def __init__(self, call: CallInLoop) -> None:
+    def __init__(self, call: CallInLoop, group: str) -> None:
         self._call = call
+        self._group = group
         self._queued: deque[CommitCommand] = deque()
         self._unanswered: set[Done] = set()
 
@@ -263,7 +264,7 @@ class CommitSender:
 
         def answered(_offsets: object, answer: object) -> None:
             self._unanswered.discard(done)
-            self._call(done, translate(answer) if isinstance(answer, Exception) else None)
+            self._call(done, translate(answer, group=self._group) if isinstance(answer, Exception) else None)
 
         self._unanswered.add(done)
         try:

@@ -227,6 +227,16 @@ async def test_a_group_that_is_refused_is_named(monkeypatch):
     assert "(group g)" in str(said[0])
 
 
+def test_a_group_whose_commit_is_refused_is_named():
+    def refuse(offsets: object, callback: Any) -> None:
+        callback(offsets, GroupAuthorizationFailedError())
+
+    answers = list[object]()
+    sender = owned_partitions.CommitSender(lambda done, answer: done(answer), "g")
+    sender.send(SimpleNamespace(commit_async=refuse), {}, answers.append)
+    assert "(group g)" in str(answers[0])
+
+
 async def test_an_outage_skips_no_record_that_waits_in_the_client(monkeypatch):
     """An error of a coordinator made one record of those that a poll had left over unreadable."""
     thread, sought = failing_thread(monkeypatch, "a")[0], list[Any]()
