@@ -19,7 +19,7 @@ from collector.alerting.rules.drops import MEMORY, States
 from collector.alerting.rules.model import AlertingRule, Fact, Listing, RecordingRule, Timing, selector
 from collector.alerting.rules.service import inconsistent_weights, judge_shift, unscored
 from collector.alerting.rules.targets import INTERVAL, Target
-from collector.config.alerts import AlertSettings
+from collector.config.alerts import DAY, AlertSettings
 from collector.statistics.incident import LARGEST_MARGIN, LEAST_DIFFERENCE, DropDetector
 from collector.telemetry.series import DROP_EXPLAINED, GOLDEN_SHIFT_STDERR, JUDGE_MOVED
 
@@ -144,25 +144,30 @@ def _dropped(target: Target, alerts: AlertSettings, states: States, expr: str) -
     settled = f"({states.recent(series.DROP_SETTLED)} > 0 and {incident} == {falls})"
     # a mean that was low from the start, or since its target was raised, did not fall
     better = f"{compared} ({states.recent(series.DROP_LEVEL)} {sign} {LEAST_DIFFERENCE:g}) {of_this}"
-    has_fallen = f"and ({states.recent(series.DROP_BEFORE)} {better})"
+    fallen = f"({states.recent(series.DROP_BEFORE)} {better})"
+    # the day before may count an incident that is over, which the page and `diagnose` leave out
+    day = f"{states.timing.seconds(DAY):g}"
+    alone = f"{better} unless {states.recent(series.DROP_SINCE)} - {states.recent(series.DROP_RECOVERED)} < {day}"
+    times = series.DROP_EARLIEST, series.DROP_LATEST
     known = {
-        word: Fact(name, states.by, within=states.memory, is_time=is_time, only=only, phrase=phrase)
-        for word, name, is_time, only, phrase in (
-            ("earliest", series.DROP_EARLIEST, True, has_fallen, f"The mean {fell} between {{}}"),
-            ("latest", series.DROP_LATEST, True, has_fallen, " and {}"),
-            ("fell", series.DROP_BEFORE, False, better, f": it {fell} from {{}}"),
-            ("before", series.DROP_BEFORE, False, better, ", from {}"),
-            ("sofar", series.DROP_MEAN, False, f"{has_fallen} unless {settled}", " to {} so far"),
-            ("level", series.DROP_LEVEL, False, f"{has_fallen} and {settled}", " to {}"),
-            ("stop", series.DROP_SINCE, False, has_fallen, ". "),
-            ("short", series.DROP_EARLIEST, True, f"{of_this} unless ({states.recent(series.DROP_BEFORE)} {better})",
+        word: Fact(name, states.by, within=states.memory, is_time=name in times, only=only, phrase=phrase)
+        for word, name, only, phrase in (
+            ("earliest", series.DROP_EARLIEST, f"and {fallen}", f"The mean {fell} between {{}}"),
+            ("latest", series.DROP_LATEST, f"and {fallen}", " and {},"),
+            ("fell", series.DROP_SINCE, f"and {fallen}", f": it {fell}"),
+            ("before", series.DROP_BEFORE, alone, " from {}"),
+            ("sofar", series.DROP_MEAN, f"and {fallen} unless {settled}", " to {} so far"),
+            ("level", series.DROP_LEVEL, f"and {fallen} and {settled}", " to {}"),
+            ("stop", series.DROP_SINCE, f"and {fallen}", ". "),
+            ("short", series.DROP_EARLIEST, f"{of_this} unless {fallen}",
              f"The mean has been {side} its target since {{}}. "),
         )
     }  # fmt: skip
     ends = (
-        f" The alert ends once the mean is surely more than half-way back and within {LARGEST_MARGIN:g} of its target."
+        " The alert ends once the mean is surely nearer to its target than to the level to which it fell, and "
+        f"within {LARGEST_MARGIN:g} of its target."
     )
-    rule = _alert(DROPPED, target, alerts, states, expr, also="{fell}{sofar}{level}", ends=ends)
+    rule = _alert(DROPPED, target, alerts, states, expr, also="{fell}{before}{sofar}{level}", ends=ends)
     return replace(rule, severity="page", facts={**rule.facts, **known})
 
 
