@@ -5,14 +5,17 @@ in a temporary database on disk: logs are larger than memory.
 """
 
 import sqlite3
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any, Self
 
+from collector.evaluate.outcomes import OutcomeSums
 from collector.evaluate.plan import Job
-from evaluators.results import Evaluation
+from collector.telemetry import series
+from evaluators.results import Evaluation, SkipReason
 
 EXAMPLES = 5
 """The number of missing evaluations that the report names."""
@@ -46,6 +49,8 @@ class Balance:
     evaluator: str
     due: int = 0
     outcomes: dict[str, int] = field(default_factory=dict[str, int])
+    sampled_out: int = 0
+    """Turns that matched and were not drawn, by an evaluator of turns; not among those due."""
     replaced: int = 0
     retried: int = 0
     """Failed evaluations that are made again. The two count as one, with the outcome of the second."""
@@ -63,6 +68,8 @@ class EvaluationAudit:
     """Collects the evaluations that are due and those that are done; `balances` compares them, once."""
 
     def __init__(self) -> None:
+        self.turns = defaultdict[int, OutcomeSums](OutcomeSums)
+        """The turns of each partition, sampled or not, by their outcome."""
         self._database = sqlite3.connect("")  # a temporary file, deleted when it is closed
         self._database.executescript(_SQL["tables"])
 
@@ -88,14 +95,16 @@ class EvaluationAudit:
                 )
 
     def forget(self, partition: int) -> None:
-        """Leave out the evaluations that a partition has made due so far."""
+        """Leave out the evaluations that a partition has made due so far, and the turns that it has not."""
+        self.turns[partition].numbers.clear()
         self._database.execute("DELETE FROM due WHERE partition = ?", [partition])
 
     def add_done(self, evaluation: Evaluation) -> None:
         """Add an evaluation of the evaluations log."""
         self._database.execute(
             "INSERT INTO done VALUES (?, ?, ?, ?, ?, ?, 1) ON CONFLICT (id) DO UPDATE SET number = number + 1",
-            [evaluation.evaluation_id, evaluation.monitor, evaluation.evaluator, evaluation.outcome,
+            [evaluation.evaluation_id, evaluation.monitor, evaluation.evaluator,
+             evaluation.reason_code if evaluation.reason_code == SkipReason.OVER_BUDGET else evaluation.outcome,
              evaluation.sampling.probability, evaluation.happened_at is not None],
         )  # fmt: skip
 
@@ -110,7 +119,9 @@ class EvaluationAudit:
         balances: dict[tuple[str, str], Balance] = {}
 
         def balance(monitor: str, evaluator: str) -> Balance:
-            return balances.setdefault((monitor, evaluator), Balance(monitor, evaluator))
+            key = series.EVALUATIONS_ENDED.name, monitor, evaluator, "sampled_out", ""
+            sampled_out = sum(turns.numbers[key] for turns in self.turns.values())
+            return balances.setdefault((monitor, evaluator), Balance(monitor, evaluator, sampled_out=sampled_out))
 
         for partition, below in done_below.items():
             where = {"partition": partition, "done_below": below}

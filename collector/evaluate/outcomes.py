@@ -13,6 +13,7 @@ flight in a process that died. It is a `duplicate` if an evaluation of the same 
 `removed` if the configuration no longer has its evaluator.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import Literal, get_args
@@ -91,6 +92,16 @@ class OutcomeCounter:
         self._count(series.CONVERSATIONS_CLOSED, monitor, by)
         if missing:
             self._count(series.INCOMPLETE_CONVERSATIONS, monitor)
+
+
+class OutcomeSums(OutcomeCounter):
+    """Counts into `numbers`, by the metric's name and its labels."""
+
+    def __init__(self) -> None:
+        self.numbers = Counter[tuple[str, ...]]()
+
+    def _count(self, metric: series.Series, *labels: str, number: int = 1) -> None:
+        self.numbers[metric.name, *labels] += number
 
 
 class PrometheusOutcomes(OutcomeCounter):

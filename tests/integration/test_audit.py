@@ -190,7 +190,7 @@ async def test_a_deleted_evaluation_is_a_hole_and_an_evaluation_without_outcome(
     assert result.exit_code == 1
     assert "2 things do not add up" in result.output
     assert "evaluations[0]: 1 record (offsets 10 to 10) is gone from the middle of the log" in result.output
-    assert "became due and has no outcome: due by turns[0] offset 4" in result.output
+    assert "became due without an outcome: due by turns[0] offset 4" in result.output
 
 
 async def test_a_turn_that_was_passed_over_has_no_outcome(world: World) -> None:
@@ -206,8 +206,8 @@ async def test_a_turn_that_was_passed_over_has_no_outcome(world: World) -> None:
         await service.logs.turns.append([record(50)])
     result = await world.audit()
     assert result.exit_code == 1
-    assert "1 evaluation by brief of all became due and has no outcome: due by turns[0] offset 12" in result.output
-    assert "1 evaluation by exact of all became due and has no outcome: due by turns[0] offset 12" in result.output
+    assert "1 evaluation by brief of all became due without an outcome: due by turns[0] offset 12" in result.output
+    assert "1 evaluation by exact of all became due without an outcome: due by turns[0] offset 12" in result.output
 
 
 async def test_a_deleted_turn_is_a_hole(world: World) -> None:
@@ -262,7 +262,7 @@ async def test_what_was_deleted_before_it_was_exported_is_lost(world: World) -> 
     world.change("DELETE FROM records WHERE id = ?", world.row("evaluations", 0))
     result = await world.audit()
     assert result.exit_code == 1
-    assert "evaluations[0]: 1 record (offsets 0 to 0) was deleted unread by export.jsonl" in result.output
+    assert "evaluations[0]: 1 record (offsets 0 to 0) had been deleted unread by export.jsonl" in result.output
 
 
 async def test_an_evaluation_that_is_there_twice(world: World) -> None:
@@ -314,9 +314,10 @@ async def test_what_was_drawn_at_another_rate_is_compared_at_that_rate(world: Wo
     assert brief["not_compared"] == 0
     assert brief["others"] == 0
     assert TURNS < brief["due"] < TURNS + 40
+    assert brief["due"] + brief["sampled_out"] == TURNS + 40
     world.change("DELETE FROM records WHERE id = ?", world.row("evaluations", 4))
     result = await world.audit()
-    assert "1 evaluation by exact of all became due and has no outcome: due by turns[0] offset 1\n" in result.output
+    assert "1 evaluation by exact of all became due without an outcome: due by turns[0] offset 1\n" in result.output
 
 
 async def test_an_evaluation_that_was_made_again_counts_once(tmp_path: Path) -> None:

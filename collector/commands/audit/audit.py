@@ -12,9 +12,8 @@ from collector.commands.audit.report import Audit, as_json, as_text
 from collector.commands.audit.traces import TraceAudit
 from collector.config.configured import Config
 from collector.dead_letters import LetterState, letter_states
-from collector.errors import BadInput, ConfigError
+from collector.errors import DONE, FAILED, BadInput, ConfigError
 from collector.evaluate.audit import EvaluationAudit
-from collector.evaluate.budget.controller import BudgetController
 from collector.evaluate.partition_state import PartitionState
 from collector.evaluate.plan import Job
 from collector.evaluate.recovery.configurations import UNNUMBERED, Configurations, configurations_of
@@ -35,7 +34,6 @@ from collector.service.live.history import ConfigurationHistory
 from collector.service.open_logs import Logs, open_logs, require_topics_of
 from collector.service.plan_builder import build_unasked_plan
 
-CLEAN, WRONG = 0, 1
 APPENDED_WITHIN = 300.0
 """Seconds: a record has the time at which it was made, and a frozen broker takes it later, behind younger ones."""
 
@@ -56,7 +54,7 @@ async def audit(config: Config, say: Callable[[str], None], *, drained: bool = F
             raise ConfigError(f"log: {error}; start the broker, or try again") from error
     problems, text = as_text(result, drained=drained)
     say(as_json(result, problems) if json else text)
-    return WRONG if problems else CLEAN
+    return FAILED if problems else DONE
 
 
 async def audit_logs(config: Config, logs: Logs) -> tuple[list[str], str]:
@@ -202,9 +200,7 @@ class _PartitionTurns:
     def __post_init__(self, controls: Sequence[ControlRecord]) -> None:
         self._plan = plan = self.configurations.plan
         start = self.content.starts[self.partition]
-        budget = BudgetController(plan, self.log.partitions)
-        point = ReplayPoint(start, rates=budget.initial_rates()) if budget.limited else ReplayPoint(start)
-        self._state = PartitionState(plan, point, controls, self.configurations.former)
+        self._state = PartitionState(plan, ReplayPoint(start), controls, self.configurations.former)
         self._began: float | None = None
         self._whole = start == 0
         self._unreadable = 0
@@ -223,7 +219,7 @@ class _PartitionTurns:
                 result.unreadable_turns += 1
                 self._unreadable += 1
 
-        self._state.on_bad_record = bad
+        self._state.on_bad_record, self._state.outcomes = bad, comparison.turns[partition]
         async for batch in self.log.read(partition, self.content.starts[partition]):
             for record in batch:
                 turns = [stored for stored in divide_records([record]) if not stored.headers]

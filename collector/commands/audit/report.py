@@ -133,7 +133,8 @@ def _balance(balance: Balance) -> str:
     again = f"; they replace {plural(balance.retried, 'evaluation')} without a score" if balance.retried else ""
     why = "newer than the audit, from a replay, or due before the configuration changed or the log was copied"
     others = f" (the log has {balance.others:,} more, not compared: {why})" if balance.others else ""
-    return (f" = {listed(parts)}" if parts else "") + again + others
+    sampled_out = f"; besides, {plural(number, 'turn')} sampled out" if (number := balance.sampled_out) else ""
+    return (f" = {listed(parts)}" if parts else "") + again + others + sampled_out
 
 
 def _problems(audit: Audit, *, drained: bool) -> Iterator[str]:
@@ -148,7 +149,7 @@ def _problems(audit: Audit, *, drained: bool) -> Iterator[str]:
     for content in audit.balances:
         yield from _missing(content, drained=drained)
     if bad := audit.unreadable_turns:
-        yield f"{plural(bad, 'record')} of the turns log cannot be read and {_have(bad)} no dead letter"
+        yield f"{plural(bad, 'record')} of the turns log cannot be read, without a dead letter"
 
 
 def _gaps(content: LogContent) -> Iterator[str]:
@@ -162,7 +163,7 @@ def _losses(reading: Reading) -> Iterator[str]:
     for partition, at, start in reading.lost:
         number = f"{plural(start - at, 'record')} (offsets {at} to {start - 1})"
         yield (
-            f"{reading.log}[{partition}]: {number} {_were(start - at)} deleted unread by {reading.group};"
+            f"{reading.log}[{partition}]: {number} had been deleted unread by {reading.group};"
             " raise the retention of the log"
         )
     for partition, end, at in reading.beyond:
@@ -181,7 +182,7 @@ def _lost_traces(traces: TraceBalance, *, drained: bool) -> Iterator[str]:
         )
     if traces.passed_over:
         yield (
-            f"{plural(traces.passed_over, 'accepted trace')} {_were(traces.passed_over)} passed over by assemble, "
+            f"{plural(traces.passed_over, 'accepted trace')} had been passed over by assemble, "
             f"whose position was set forward: {listed(traces.passed_examples)}"
         )
     if drained and traces.open:
@@ -194,7 +195,7 @@ def _missing(balance: Balance, *, drained: bool) -> Iterator[str]:
         where = listed([f"turns[{evaluation.partition}] offset {evaluation.offset}" for evaluation in balance.examples])
         more = "" if balance.missing <= len(balance.examples) else ", for example"
         number = plural(balance.missing, "evaluation")
-        yield f"{number} {of} became due and {_have(balance.missing)} no outcome: due by{more} {where}"
+        yield f"{number} {of} became due without an outcome: due by{more} {where}"
     if balance.repeated:
         number = plural(balance.repeated, "evaluation")
         yield f"{number} {of} {_are(balance.repeated)} in the evaluations log more than once"
@@ -204,11 +205,3 @@ def _missing(balance: Balance, *, drained: bool) -> Iterator[str]:
 
 def _are(number: int) -> str:
     return "is" if number == 1 else "are"
-
-
-def _were(number: int) -> str:
-    return "was" if number == 1 else "were"
-
-
-def _have(number: int) -> str:
-    return "has" if number == 1 else "have"

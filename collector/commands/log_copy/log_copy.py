@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from collector.backoff import Backoff
-from collector.commands.audit.audit import CLEAN, WRONG, audit_logs
+from collector.commands.audit.audit import audit_logs
 from collector.commands.log_copy.copying import COPY_NOTE, CopiedLog, LogCopy, groups_by_log, oldest_retained
 from collector.config.configured import Config
 from collector.config.settings import KafkaLogSettings
-from collector.errors import ConfigError
+from collector.errors import DONE, FAILED, ConfigError
 from collector.logs.kafka import KafkaLog, KafkaSettings
 from collector.logs.kafka.topics import (
     APPEND_TIME,
@@ -246,7 +246,7 @@ async def _copy(config: Config, to: Config, source: Logs, target: Logs, say: Cal
             f"The audit of the copy says what does not add up; evalstream audit -c {config.source} says whether it did:"
         )
         say(text)
-    return WRONG if problems else CLEAN
+    return FAILED if problems else DONE
 
 
 def _lines(copied: Sequence[CopiedLog]) -> Iterator[str]:
