@@ -18,7 +18,6 @@ from typing import NamedTuple
 
 from collector.errors import BadInput
 from collector.evaluate.budget.controller import BudgetController
-from collector.evaluate.budget.rates import FULL_RATES
 from collector.evaluate.conversations.snapshot import SNAPSHOT_HEADERS
 from collector.evaluate.deferred.deferred_evaluations import Deferral, DeferredEvaluations
 from collector.evaluate.deferred.logged_journal import LoggedJournal
@@ -440,10 +439,8 @@ class EvaluateStage:
     @asynccontextmanager
     async def open_fold(self, partition: int, committed: Committed | None) -> AsyncGenerator[PartitionProcessor]:
         """Read the ledger back and open the partition's processor. When the processor closes, its jobs end."""
-        initial = FULL_RATES if self._budget is None else self._budget.initial_rates()
-        metadata = CommitMetadata(replay_point=ReplayPoint(0, rates=initial))
-        if committed:
-            metadata = CommitMetadata.from_json(committed.metadata, committed.low_watermark)
+        first = CommitMetadata()
+        metadata = CommitMetadata.from_json(committed.metadata, committed.low_watermark) if committed else first
         journal = LoggedJournal(self._shapes) if self._deferral is not None else None
         ledger = Ledger(
             self._evaluations,

@@ -19,7 +19,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from collector.evaluate.budget.controller import BudgetController
-from collector.evaluate.budget.rates import Rates
+from collector.evaluate.budget.rates import FULL_RATES, Rates
 from collector.evaluate.budget.windows import Budget
 from collector.evaluate.plan import Assignment, Job, Monitor, Plan
 from collector.evaluate.recovery.replay_point import ReplayPoint
@@ -123,7 +123,7 @@ def day(seed: int, partitions: int = 1, processes: int = 1) -> Day:
     purses = [BudgetController(plan, partitions) for _ in range(processes)]
     for each in range(partitions):
         purses[each % processes].add_partition(each, BEGIN, None, ())
-    rates: list[Rates] = [purses[0].initial_rates()] * partitions
+    rates: list[Rates] = [FULL_RATES] * partitions
     weighted, plain = Sums(), Sums()
     truth, count, spent, refused = 0.0, 0, [0.0] * 24, 0
     for minute, mean in enumerate(load(chance)):

@@ -95,6 +95,10 @@ async def test_a_new_evaluator_over_the_past_has_its_own_weights_and_times_and_l
     dry = await rejudge(world, "--dry-run")
     assert f"all  helpful  {len(drawn)}" in dry.stdout, dry.output
     assert "  by version " in dry.stdout
+    undrawn = (
+        f"{2 * (PAST - len(drawn))} evaluations left out: not drawn, by `sample` and the factor of a budget of then\n"
+    )
+    assert undrawn in dry.stdout
     assert f"{2 * len(drawn)} evaluations to make  (about " in dry.stdout
     assert "nothing was requested" in dry.stdout
     async with world.serving() as service:
@@ -105,6 +109,7 @@ async def test_a_new_evaluator_over_the_past_has_its_own_weights_and_times_and_l
         asked = world.judge.calls - calls
         again = await rejudge(world, "--max-usd", "1")
         assert "there is nothing to make" in again.stdout
+        assert undrawn in again.stdout
         assert "USD spent on this period by earlier runs" in again.stdout
         assert world.judge.calls - calls == asked
         async with asyncio.timeout(30):
@@ -389,6 +394,18 @@ async def test_budgets_of_the_traffic_of_now_neither_pay_for_the_past_nor_stop_i
         assert value(service, "evalstream_budget_spent_usd") == 0
     async with world.serving() as service:  # nor after a restart, which reads costs back
         assert value(service, "evalstream_budget_spent_usd") == 0
+
+
+async def test_a_budget_that_is_new_does_not_reduce_the_sample_of_before(world: World) -> None:
+    """Of 9,200 turns 897 were made: a tenth, once a rate had been decided."""
+    budget = {"budget": {"usd_per_hour": 0.001}}
+    world.configure(**monitored(world, "short"))
+    await live(world)
+    world.configure(**monitored(world, "short", **budget))
+    await live(world, range(PAST, PAST + 4), days=0.01, expected=4)
+    world.configure(**monitored(world, "short", "helpful", **budget))
+    dry = await rejudge(world, "--dry-run")
+    assert f"all  helpful  {PAST}" in dry.stdout, dry.output
 
 
 @pytest.mark.parametrize(

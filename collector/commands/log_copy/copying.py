@@ -14,8 +14,8 @@ from collector.assemble.open_trace_pieces import open_pieces
 from collector.assemble.open_traces import TraceLimits
 from collector.commands.log_copy.log_writer import LogWriter, PartitionStretch, in_order, stretches_by_progress
 from collector.errors import BadInput, ConfigError
-from collector.evaluate.budget.controller import BudgetController
 from collector.evaluate.budget.division import divide
+from collector.evaluate.budget.rates import FULL_RATES
 from collector.evaluate.conversations.snapshot import SNAPSHOT_HEADERS
 from collector.evaluate.plan import Plan
 from collector.evaluate.recovery.configurations import UNNUMBERED, PlanHistory
@@ -341,12 +341,11 @@ class LogCopy:
         writer.mark("ledger", {number: transfer.ledger_offset for number, transfer in states.items()})
         await self._copy_by_progress("evaluations")
         self._evaluated: dict[int, Committed] = {}
-        budgets = BudgetController(self.plan, writer.target.partitions)
         same = self.source.turns.partitions == self._target["turns"].partitions
         for partition, begin in begins.items():
             # a partition of the target continues its own where there are as many, else all
             contributing = [transfer for number, transfer in states.items() if number == partition or not same]
-            rates = contributing[partition % len(contributing)].rates if contributing else budgets.initial_rates()
+            rates = contributing[partition % len(contributing)].rates if contributing else FULL_RATES
             ledger = writer.first("ledger", partition)
             if (budget := self._budget_of(contributing, writer.target.partitions)) is not None:
                 await writer.add(ControlRecord(offset=begin, rates=rates, budget=budget).to_record(partition))

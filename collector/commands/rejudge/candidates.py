@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Literal
 
+from collector.evaluate.outcomes import OutcomeSums
 from collector.evaluate.plan import Plan
 from collector.evaluate.recovery.configurations import UNNUMBERED, Configurations, PlanHistory, switches_of
 from collector.evaluate.recovery.control_records import ControlRecord
@@ -66,6 +67,8 @@ class LeftOut:
     unsampled: int = 0
     older: list[datetime] = field(default_factory=list[datetime])
     """When the subjects ended that did before the stretch."""
+    turns: OutcomeSums = field(default_factory=OutcomeSums)
+    """The turns of the stretch, sampled or not, by their outcome."""
 
 
 @dataclass(slots=True)
@@ -107,11 +110,12 @@ class Candidates:
                     self._lived[names] = min(first, job.happened_at), max(last, job.happened_at)
 
     def _due(self, partition: int) -> AsyncIterator[PastDueJob]:
-        return past_jobs(self.turns, partition, self.plan, self.controls[partition], self.stretch)
+        return past_jobs(self.turns, partition, self.plan, self.controls[partition], self.stretch, self.left_out.turns)
 
     async def all(self) -> AsyncIterator[Candidate]:
         """Evaluations that are due and not requested yet, about in the order of time."""
         self.left_out.unsampled = 0
+        self.left_out.turns.numbers.clear()
         self.left_out.no_reference = self._unreferenced
         partitions = () if self.what == "failed" else range(self.turns.partitions)
         sources = [_listed(self._again), *(self._new(partition) for partition in partitions)]

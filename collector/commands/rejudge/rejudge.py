@@ -154,7 +154,9 @@ def _usd(amount: float, is_unknown: bool) -> str:
 
 
 def _notes(left_out: LeftOut) -> list[str]:
+    undrawn = sum(number for names, number in left_out.turns.numbers.items() if "sampled_out" in names[3:])
     notes = (
+        (undrawn, "left out: not drawn, by `sample` and the factor of a budget of then"),
         (left_out.unused, "left out: their monitor does not use their evaluator any more"),
         (left_out.expired, "left out: their turns have expired (log.retention)"),
         (left_out.no_reference, "left out: no reference has come"),
@@ -175,7 +177,7 @@ def _nothing(options: RejudgeOptions, known: KnownEvaluations) -> str:
     if others := Counter(failure.reason_code for failure in failed if failure.time >= options.stretch.since):
         return f"{nothing}; failed for other reasons: {listed(f'{count:,} {of}' for of, count in others.items())}"
     judged = "" if options.what == "all" else ", and --what all makes new scores of what other versions judged"
-    return f"{nothing}; an earlier --from takes in older turns{judged}"
+    return f"{nothing}; an earlier --from takes in older turns only{judged}"
 
 
 def _conclusion(progress: Progress, wanted: int, options: RejudgeOptions) -> str:

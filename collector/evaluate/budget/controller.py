@@ -18,7 +18,6 @@ from collector.evaluate.budget.windows import (
     CATCH_UP,
     DAY,
     EARLY,
-    FIRST_FACTOR,
     FIRST_SPAN,
     FIRST_STEP,
     STEP,
@@ -217,14 +216,12 @@ class BudgetController:
         self._by_partition.pop(partition, None)
         self._planner.remove_partition(partition)
 
-    def initial_rates(self) -> Rates:
-        """The rates before anything is known of the traffic."""
-        planned = self._planner.monitors
-        names = [each.name for each in self._plan.monitors if self._limited(each.name) or each.name in planned]
-        return Rates({name: RateReduction(FIRST_FACTOR) for name in names}) if names else FULL_RATES
+    def _funds(self, monitor: str) -> list[str]:
+        """The budgets that a monitor's evaluations are paid from."""
+        return [name for name in (monitor, ALL_MONITORS) if name in self.budgets]
 
     def _limited(self, monitor: str) -> bool:
-        return monitor in self.budgets or ALL_MONITORS in self.budgets
+        return bool(self._funds(monitor))
 
     def add_demand(self, partition: int, monitor: Monitor, assignment: Assignment, units: float) -> None:
         """Add a subject that would be judged with probability `units` if there were no budget."""
@@ -255,11 +252,7 @@ class BudgetController:
         return any(
             not self._last.of(monitor.name).fallback
             and any(assignment.fallback is not None for assignment in monitor.assignments)
-            and any(
-                self.used_fraction(name, now) >= self.budgets[name].fallback_at
-                for name in (monitor.name, ALL_MONITORS)
-                if name in self.budgets
-            )
+            and any(self.used_fraction(key, now) >= self.budgets[key].fallback_at for key in self._funds(monitor.name))
             for monitor in self._plan.monitors
         )
 
@@ -365,7 +358,7 @@ class BudgetController:
 
     def is_used_up(self, monitor: str, now: float) -> bool:
         """Whether a hard cap that a monitor pays from is reached."""
-        return any(self.used_fraction(name, now) >= 1.0 for name in (monitor, ALL_MONITORS) if name in self.budgets)
+        return any(self.used_fraction(name, now) >= 1.0 for name in self._funds(monitor))
 
     def spend_beside(self, monitor: str, usd: float, now: float) -> None:
         """Add a cost that is not for an evaluation of the traffic; all partitions share it, or the first that comes."""
@@ -397,8 +390,7 @@ class BudgetController:
         """Whether less than each hard cap is spent: then only reservations can keep a job from being paid, and they may
         cost less in the end.
         """
-        names = [name for name in (job.monitor.name, ALL_MONITORS) if name in self.budgets]
-        return all(self.used_fraction(name, now, with_reserved=False) < 1.0 for name in names)
+        return all(self.used_fraction(key, now, with_reserved=False) < 1.0 for key in self._funds(job.monitor.name))
 
     def on_settled(self, callback: Callable[[], None]) -> None:
         """Call back once, when the next reservation ends."""

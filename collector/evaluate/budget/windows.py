@@ -25,8 +25,6 @@ STEP = 60.0
 FIRST_STEP, FIRST_SPAN = 10.0, 60.0
 """While the traffic is unknown, everything is judged: for `FIRST_STEP` seconds after the first decision, or until the
 cost reaches what may be spent in `FIRST_SPAN` seconds."""
-FIRST_FACTOR = 0.1
-"""The factor before the first decision, in logs that earlier versions wrote."""
 FLOOR = 0.002
 """The lowest factor: a judged turn weighs 1 / probability, and a few heavy turns make a mean worthless."""
 EARLY = 10.0

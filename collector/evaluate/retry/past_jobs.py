@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from collector.evaluate.budget.controller import BudgetController
+from collector.evaluate.outcomes import OutcomeCounter
 from collector.evaluate.partition_state import PartitionState
 from collector.evaluate.plan import Job, Plan
 from collector.evaluate.recovery.control_records import ControlRecord, decisions_in
@@ -68,33 +68,36 @@ async def control_records_in(evaluations: Log, partition: int) -> Sequence[Contr
 
 
 async def past_jobs(
-    turns: Log, partition: int, plan: Plan, controls: Sequence[ControlRecord], stretch: Stretch
+    turns: Log,
+    partition: int,
+    plan: Plan,
+    controls: Sequence[ControlRecord],
+    stretch: Stretch,
+    outcomes: OutcomeCounter,
 ) -> AsyncIterator[PastDueJob]:
-    """The evaluations that a part of a partition makes due, in the log's order, up to the log's present end."""
+    """The evaluations that a part of a partition makes due, in the log's order, up to the log's present end.
+
+    No budget reduces the sample of a time when there was none. `outcomes` counts the turns that came in the stretch.
+    """
+    # Why not by the factor of now: a second run, at another factor, would draw more turns, and each has one weight.
     state: PartitionState | None = None
     has_conversations = any(monitor.of_scope("conversation") for monitor in plan.monitors)
-    since = stretch.since.timestamp()
+    since, until, elsewhere = stretch.since.timestamp(), stretch.until.timestamp(), OutcomeCounter()
     async for batch in turns.read(partition, 0):
         for record in batch:
             if state is None:
                 # A conversation is assembled from its first turn on. A turn ended before the log took it.
                 if not has_conversations and record.timestamp < since:
                     continue
-                state = PartitionState(plan, _start(turns, plan, record.offset, controls), controls)
+                state = PartitionState(plan, ReplayPoint(record.offset), controls)
             if is_retry_request(record):
                 continue
+            state.outcomes = outcomes if since <= record.timestamp < until else elsewhere
             for job in await state.apply(record):
                 case = job.case()
                 happened_at = ended_at(case, job.triggered_at)
                 if happened_at in stretch:
                     yield PastDueJob(job, partition, case, happened_at)
-
-
-def _start(turns: Log, plan: Plan, offset: int, controls: Sequence[ControlRecord]) -> ReplayPoint:
-    """The point at which the fold begins. If there were budgets then, they began with low rates."""
-    if any(control.rates is not None for control in controls):
-        return ReplayPoint(offset, rates=BudgetController(plan, turns.partitions).initial_rates())
-    return ReplayPoint(offset)
 
 
 def ended_at(case: Turn | Conversation, otherwise: float) -> datetime:

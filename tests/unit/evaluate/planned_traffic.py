@@ -120,8 +120,7 @@ def run(
     controllers = [BudgetController(plan, partitions) for _ in range(min(2, partitions))]
     for each in range(partitions):
         controllers[each % len(controllers)].add_partition(each, BEGIN, None, ())
-    rates: list[Rates] = [controllers[0].initial_rates()] * partitions
-    assert rates[0].of("m") == UNPLANNED
+    rates: list[Rates] = [Rates({"m": UNPLANNED})] * partitions
     made: list[DayOfMeans] = []
     restart_at = BEGIN + DAY / 2.0
     for day in range(days):

@@ -294,10 +294,6 @@ def test_a_restored_partition_decides_every_minute_as_it_did_before() -> None:
     assert rates.of("m").factor < then.of("m").factor
 
 
-def test_the_first_rate_is_a_tenth() -> None:
-    assert purse_of(1, own=1).initial_rates().of("m").factor == 0.1
-
-
 def test_a_canary_is_reserved_beside_its_job() -> None:
     budget = purse_of(1, own=1)
     budget.settle(JOB, 0, 1.0, 1.0)

@@ -14,7 +14,6 @@ from planned_traffic import EVALUATION, JOB, monitor
 from collector.commands.plan.past_figures import PricedEvaluation, figures_of, with_second_phase
 from collector.evaluate.budget.controller import BudgetController
 from collector.evaluate.budget.division import divide
-from collector.evaluate.budget.rates import UNPLANNED
 from collector.evaluate.budget.windows import Budget
 from collector.evaluate.plan import Plan
 from collector.evaluate.planned_rates.learned_figures import DAY, LearnedFigures, day_of
@@ -47,7 +46,6 @@ def arrive(of: BudgetController, number: int, partition: int = 0) -> None:
 def test_before_any_score_the_rate_follows_from_what_comes_and_the_largest_variance() -> None:
     of = controller()
     assert of.limited
-    assert of.initial_rates().of("m") == UNPLANNED
     assert factor(of, 60.0) == 1.0, "nothing came"
     arrive(of, 500)
     # 500 in 120 s are 360,000 a day; two of a conversation, of a variance of 1/4: 0.25 · 2 / 0.02² = 1,250 are enough
