@@ -198,9 +198,8 @@ class _PartitionTurns:
     see_turn: Callable[[bytes], bool]
 
     def __post_init__(self, controls: Sequence[ControlRecord]) -> None:
-        self._plan = plan = self.configurations.plan
         start = self.content.starts[self.partition]
-        self._state = PartitionState(plan, ReplayPoint(start), controls, self.configurations.former)
+        self._state = PartitionState(self.configurations.plan, ReplayPoint(start), controls, self.configurations.former)
         self._began: float | None = None
         self._whole = start == 0
         self._unreadable = 0
@@ -258,5 +257,5 @@ class _PartitionTurns:
             settings = job.monitor.window_settings
             oldest = (self._began or 0.0) + settings.max_age + settings.allowed_lateness
             return job.replay_point.time > oldest
-        limited = job.monitor.budget.limited or self._plan.budget.limited
+        limited = job.monitor.budget.limited or self.configurations.plan.budget.limited
         return not limited or job.trigger_offset >= self._rates_from

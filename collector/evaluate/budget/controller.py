@@ -196,7 +196,7 @@ class BudgetController:
         It continues with `rates` until the next decision.
         """
         if rates is not None:
-            self._last = Rates({name: share for name, share in rates.by_monitor.items() if self._limited(name)})
+            self._last = Rates({name: share for name, share in rates.by_monitor.items() if self._funds(name)})
         partition_budget = PartitionBudget(self.budgets, 1.0 / self._partitions, now)
         if saved is not None:
             partition_budget.restore(saved, costs)
@@ -220,13 +220,10 @@ class BudgetController:
         """The budgets that a monitor's evaluations are paid from."""
         return [name for name in (monitor, ALL_MONITORS) if name in self.budgets]
 
-    def _limited(self, monitor: str) -> bool:
-        return bool(self._funds(monitor))
-
     def add_demand(self, partition: int, monitor: Monitor, assignment: Assignment, units: float) -> None:
         """Add a subject that would be judged with probability `units` if there were no budget."""
         self._planner.arrived(partition, monitor, assignment, units)
-        if assignment.asks_judge and self._limited(monitor.name):
+        if assignment.asks_judge and self._funds(monitor.name):
             self._by_partition[partition].demand(monitor.name, assignment.evaluator.name).add(units)
 
     def is_decision_due(self, partition: int, now: float, time: float | None = None) -> bool:
@@ -269,7 +266,7 @@ class BudgetController:
         shares = {
             monitor.name: self._share(monitor, now, unknown_factor)
             for monitor in self._plan.monitors
-            if self._limited(monitor.name)
+            if self._funds(monitor.name)
         }
         self._last = Rates(shares)
         return self._with_planned(now), self.saved(partition)
@@ -349,7 +346,7 @@ class BudgetController:
     def reserve(self, job: Job, now: float) -> bool:
         """Reserve the expected cost of an evaluation; False if a hard cap is reached: it must not be made."""
         monitor = job.monitor.name
-        if not job.assignment.asks_judge or not self._limited(monitor):
+        if not job.assignment.asks_judge or not self._funds(monitor):
             return True
         if self.is_used_up(monitor, now):
             return False
@@ -372,7 +369,7 @@ class BudgetController:
         """Reserve the expected cost of an evaluation for hours, instead of for now."""
         monitor = job.monitor.name
         self._reserved.pop(job.evaluation_id, None)
-        if job.assignment.asks_judge and self._limited(monitor) and job.evaluation_id not in self._deferred:
+        if job.assignment.asks_judge and self._funds(monitor) and job.evaluation_id not in self._deferred:
             usd = self.expected_usd(job.assignment, job.fallback)
             self._deferred[job.evaluation_id] = (monitor, usd)
             self._deferred_usd[monitor] = self._deferred_usd.get(monitor, 0.0) + usd
