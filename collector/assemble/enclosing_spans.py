@@ -63,9 +63,7 @@ def _apply(
         enclosing_span = _with_final_answer(_trim_to_last_question(parsed_span), final_answers)
         if not applied_ids.isdisjoint(tree.ancestors(enclosing_span.span.span_id)):
             continue
-        inside = [
-            turn_draft for turn_draft in drafts_inside.get(enclosing_span.span.span_id, ()) if turn_draft in remaining
-        ]
+        inside = [draft for draft in drafts_inside.get(enclosing_span.span.span_id, ()) if draft in remaining]
         same_answer = [turn_draft for turn_draft in find_by_answer(enclosing_span) if turn_draft in remaining]
         draft = _match(
             enclosing_span,

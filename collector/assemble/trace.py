@@ -324,9 +324,7 @@ class Assembler:
         trace = collect_trace(whole, self.dialects, self.identity, on_bad, self.names) if whole else None
         if trace is None:
             unknown = list_thin_spans([piece for piece in whole if piece.signal == "traces"], on_bad) if whole else []
-            return Assembly(
-                tuple([make_turn(turn) for turn in turns]), count_spans(turns, [span.span_id for span in unknown])
-            )
+            return Assembly(tuple(map(make_turn, turns)), count_spans(turns, [span.span_id for span in unknown]))
         spans = deduplicate_spans([*trace.spans, *list_thin_spans(thin, on_bad)])
         came_whole = {span.span_id for span in spans if span.evidence > 1}
         turns = [turn for turn in turns if turn.span not in came_whole]

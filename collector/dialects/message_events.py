@@ -99,8 +99,6 @@ def _parse_choice_event(body: JsonObject, *, encoded: bool) -> tuple[ChatMessage
             ChatMessage("assistant", text),
         )
         ending = parse_choice({**body, "message": {"role": "assistant"}})
-        return tuple(
-            chat_message._replace(finish_reason=ending.finish_reason if ending else None) for chat_message in messages
-        )
+        return tuple(message._replace(finish_reason=ending.finish_reason if ending else None) for message in messages)
     single = parse_choice(body if message or "content" in body else {**body, "message": {"role": "assistant"}})
     return (single,) if single else ()

@@ -266,10 +266,8 @@ class SqliteLog:
             [first + start, first + end, self._timing.batch_records],
         )
         with closing(cursor):
-            for row, timestamp, key, value, headers in cursor:
-                yield StoredRecord(
-                    partition, row - first, timestamp, key, value, sqlite_rows.headers_from_bytes(headers)
-                )
+            for row, at, key, value, headers in cursor:
+                yield StoredRecord(partition, row - first, at, key, value, sqlite_rows.headers_from_bytes(headers))
 
 
 class _SqliteStream:

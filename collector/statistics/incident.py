@@ -338,9 +338,8 @@ class DropLife:
         """The fall after one more interval: with its final level, if enough scores have come since the alert began."""
         self._after += sums
         self._intervals_after += 1
-        sure = self._after.w >= LARGEST_SETTLING_WEIGHT or (
-            2.0 * self._after.stderr <= margin(self.detector.target, fall.level)
-        )
+        near = margin(self.detector.target, fall.level)
+        sure = self._after.w >= LARGEST_SETTLING_WEIGHT or 2.0 * self._after.stderr <= near
         recovers = self.recovery > self._recovery_threshold / 2 or self._level_of_recovery(fall).shortfall(sums) >= 0
         if not sure or self._intervals_after < SETTLING_INTERVALS or recovers:
             return fall

@@ -35,13 +35,11 @@ async def ask_pack(
         again = await complete(_complaint(chat, choice.text, broken, entries), broken)
         if not again.refused:
             entries |= read_pack(again.text, again.tokens, broken, cut=again.finish_reason == "length")
-    truncated = JudgeReplyInvalid("the answer was cut off at its length limit", type="judge_reply_truncated")
+    short = JudgeReplyInvalid("the answer was cut off at its length limit", type="judge_reply_truncated")
     unreached = frozenset(
-        at for at, question in enumerate(questions) if _mistake(entries.get(question.name, truncated)) == truncated.type
+        at for at, question in enumerate(questions) if _mistake(entries.get(question.name, short)) == short.type
     )
-    reply = PackReply(
-        entries=tuple(entries.get(question.name, truncated) for question in questions), unreached=unreached
-    )
+    reply = PackReply(entries=tuple(entries.get(question.name, short) for question in questions), unreached=unreached)
     return reply, choice
 
 

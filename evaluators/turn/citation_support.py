@@ -66,9 +66,7 @@ class CitationSupport(VerdictSettings, WindowSettings, Evaluator[Turn]):
         self, case: Turn, statements: Sequence[tuple[CitedStatement, Sequence[int]]], sources: CitedSources
     ) -> Sequence[ItemWindow]:
         """Statements with their cited sources, as many at a time as fit into one question."""
-        texts = {
-            number: shorten(to_json_value(source), self.longest_text) for number, source in sources.numbered.items()
-        }
+        texts = {at: shorten(to_json_value(source), self.longest_text) for at, source in sources.numbered.items()}
         beside = build_judge_input(case, ("input",) if case.input else (), self.longest_text)
         items = [
             {"statement": shorten(statement.text, self.longest_text), "cites": list(numbers)}

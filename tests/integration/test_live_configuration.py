@@ -601,6 +601,11 @@ async def test_the_preview_says_what_its_cost_leaves_out(tmp_path: Path) -> None
         lines = (await compared(file)).splitlines()
     [at] = (number for number, line in enumerate(lines) if line.startswith("cost  "))
     assert lines[at + 1] == "           no priced call of the service is known since its start"
+    async with running(load(file.path), {"evaluate"}, path=file.path):
+        file.change(lambda values: values["monitors"]["all"].update(sample=0.3))
+        others = await compared(file)
+    assert "no priced call" not in others
+    assert "the process that answers on this port has no stage export, which counts what calls cost" in others
     assert lines[at + 2].startswith(
         "           all: sampled more often, which judge calls and costs leave out: errors × 3"
     )

@@ -72,6 +72,7 @@ class Changes:
     budgets: tuple[NumberChange, ...]
     targets: tuple[NumberChange, ...]
     cost: NumberChange
+    monitor_costs: tuple[NumberChange, ...]
     calls: NumberChange
     new_rules: tuple[str, ...]
     removed_rules: tuple[str, ...]
@@ -96,7 +97,8 @@ def changes_of(
         budgets=tuple(_differences(dict(_budgets(old)), dict(_budgets(new)))),
         targets=tuple(_differences(dict(_targets(old)), dict(_targets(new)))),
         cost=_cost(old, new, spent, tokens),
-        calls=NumberChange("for 1,000 matching turns", *calls),
+        monitor_costs=tuple(sorted(_monitor_costs(old, new, spent, tokens), key=lambda cost: cost.where)),
+        calls=NumberChange(_for_turns(new), *calls),
         new_rules=tuple(sorted(rules.keys() - earlier.keys())),
         removed_rules=tuple(sorted(earlier.keys() - rules.keys())),
         changed_rules=tuple(sorted(name for name in rules.keys() & earlier.keys() if rules[name] != earlier[name])),
@@ -153,12 +155,28 @@ def _cost(old: Config, new: Config, spent: Spent, tokens: Tokens) -> NumberChang
         paid = {name: spent[name] for name in spent if after is None or name in again or name not in new.evaluators}
         same = all(spent.get(name) == calls for name, calls in again.items())
         source = basis(new, again, "by calls since the start" if same else "by the tokens of calls since the start")
-        return NumberChange(
-            f"for 1,000 matching turns{f' ({source})' if after else ''}", usd_per_1000(old, paid), after
-        )
+        return NumberChange(f"{_for_turns(new)}{f' ({source})' if after else ''}", usd_per_1000(old, paid), after)
     expecting = replace(old, settings=old.settings.model_copy(update={"traffic": traffic}))
     needs = (capacity_of(config, costs_here()) for config in (expecting, new))
     return NumberChange("a day", *(need.usd_per_day for need in needs if need is not None))
+
+
+def _for_turns(config: Config) -> str:
+    return f"for 1,000 {'matching turns' if len(config.settings.monitors) < 2 else 'turns that match every monitor'}"
+
+
+def _monitor_costs(old: Config, new: Config, spent: Spent, tokens: Tokens) -> Iterator[NumberChange]:
+    """Those of several that change: the cost of them all is by the highest rate of each evaluator."""
+    monitors = new.settings.monitors
+    for name in monitors.keys() & old.settings.monitors.keys() if len(monitors) > 1 else ():
+        cost = _cost(_alone(old, name), _alone(new, name), spent, tokens)
+        if cost.before != cost.after:
+            yield replace(cost, where=f"{cost.where} of {name}")
+
+
+def _alone(config: Config, name: str) -> Config:
+    settings = config.settings
+    return replace(config, settings=settings.model_copy(update={"monitors": {name: settings.monitors[name]}}))
 
 
 def _again(old: Config, new: Config, spent: Spent, tokens: Tokens) -> Spent:
@@ -189,7 +207,8 @@ class Compared:
     `knows_secrets`: those of its judges are known. `restart` are keys and sections read at a start alone that
     differ, besides those of `config`; `unseen` says why not all of these are known. `versions` are those that it has by
     other code: an earlier release, or a plug-in as it was. `since` ends the sentence that nothing changes. `refusal` is
-    that of the service's own file at present. `code`: the plug-ins there have other code.
+    that of the service's own file at present. `code`: the plug-ins there have other code. `uncounted` says why no cost
+    is known.
     """
 
     config: Config
@@ -203,6 +222,7 @@ class Compared:
     tokens: Tokens = field(default_factory=dict[str, Usage])
     versions: Versions = field(default_factory=dict[tuple[str, str], str])
     code: bool = False
+    uncounted: str = "no priced call of the service is known since its start"
 
     def changes_by(self, config: Config) -> Changes:
         """The changes that another configuration would make to it."""
@@ -251,6 +271,9 @@ async def _newest(config: Config) -> NumberedConfiguration:
     return newest
 
 
+_NO_COSTS = (
+    "the process that answers on this port has no stage export, which counts what calls cost; run this beside it"
+)
 _SPENT = "; the money of the last hour or day still counts"
 _AT_START = "read at a start alone; a service refuses a file that changes"
 
@@ -271,6 +294,8 @@ def _with_start_keys(compared: Compared, config: Config, stored: Mapping[str, An
     metrics, running, unseen = here.running_sections(config)
     spent, tokens = here.spent_at_present(compared.config, metrics), here.tokens_so_far(metrics)
     compared = replace(compared, spent=spent, tokens=tokens, refusal=here.running_refusal(config))
+    if here.lacks_exporters(metrics):
+        compared = replace(compared, uncounted=_NO_COSTS)
     if unseen:
         return replace(compared, restart=tuple(shared), unseen=f"{unseen}; its port is such a key")
     other = differing(hashes := section_hashes(compared.config), running)
@@ -278,9 +303,7 @@ def _with_start_keys(compared: Compared, config: Config, stored: Mapping[str, An
         raise _other_log(config, keys)  # an older copy, or that of another service
     restart = {*shared, *(name for name in other if name.partition(".")[0] not in LIVE)}
     # a service has loaded the code of plug-ins: of a new file it compares the folder's name alone
-    code = (
-        {"plugins"}.intersection(other, hashes, running) if not _needs_new_code(compared.config, config) else set[str]()
-    )
+    code = set[str]() if _needs_new_code(compared.config, config) else {"plugins"}.intersection(other, hashes, running)
     if "alerts" in other:
         unseen = "alerts.watcher or an address of alerts differs"
     elif code:
@@ -335,8 +358,9 @@ def change_lines(config: Config, compared: Compared) -> Iterator[str]:
         name, whose = ("threshold ", "of each score") if of_each else ("target    ", "of the mean")
         yield f"{name} {_figure(change).removeprefix(_THRESHOLD)} ({whose})"
     yield f"cost       {_money(changes.cost)}"
+    yield from (f"           {_money(cost)}" for cost in changes.monitor_costs)
     if compared.since and not (compared.spent or config.settings.traffic):
-        yield "           no priced call of the service is known since its start"
+        yield f"           {compared.uncounted}"
     yield from (f"           {name}: {line}" for name, each in monitors.items() for line in boosts(each.boost, config))
     if changes.calls.before != changes.calls.after:
         yield f"calls      {_figure(changes.calls)}"

@@ -77,7 +77,7 @@ def _judges(config: Config, spent: Spent) -> Iterator[str]:
         yield f"           and {plural(len(judges) - _MOST, 'more judge')}"
     calls, more = plan.judge_calls(monitors := config.settings.monitors.values(), config)
     of_turns = plan.asking(monitors, config, "turn")
-    match = "match each monitor" if len(monitors) > 1 else "match"
+    match = "match every monitor" if len(monitors) > 1 else "match"
     if more or of_turns:
         dollars = usd_per_1000(config, spent) if of_turns else None
         cost = "" if dollars is None else f", ≈ {usd(dollars)} ({basis(config, spent)})"

@@ -160,6 +160,11 @@ def running_versions(metrics: str) -> dict[tuple[str, str], list[str]]:
     return {use: sorted(labels["evaluator_version"] for labels in of_use) for use, of_use in uses.items()}
 
 
+def lacks_exporters(metrics: str) -> bool:
+    """Whether the process of this text of /metrics runs other stages alone, so that it counts no cost."""
+    return bool(metrics) and "export" not in [labels["stage"] for labels in _labels(metrics, series.STAGE_UP)]
+
+
 def _labels(metrics: str, gauge: series.Series) -> list[Mapping[str, str]]:
     """The labels of a gauge's samples that are not 0."""
     families = (family for family in text_string_to_metric_families(metrics) if family.name == gauge.name)

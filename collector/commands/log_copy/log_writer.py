@@ -153,9 +153,7 @@ def stretches_by_progress(
         part: dict[int, tuple[int, int]] = {}
         for partition, end in ends.items():
             start = starts[partition]
-            reached = sorted(
-                (min(max(position.get(partition, start), start), end) for position in positions), reverse=True
-            )
+            reached = sorted((min(max(at.get(partition, start), start), end) for at in positions), reverse=True)
             # The records that at least `number` consumers have read end at the position of the consumer of that rank.
             upper = end if number == 0 else reached[number - 1]
             part[partition] = (start if number == len(positions) else reached[number], upper)

@@ -105,13 +105,11 @@ async def guarded_run(config: Config, *, from_logs: bool) -> AsyncGenerator[Run]
     """
     settings = config.settings
     redactors = open_redactors(settings.redact)
-    safeguards = EvaluationGuardrails(
-        Telemetry(), redactors=redactors, store_text=settings.store_text, from_logs=from_logs
-    )
+    guards = EvaluationGuardrails(Telemetry(), redactors=redactors, store_text=settings.store_text, from_logs=from_logs)
     try:
-        yield safeguards.run
+        yield guards.run
     finally:
-        await safeguards.close()
+        await guards.close()
 
 
 async def run_jobs(

@@ -185,9 +185,7 @@ class SessionWindow:
             key=lambda item: (item[1].started_at, item[0]),
         )
         closed = ClosedRevision(turns_digest(self.turns), self.rate, self.boost, fallback)
-        earlier = tuple(
-            closed_revision for closed_revision in self.closed_revisions if closed_revision.digest != closed.digest
-        )
+        earlier = tuple(revision for revision in self.closed_revisions if revision.digest != closed.digest)
         self.closed_revisions = (*earlier, closed)
         self.closed = True
         self.revision += 1

@@ -132,6 +132,22 @@ def test_the_cost_is_that_of_calls_so_far_while_the_judge_stays(tmp_path: Path) 
     assert cost.where == "for 1,000 matching turns (assuming 1,500 tokens in and 200 out per evaluation)"
 
 
+def test_a_rate_that_another_monitor_exceeds_changes_the_cost_of_its_own(tmp_path: Path) -> None:
+    """It said `as before`, as if each turn matched both."""
+    two = FILE.replace("monitors:", "monitors:\n  other: {match: {service: t}, evaluators: [good], sample: 0.05}")
+    assert two != FILE
+    changes = compared(tmp_path, two, two.replace("sample: 0.05", "sample: 0.01"))
+    [cost] = changes.monitor_costs
+    assert cost.where.startswith("for 1,000 matching turns")
+    assert cost.where.endswith(" of other")
+    assert (cost.before, cost.after) == (pytest.approx(5 * (cost.after or 0)), cost.after)
+    assert changes.cost.before == changes.cost.after, "of a turn that matches both"
+    assert changes.cost.where.startswith("for 1,000 turns that match every monitor")
+    result = CliRunner().invoke(app, ["check", "-c", str(tmp_path / "new"), "--against", str(tmp_path / "old")])
+    assert " of other" in result.stdout
+    assert not compared(tmp_path, FILE, FILE.replace("tokens: 1.0", "tokens: 2.0")).monitor_costs
+
+
 def test_the_cost_of_another_judge_is_that_of_the_tokens_so_far_at_its_prices(tmp_path: Path) -> None:
     """It was a guess of 1,500 tokens, although the service had counted them."""
     spent = {"good": (0.5, 1000.0)}
