@@ -5,7 +5,7 @@ module has no clock, no log and no judge. Evaluators without a judge run here if
 on their score: they only compute, so every replay gives the same score.
 """
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -271,21 +271,24 @@ class PartitionState:
         """Apply a record that contains a turn, or several."""
         # Nothing may come between these turns: controls, snapshots and commits have offsets, which lie between records.
         jobs: list[Job] = []
-        trigger, seen_at = self._trigger(record), None
-        unread = Counter[Literal["sampled_out", "duplicate"]]()
+        trigger: Trigger | None = None
+        seen_at: int | None = None
+        unread: dict[Literal["sampled_out", "duplicate"], int] = {}
 
         def is_needed(key: bytes, value: bytes) -> bool:
             nonlocal seen_at
             seen_at = self.recent_turns.seen_at(turn_id_in(value), record.offset)
             if self._sample_out_by_key(key):
-                unread["sampled_out" if seen_at is None else "duplicate"] += 1
+                outcome: Literal["sampled_out", "duplicate"] = "sampled_out" if seen_at is None else "duplicate"
+                unread[outcome] = unread.get(outcome, 0) + 1
                 return False
             return True
 
         for piece in needed_pieces(record, is_needed):
+            trigger = trigger or self._trigger(record)
             jobs += await self._apply_content(piece, trigger._replace(size=len(piece.value), seen_at=seen_at))
         if is_shared(record):
-            self.work += _RECORD_WORK * unread.total()
+            self.work += _RECORD_WORK * sum(unread.values())
         for outcome, number in unread.items():
             for monitor in self._in_force.plan.monitors:
                 self.outcomes.count_turn(monitor.name, outcome, number)

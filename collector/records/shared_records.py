@@ -197,9 +197,9 @@ def needed_pieces(record: StoredRecord, is_needed: Callable[[bytes, bytes], bool
     value = record.value
     sizes, at = _index_of(value) if is_shared(record) else ((), -1)
     if at + sum(map(sum, sizes)) != len(value):
-        sizes = ()
         if record.key is None or is_needed(record.key, value):
             yield record
+        return
     partition, offset, timestamp = record.partition, record.offset, record.timestamp
     for number, (key_size, signal_size, size) in enumerate(sizes):
         start, end_of_key = at, at + key_size
