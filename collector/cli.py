@@ -548,7 +548,7 @@ def score(
     else:
         loaded = _load(config)
         refuse_unknown_attributes(loaded)
-    raise typer.Exit(score_files(with_a_monitor(loaded), options))
+    raise typer.Exit(score_files(with_a_monitor(loaded, options.evaluators), options))
 
 
 @comparisons.command("judges")

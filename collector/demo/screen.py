@@ -168,8 +168,7 @@ def _foot(scene: Scene) -> Text:
 
 def _sparkline(series: EvaluatorScores, scene: Scene, now: float) -> Text:
     line = Text()
-    last = int(now // BIN_SECONDS)
-    first = max(0, last - _COLUMNS + 1)
+    first = max(0, int(now // BIN_SECONDS) - _COLUMNS + 1)
     for column, mean in enumerate(series.bins(now, _COLUMNS), start=first):
         turning = column == int(scene.worse_after // BIN_SECONDS)
         block = " " if mean is None else _BLOCKS[min(7, int(mean * 8))]

@@ -271,8 +271,7 @@ class PartitionState:
         """Apply a record that contains a turn, or several."""
         # Nothing may come between these turns: controls, snapshots and commits have offsets, which lie between records.
         jobs: list[Job] = []
-        trigger: Trigger | None = None
-        seen_at: int | None = None
+        trigger, seen_at = None, None
         unread: dict[Literal["sampled_out", "duplicate"], int] = {}
 
         def is_needed(key: bytes, value: bytes) -> bool:

@@ -96,17 +96,15 @@ class TurnCache:
     def forget(self, partition: int) -> None:
         """Drop the turns of a partition of the turns log; it is about to be read again."""
         for place in (self._pinned, self._unpinned):
-            for key in [key for key, talk in place.items() if self._is_of(talk, partition)]:
+            for key in [
+                key for key, talk in place.items() if any(turn.partition == partition for turn in talk.values())
+            ]:
                 self._drop(place, key)
         self._lowest.pop(partition, None)
 
     def lowest(self, partition: int) -> int | None:
         """A position at or before the oldest cached turn of a partition."""
         return self._lowest.get(partition)
-
-    @staticmethod
-    def _is_of(talk: _CachedConversation, partition: int) -> bool:
-        return any(turn.partition == partition for turn in talk.values())
 
     def _shrink(self) -> None:
         while self._bytes > self._budget and (place := self._unpinned or self._pinned):

@@ -50,8 +50,7 @@ class EmbeddingJudge(EndpointJudge):
     async def _embed(self, texts: Sequence[Json], reply: type[R], bill: CostTracker) -> Verdict[R]:
         body: dict[str, Json] = {"model": self.model, "input": texts, "encoding_format": "float", **self._extra_body}
         try:
-            answered = await self._endpoint.post(body)
-            payload = object_in(answered.content, "data")
+            payload = object_in((await self._endpoint.post(body)).content, "data")
         except HttpStatusError as refusal:
             raise to_judge_error(refusal, " ".join(map(str, texts))) from None
         usage = replace(usage_of(payload.get("usage")), output_tokens=0)

@@ -40,9 +40,12 @@ def without_file(kinds: Sequence[str], criteria: str | None, environment: Mappin
     return check({"judges": {"main": judge}, "evaluators": evaluators}, "--evaluator", folder=Path(), complete=False)
 
 
-def with_a_monitor(config: Config) -> Config:
-    """The configuration; where it has no monitors, with one of all its evaluators."""
-    if config.settings.monitors or not config.evaluators:
+def with_a_monitor(config: Config, named: Sequence[str] = ()) -> Config:
+    """The configuration, with a monitor for those `named` evaluators that none uses; without monitors, for all."""
+    monitors = config.settings.monitors
+    used = {use.name for monitor in monitors.values() for use in monitor.uses}
+    added = [name for name in config.evaluators if name not in used and (name in named or not monitors)]
+    if not added:
         return config
-    monitor = MonitorSettings(evaluators=list(config.evaluators))
-    return replace(config, settings=config.settings.model_copy(update={"monitors": {"score": monitor}}))
+    monitors = {**monitors, "--evaluator": MonitorSettings(evaluators=[*added])}
+    return replace(config, settings=config.settings.model_copy(update={"monitors": monitors}))

@@ -43,15 +43,15 @@ class SpendLimit:
 
     def reserve(self, jobs: Sequence[Job]) -> bool:
         """Whether a job, or the jobs of a pack, may begin; their costs are reserved until `settle`."""
-        needed = {job.evaluation_id: self._needed(job) for job in jobs}
+        needed = {
+            job.evaluation_id: max(job.assignment.expected_usd, self._highest.get(job.assignment.evaluator.name, 0.0))
+            for job in jobs
+        }
         usd = sum(needed.values())
         if self.max_usd is not None and usd and self.spent + sum(self._reserved.values()) + usd > self.max_usd:
             return False
         self._reserved |= needed
         return True
-
-    def _needed(self, job: Job) -> float:
-        return max(job.assignment.expected_usd, self._highest.get(job.assignment.evaluator.name, 0.0))
 
     def settle(self, job: Job, usd: float | None) -> None:
         """The job has ended at this cost."""

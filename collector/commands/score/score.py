@@ -367,7 +367,7 @@ def _assignments(plan: Plan, named: Sequence[str]) -> list[Assignment]:
     """The named evaluators; without names all that some monitor uses, each once."""
     every = {assignment.evaluator.name: assignment for monitor in plan.monitors for assignment in monitor.assignments}
     if unknown := sorted(set(named) - set(every)):
-        raise ConfigError(f"--evaluator: no monitor uses {unknown[0]!r}; {suggestion(unknown[0], sorted(every))}")
+        raise ConfigError(f"--evaluator: unknown evaluator {unknown[0]!r}; {suggestion(unknown[0], sorted(every))}")
     return [every[name] for name in (named or every)]
 
 

@@ -12,6 +12,7 @@ import heapq
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from collector.evaluate.outcomes import OutcomeCounter
 from collector.evaluate.plan import Job
@@ -272,10 +273,8 @@ def _with_references(waiting: _WaitingJob) -> Job:
 def _packed_case(case: Turn | Conversation):  # noqa: ANN202
     """A function that returns the case. Until then it is kept as JSON, which takes a third of the memory."""
     if isinstance(case, Turn):
-        turn = turn_to_json(case)
-        return lambda: turn_from_json(turn)
-    conversation = conversation_to_json(case)
-    return lambda: conversation_from_json(conversation)
+        return partial(turn_from_json, turn_to_json(case))
+    return partial(conversation_from_json, conversation_to_json(case))
 
 
 def _discard(index: dict[str, dict[str, None]], key: str, id_: str) -> None:

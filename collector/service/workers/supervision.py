@@ -61,8 +61,7 @@ async def serve_joint_metrics(workers: Sequence[Worker], *, host: str, port: int
         application = _application(asking, standing)
         at = Address("export.prometheus", host, port)
         server = serving(application, address=at, max_connections=MOST_CONNECTIONS, idle_timeout=75.0, stop_grace=1.0)
-        watching = asyncio.create_task(_watch(asking, standing))
-        stack.callback(watching.cancel)
+        stack.callback(asyncio.create_task(_watch(asking, standing)).cancel)
         yield await stack.enter_async_context(server)
 
 

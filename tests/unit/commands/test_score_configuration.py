@@ -22,7 +22,7 @@ def test_kinds_and_criteria_make_evaluators() -> None:
     assert (config.settings.judges["main"].model, config.settings.judges["main"].base_url) == ("m", "http://x/v1")
     made: Any = config.evaluators["g_eval"].evaluator
     assert (made.criteria, made.evaluation_params) == ("Is it right?", ("input", "actual_output"))
-    assert with_a_monitor(config).settings.monitors["score"].evaluators == ["g_eval", "exact_match"]
+    assert with_a_monitor(config).settings.monitors["--evaluator"].evaluators == ["g_eval", "exact_match"]
 
 
 @pytest.mark.parametrize(
@@ -40,9 +40,18 @@ def test_what_is_missing_is_said(kinds: list[str], problem: str) -> None:
 
 def test_monitors_of_a_file_stay() -> None:
     values = {"evaluators": {"a": {"kind": "exact_match"}, "b": {"kind": "latency", "target": 1, "limit": 2}}}
-    assert list(with_a_monitor(check(dict(values), "x", complete=False)).settings.monitors) == ["score"]
+    assert list(with_a_monitor(check(dict(values), "x", complete=False)).settings.monitors) == ["--evaluator"]
     whole = check(values | {"monitors": {"mine": {"evaluators": ["a"]}}}, "x")
     assert with_a_monitor(whole) is whole
+    assert with_a_monitor(whole, ["a"]) is whole
+
+
+def test_an_evaluator_that_no_monitor_uses_yet_can_be_tried() -> None:
+    """The pages say to score a new evaluator before a monitor gets it, and score refused it."""
+    values = {"a": {"kind": "exact_match"}, "b": {"kind": "refusal"}, "c": {"kind": "refusal"}}
+    whole = check({"evaluators": values, "monitors": {"score": {"evaluators": ["a"]}}}, "x")
+    monitors = with_a_monitor(whole, ["a", "b", "d"]).settings.monitors
+    assert [use.name for monitor in monitors.values() for use in monitor.uses] == ["a", "b"]
 
 
 def test_a_table_is_scored_in_a_folder_without_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
