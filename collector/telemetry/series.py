@@ -148,7 +148,7 @@ EVALUATION_DURATION = histogram("evalstream_evaluation_duration_seconds", ("eval
 LAST_SUCCESS = gauge("evalstream_last_success_timestamp_seconds", ("evaluator", "monitor"))
 """Time of the newest score, in seconds since the epoch; absent before the first."""
 TARGET_SCORE = gauge("evalstream_target_score", ("evaluator", "evaluator_version", "monitor"))
-"""The configured threshold of an evaluator, on 0..1."""
+"""The `threshold` of an evaluator, on 0..1 (not its target)."""
 EVALUATOR_INFO = gauge("evalstream_evaluator_info", ("evaluator", "evaluator_version", "monitor", "scope", "better"))
 """1; 0 once another version is in its place. The labels say what an evaluator judges (turn or conversation), and which
 scores are better: higher or lower."""
