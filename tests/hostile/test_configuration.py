@@ -90,7 +90,6 @@ def test_the_name_of_a_user_hides_no_word_and_its_password_is_hidden(monkeypatch
     assert "Kafka at ${env:KAFKA_BROKERS}" in shown.output
 
     monkeypatch.setenv("OPENAI_API_KEY", "evalstream")
-    monkeypatch.setenv("KAFKA_BROKERS", "evalstream")
     assert "evalstream.spans" in CliRunner().invoke(app, ["check", "--offline", "-v", "-c", str(file)]).output
 
 

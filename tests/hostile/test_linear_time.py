@@ -69,7 +69,11 @@ def patterns() -> dict[str, re.Pattern[Any]]:
     return {name: named[name] for name in sorted(unique.values())}
 
 
-OURS = {"collector.config.yaml_file:_REFERENCE[0]", "collector.demo.judge:_FENCE[0]"}
+OURS = {
+    "collector.config.yaml_file:_REFERENCE[0]",
+    "collector.config.yaml_file:_NO_USER_NAME[0]",
+    "collector.demo.judge:_FENCE[0]",
+}
 """Patterns over texts that no stranger writes: the operator's own file, the prompts of the demo's own judge."""
 PATTERNS = {name: pattern for name, pattern in patterns().items() if name not in OURS}
 
