@@ -101,8 +101,8 @@ class HumanLabel:
     """How many the judge read in a call."""
     is_of_past: bool = False
     """Whether a backfill made the score, which is in no mean of the present."""
-    people: int = 1
-    """How many people's scores `human` is the mean of."""
+    by: Mapping[object, tuple[float, float]] = field(default_factory=dict[object, tuple[float, float]])
+    """When each person gave which score, if known; `human` is the mean of these scores. A file's is newer than all."""
     passed: bool | None = None
     """The judge's verdict, if it had one."""
     other_id: str = ""
@@ -110,7 +110,7 @@ class HumanLabel:
 
     def weighted(self) -> LabelledScore:
         """The two scores with what they stand for: 1 / the probability to be both judged and labelled."""
-        stands_for, divided = self.weight / (self.probability or 1.0), self.people > 1 and self.human == MIDDLE
+        stands_for, divided = self.weight / (self.probability or 1.0), len(self.by) > 1 and self.human == MIDDLE
         return LabelledScore(self.judge, self.human, stands_for, self.conversation, divided, self.passed)
 
 
@@ -133,12 +133,13 @@ def measured_labels(labels: Sequence[HumanLabel]) -> Sequence[HumanLabel]:
     return at_random if len(at_random) >= FEWEST else labels
 
 
-def mean_label(by_people: Iterable[HumanLabel]) -> HumanLabel:
-    """One label of the same thing by several people: their mean; picked labels are left out if some were drawn."""
-    labels = list(by_people)
-    labels = [label for label in labels if label.probability is not None] or labels
-    people = [label.people for label in labels]
-    return replace(labels[0], human=fmean((label.human for label in labels), people), people=sum(people))
+def mean_label(by_people: Sequence[HumanLabel]) -> HumanLabel:
+    """One label of the same thing by several people: the mean of each one's newest; picked labels are left out if some
+    were drawn.
+    """
+    labels = [label for label in by_people if label.probability is not None] or by_people
+    by = dict(sorted((one for label in labels for one in label.by.items()), key=lambda one: one[1][0]))  # newest last
+    return replace(labels[0], human=fmean(human for _, human in by.values()), by=by)
 
 
 def label_of_answer(labels: Sequence[HumanLabel], draws: int) -> HumanLabel:
@@ -147,8 +148,7 @@ def label_of_answer(labels: Sequence[HumanLabel], draws: int) -> HumanLabel:
     Its probability is that of any of these `draws`. Monitors share a verdict, so they draw it with equal probabilities.
     """
     missed = {label.name: 1.0 - label.probability for label in labels if label.probability}
-    at_random = [label for label in labels if label.probability] or labels
-    label = mean_label({label.human: label for label in at_random}.values())
+    label = mean_label(labels)
     if missed and draws > 1:
         none = math.prod(missed.values()) * min(missed.values()) ** (draws - len(missed))
         label = replace(label, probability=1.0 - none)
@@ -190,19 +190,20 @@ def labels_in(
     rows: Iterable[LabelRow], scores: Mapping[str, WeightedScore], *, lower_is_better: bool
 ) -> list[HumanLabel]:
     """The labels of one evaluator whose judge's score is known, those of several people together."""
-    people = dict[object, dict[object, HumanLabel]]()
+    people = dict[object, list[HumanLabel]]()
     for number, row in enumerate(rows):
         if (judged := _judge_score(row, scores)) is not None:
             name = next((name for name in row.names if name in scores), "")
+            human = row.human_score(lower_is_better=lower_is_better)
             label = HumanLabel(
-                judged.score, row.human_score(lower_is_better=lower_is_better), row.segment, judged.weight,
+                judged.score, human, row.segment, judged.weight,
                 row.label_probability, conversation=row.conversation_id or judged.conversation, name=name,
                 tokens=row.tokens, other_id=row.evaluation_id or "" if name not in ("", row.evaluation_id) else "",
-                passed=judged.passed,
+                passed=judged.passed, by={row.given_by or number: (math.inf, human)},
             )  # fmt: skip
             case = name or row.evaluation_id or row.turn_id or number
-            people.setdefault((case, row.segment), {})[row.given_by or number] = label
-    return [mean_label(labels.values()) for labels in people.values()]
+            people.setdefault((case, row.segment), []).append(label)
+    return [mean_label(labels) for labels in people.values()]
 
 
 def _judge_score(row: LabelRow, scores: Mapping[str, WeightedScore]) -> WeightedScore | None:

@@ -78,6 +78,7 @@ class LabelIndex:
                 label.judge_score, human or 0.0, label.monitor, Weight.of(label.sampling).full, label.label_probability,
                 at, label.monitor, label.subject.conversation_id, label.attributes, label.evaluation_id,
                 label.judge_tokens, label.happened_at is not None, passed=label.judge_passed,
+                by={label.given_by: (at, human or 0.0)},
             )  # fmt: skip
             people[label.given_by] = _PersonLabel(at, human, against_judge, audit_in(label.audit))
         if len(evaluations) > self._most:
@@ -106,7 +107,7 @@ class LabelIndex:
         for people in self._labels.get(version, {}).values():
             usable = [person for person in people.values() if person.human is not None]
             if usable := [person for person in usable if person.is_of_queue] or usable:
-                yield mean_label(person.against_judge for person in usable), usable[0].audit
+                yield mean_label([person.against_judge for person in usable]), usable[0].audit
 
     def others(self, version: Version, in_use: Collection[Version] = ()) -> list[HumanLabel]:
         """The labels of other versions of the evaluator, without those `in_use`."""

@@ -250,7 +250,7 @@ async def rejudge(path: Path, rows: list[dict[str, object]], maximum: int = 8) -
         before = [past.evaluation async for past in evaluations_in(logs.evaluations)][-NUMBER:]
         for number, one in enumerate(before):
             again = replace(one, evaluation_id=f"{maximum * 500 + number:032x}", evaluator_version=version, score=0.1,
-                            happened_at=START, attributes={"replay_of": one.evaluation_id})  # fmt: skip
+                            monitor=next(iter(loaded.settings.monitors)), happened_at=START, attributes={"replay_of": one.evaluation_id})  # fmt: skip
             await logs.evaluations.append([Record(b"", evaluation_to_json(again))])
             if (row := by_id.get(one.evaluation_id)) is not None:
                 given = label_of(one, f"l{number}", START, score=float(number % 2), given_by="ann",
@@ -289,6 +289,16 @@ def test_what_a_new_version_rejudged_is_drawn_once_and_labels_of_before_count_fo
     notes = " ".join(found["notes"])  # type: ignore[arg-type]
     assert f"Not used: {len(labelled)} older labels of answers that have a newer one." in notes
     assert "did not score" not in notes
+
+
+def test_labels_count_after_the_monitor_got_another_name(config: Path) -> None:
+    """Every label was left out, though `rejudge` had scored all the answers again, under the new name."""
+    rows, _ = run(config, "labels", "next", "--n", "100")
+    changed = config.read_text().replace("maximum: 9", "maximum: 8").replace("  all:", "  renamed:")
+    config.write_text(changed)
+    asyncio.run(rejudge(config, rows))
+    (found,), _ = run(config, "calibrate", "--evaluator", "short", "--json")
+    assert found["segments"][0]["labels"] == len(rows)  # type: ignore[index]
 
 
 def test_labels_of_a_version_between_count_when_it_is_taken_back(config: Path) -> None:

@@ -367,10 +367,9 @@ def _labels(
     scores, ids = {name: one.judged for one in ledger.scored for name in one.names}, ledger.ids
     labels = read_labels(options.labels, scores, version[0], lower_is_better=lower_is_better)
     labels = [replace(label, name=ids.get(label.name, "")) for label in labels]
-    segments, answers = {label.name: label.segment for label in labels}, dict[object, list[HumanLabel]]()
+    segments = {label.name: label.segment for label in labels}
     page = [replace(label, segment=segments.get(label.name, "all"), monitor="") for label in labels_of_queue(page)]
-    for number, label in enumerate((*labels, *page)):
-        answers.setdefault((label.name or number, label.segment), []).append(label)
+    answers = group_by((*labels, *page), lambda label: (label.name or id(label), label.segment))
     both, own = [mean_label(each) for each in answers.values()], _notes_on_shares(labels, ledger)
     of_page = f"{plural(len(page), 'label')} of the page"
     if (why := why_alone(labels, page, ledger)) is not None:
@@ -398,10 +397,12 @@ def _page_labels(version: Version, ledger: LabelLedger, *, is_needed: bool) -> t
     """
     evaluator, newest, unused, notes = version[0], dict[str, HumanLabel](), 0, list[str]()
     current = {(one.monitor, one.names[1]): one for one in ledger.scored}
+    any_monitor, monitors = {one.names[1]: one for one in ledger.scored}, {one.monitor for one in ledger.scored}
     own, others = ledger.book.labels(version), ledger.book.others(version)
     labels, names = [*others, *own], {label.name for label in own}
     for label in sorted(labels, key=lambda label: (label.probability is not None, label.at)):
-        one = current.get((label.monitor, ledger.others.get(label.name, "")))
+        subject = ledger.others.get(label.name, "")
+        one = current.get((label.monitor, subject)) if label.monitor in monitors else any_monitor.get(subject)
         if label.name in names:
             newest[label.name] = label
         elif one is not None:

@@ -132,7 +132,10 @@ def test_conversations_that_fail_together_are_not_certified_at_the_bound(turns: 
 
 def divided(judge: float, number: int) -> list[HumanLabel]:
     """Two labellers of whom one fails the answer."""
-    return [HumanLabel(judge, 0.5, "all", 4.0, 1.0, people=2, conversation=f"{judge} {n}") for n in range(number)]
+    return [
+        HumanLabel(judge, 0.5, "all", 4.0, 1.0, by={"ann": (0, 1), "bob": (0, 0)}, conversation=f"{judge} {n}")
+        for n in range(number)
+    ]
 
 
 def agreed(judge: float, human: float, number: int) -> list[HumanLabel]:
@@ -162,7 +165,7 @@ def test_people_who_are_divided_count_half_each_way_in_a_certificate() -> None:
     found = calibration(options, labels, scores, SCALE).certificate
     assert found is not None
     assert (found.rate, found.labels) == (pytest.approx(0.25), 40)
-    middle = [replace(label, people=1) for label in labels]
+    middle = [replace(label, by={}) for label in labels]
     alone = calibration(options, middle, scores, SCALE).certificate
     assert alone is not None
     assert alone.rate == 0.0, "the middle grade of one person passes"

@@ -14,7 +14,7 @@ import pytest
 from evaluation_samples import START, label, scored
 
 from collector.calibration.agreement_watch import AgreementWatcher, recent_labels
-from collector.calibration.labels import read_labels
+from collector.calibration.labels import label_of_answer, mean_label, read_labels
 from collector.calibration.page_labels import LabelIndex, human_of
 from collector.logs.log import LogUnavailable, Record, StoredRecord
 from collector.logs.memory import MemoryLog
@@ -219,8 +219,8 @@ def test_labels_of_two_people_in_a_file_are_those_of_the_page(tmp_path: Path):
     file.write_bytes(b"".join(orjson.dumps(line) + b"\n" for line in lines))
     known = {line["evaluation_id"]: WeightedScore(0.7, 1.0) for line in lines}
     read = read_labels(file, known, "answers_question")
-    assert [(each.human, each.people) for each in read] == [(0.3, 2), (1.0, 1)]
-    assert [(each.human, each.people) for each in book.labels(VERSION)] == [(0.5, 2), (1.0, 1)]
+    assert [(each.human, len(each.by)) for each in read] == [(0.3, 2), (1.0, 1)]
+    assert [(each.human, len(each.by)) for each in book.labels(VERSION)] == [(0.5, 2), (1.0, 1)]
     nameless = tmp_path / "nameless.jsonl"
     nameless.write_text('{"human": 1, "score": 0.9}\n' * 2)
     assert len(read_labels(nameless, {}, "answers_question")) == 2, (
@@ -235,3 +235,26 @@ def test_the_length_of_a_prompt_is_read_from_the_lines_that_score_wrote(tmp_path
     ]  # fmt: skip
     file.write_bytes(b"".join(orjson.dumps({"human": 1, "score": 0.9} | line) + b"\n" for line in lines))
     assert [each.tokens for each in read_labels(file, {}, "answers_question")] == [450.0, 300.0, None, None]
+
+
+@pytest.mark.parametrize("draws", [1, 2])
+def test_a_person_counts_once_however_many_monitors_had_the_answer_labelled(draws: int):
+    """Ann's verdict, which two monitors share, outweighed Bob's, which one of them had drawn for a second person."""
+    book = LabelIndex()
+    for monitor, who, score in (("a", "ann", 0.0), ("b", "ann", 0.0), ("b", "bob", 1.0)):
+        given = label(
+            **NAMES, score=score, evaluation_id=monitor, label_id=who + monitor, given_by=who, monitor=monitor
+        )
+        book.add(stored(replace(given, label_probability=0.5)))
+    answer = label_of_answer(book.labels(VERSION), draws)
+    assert (answer.human, len(answer.by), answer.weighted().divided) == (0.5, 2, True)
+
+
+def test_a_line_of_a_file_replaces_what_the_page_has_of_the_same_person(tmp_path: Path):
+    """Both counted: a person who thought again was half of two minds."""
+    book, file = LabelIndex(), tmp_path / "labels.jsonl"
+    book.add(stored(label(**NAMES, score=1.0, evaluation_id="1", label_id="l", given_by="ann")))
+    file.write_text('{"evaluation_id": "1", "human": false, "given_by": "ann"}\n')
+    of_file = read_labels(file, {"1": WeightedScore(0.7, 1.0)}, "answers_question")
+    for both in ([*of_file, *book.labels(VERSION)], [*book.labels(VERSION), *of_file]):
+        assert mean_label(both).human == 0.0

@@ -102,7 +102,7 @@ def test_the_share_of_same_verdicts_is_weighted_like_the_means() -> None:
 def test_people_who_are_divided_agree_half_with_either_side() -> None:
     """As good, they would be with the side that passes more."""
     pairs = [pair(n, 0.1, 0.9) for n in range(10)]
-    labels = {labelled(each.old): HumanLabel(0.1, 0.5, "all", people=2) for each in pairs}
+    labels = {labelled(each.old): HumanLabel(0.1, 0.5, "all", by={"ann": (0, 1), "bob": (0, 0)}) for each in pairs}
     found = compare_with_people(pairs, labels, ScoreScale()).agreement
     assert found is not None
     assert (found.old, found.new) == (0.5, 0.5)
@@ -136,7 +136,7 @@ async def test_a_turn_that_two_monitors_judge_is_compared_once_and_the_labels_of
         label(
             label_id=each.evaluation_id, evaluation_id=each.evaluation_id, evaluator="helpful", evaluator_version="v",
             monitor=each.monitor, subject=each.subject, sampling=each.sampling, judge_score=0.8, score=score,
-            label_probability=0.5, given_at=each.ended_at,
+            label_probability=0.5, given_at=each.ended_at, given_by=each.monitor,
         )
         for each, score in ((often, 1.0), (seldom, 0.0), (other, 1.0))
     ]  # fmt: skip
