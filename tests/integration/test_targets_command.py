@@ -16,13 +16,17 @@ import pytest
 from configurations import checked
 from evaluation_samples import scored
 
+from collector.alerting.watch.alert_evaluation import DropState, target_misses
+from collector.alerting.watch.buckets import Buckets
 from collector.commands.targets.targets import PastAlerts, TargetsOptions, propose, with_fall
 from collector.config.configured import Config
 from collector.errors import ConfigError, EvalstreamError
 from collector.logs.log import Record
+from collector.records.audits import audit_of
 from collector.records.json import evaluation_to_json
 from collector.service.open_logs import open_logs
-from collector.service.plan_builder import evaluator_version_in
+from collector.service.plan_builder import audit_version_in, evaluator_version_in
+from collector.service.watch import watch_rules
 from collector.statistics.bounded_sums import Weight
 from collector.statistics.incident import DropDetector, threshold
 from collector.statistics.score_history import PastScore, history_of
@@ -92,8 +96,8 @@ def configured(folder: Path, **log: Any) -> Config:
     )
 
 
-def evaluations(config: Config) -> Iterator[Evaluation]:
-    for number, each in enumerate(past(1200)):
+def evaluations(config: Config, count: int = 1200) -> Iterator[Evaluation]:
+    for number, each in enumerate(past(count)):
         yield scored(
             number,
             evaluator="helpful",
@@ -170,6 +174,70 @@ async def test_a_target_is_proposed_from_the_version_in_force_though_another_sco
     said: list[str] = []
     await propose(config, options(), said.append, as_json=False)
     assert said[0].startswith("all/helpful: mean 0.795 ")
+
+
+def audited(folder: Path, target: float, *, auditor: str = "strong") -> Config:
+    audit = {"judge": "main", "audit": {"judge": auditor, "share": 0.4}}
+    return checked(
+        {"helpful": {**HELPFUL, **audit}},
+        log={"kind": "sqlite", "path": str(folder / "logs.db")},
+        judges={name: {"model": f"{name}-model"} for name in ("main", "strong", "other")},
+        monitors={"all": {"evaluators": ["helpful"], "alerts": {"targets": {"helpful": target}}}},
+    )
+
+
+def audited_evaluations(config: Config) -> Iterator[Evaluation]:
+    """The auditor is stricter by 0.2 than the cheap judge."""
+    chance = random.Random(3)
+    auditor = audit_version_in(config, "helpful")
+    for made in evaluations(config, 2000):
+        strict = {"score": float((made.score or 0.0) * (chance.random() < 0.75)), "version": auditor}
+        drawn = chance.random() < 0.4
+        yield replace(made, details={"audit": {**strict, "probability": 0.4}} if drawn else {})
+
+
+def pages_of_watcher(config: Config, made: list[Evaluation]) -> bool:
+    """Whether the watcher's test of windows, or its detector, finds the audited mean beyond its target."""
+    rules = watch_rules(config, 60.0)
+    detector = rules.targets["all", "helpful:audit"]
+    buckets, series = Buckets(60.0, 7 * 86400.0), ("all", "helpful:audit", "")
+    for each in made:
+        buckets.add_audited(
+            series,
+            detector,
+            each.subject.conversation_id,
+            sampling=each.sampling,
+            score=each.score or 0.0,
+            audit=audit_of(each),
+            lost=0.0,
+            time=each.ended_at.timestamp(),
+        )
+    misses = target_misses(buckets.of(series), detector, now=made[-1].ended_at.timestamp(), interval=60.0, min_n=30.0)
+    drop = DropState(detector, 5.0)
+    drop.advance(buckets.of(series), int(NOW.timestamp() // 60) + 1)
+    return drop.life.fall is not None or any(miss.standard_errors > 4.0 for miss in misses)
+
+
+async def test_the_target_of_an_audited_evaluator_is_proposed_from_its_audits(tmp_path: Path) -> None:
+    """The mean of the cheap scores is 0.8, that of the audits 0.6. The target is of the audits, and 0.76 paged."""
+    config = audited(tmp_path, 0.76)
+    made = list(audited_evaluations(config))
+    async with open_logs(config.settings.log) as logs:
+        await logs.evaluations.append([Record(each.evaluation_id.encode(), evaluation_to_json(each)) for each in made])
+    said: list[str] = []
+    await propose(config, options(), said.append, as_json=False)
+    assert re.match(r"all/helpful:audit: mean 0\.(5[6-9]|6[0-4])\d \(95 %: .* of [78]\d\d audits in 96 h", said[0])
+    assert "  present target 0.76: would have paged" in "\n".join(said)
+    (pasted,) = re.findall(r"^  all: \{alerts: \{targets: \{helpful: ([\d.]+)\}\}\}$", said[-1])
+    assert 0.45 <= float(pasted) <= 0.57
+    assert not pages_of_watcher(audited(tmp_path, float(pasted)), made)
+    assert pages_of_watcher(config, made), "as was said of the present target"
+    said.clear()
+    await propose(config, options(), said.append, as_json=True)
+    (document,) = json.loads(said[0])["targets"]
+    assert (document["evaluator"], document["audited"]) == ("helpful", True)
+    with pytest.raises(EvalstreamError, match="200 audits, if it is audited"):  # scores of two auditors do not mix
+        await propose(audited(tmp_path, 0.76, auditor="other"), options(), said.append, as_json=False)
 
 
 async def test_a_target_that_was_missed_all_the_time_is_no_incident(tmp_path: Path) -> None:

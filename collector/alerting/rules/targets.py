@@ -53,6 +53,11 @@ class Target:
         return self.evaluator if self.label is None else self.evaluator.removesuffix(share_name("", self.label))
 
     @property
+    def unit(self) -> str:
+        """The word for one value of its series."""
+        return "audit" if self.audited else "score"
+
+    @property
     def measure(self) -> str:
         """Its mean, as the texts of alerts name it."""
         if self.audited:

@@ -1,7 +1,9 @@
 """`evalstream plan targets`: a target for each evaluator by its past scores, with the alerts that it would have raised.
 
 Past scores go minute by minute through the service's own sums, drop detector and test of the mean over every window: as
-they were, and with falls planted in them. Pages within a day of each other belong together.
+they were, and with falls planted in them. Pages within a day of each other belong together. The target of an audited
+evaluator is of its audits: these are then the scores. Alerts correct their mean by the cheap scores, which makes its
+error smaller; here it is the mean of the audits alone.
 """
 
 import math
@@ -23,8 +25,11 @@ from collector.config.configured import Config
 from collector.errors import DONE, EvalstreamError
 from collector.logs.log import Log
 from collector.past.evaluations import EvaluationFilter, of_versions
+from collector.records.audits import FEWEST_AUDITS, audit_of
+from collector.records.grouping import group_by
 from collector.service.open_logs import open_stored_logs
-from collector.service.plan_builder import evaluator_versions
+from collector.service.plan_builder import audit_version_in, evaluator_versions
+from collector.statistics.audited_sums import audited_weight
 from collector.statistics.bounded_sums import BoundedSums, Sums, Weight
 from collector.statistics.incident import DropDetector, evidence
 from collector.statistics.intervals import mean_text
@@ -206,59 +211,61 @@ async def propose(config: Config, options: TargetsOptions, say: Callable[[str], 
     every = targets(config)
     require_known("--monitor", "monitor", [options.monitor], {target.monitor for target in every})
     require_window(options.since, options.until)
-    chosen = [target for target in every if not target.is_derived and options.monitor in (None, target.monitor)]
+    # an audited evaluator has two targets: the second one, of its audits, is the one with alerts
+    alerting = {(target.monitor, target.source): target for target in every if target.label is None}
+    chosen = [target for target in alerting.values() if options.monitor in (None, target.monitor)]
     alerts_of = partial(_alerts_of, config, every)
     async with open_stored_logs(config.settings.log) as logs:
         scores = await _read(logs.evaluations, config, options)
-    made: list[Proposal] = []
-    for target in chosen:
-        known = scores.get((target.monitor, target.evaluator), [])
-        if len(known) >= FEWEST:
-            made.append(_before_incidents(_propose(target, known, alerts_of), known, alerts_of))
+    past = {target: scores.get((target.monitor, target.source), []) for target in chosen}
+    made = [_propose(target, known, alerts_of) for target, known in past.items() if len(known) >= FEWEST]
     if not made:
         raise EvalstreamError(
-            f"no evaluator's present version has {FEWEST} scores in this time; name an earlier --from, or come back "
-            "when there are more"
+            f"no evaluator's present version has {FEWEST} scores (or {FEWEST} audits, if it is audited) in this time; "
+            "name an earlier --from, or come back when there are more"
         )
-    if as_json:
-        say(orjson.dumps({"targets": [_document(proposal) for proposal in made]}, option=orjson.OPT_INDENT_2).decode())
-        return DONE
-    for line in _lines(made, chosen, scores):
+    document = {"targets": [_document(proposal) for proposal in made]}
+    json = orjson.dumps(document, option=orjson.OPT_INDENT_2).decode()
+    for line in [json] if as_json else _lines(made, past):
         say(line)
     return DONE
 
 
 async def _read(log: Log, config: Config, options: TargetsOptions) -> Mapping[tuple[str, str], list[PastScore]]:
-    """The scores of each monitor's evaluators in order of time: those of the versions in force."""
+    """The scores of each monitor's evaluators in order of time, or their audits: those of the versions in force."""
     selection = EvaluationFilter(since=options.since, until=options.until)
-    scores = await of_versions(log, selection, evaluator_versions(config), _past_score)
+    auditors = {name: audit_version_in(config, name) for name in config.evaluators}
+    scores = await of_versions(log, selection, evaluator_versions(config), partial(_past_score, auditors))
     return {key: sorted(past) for key, past in scores.items()}
 
 
-def _past_score(evaluation: Evaluation) -> PastScore | None:
-    if evaluation.score is None:
+def _past_score(auditors: Mapping[str, str | None], evaluation: Evaluation) -> PastScore | None:
+    score, weight, auditor = evaluation.score, Weight.of(evaluation.sampling), auditors.get(evaluation.evaluator)
+    if auditor is not None and (audit := audit_of(evaluation)) is not None and audit.version == auditor:
+        score, weight = audit.score, audited_weight(evaluation.sampling, audit)
+    elif auditor is not None or score is None:
         return None
-    weight, conversation = Weight.of(evaluation.sampling), evaluation.subject.conversation_id
-    return PastScore(evaluation.time.timestamp(), conversation, weight, evaluation.score)
+    return PastScore(evaluation.time.timestamp(), evaluation.subject.conversation_id, weight, score)
 
 
-def _before_incidents(made: Proposal, scores: Sequence[PastScore], alerts_of: AlertsOf) -> Proposal:
+def _propose(of: Target, scores: Sequence[PastScore], alerts_of: AlertsOf) -> Proposal:
     """The proposal from the scores before a fall that would have paged. If these missed the target, too, none fell."""
+    made = _proposed_from(scores, of, alerts_of)
     paged = min(((trial.pages[0], trial.target) for trial in (made.proposed, made.present) if trial and trial.pages),
                 default=None)  # fmt: skip
     if paged is None:
         return made
     until = [score for score in scores if score.time < paged[0]]
-    mean, sign = fmean(score.score for score in until), -1.0 if made.of.lower_is_better else 1.0
+    mean, sign = fmean(score.score for score in until), -1.0 if of.lower_is_better else 1.0
     risen = list(accumulate(sign * (score.score - mean) for score in until))
     calm = until[: risen.index(max(risen)) + 1]
     if sign * (fmean(score.score for score in calm) - paged[1]) <= 0.0:
         return made
-    again = _propose(made.of, calm, alerts_of) if len(calm) >= FEWEST else replace(made, proposed=None)
+    again = _proposed_from(calm, of, alerts_of) if len(calm) >= FEWEST else replace(made, proposed=None)
     return replace(again, present=made.present, fell=calm[-1].time)
 
 
-def _propose(of: Target, scores: Sequence[PastScore], alerts_of: AlertsOf) -> Proposal:
+def _proposed_from(scores: Sequence[PastScore], of: Target, alerts_of: AlertsOf) -> Proposal:
     history = history_of(scores)
     away = history.wave + max(MARGIN, _ERRORS * history.error)
     level = history.mean + away if of.lower_is_better else history.mean - away
@@ -277,7 +284,7 @@ def _alerts_of(config: Config, every: Sequence[Target], of: Target, mean: float)
     alerts = config.settings.alerts
     watching = [target for target in every if target.mean is not None or target is of]
     detecting = detector(replace(of, mean=mean), watching, alerts, segment_count(config))
-    return PastAlerts(detecting, alerts.page_standard_errors, alerts.min_conversations)
+    return PastAlerts(detecting, alerts.page_standard_errors, max(alerts.min_conversations, FEWEST_AUDITS * of.audited))
 
 
 def _try(of: Target, mean: float, scores: Sequence[PastScore], history: ScoreHistory, alerts_of: AlertsOf) -> Trial:
@@ -307,36 +314,29 @@ def _hours(seconds: float) -> float | None:
 
 
 def _document(made: Proposal) -> dict[str, Any]:
-    figures = asdict(made)
-    of: dict[str, Any] = figures.pop("of")
-    return {"monitor": of["monitor"], "evaluator": of["evaluator"], **figures}
+    figures = {name: value for name, value in asdict(made).items() if name != "of"}
+    return {"monitor": made.of.monitor, "evaluator": made.of.source, "audited": made.of.audited, **figures}
 
 
-def _lines(
-    made: Sequence[Proposal], chosen: Sequence[Target], scores: Mapping[tuple[str, str], Sequence[PastScore]]
-) -> Iterator[str]:
+def _lines(made: Sequence[Proposal], past: Mapping[Target, Sequence[PastScore]]) -> Iterator[str]:
     for proposal in made:
         yield from _proposal_lines(proposal)
-    for target in chosen:
-        count = len(scores.get((target.monitor, target.evaluator), ()))
-        if count < FEWEST:
-            yield f"{target.monitor}/{target.evaluator}: {plural(count, 'score')}, too few to propose a target"
-    proposed = dict[str, list[str]]()
-    for proposal in made:
-        if proposal.proposed:
-            line = f"{proposal.of.evaluator}: {proposal.proposed.target:g}"
-            proposed.setdefault(proposal.of.monitor, []).append(line)
-    if proposed:
+    for target, known in past.items():
+        if len(known) < FEWEST:
+            yield f"{target.monitor}/{target.evaluator}: {plural(len(known), target.unit)}, too few to propose a target"
+    usable = [(proposal.of, proposal.proposed.target) for proposal in made if proposal.proposed]
+    if usable:
         yield "\nmonitors:"
-    for monitor, own in proposed.items():
-        yield f"  {monitor}: {{alerts: {{targets: {{{', '.join(own)}}}}}}}"
+    for monitor, own in group_by(usable, lambda pair: pair[0].monitor).items():
+        lines = ", ".join(f"{of.source}: {target:g}" for of, target in own)
+        yield f"  {monitor}: {{alerts: {{targets: {{{lines}}}}}}}"
 
 
 def _proposal_lines(made: Proposal) -> Iterator[str]:
     history, of = made.history, made.of
     yield (
         f"{of.monitor}/{of.evaluator}: mean {mean_text(history.mean, history.error, history.conversations)} of "
-        f"{plural(history.scores, 'score')} in {hours(history.hours)} ({figure(history.per_hour)}/h), "
+        f"{plural(history.scores, of.unit)} in {hours(history.hours)} ({figure(history.per_hour)}/h), "
         f"daily wave {history.wave:.3f} up and down, {history.clustering:.1f} times the variance of independent scores"
     )
     if history.end - history.begin < 2 * DAY:

@@ -416,3 +416,9 @@ def test_what_is_judged_at_a_rate_of_its_own_has_interval_by_that_rate():
         "test.yaml",
     )
     assert "at 500 evaluations/h" in "\n".join(alert_lines(config))
+
+
+def test_check_counts_the_audits_of_an_audited_evaluator_as_its_alerts_are_on_them():
+    lines = "\n".join(alert_lines(audited(configured(turns_per_hour=1000, targets={"free": 0.7}))))
+    assert "chatbot/free:audit: target 0.70; at 50 audits/h" in lines
+    assert "chatbot/free: target" not in lines
