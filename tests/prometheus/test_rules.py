@@ -223,6 +223,34 @@ def test_what_a_process_found_about_a_fall_is_said_until_the_alert_ends(tmp_path
     run(tmp_path, configured(), [{"inputs": [*in_full(230, stream), *found], "values": [*values, *gone]}])
 
 
+def test_an_alert_that_begins_minutes_after_another_says_nothing_of_the_causes_of_that(tmp_path: Path):
+    """The second page named the part of the first fall, though the process said that no part explained this one."""
+
+    def stream_until(recovered: int) -> tuple[Stream, list[tuple[float, float, Fall | None]]]:
+        levels = ((60, 0.9), (90, 0.3), (recovered, 0.95), (recovered + 20, 0.1))
+        stream = Stream(per_minute=60, mean=lambda now: next(m for end, m in levels if now < end), seed=3)
+        stream = stream.run(recovered + 20)
+        return stream, by_plain_reference(configured(), stream)
+
+    _, path = stream_until(150)
+    ended = next(minute for minute, (*_, fall) in enumerate(path) if minute > 90 and not fall)
+    stream, path = stream_until(ended)
+    again = next(minute for minute, (*_, fall) in enumerate(path) if minute > ended and fall)
+    assert again - ended <= 4
+    of = {"evaluator": "helpful", "monitor": "chatbot", "slice": "region=eu-west", "instance": "a"}
+    found = series("evalstream_drop_explained_ratio", f"_x64 0.9x{ended - 66} 0x30", **of)
+    gone = {"expr": "evalstream:drop_cause", "exp_samples": []}
+    held = {
+        "labels": 'evalstream:drop_cause{evaluator="helpful", monitor="chatbot", slice="region=eu-west"}',
+        "value": 0.9,
+    }
+    values = [
+        {"expr": "evalstream:drop_cause", "eval_time": f"{ended - 1}m", "exp_samples": [held]},
+        *({**gone, "eval_time": f"{minute}m"} for minute in (again, again + LATE)),
+    ]
+    run(tmp_path, configured(), [{"inputs": [*in_full(ended + 20, stream), found], "values": values}])
+
+
 def page(minute: int, fall: int, summary: str, description: str) -> dict[str, object]:
     """The page of a fall with its texts, as promtool expects it."""
     expected = {

@@ -18,7 +18,7 @@ from collector.alerting.rules.agreement import by_proof
 from collector.alerting.rules.drops import MEMORY, States
 from collector.alerting.rules.model import AlertingRule, Fact, Listing, RecordingRule, Timing, selector
 from collector.alerting.rules.service import inconsistent_weights, judge_shift, unscored
-from collector.alerting.rules.targets import INTERVAL, Target
+from collector.alerting.rules.targets import Target
 from collector.config.alerts import DAY, AlertSettings
 from collector.statistics.incident import LARGEST_MARGIN, LEAST_DIFFERENCE, DropDetector
 from collector.telemetry.series import DROP_EXPLAINED, GOLDEN_SHIFT_STDERR, JUDGE_MOVED
@@ -118,8 +118,8 @@ def _remembered(states: States, alerted: str) -> Iterator[RecordingRule]:
     for record, by, fresh in (
         (series.DROP_CAUSE, "evaluator, monitor", part), (series.JUDGE_VERDICT, ", ".join(series.BY), verdict)
     ):  # fmt: skip
-        before = f"last_over_time({states.now(record)}[{states.timing.text(5 * INTERVAL)}])"
-        yield states.rule(record, f"({fresh} or on ({by}) {before}) and on ({by}) {alerted}")
+        # Its own value of the interval before: the next alert, however soon it begins, gets nothing of the last one.
+        yield states.rule(record, f"({fresh} or on ({by}) {states.now(record)}) and on ({by}) {alerted}")
 
 
 def _miss(target: Target, mean: float, n: float) -> str:
