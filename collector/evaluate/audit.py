@@ -50,7 +50,7 @@ class Balance:
     due: int = 0
     outcomes: dict[str, int] = field(default_factory=dict[str, int])
     sampled_out: int = 0
-    """Turns that matched and were not drawn, by an evaluator of turns; not among those due."""
+    """Turns or conversations that matched and were not drawn; not among those due."""
     replaced: int = 0
     retried: int = 0
     """Failed evaluations that are made again. The two count as one, with the outcome of the second."""

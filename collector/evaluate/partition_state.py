@@ -13,10 +13,9 @@ from typing import Literal
 
 from collector.errors import BadInput
 from collector.evaluate.budget.rates import UNPLANNED, UNREDUCED, RateReduction, Rates
-from collector.evaluate.conversations.keyed_sessions import AddOutcome
 from collector.evaluate.conversations.packed_turn import IncomingTurn, pack, prior_user_hashes
 from collector.evaluate.conversations.partition_conversations import PartitionConversations
-from collector.evaluate.conversations.session_window import SessionWindowSettings, WindowResult
+from collector.evaluate.conversations.session_window import SessionWindow, SessionWindowSettings, WindowResult
 from collector.evaluate.conversations.snapshot import SNAPSHOT_HEADERS, parse_snapshot
 from collector.evaluate.job_builder import (
     StratifiedTurn,
@@ -28,7 +27,7 @@ from collector.evaluate.job_builder import (
     transferred_job,
     turn_job,
 )
-from collector.evaluate.outcomes import End, OutcomeCounter
+from collector.evaluate.outcomes import End, OutcomeCounter, TurnOutcome
 from collector.evaluate.plan import Assignment, Job, Monitor, Plan
 from collector.evaluate.recovery.control_records import CONTROL_HEADERS, ControlRecord
 from collector.evaluate.recovery.replay_point import ReplayPoint
@@ -394,10 +393,9 @@ class PartitionState:
         outcome, closed = self._add_to_window(monitor, stratified, at)
         for result in closed:
             jobs += self._conversation_jobs(monitor, result, trigger.offset)
-        if repeated or outcome == "duplicate":
-            self.outcomes.count_turn(monitor.name, "duplicate")
-        else:
-            self.outcomes.count_turn(monitor.name, "sampled" if selected or outcome == "new" else "sampled_out")
+        if selected and outcome == "sampled_out":
+            outcome = "sampled"
+        self.outcomes.count_turn(monitor.name, "duplicate" if repeated else outcome)
         return jobs
 
     def _turn_job(self, monitor: Monitor, assignment: Assignment, stratified: StratifiedTurn) -> Job | None:
@@ -464,23 +462,24 @@ class PartitionState:
 
     def _add_to_window(
         self, monitor: Monitor, stratified: StratifiedTurn, happened_at: float
-    ) -> tuple[AddOutcome | Literal["sampled_out"], Sequence[WindowResult]]:
-        """Add a turn to its conversation if that is in the sample. Returns the outcome, and the windows that closed."""
+    ) -> tuple[TurnOutcome, Sequence[WindowResult]]:
+        """Add a turn to its conversation if that may be judged. Returns the outcome, and the windows that closed."""
         sessions = self.sessions_by_monitor.get(monitor.name)
-        if sessions is None:
-            return "sampled_out", ()
         plan, factor = self._in_force.plan, self._in_force.reduction(monitor.name).factor
-        if not _selects_conversation(plan, monitor, stratified.key, factor):
+        if sessions is None or not _is_in_sample(plan, monitor, stratified.key, factor, monitor.strata.strongest):
             return "sampled_out", ()
         incoming = _incoming(plan, monitor, stratified, happened_at, factor)
         # In a backlog a turn's own time is old. If it counted, the window could close before its next turns are read.
         came_at = max(self.time, self._timestamp)
-        return sessions.add(stratified.key, incoming, stratified.trigger.replay_point, came_at)
+        window, closed = sessions.add(stratified.key, incoming, stratified.trigger.replay_point, came_at)
+        return _outcome_in(window, plan, monitor), closed
 
     def _conversation_jobs(self, monitor: Monitor, result: WindowResult, offset: int) -> Iterator[Job]:
         """The jobs of a window that the record at `offset` closed."""
-        self.outcomes.count_closed(monitor.name, result.closed_by, result.missing_messages)
         plan, revision = self._in_force.plan, result.closed_revision
+        if not _is_in_sample(plan, monitor, result.conversation_id, revision.rate, revision.boost):
+            return  # it was kept for a boost that never came
+        self.outcomes.count_closed(monitor.name, result.closed_by, result.missing_messages)
         closed = closed_conversation(monitor, result, offset, self._timestamp)
         for assignment in monitor.of_scope("conversation"):
             if not plan.selects(monitor, assignment, result.conversation_id, revision.rate, revision.boost):
@@ -520,13 +519,21 @@ def _assignment_of(
     raise BadInput("an evaluation is to be made again, but its monitor does not use its evaluator any more")
 
 
-def _selects_conversation(plan: Plan, monitor: Monitor, key: str, factor: float) -> bool:
-    """Whether any evaluator of a monitor selects a conversation if its turns get the strongest boost."""
-    strongest = monitor.strata.strongest
-    for assignment in monitor.of_scope("conversation"):
-        if plan.selects(monitor, assignment, key, factor, strongest):
-            return True
-    return False
+def _is_in_sample(plan: Plan, monitor: Monitor, key: str, factor: float, boost: float) -> bool:
+    """Whether any evaluator of a monitor selects a conversation with this boost."""
+    return any(plan.selects(monitor, assignment, key, factor, boost) for assignment in monitor.of_scope("conversation"))
+
+
+def _outcome_in(window: SessionWindow | None, plan: Plan, monitor: Monitor) -> TurnOutcome:
+    """The outcome of a turn in its window; None if the conversation had the turn.
+
+    The strongest boost may still come, so with boosts more conversations are kept than are judged.
+    """
+    if window is None:
+        return "duplicate"
+    if monitor.strata.boosts and not _is_in_sample(plan, monitor, window.conversation_id, window.rate, window.boost):
+        return "sampled_out"
+    return "sampled"
 
 
 def _incoming(plan: Plan, monitor: Monitor, stratified: StratifiedTurn, at: float, factor: float) -> IncomingTurn:

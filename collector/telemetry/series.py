@@ -291,7 +291,8 @@ LATE_FEEDBACK = counter("evalstream_late_feedback_total")
 OPEN_TRACES = gauge("evalstream_open_traces")
 """Traces that wait for further spans."""
 TURNS = counter("evalstream_turns_total", ("monitor", "outcome"))
-"""Turns that matched a monitor, once for each, by outcome: sampled, sampled_out, duplicate."""
+"""Turns that matched a monitor, once for each, by outcome: sampled (an evaluator judges the turn or its conversation),
+sampled_out, duplicate. A boost counts from its turn on: earlier turns of the conversation stay sampled_out."""
 UNMATCHED_TURNS = counter("evalstream_unmatched_turns_total")
 """Turns that no monitor matched."""
 UPSTREAM_IGNORED = counter("evalstream_upstream_ignored_total", ("monitor",))
@@ -303,10 +304,10 @@ CONVERSATIONS_CLOSED = counter("evalstream_conversations_closed_total", ("monito
 """Sampled conversations that closed, by reason: idle, explicit, max_age, max_turns, max_bytes, evicted (early, to bound
 memory)."""
 INCOMPLETE_CONVERSATIONS = counter("evalstream_incomplete_conversations_total", ("monitor",))
-"""Conversations that closed without some of the user's messages: a later prompt's history has them, but their turns
-never came."""
+"""Sampled conversations that closed without some of the user's messages: a later prompt's history has them, but their
+turns never came."""
 OPEN_CONVERSATIONS = gauge("evalstream_open_conversations")
-"""Sampled conversations that are still open and that an evaluator of conversations will judge, over all monitors."""
+"""Open conversations that an evaluator of conversations will judge, or would after a boost, over all monitors."""
 # --- evaluations: due = ended + in flight ---
 EVALUATIONS_DUE = counter("evalstream_evaluations_due_total", ("monitor", "evaluator", "origin"))
 """Evaluations that became due in this process, by origin: matched (a turn came, or a conversation closed), resumed

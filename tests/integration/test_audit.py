@@ -318,6 +318,7 @@ async def test_what_was_drawn_at_another_rate_is_compared_at_that_rate(world: Wo
     world.change("DELETE FROM records WHERE id = ?", world.row("evaluations", 4))
     result = await world.audit()
     assert "1 evaluation by exact of all became due without an outcome: due by turns[0] offset 1\n" in result.output
+    assert f"; besides, {brief['sampled_out']} sampled out\n" in result.output
 
 
 async def test_an_evaluation_that_was_made_again_counts_once(tmp_path: Path) -> None:

@@ -26,7 +26,6 @@ import heapq
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count, islice, takewhile
-from typing import Literal
 
 from collector.evaluate.conversations.packed_turn import IncomingTurn
 from collector.evaluate.conversations.session_window import (
@@ -40,9 +39,6 @@ from collector.evaluate.recovery.replay_point import ReplayPoint
 
 _STALE_TIMERS = 1000
 """The timers of removed windows that the heap may hold before it is rebuilt, so that removal is cheap."""
-
-AddOutcome = Literal["new", "duplicate"]
-"""Whether the turn was known to a window of its conversation."""
 
 
 class KeyedSessions:
@@ -95,20 +91,20 @@ class KeyedSessions:
 
     def add(
         self, conversation_id: str, incoming: IncomingTurn, replay_point: ReplayPoint, time: float
-    ) -> tuple[AddOutcome, list[WindowResult]]:
-        """Add the turn of the record at `replay_point`, which came at `time`; also returns the windows that it
-        closed.
+    ) -> tuple[SessionWindow | None, list[WindowResult]]:
+        """Add the turn of the record at `replay_point`, which came at `time`. Returns the window that it is in, None if
+        the turn was known to the conversation; and the windows that it closed.
         """
         conversation = self._conversations.get(conversation_id)
         windows = conversation.windows if conversation else []
         for window in windows:
             if incoming.turn_id in window.turns:
                 window.last_ignored_at = time
-                return "duplicate", []
+                return None, []
         at = incoming.packed.happened_at
         matching = [session_window for session_window in windows if self._fits(session_window, at)]
         if incoming.is_copy and not matching:  # its window has ended: by itself it would be a second conversation
-            return "duplicate", []
+            return None, []
         if conversation is None:
             conversation = self._conversations[conversation_id] = ConversationWindows(
                 replay_point, [], replay_point.offset
@@ -121,7 +117,7 @@ class KeyedSessions:
             self._merge(conversation, window, other)
         self._add_turn(window, incoming, time)
         conversation.last_change = replay_point.offset
-        return "new", self._close_if_ended(conversation, window)
+        return window, self._close_if_ended(conversation, window)
 
     def _fits(self, window: SessionWindow, at: float) -> bool:
         return not window.purged and window.first_at - self._reach < at < window.last_at + self._reach

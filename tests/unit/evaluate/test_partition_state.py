@@ -286,14 +286,44 @@ def test_what_is_not_sampled_is_counted_and_its_demand_is_known() -> None:
             assert state.demands[1:] == [("solved", 1.0)] * jobs, "one that is judged stands for five"
 
 
-def test_a_conversation_kept_for_a_boost_that_never_came_is_counted_as_not_sampled() -> None:
-    boosted = watching(WHOLE, rate=0.19, strata=Strata((Boost("error", 4.0, failed),)))
-    for error, jobs in (("boom", 1), (None, 0)):
-        state = State(boosted)
-        state.receive(turn(conversation_id=DRAWN, error=error), 110.0, DRAWN.encode())
-        assert len(state.tick(500.0)) == jobs
-        assert state.counts.evaluations["solved", "matched"] == 1
-        assert state.counts.evaluations["solved", "sampled_out"] == 1 - jobs
+@pytest.mark.parametrize(
+    ("errors", "of_turns", "of_conversation"),
+    [
+        ((None, None), 0, 0),  # kept for a boost that never came
+        (("boom", None), 2, 1),  # the second turn is in a conversation that is judged
+        ((None, "boom"), 1, 1),  # nobody knows of the boost when the first turn comes
+    ],
+)
+@pytest.mark.parametrize("judges_turns", [False, True])
+def test_sampled_is_what_is_judged_and_not_what_is_kept_for_a_boost(
+    errors: tuple[str | None, ...], of_turns: int, of_conversation: int, judges_turns: bool
+) -> None:
+    assignments = (TURNS, WHOLE) if judges_turns else (WHOLE,)
+    state = State(watching(*assignments, rate=0.19, strata=Strata((Boost("error", 4.0, failed),))))
+    made = [
+        job
+        for number, error in enumerate((*errors, *errors))
+        for job in state.receive(turn(number % 2, conversation_id=DRAWN, error=error), 110.0, DRAWN.encode())
+    ]
+    judged = len({job.evaluation_id for job in made})
+    assert judged == (sum(error is not None for error in errors) if judges_turns else 0)
+    assert len(state.tick(500.0)) == of_conversation
+    expected = {("m", "sampled"): of_turns, ("m", "sampled_out"): 2 - of_turns, ("m", "duplicate"): 2}
+    assert state.counts.turns == Counter(expected)
+    assert state.counts.closed == [("m", "idle", 0)] * of_conversation
+    assert state.counts.evaluations["solved", "matched"] == of_conversation
+    assert state.counts.evaluations["solved", "sampled_out"] == 0
+    assert state.counts.idle == {"m": 1}, "judged or not, it is a conversation"
+
+
+def test_a_conversation_in_the_sample_of_one_evaluator_is_sampled_out_for_another() -> None:
+    rare = replace(WHOLE, evaluator=Completeness(name="rare"), rate=1e-12)
+    state = State(watching(WHOLE, rare, rate=0.2, strata=Strata((Boost("error", 4.0, failed),))))
+    state.receive(turn(conversation_id=DRAWN), 110.0, DRAWN.encode())
+    assert len(state.tick(500.0)) == 1
+    assert state.counts.turns == {("m", "sampled"): 1}
+    assert state.counts.closed == [("m", "idle", 0)]
+    assert state.counts.evaluations == {("solved", "matched"): 1, ("rare", "matched"): 1, ("rare", "sampled_out"): 1}
 
 
 def test_without_a_key_a_record_is_read() -> None:

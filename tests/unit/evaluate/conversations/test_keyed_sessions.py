@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from collector.evaluate.conversations.keyed_sessions import AddOutcome, KeyedSessions
+from collector.evaluate.conversations.keyed_sessions import KeyedSessions
 from collector.evaluate.conversations.packed_turn import IncomingTurn, pack, prior_user_hashes
 from collector.evaluate.conversations.session_window import SessionWindowSettings, WindowResult
 from collector.evaluate.conversations.snapshot import outline_snapshot, parse_snapshot, snapshot_record
@@ -26,19 +26,19 @@ class Seen:
 
     def add(
         self, turn_id: str, at: float, conversation: str = "c", *, said: str = "", history: Any = (), **how: Any
-    ) -> AddOutcome:
+    ) -> str:
         self.advance(at)
         turn = Turn(
             turn_id=turn_id, input=said or turn_id, history=tuple(Message(role="user", content=h) for h in history)
         )
         recorded = RecordedTurn(turn_to_json(turn))
         incoming = IncomingTurn(turn_id, pack(recorded, at), prior_user_hashes(recorded), **how)
-        outcome, closed = self.conversations.add(
+        window, closed = self.conversations.add(
             conversation, incoming, ReplayPoint(self.position, self.time), self.time
         )
         self.closed += closed
         self.position += 1
-        return outcome
+        return "new" if window else "duplicate"
 
     def advance(self, time: float) -> list[WindowResult]:
         self.time = max(self.time, time)
