@@ -19,6 +19,7 @@ from evaluators.evaluation import Result, make_record
 from evaluators.evaluator import Evaluator
 from evaluators.identity import make_evaluation_id, retry_id
 from evaluators.judge import Judge
+from evaluators.judges.audited import Audited
 from evaluators.results import Evaluation, Retry, Sampling
 
 _KEYED = "\x1fkeyed"
@@ -62,6 +63,11 @@ class Assignment:
     def asks_judge(self) -> bool:
         """Whether a judge is asked, even if only by audits. Budgets limit these evaluators."""
         return self.evaluator.needs_judge or bool(self.judge_name)
+
+    @property
+    def audit_version(self) -> str | None:
+        """The version of its audits; None if nobody audits it."""
+        return self.judge.audit_version(self.evaluator) if isinstance(self.judge, Audited) else None
 
     def judge_of(self, *, fallback: bool) -> Judge:
         """The judge to ask."""
@@ -200,12 +206,8 @@ class Plan:
 
     def assignment_of(self, monitor: str, evaluator: str) -> tuple[Monitor, Assignment] | None:
         """The monitor and its assignment of an evaluator, by their names; None if the monitor does not use it."""
-        for candidate in self.monitors:
-            if candidate.name == monitor:
-                for assignment in candidate.assignments:
-                    if assignment.evaluator.name == evaluator:
-                        return candidate, assignment
-        return None
+        uses = ((user, assignment) for user in self.monitors for assignment in user.assignments)
+        return next((use for use in uses if (use[0].name, use[1].evaluator.name) == (monitor, evaluator)), None)
 
     def successor_of(self, job: "Job") -> "Job | None":
         """The job that this plan makes of another plan's job; None if this plan no longer has the evaluator."""

@@ -15,7 +15,6 @@ from collector.page.view import EvaluatorView, View
 from collector.telemetry import series
 from collector.telemetry.registry import Telemetry
 from evaluators.evaluator import Evaluator
-from evaluators.judges.audited import Audited
 
 _WORDS = ("criteria", "evaluation_steps", "question", "guidelines", "prompt", "description")
 """Fields of a configuration that hold an evaluator's criteria."""
@@ -35,9 +34,7 @@ def evaluator_views(
                 threshold=assignment.evaluator.threshold,
                 target=targets.get((monitor.name, assignment.evaluator.name)),
                 lower_is_better=assignment.evaluator.direction == "lower_is_better",
-                audit_version=assignment.judge.audit_version(assignment.evaluator)
-                if isinstance(assignment.judge, Audited)
-                else None,
+                audit_version=assignment.audit_version,
                 asks=criteria_of(assignment.evaluator),
                 labels=frozenset(assignment.evaluator.label_names),
                 versions=(assignment.version, assignment.version_by(fallback=True)),

@@ -49,7 +49,6 @@ from collector.service.process import Process, without_preparation
 from collector.telemetry.drop_reasons import DropReason
 from collector.telemetry.health import Health
 from collector.telemetry.registry import Telemetry
-from evaluators.judges.audited import Audited
 from evaluators.results import Subject
 
 _PARTITION = 0
@@ -283,7 +282,7 @@ def _watched(config: Config, plan: Plan) -> Iterator[MonitoredEvaluator]:
     for monitor in plan.monitors:
         shares = config.settings.monitors[monitor.name].alerts.shares
         for assignment in monitor.assignments:
-            evaluator, judge = assignment.evaluator, assignment.judge
+            evaluator = assignment.evaluator
             watched = {label: share.at_most is not None for label, share in shares.get(evaluator.name, {}).items()}
             for version in filter(None, (assignment.version, assignment.fallback_version)):
                 yield MonitoredEvaluator(
@@ -291,7 +290,6 @@ def _watched(config: Config, plan: Plan) -> Iterator[MonitoredEvaluator]:
                     threshold=evaluator.threshold, lower_is_better=evaluator.direction == "lower_is_better",
                     labels=evaluator.label_names,
                     cascade_share=cascades[assignment.judge_name].share if assignment.judge_name in cascades else None,
-                    audit_version=judge.audit_version(evaluator) if isinstance(judge, Audited) else None,
-                    watched_labels=watched, judged=assignment.asks_judge,
+                    audit_version=assignment.audit_version, watched_labels=watched, judged=assignment.asks_judge,
                     priced=assignment.asks_judge and known_usd(config, evaluator.name) is not None,
                 )  # fmt: skip

@@ -48,7 +48,6 @@ from collector.statistics.agreement import ScoreScale
 from collector.statistics.audited_sums import audit_name
 from collector.statistics.judge_change import JudgeVerdict
 from evaluators.evaluation import Result, utc_now
-from evaluators.judges.audited import Audited
 from evaluators.wire.http_client import HttpClient
 
 PAGE_INTERVAL, PAGE_MEMORY = 15.0, 86400.0
@@ -437,10 +436,10 @@ def _scales(plan: Plan) -> dict[Version, ScoreScale]:
     """The scale and threshold of every evaluator that a monitor uses, and of its audits."""
     scales: dict[Version, ScoreScale] = {}
     for assignment in (assignment for monitor in plan.monitors for assignment in monitor.assignments):
-        evaluator, judge = assignment.evaluator, assignment.judge
+        evaluator = assignment.evaluator
         scales[evaluator.name, assignment.version] = scale = ScoreScale.of(evaluator)
-        if isinstance(judge, Audited):
-            scales[audit_name(evaluator.name), judge.audit_version(evaluator)] = scale
+        if (audits := assignment.audit_version) is not None:
+            scales[audit_name(evaluator.name), audits] = scale
     return scales
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 import uuid
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from copy import deepcopy
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -197,6 +199,38 @@ async def test_failures_older_than_the_time_are_told_with_the_option_that_takes_
     assert "judged     failed: judge_rejected (" in explained
     assert "this model takes no such question" in explained
     assert "remedy     name a model that takes questions of this size (judges.main.model)" in explained
+
+
+def costs(told: str) -> list[str]:
+    return re.findall(r"about ([\d.]+) USD", told)
+
+
+async def test_the_estimate_has_what_two_monitors_share_once_as_it_is_paid_once(world: World) -> None:
+    """The estimate was about 0.15 USD, and 0.084 was paid."""
+    world.configure(**monitored(world, "short"))
+    await live(world)
+    world.configure(**monitored(world, "short", "helpful"))
+    alone = costs((await rejudge(world, "--dry-run")).stdout)
+    monitors = monitored(world, "short", "helpful")["monitors"]
+    second = deepcopy(monitors["all"]) | {"evaluators": ["helpful"]}
+    world.configure(monitors=monitors | {"second": second})
+    dry = await rejudge(world, "--dry-run")
+    assert f"second  helpful  {PAST}  by version" in dry.stdout, "the first monitor pays"
+    assert costs(dry.stdout) == alone, dry.stdout
+    assert len(alone) == 2
+    assert costs((await rejudge(world, "--dry-run", "--monitor", "second")).stdout) == alone, "here nobody else pays"
+    world.judge.faults = BAD_REQUEST
+    async with world.serving():
+        await rejudge(world, "--max-usd", "1")
+        assert sum(each.shares is None for each in of(await world.ledger(), "helpful")) == PAST
+        failed = await rejudge(world, "--what", "failed", "--dry-run")
+        assert f"{2 * PAST} evaluations to make" in failed.stdout
+        assert costs(failed.stdout) == alone
+        world.judge.faults = Faults()
+        done = await rejudge(world, "--what", "failed", "--max-usd", "1")
+        assert f"made {2 * PAST} of {2 * PAST} ({2 * PAST} scored)" in done.stdout
+        assert sum(each.shares is None for each in await world.ledger() if each.retry) == PAST
+        await world.until_drained()
 
 
 async def test_what_fails_again_altogether_has_failed(world: World) -> None:

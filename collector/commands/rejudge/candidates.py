@@ -4,10 +4,11 @@ They follow from the contents of the evaluations log: by id, by subject, and wha
 """
 
 from collections.abc import AsyncIterator, Callable, Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Literal
 
+from collector.evaluate.job_builder import NO_TRIGGER, requested_job
 from collector.evaluate.outcomes import OutcomeSums
 from collector.evaluate.plan import Plan
 from collector.evaluate.recovery.configurations import UNNUMBERED, Configurations, PlanHistory, switches_of
@@ -49,12 +50,16 @@ _AT_ONCE = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A request that could be made, to a partition of the turns log; `happened_at` orders them."""
+    """A request that could be made, to a partition of the turns log; `happened_at` orders them.
+
+    It `pays` for its verdict, unless an earlier candidate of another monitor does that shares it.
+    """
 
     request: PastRequest
     partition: int | None
     monitor: str
     happened_at: datetime
+    pays: bool = True
 
 
 @dataclass(slots=True)
@@ -119,12 +124,20 @@ class Candidates:
         self.left_out.no_reference = self._unreferenced
         partitions = () if self.what == "failed" else range(self.turns.partitions)
         sources = [_listed(self._again), *(self._new(partition) for partition in partitions)]
-        seen: set[str] = set()
+        seen, paid = set[str](), set[str]()
         async for candidate in merge(sources, lambda candidate: candidate.happened_at):
             name = candidate.request.evaluation_id
             if name not in seen and name not in self.requested:
+                verdict = self._verdict_of(candidate)
+                yield replace(candidate, pays=verdict not in paid)
                 seen.add(name)
-                yield candidate
+                paid.add(verdict)
+
+    def _verdict_of(self, candidate: Candidate) -> str:
+        """The id of the evaluation whose verdict it is, by the rule by which the service shares verdicts."""
+        use = self.plan.assignment_of(candidate.monitor, candidate.request.evaluator)
+        job = requested_job(*use, candidate.request, NO_TRIGGER, fallback=False) if use else None
+        return job.verdict_ids[0] if job and job.verdict_ids else candidate.request.evaluation_id
 
     async def _new(self, partition: int) -> AsyncIterator[Candidate]:
         """Evaluations that this definition never made, with their draws."""

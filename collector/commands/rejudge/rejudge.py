@@ -70,10 +70,11 @@ async def rejudge(config: Config, options: RejudgeOptions, say: Callable[[str], 
         )  # fmt: skip
         await candidates.prepare()
         expected = {name: known.mean_usd.get(name) or expected_usd(config, name) for name in versions}
-        counts = Counter([(candidate.monitor, candidate.request.evaluator) async for candidate in candidates.all()])
+        due = [(one.monitor, one.request.evaluator, one.pays) async for one in candidates.all()]
+        counts, paying = Counter(key[:2] for key in due), Counter(key[:2] for key in due if key[2])
         outstanding = {name: of for name, of in requested.items() if of in versions and name not in known.ids}
         unknown = {name for name in versions if not known.mean_usd.get(name) and known_usd(config, name) is None}
-        lines = _summary(counts, versions, expected, unknown, known.spent_usd, outstanding)
+        lines = _summary(counts, paying, versions, expected, unknown, known.spent_usd, outstanding)
         for line in [*lines, *_notes(candidates.left_out)]:
             say(line)
         if options.dry_run or not (counts or outstanding):
@@ -127,17 +128,17 @@ def _versions(config: Config, options: RejudgeOptions) -> Mapping[str, str]:
 
 
 def _summary(
-    counts: Mapping[tuple[str, str], int], versions: Mapping[str, str], expected: Mapping[str, float],
-    unknown: Collection[str], spent: float, outstanding: Mapping[str, str],
+    counts: Counter[tuple[str, str]], paying: Counter[tuple[str, str]], versions: Mapping[str, str],
+    expected: Mapping[str, float], unknown: Collection[str], spent: float, outstanding: Mapping[str, str],
 ) -> list[str]:  # fmt: skip
-    """The evaluations to make and their cost; of the `unknown` evaluators a judge has no price."""
+    """The evaluations to make and the cost of those that pay; of the `unknown` evaluators a judge has no price."""
     lines = [
-        f"{monitor}  {evaluator}  {count:,}{_usd(count * expected[evaluator], evaluator in unknown)}"
-        f"  by version {versions[evaluator]}"
-        for (monitor, evaluator), count in sorted(counts.items())
+        f"{monitor}  {name}  {count:,}{_usd(paying[monitor, name] * expected[name], name in unknown)}"
+        f"  by version {versions[name]}"
+        for (monitor, name), count in sorted(counts.items())
     ]
     if counts:
-        total = sum(count * expected[evaluator] for (_, evaluator), count in counts.items())
+        total = sum(count * expected[evaluator] for (_, evaluator), count in paying.items())
         cost = _usd(total, any(evaluator in unknown for _, evaluator in counts))
         lines.append(f"{plural(sum(counts.values()), 'evaluation')} to make{cost}")
     if outstanding:

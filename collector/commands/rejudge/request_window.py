@@ -54,17 +54,15 @@ class RequestWindow:
 
     turns: Log
     evaluations: Log
-    money: InitVar[Money]
+    money: Money
     _: KW_ONLY
     ends: InitVar[Mapping[int, int]]
     outstanding: InitVar[Mapping[str, str]]
     say: Callable[[str], None]
     patience: float
 
-    def __post_init__(self, money: Money, ends: Mapping[int, int], outstanding: Mapping[str, str]) -> None:
-        self.progress = Progress(spent_usd=money.spent)
-        self._limit = money.limit
-        self._expected = dict(money.expected)
+    def __post_init__(self, ends: Mapping[int, int], outstanding: Mapping[str, str]) -> None:
+        self.progress = Progress(spent_usd=self.money.spent)
         self._paid: dict[str, tuple[float, int]] = {}
         self._ends = dict(ends)
         self._outstanding = dict(outstanding)
@@ -88,18 +86,18 @@ class RequestWindow:
                     if not await self._follow():
                         return
         await self._request(batch)
-        while self._outstanding:
-            if not await self._follow():
-                return
+        while self._outstanding and await self._follow():
+            pass
 
     def _is_affordable(self, candidate: Candidate, batch: Collection[Candidate]) -> bool:
         evaluators = (*self._outstanding.values(), *(each.request.evaluator for each in (*batch, candidate)))
-        return self._limit is None or self.progress.spent_usd + sum(map(self._cost, evaluators)) <= self._limit
+        limit = self.money.limit
+        return limit is None or self.progress.spent_usd + sum(map(self._cost, evaluators)) <= limit
 
     def _cost(self, evaluator: str) -> float:
         """The most that an evaluation may cost: the highest cost of this run; at first, the estimate too."""
         dearest, number = self._paid.get(evaluator, (0.0, 0))
-        return dearest if number >= _FEW else max(dearest, self._expected.get(evaluator, 0.0))
+        return dearest if number >= _FEW else max(dearest, self.money.expected.get(evaluator, 0.0))
 
     async def _request(self, batch: list[Candidate]) -> None:
         if not batch:
