@@ -102,7 +102,7 @@ class SharedPort:
         if not received:  # the system has closed the connection
             logger.warning("a connection could not be accepted (no descriptor is left)")
             self._cease()  # gets nothing from others for a while
-            self._paused = asyncio.get_running_loop().call_later(PAUSE, self._resume)
+            self._paused = asyncio.get_running_loop().call_later(PAUSE, self._mine.__setitem__, _LISTENS, 1)
         elif connection := _socket_of(received[0]):
             take(connection)
 
@@ -110,9 +110,6 @@ class SharedPort:
         self._mine[_LISTENS] = 0
         if self._paused is not None:
             self._paused.cancel()
-
-    def _resume(self) -> None:
-        self._mine[_LISTENS] = 1
 
     def _load(self, process: int) -> float:
         """The connections that a process has, with those on their way to it."""

@@ -20,8 +20,8 @@ from collector.records.attributes import attributes_of
 class ExplainedSpan:
     """How one span was read. `dialect` and `kind` are None if no dialect reads it.
 
-    `sources` are the attributes of every field, `empty_sources` those without any message. `identifies` names the ids
-    (conversation, user) of a span that no dialect reads. `incomplete` are the reasons for missing content.
+    `sources` are the attributes of every field, `empty_sources` those without any message or passage. `identifies`
+    names the ids (conversation, user) of a span that no dialect reads. `incomplete` says what content is missing.
     """
 
     span_id: str
@@ -123,7 +123,7 @@ def _format_span(span: ExplainedSpan) -> Iterator[str]:
         yield f"    not read by any dialect{ids}"
         return
     sources = ", ".join(f"{field} from {source}" for field, source in span.sources.items())
-    empty = f"; no message in {', '.join(span.empty_sources)}" if span.empty_sources else ""
+    empty = f"; nothing to read in {', '.join(span.empty_sources)}" if span.empty_sources else ""
     content = f": {sources}" if sources else ": no content"
     yield f"    read by {span.dialect} as {span.kind}{content}{empty}"
     yield from (f"    {reason}" for reason in span.incomplete)
@@ -202,9 +202,10 @@ def _explain_span(
             outcome="no turn: not read by any dialect",
         )
     call = parsed_span.call
-    messages = {"input": call.input, "output": call.output}
+    messages = {"input": call.input, "output": call.output, "passages": call.passages or None}
     sources = sorted(call.sources.items())
-    empty = [source for field, source in sources if messages.get(field, ()) is None]
+    fields = {"passages"} if call.kind in _WITHOUT_MESSAGES else messages.keys()
+    empty = [source for field, source in sources if field in fields and messages[field] is None]
     return ExplainedSpan(
         span_id=span.span_id,
         name=span.name,
@@ -212,7 +213,7 @@ def _explain_span(
         dialect=call.dialect,
         kind=call.kind,
         sources={field: source for field, source in sources if messages.get(field, ()) is not None},
-        empty_sources=[] if call.kind in _WITHOUT_MESSAGES else empty,
+        empty_sources=empty,
         incomplete=_list_incomplete(parsed_span),
         contradictions=sorted(find_conflicts(assembler.dialects.read_each(span, ()))),
         outcome=_describe_outcome(parsed_span, analysis),

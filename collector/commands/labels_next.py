@@ -201,7 +201,7 @@ def summary(tasks: LabelTasks) -> str:
     more = "; a larger page.queue.random draws more" if tasks.fewer else ""
     if not tasks.scored:
         more = "; the log has no score by the present version; evalstream rejudge scores past answers with it"
-    among = f", {tasks.second} of them for a second person's" if tasks.second else ""
+    among = f", {tasks.second} of them for a second person's label" if tasks.second else ""
     copy = "copy their human into this file, and calibrate it without the earlier ones"
     why = "as page.queue, a threshold or the release has changed since"
     again = f"; {tasks.again} labelled or listed before come again, {why}: {copy}"

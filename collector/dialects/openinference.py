@@ -479,7 +479,8 @@ def _make_call(span: Span, **fields: Any) -> Call:
 def _find_message_sources(span: Span, kind: Kind, messages: tuple[ChatMessage, ...] | None) -> dict[str, str]:
     attributes = span.attributes
     if kind == "retrieval":
-        return {"passages": "retrieval.documents.*"}
+        other = "output.value" in attributes and "retrieval.documents." not in "\n".join(attributes)
+        return {"passages": "output.value" if other else "retrieval.documents.*"}
     sources: dict[str, str] = {}
     names = "\n".join(attributes)
     for field, beginning, raw in (("input", _INPUT, "input.value"), ("output", _OUTPUT, "output.value")):

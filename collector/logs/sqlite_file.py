@@ -237,8 +237,7 @@ class SqliteFile:
         await self._shut()
 
     async def _give_up(self, key: tuple[str, str]) -> None:
-        lock = await self._claims.pop(key)
-        await self._in_writer_thread(lock.close)
+        await self._in_writer_thread((await self._claims.pop(key)).close)
 
     async def _shut(self) -> None:
         self._writer.shutdown(wait=False)

@@ -222,7 +222,7 @@ def test_what_waits_for_a_second_person_is_said(config: Path) -> None:
     rows, _ = run(config, "labels", "next", "--n", "100")
     asyncio.run(label_by_bob(config, rows))
     _, talk = run(config, "labels", "next", "--n", "100")
-    assert f"waiting for a label: {len(rows)}, {len(rows)} of them for a second person's (scores since" in talk
+    assert f"waiting for a label: {len(rows)}, {len(rows)} of them for a second person's label (scores since" in talk
 
 
 async def label_by_bob(path: Path, rows: list[dict[str, object]]) -> None:

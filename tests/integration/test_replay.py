@@ -289,7 +289,7 @@ async def test_a_second_configuration_that_changes_nothing_is_not_paid_for(world
     new = world.configure("new.yaml", evaluators=world.settings["evaluators"])
     done = await world.replay("--with", new)
     assert done.exit_code == 1
-    assert "; change one, or repeat one with --evaluator NAME" in str(done.exception or done.stderr)
+    assert "; change some of it, or repeat an evaluator with --evaluator NAME" in str(done.exception or done.stderr)
 
 
 async def test_what_an_earlier_version_judged_is_not_paid_for_where_the_file_changes_nothing(world: World) -> None:
@@ -303,7 +303,7 @@ async def test_what_an_earlier_version_judged_is_not_paid_for_where_the_file_cha
         await logs.evaluations.append(records)
     asked = world.judge.calls
     done = await world.replay("--with", world.configure("new.yaml", evaluators=world.settings["evaluators"]))
-    assert "new.yaml: its evaluators and judges are those of" in str(done.exception or done.stderr)
+    assert "new.yaml: what was judged in this time is defined as in" in str(done.exception or done.stderr)
     assert world.judge.calls == asked
     other = {"judges": {**world.settings["judges"], "main": {**world.settings["judges"]["main"], "model": "large"}}}
     done = await world.replay("--with", world.configure("new.yaml", **other))

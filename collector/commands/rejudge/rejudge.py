@@ -112,7 +112,9 @@ def _versions(config: Config, options: RejudgeOptions) -> Mapping[str, str]:
     require_known("--monitor", "monitor", options.monitors, settings.monitors)
     monitors = [each for name, each in settings.monitors.items() if not options.monitors or name in options.monitors]
     used = {use.name for monitor in monitors for use in monitor.uses}
-    require_known("--evaluator", "evaluator", options.evaluators, used)
+    require_known("--evaluator", "evaluator", options.evaluators, config.evaluators)
+    if idle := sorted(set(options.evaluators) - used):
+        raise ConfigError(f"--evaluator: no monitor uses {idle[0]!r}, so it judges no traffic; name it in one")
     names = sorted(set(options.evaluators) or used)
     judges = [judge for name in names for judge in judges_of(name, config.evaluators)]
     # what failed was within its budget when it was due, and its price may be unknown
@@ -144,7 +146,7 @@ def _summary(
     if outstanding:
         lines.append(f"{plural(len(outstanding), 'evaluation')} requested before and not made yet")
     if spent:
-        lines.append(f"{usd(spent)} spent on this period by earlier runs")
+        lines.append(f"{usd(spent)} spent on this period by earlier runs of these versions")
     return lines
 
 

@@ -452,8 +452,8 @@ def _changed(jobs: list[PastJob], config: Config, new: Config) -> list[PastJob]:
 
     changed = [job for job in jobs if not is_same(*job)]
     if not changed and new is not config:
-        same = "its evaluators and judges are those of"
-        raise ConfigError(f"{new.source}: {same} {config.source}; change one, or repeat one with --evaluator NAME")
+        same = f"what was judged in this time is defined as in {config.source}"
+        raise ConfigError(f"{new.source}: {same}; change some of it, or repeat an evaluator with --evaluator NAME")
     if not changed or len(changed) == len(jobs):
         return jobs
     same = _evaluators(past for past, _ in jobs) - _evaluators(past for past, _ in changed)

@@ -22,6 +22,7 @@ from collector.assemble.trace import Assembler
 from collector.commands.normalize import normalize
 from collector.commands.score.gate import GateResult, as_junit, as_markdown, compare_two, compare_with_base, read_base
 from collector.commands.score.runner import MOST_AT_ONCE, RunResult, guarded_run, judges_of, require_prices, run_jobs
+from collector.config.command_options import require_known
 from collector.config.configured import Config, without_audits
 from collector.errors import ConfigError
 from collector.evaluate.failures import remedy_of
@@ -42,7 +43,7 @@ from collector.statistics.confusion import Confusion, confusions
 from collector.statistics.intervals import mean_interval
 from collector.telemetry.plain import report_problems, show, to_terminal
 from collector.telemetry.wide_console import figures_table, report_text
-from collector.wording import plural, suggestion, usd
+from collector.wording import plural, usd
 from evaluators.cases import Conversation, Turn
 from evaluators.results import Evaluation
 
@@ -337,6 +338,7 @@ async def _score(config: Config, options: ScoreOptions, turns: Sequence[Turn]) -
             run = await stack.enter_async_context(guarded_run(config, from_logs=False))
             priced = config if batches is None else at_batch_prices(config)
             plan = build_plan(without_audits(priced), judges)
+            require_known("--evaluator", "evaluator", options.evaluators, config.evaluators)
             assignments, runs = _assignments(plan, options.evaluators), _of_agent_runs(plan)
             if options.max_usd is not None:
                 require_prices(config, judges_of(config, assignments))
@@ -366,8 +368,6 @@ def _of_agent_runs(plan: Plan) -> Mapping[str, frozenset[bool]]:
 def _assignments(plan: Plan, named: Sequence[str]) -> list[Assignment]:
     """The named evaluators; without names all that some monitor uses, each once."""
     every = {assignment.evaluator.name: assignment for monitor in plan.monitors for assignment in monitor.assignments}
-    if unknown := sorted(set(named) - set(every)):
-        raise ConfigError(f"--evaluator: unknown evaluator {unknown[0]!r}; {suggestion(unknown[0], sorted(every))}")
     return [every[name] for name in (named or every)]
 
 

@@ -36,7 +36,7 @@ def around(held: dict[str, Any]) -> Trace:
         (
             {"openinference.span.kind": "CHAIN", "input.value": "{}", "output.value": "Other words."},
             [
-                "read by openinference as chain: output from output.value; no message in input.value",
+                "read by openinference as chain: output from output.value; nothing to read in input.value",
                 "no turn: it encloses other spans and has no question of its own",
             ],
         ),
@@ -53,6 +53,18 @@ def around(held: dict[str, Any]) -> Trace:
                 "read by openinference as model: input from llm.input_messages.*",
                 "is part of turn",
             ],
+        ),
+        (
+            {
+                "openinference.span.kind": "RETRIEVER",
+                "input.value": "Hi",
+                "retrieval.document.0.document.content": "A passage.",
+            },
+            ["read by openinference as retrieval: no content; nothing to read in retrieval.documents.*", "no turn: "],
+        ),
+        (
+            {"openinference.span.kind": "RETRIEVER", "output.value": '[{"content": "A passage."}]'},
+            ["read by openinference as retrieval: passages from output.value", "no turn: "],
         ),
         (
             {"openinference.span.kind": "EMBEDDING"},
