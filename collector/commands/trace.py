@@ -197,7 +197,7 @@ def _why_none(
     waits = f"the judge {judge} has not answered yet" if judge else "the service has not come to it"
     limited = monitor.budget.limited or now_in_force.budget.limited
     is_lowered = limited and monitor.probability(use, 0.0, 1.0) < monitor.probability(use, 1.0, 1.0)
-    return waits + (", or a budget lowered the rate" if is_lowered else "")
+    return waits + (", or it is sampled out, as a budget lowered the rate" if is_lowered else "")
 
 
 def _result(evaluation: Evaluation) -> str:

@@ -79,9 +79,10 @@ def _budgets() -> list[object]:
         lines(
             Look(
                 "Spent of the budget",
-                "Cost over the last hour, or day, as a share of the budget for it; a new budget does not count what was"
-                " spent before it. Rates follow the budget, so this stays about 1 when traffic would cost more; nothing"
-                " is judged from the hard cap (1.2) on. Empty without a budget.",
+                "Cost over the last hour, or day, as a share of the budget for it. It also has the cost of rejudge, and"
+                " what was spent before the budget was added; the budget has neither. Rates follow the budget, so this"
+                " stays about 1 when traffic would cost more; nothing is judged from the hard cap (1.2) on. Empty"
+                " without a budget.",
                 unit="percentunit",
                 low=0,
                 steps=((1.0, "orange"), (1.2, "red")),

@@ -255,7 +255,10 @@ async def test_what_a_turn_without_a_score_waits_for(tmp_path: Path) -> None:
     outcomes = (await traced(config, "t1"))[1]["turns"]["t1"]
     assert outcomes["all/polite"].startswith("none yet: it waits for the end of its conversation, 20")
     assert outcomes["all/brief"] == "none yet: the service has not come to it"
-    assert outcomes["paid/brief"] == "none yet: the service has not come to it, or a budget lowered the rate"
+    assert (
+        outcomes["paid/brief"]
+        == "none yet: the service has not come to it, or it is sampled out, as a budget lowered the rate"
+    )
     assert outcomes["paid/short"] == outcomes["all/brief"], "no budget lowers a rate of its own without a judge"
     assert outcomes["known/right"].startswith("none yet: it waits for expected_output until 20")
     async with open_logs(config.settings.log) as logs:

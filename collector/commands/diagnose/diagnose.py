@@ -226,8 +226,8 @@ def _evaluator_lines(made: Diagnosis) -> Iterator[str]:
 
 
 def _level(drop: SliceDrop) -> str:
-    known = "new" if drop.mean_before is None else f"{drop.mean_before:.3f} before"
-    now = mean_text(drop.mean, drop.error, drop.conversations)
+    before, now = drop.mean_before, mean_text(drop.mean, drop.error, drop.conversations)
+    known = f"{before:.3f} before" if before is not None else "too few before" if drop.share_before else "new"
     return f"{known}, {now} now ({plural(drop.conversations, 'conversation')})"
 
 

@@ -251,7 +251,7 @@ def score(config: Config, options: ScoreOptions) -> int:
     gate, text = list[GateResult](), as_table(by_evaluator, lower, classified)
     if base is not None:
         gate = compare_with_base(base, made.evaluations, tolerance=options.tolerance, lower_is_better=lower)
-    elif len(by_evaluator) == 2 and (both := compare_two(made.evaluations, *(names := [*by_evaluator]))):
+    elif len(names := options.evaluators) == 2 and (both := compare_two(made.evaluations, *names)):
         more.append((names[1], "comparison", {"compared_with": names[0], **fields_of(both, "pairs", "mean")}))
         text += f"{' → '.join(names)}, case by case: {both.mean}\n"
     for result in gate:

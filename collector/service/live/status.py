@@ -58,7 +58,7 @@ class ConfigurationStatus:
 
     def keep(self) -> None:
         """Nothing else is to be taken: the file has the running configuration, or another process decides."""
-        logger.info("the file has %s again, which runs on", self._running)
+        logger.info("the file has %s, which runs already", self._running)
         self.refused = None
         self._lines.open.clear()
 

@@ -22,5 +22,5 @@ def test_a_configuration_without_a_number_is_not_called_by_one(
         status.keep()
     assert caplog.messages == [
         f"configuration refused, and {running} runs on: judges: none",
-        f"the file has {running} again, which runs on",
+        f"the file has {running}, which runs already",
     ]
