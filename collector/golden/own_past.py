@@ -66,7 +66,7 @@ class OwnPast:
         self._evaluations, self._turns = evaluations, turns
         self._ask = ask
         self._clock = clock
-        self._falls: dict[tuple[str, str], _Fall] = {}
+        self.falls: dict[tuple[str, str], _Fall] = {}
         self.incidents: dict[tuple[str, str], Collection[tuple[float, float]]] = {}
         """Begins and ends (s) of incidents that are over, by evaluator and version: the judge may then have been
         another, and nothing that was scored meanwhile is scored again."""
@@ -74,16 +74,24 @@ class OwnPast:
         self._requests = Requests()
         self.wait_for_answer = self._requests.wait_for_answer
 
+    def continue_falls(self, earlier: object) -> None:
+        """Keep the falls that an earlier configuration's `OwnPast` knows, with their runs: a change of the
+        configuration neither asks again nor counts from zero.
+        """
+        if isinstance(earlier, OwnPast):
+            since = self._clock() - _SAME_FALL
+            self.falls = {of: fall for of, fall in earlier.falls.items() if fall.alerted_at >= since}
+
     def judge_since(self, evaluator: str, version: str, since: float, *, alerting: bool) -> JudgeVerdict | None:
         """The verdict on a judge since scores fell (s). As an alert begins, asks for what it is made of."""
         definition = evaluator, version
         if definition not in self._targets:
             return None
-        fall, now = self._falls.get(definition), self._clock()
+        fall, now = self.falls.get(definition), self._clock()
         if fall is None or now - fall.alerted_at > _SAME_FALL:
             if not alerting:
                 return None
-            fall = self._falls[definition] = _Fall(Suspicion(since, now), now)
+            fall = self.falls[definition] = _Fall(Suspicion(since, now), now)
         if alerting:
             has_ended = fall.has_ended or now - fall.alerted_at > _FLAPS
             if has_ended and fall.runs and now - fall.runs[-1].at > _FLAPS:  # the judge may be another one by now
@@ -101,21 +109,17 @@ class OwnPast:
 
     async def run_due(self) -> None:
         """Score again what is due."""
-        for definition, fall in list(self._falls.items()):
-            if not fall.is_due(self._clock()):
+        for definition, fall in list(self.falls.items()):
+            target = self._targets.get(definition)
+            if target is None or not fall.is_due(self._clock()):
                 continue
-            target, since = self._targets[definition], fall.suspicion.since
-            if fall.cases is None:
-                try:
-                    fall.cases = await self._cases_before(target, since)
-                except LogUnavailable as error:
-                    self._reading.failed(error)
-                    continue
-                self._reading.succeeded()
-                fall.runs.append(GoldenRun(0.0, {case.case_id: case.scores[definition[0]] for case in fall.cases}))
-            results = await results_of(fall.cases, partial(self._ask, target))
-            scores = {case: score for case, result in results.items() if (score := score_of(result)) is not None}
-            fall.runs.append(GoldenRun(self._clock(), scores))
+            with self._reading.attempt(LogUnavailable):
+                if fall.cases is None:
+                    fall.cases = await self._cases_before(target, fall.suspicion.since)
+                    fall.runs.append(GoldenRun(0.0, {case.case_id: case.scores[definition[0]] for case in fall.cases}))
+                results = await results_of(fall.cases, partial(self._ask, target))
+                scores = {case: score for case, result in results.items() if (score := score_of(result)) is not None}
+                fall.runs.append(GoldenRun(self._clock(), scores))
 
     async def _cases_before(self, target: GoldenTarget, since: float) -> tuple[GoldenCase, ...]:
         scored: dict[tuple[Hashable, ...], Evaluation] = {}

@@ -163,8 +163,6 @@ class GoldenTarget:
         return self.assignment.evaluator.name, self.assignment.version
 
 
-Charge = Callable[[GoldenTarget, Result], None]
-"""Counts the cost of an answer of a target's judge."""
 R = TypeVar("R", bound=Result | None)
 
 
@@ -340,10 +338,11 @@ class GoldenRuns:
         telemetry: Telemetry,
         reported: ReportedJudges,
         rules: GoldenRules,
-        charge: Charge,
+        charge: Callable[[GoldenTarget, Result], None],
         *,
         clock: Callable[[], float] = time.time,
     ) -> None:
+        """`charge` counts the cost of an answer of a target's judge."""
         self._cases = cases
         self._targets = targets
         self._store = store
@@ -357,11 +356,20 @@ class GoldenRuns:
             name: FailureLog(f"scoring the golden set with {name}")
             for name in (target.assignment.evaluator.name for target in targets)
         }
-        self._checked = {target.key: _Checked() for target in targets}
+        self.checked = {target.key: _Checked() for target in targets}
         self._unscorable: set[str] = set()
         self._shifts: dict[str, ScoreShift] = {}
         self._requests = Requests()
         self.wait_for_answer = self._requests.wait_for_answer
+
+    def continue_falls(self, earlier: object) -> None:
+        """Keep when falls and their alerts began, by an earlier configuration's runs: else an alert that lasts asked
+        the set again, as a new one does.
+        """
+        if isinstance(earlier, GoldenRuns):
+            for key, known in self.checked.items():
+                was = earlier.checked.get(key, known)
+                known.falling, known.suspected_at = was.falling, was.suspected_at
 
     def significant_shift(self, evaluator: str) -> ScoreShift | None:
         """How far the scores of an evaluator's judge have shifted by its newest run; None if not significantly."""
@@ -380,7 +388,7 @@ class GoldenRuns:
         """The verdict of the set on a judge since scores seem to fall (s). Asks for a run if one is due."""
         for target in self._targets:
             if target.definition == (evaluator, version):
-                known = self._checked[target.key]
+                known = self.checked[target.key]
                 now = self._clock()
                 before = known.falling if now - known.suspected_at <= SAME_FALL else None
                 # while a window still holds a fall, scores that have recovered move its begin to now
@@ -419,7 +427,7 @@ class GoldenRuns:
         with self._reading.attempt(LogUnavailable):
             await self._reported.read_on()
         for target in self._targets:
-            if self._clock() < self._checked[target.key].attempts.next_at:
+            if self._clock() < self.checked[target.key].attempts.next_at:
                 continue
             await self._ask_single_cases(target)
             while (due := self._due(target)) is not None and await self._run(target, *due):
@@ -427,7 +435,7 @@ class GoldenRuns:
 
     async def _ask_single_cases(self, target: GoldenTarget) -> None:
         """Ask one case after another of the set, for a share of the live calls: at most one set of them at once."""
-        known, cases = self._checked[target.key], self._own_cases(target)
+        known, cases = self.checked[target.key], self._own_cases(target)
         calls = self._reported.calls[target.definition]
         due = min(len(cases), int(self._rules.share * (calls - known.calls)))
         if not due or not known.runs:
@@ -444,7 +452,7 @@ class GoldenRuns:
 
     def _due(self, target: GoldenTarget) -> tuple[int, int] | None:
         """The period of the run that is due, and its number in that; None if none is."""
-        known = self._checked[target.key]
+        known = self.checked[target.key]
         period, newest = int(self._clock() // self._rules.every), known.published
         if newest is None or newest.period != period:
             return period, 0
@@ -461,7 +469,7 @@ class GoldenRuns:
         One that cannot be made is retried, ever more seldom.
         """
         key = f"golden.run/{target.key}/{period}" + (f"/{number}" if number else "")
-        known, name = self._checked[target.key], self._reported.newest(target.definition)
+        known, name = self.checked[target.key], self._reported.newest(target.definition)
         text = stored = await self._store.load(key)
         if text is None:
             results = await self._results(target)
@@ -489,7 +497,7 @@ class GoldenRuns:
 
     async def _remember(self, target: GoldenTarget, period: int, run: Mapping[str, Any]) -> None:
         """Keep a run for later falls; the first time with the earlier periods' runs."""
-        runs, history = [run], self._checked[target.key].runs
+        runs, history = [run], self.checked[target.key].runs
         if not history:
             keys = [f"golden.run/{target.key}/{period - back}" for back in range(_PERIODS, 0, -1)]
             runs = [orjson.loads(text) for key in keys if (text := await self._store.load(key)) is not None] + runs

@@ -137,8 +137,7 @@ class _Tasks:
         """End what runs, and start these."""
         for task in self._running:
             task.cancel()
-        if self._running:
-            await asyncio.wait(self._running)
+        await asyncio.gather(*self._running, return_exceptions=True)
         self._running = [self._tasks.start(kind, work) for kind, work in works.items()]
 
 
@@ -146,14 +145,13 @@ class _Explained:
     """The changes that shifts of judges explain, by the golden set of the running configuration, or by their past."""
 
     def __init__(self) -> None:
-        self.golden: GoldenRuns | None = None
         self.judges: GoldenRuns | OwnPast | None = None
 
     def miss(self, evaluator: str, lower: bool) -> float:
-        return self.golden.explained_miss(evaluator, lower) if self.golden is not None else 0.0
+        return self.judges.explained_miss(evaluator, lower) if isinstance(self.judges, GoldenRuns) else 0.0
 
     def shifted(self, evaluator: str) -> str:
-        return "" if self.golden is None else self.golden.shifted(evaluator)
+        return self.judges.shifted(evaluator) if isinstance(self.judges, GoldenRuns) else ""
 
     def judge_since(self, evaluator: str, version: str, since: float, *, alerting: bool) -> JudgeVerdict | None:
         return self.judges and self.judges.judge_since(evaluator, version, since, alerting=alerting)
@@ -211,13 +209,14 @@ async def _prepare_checks(
     cases = read_cases(Path(golden.path)) if golden is not None else ()
 
     async def take_over(process: Process) -> None:
-        if explained.golden is not None:
-            explained.golden.withdraw()
+        earlier = explained.judges
+        if isinstance(earlier, GoldenRuns):
+            earlier.withdraw()
         for target in _golden_targets(config, process.plan):
             name = target.assignment.evaluator.name
             create_judge_use(process.telemetry, (name, target.monitor), priced=known_usd(config, name) is not None)
-        explained.golden = await _golden(process, evaluating, cases)
-        judges = explained.judges = explained.golden or _own_past(process, evaluating)
+        judges = explained.judges = await _golden(process, evaluating, cases) or _own_past(process, evaluating)
+        judges.continue_falls(earlier)
         await tasks.restart({"golden": judges.run_forever, **agreement.restart(process)})
 
     return take_over
@@ -277,7 +276,8 @@ def alerts_for_page(process: Process, watching: Watching) -> Callable[[], Sequen
         stage = _stage(process, trust, interval=PAGE_INTERVAL, memory=PAGE_MEMORY)
         own = _PageWatcher(process, stage)
         own.start_if_needed()
-        process.changes.append(own.prepare)
+        process.changes.append(partial(_prepare_targets, stage, PAGE_INTERVAL))
+        process.changes.append(without_preparation(own.take_over))
     return lambda: [_page_alert(alert) for alert in _gravest(stage.firing)]
 
 
@@ -297,14 +297,8 @@ class _PageWatcher:
         process.follow("watch", process.logs.evaluations, "page.watch", self._stage.open_fold)
         process.tasks.start("alerts", self._stage.run)
 
-    async def prepare(self, config: Config) -> Apply:
-        take_over = await _prepare_targets(self._stage, PAGE_INTERVAL, config)
-
-        async def take_over_and_start(process: Process) -> None:
-            await take_over(process)
-            self.start_if_needed()
-
-        return take_over_and_start
+    async def take_over(self, _changed: Process) -> None:
+        self.start_if_needed()
 
 
 def _gravest(firings: Sequence[ActiveAlert]) -> Iterable[ActiveAlert]:

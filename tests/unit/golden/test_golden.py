@@ -55,7 +55,7 @@ class Bench:
         self.telemetry: Telemetry
         self.charged: list[tuple[str, Usage | None]] = []
 
-    async def look(self, score: int, **fields: Any) -> GoldenRuns:
+    async def look(self, score: int, earlier: GoldenRuns | None = None, **fields: Any) -> GoldenRuns:
         """A service that starts, and looks once; its judge says `score` of ten."""
         evaluator = GEval(
             name="helpful",
@@ -77,6 +77,7 @@ class Bench:
             lambda target, made: self.charged.append((target.monitor, made.usage)),
             clock=lambda: self.time,
         )
+        runs.continue_falls(earlier)
         await runs.run_due()
         return runs
 
@@ -299,6 +300,27 @@ async def test_a_fall_of_scores_has_the_judge_asked_and_the_verdict_outlives_a_r
     assert changed is not None
     assert changed.sentence.startswith("The judge has changed: 20 golden")
     assert again.judge_since("helpful", "other", began, alerting=False) is None, "of a version that is not checked"
+
+
+async def test_another_configuration_asks_nothing_again_for_an_alert_that_lasts(tmp_path: Path) -> None:
+    bench = Bench(golden_file(tmp_path, helpful=0.8))
+    await bench.look(8)
+    bench.time += DAY
+    runs = await bench.look(8)
+    version, began = runs._targets[0].assignment.version, bench.time + 60.0
+    bench.time += 120.0
+    runs.judge_since("helpful", version, began, alerting=True)
+    bench.score = 5
+    await runs.run_due()
+    said = runs.judge_since("helpful", version, began, alerting=True)
+    assert said is not None
+    assert said.has_changed
+    bench.time += 60.0
+    again = await bench.look(8, earlier=runs)
+    for _ in range(2):
+        assert again.judge_since("helpful", version, began, alerting=True) == said
+        await again.run_due()
+    assert bench.judge.questions == []
 
 
 async def test_a_share_of_the_live_calls_is_asked_of_single_cases_and_a_judge_that_moved_gets_a_run(tmp_path: Path):

@@ -39,11 +39,16 @@ class Past:
         self.true = self.chance.choice([0.25, 0.5, 0.75, 1.0], SCORED)
         self.asked: list[int] = []
         self.has_money = True
+        self.past = self._past(VERSION, **assigned)
+
+    def _past(self, version: str, **assigned: object) -> OwnPast:
         evaluator = GEval(name="helpful", evaluation_steps=("Look.",), evaluation_params=("input",))
-        assignment = Assignment(evaluator, ScriptedJudge({}), VERSION, **assigned)
-        self.past = OwnPast(
-            [GoldenTarget(assignment, "main", "all")], self.evaluations, self.turns, self.ask, clock=lambda: self.now
-        )
+        target = GoldenTarget(Assignment(evaluator, ScriptedJudge({}), version, **assigned), "main", "all")
+        return OwnPast([target], self.evaluations, self.turns, self.ask, clock=lambda: self.now)
+
+    def reconfigure(self, version: str = VERSION) -> None:
+        earlier, self.past = self.past, self._past(version)
+        self.past.continue_falls(earlier)
 
     def score(self, number: int, moved: float) -> float:
         return float(np.clip(self.true[number] + moved + self.noise * self.chance.standard_normal(), 0.0, 1.0))
@@ -97,6 +102,32 @@ async def test_it_is_asked_as_an_alert_begins_and_at_most_a_tenth_of_the_day() -
         world.now += HOUR
         await world.answered()
     assert len(world.asked) == CASES * MOST_RUNS
+
+
+async def test_another_configuration_keeps_the_verdict_of_a_fall_and_the_number_of_its_runs() -> None:
+    """The judge was repaired, then a price was changed: the alert on the incident said that the judge had not changed."""
+    world = Past(moved=-0.3)
+    await world.fill()
+    said = await world.answered()
+    assert said.startswith("The judge has changed: ")
+    world.moved = 0.0
+    for _ in range(3):
+        world.now += 60.0
+        world.reconfigure()
+        assert await world.answered() == said
+    assert len(world.asked) == CASES
+    for _ in range(10):
+        world.now += HOUR
+        world.reconfigure()
+        await world.answered()
+    assert len(world.asked) == CASES * MOST_RUNS
+    world.reconfigure(version="another")
+    world.now += HOUR
+    await world.answered()
+    world.reconfigure()
+    world.now += HOUR
+    await world.answered()
+    assert len(world.asked) == CASES * MOST_RUNS, "nor when a version is set back"
 
 
 async def test_cases_of_an_incident_that_is_over_say_nothing_of_the_judge_now() -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
+from hashlib import sha256
 from types import SimpleNamespace
 from typing import Any
 
@@ -28,17 +30,22 @@ from collector.logs.log import Record, StoredRecord
 from collector.logs.memory import MemoryLog
 from collector.otlp.own_items import OwnItems
 from collector.records.json import evaluation_to_json, label_to_json
+from collector.records.turns import turn_record
 from collector.service.live.status import ConfigurationStatus
 from collector.service.open_logs import NAMES, Logs
 from collector.service.plan_builder import build_plan, evaluator_version_in
 from collector.service.process import Process
 from collector.service.process_resources import ProcessResources
 from collector.service.tasks import Tasks, open_tasks
-from collector.service.watch import PAGE_INTERVAL, PeopleAgreement, Watching, alerts_for_page
+from collector.service.watch import PAGE_INTERVAL, PeopleAgreement, Watching, alerts_for_page, start_watch
 from collector.statistics.agreement import ScoreScale
 from collector.statistics.bounded_sums import Sums, Weight
+from collector.statistics.judge_change import JudgeVerdict
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import CONSUMER_LAG_RECORDS
+from evaluators.cases import Turn
+from evaluators.judge import Judge
+from evaluators.testing import ScriptedJudge
 
 FOLLOWED = {"consumer": "page.watch", "log": "evaluations"}
 
@@ -51,10 +58,17 @@ def logs() -> Logs:
     return Logs(**{name: MemoryLog(name, partitions=1) for name in NAMES})
 
 
-def process_of(config: Config, kept: Logs, telemetry: Telemetry, tasks: Tasks, stack: AsyncExitStack) -> Process:
+def process_of(
+    config: Config,
+    kept: Logs,
+    telemetry: Telemetry,
+    tasks: Tasks,
+    stack: AsyncExitStack,
+    judges: Mapping[str, Judge] | None = None,
+) -> Process:
     return Process(
         config=config,
-        plan=build_plan(config, {}),
+        plan=build_plan(config, judges or {}),
         logs=kept,
         telemetry=telemetry,
         resources=ProcessResources(config, telemetry),
@@ -325,6 +339,47 @@ async def test_alerts_of_a_judge_that_is_not_proven_warn_and_say_so() -> None:
         assert agreement.uncalibrated("all", "exact", version) == ""
         assert "Uncalibrated" in agreement.uncalibrated("all", "exact", "another")
         assert agreement.uncalibrated("all", "unknown", version) == ""
+
+
+async def test_a_price_that_changes_during_an_alert_leaves_its_verdict_on_the_judge() -> None:
+    """The judge had become stricter and was repaired; then all cases were asked again, and the text turned round."""
+    judges = {"main": {"model": "m", "usd_per_million_input_tokens": 1.0, "usd_per_million_output_tokens": 1.0}}
+    use = {"kind": "g_eval", "evaluation_steps": ["Look."], "evaluation_params": ["input"], "mode": "single"}
+    config = checked({"helpful": use}, judges=judges)
+    score = [5]
+    judge = ScriptedJudge(lambda _prompt, _reply: {"reason": "so", "score": score[0]})
+    kept, telemetry, since = logs(), Telemetry(), time.time() - 600.0
+    version = build_plan(config, {"main": judge}).monitors[0].assignments[0].version
+    for number in range(300, 0, -1):
+        at = since - 60.0 * number
+        subject = replace(scored().subject, conversation_id=f"c{number}", turn_id=f"t{number}")
+        turn = Turn(turn_id=f"t{number}", conversation_id=f"c{number}", input="Hi", actual_output="Hello")
+        made = scored(
+            number, evaluation_id=sha256(str(number).encode()).hexdigest()[:32], evaluator="helpful",
+            evaluator_version=version, monitor="all", score=0.8, subject=subject,
+        )  # fmt: skip
+        await kept.turns.append([replace(turn_record(turn), timestamp=at)])
+        await kept.evaluations.append([Record(b"k", evaluation_to_json(made), partition=0, timestamp=at)])
+    async with AsyncExitStack() as stack, open_tasks(telemetry) as tasks:
+        process = process_of(config, kept, telemetry, tasks, stack, {"main": judge})
+        trust = (await start_watch(process, None)).trust
+        assert trust is not None
+
+        async def verdict() -> JudgeVerdict | None:
+            trust.judge_since("helpful", version, since, alerting=True)
+            await trust.wait_for_answer()
+            return trust.judge_since("helpful", version, since, alerting=True)
+
+        said = await verdict()
+        assert said is not None
+        assert said.has_changed
+        asked, score[0] = len(judge.questions), 8
+        dearer = checked({"helpful": use}, judges={"main": judges["main"] | {"usd_per_million_input_tokens": 2.0}})
+        changed = replace(process, config=dearer)
+        for apply in [await prepare(dearer) for prepare in process.changes]:
+            await apply(changed)
+        assert await verdict() == said
+        assert len(judge.questions) == asked
 
 
 async def test_with_audits_the_page_shows_how_people_agree_with_the_judge_that_scores_and_with_audits() -> None:
