@@ -32,6 +32,8 @@ VARIABLES = {
     "$segment": ".*",
 }
 IN_INCIDENTS = {
+    series.DROP_FIRST_BEGIN,
+    series.DROP_LAST_BEGIN,
     series.DROP_SINCE,
     series.DROP_EARLIEST,
     series.DROP_LATEST,

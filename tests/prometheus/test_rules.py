@@ -452,6 +452,22 @@ def test_the_panel_of_the_evidence_has_no_gap_at_a_restart_of_the_only_process(t
     run(tmp_path, configured(), [{"inputs": restarted, "values": values}])
 
 
+@pytest.mark.parametrize(("good", "earliest", "latest"), [(0, 60, 64), (1, 61, 65)])
+def test_the_times_of_a_fall_cover_the_minutes_that_a_restart_left_out(
+    tmp_path: Path, good: int, earliest: int, latest: int
+):
+    """Killed after minute 60, with samples of the rules at 61 and 64. Of a fall at 63 the alert said that it began by 62."""
+    before = Stream(60.0, mean=lambda _minute: 0.9, seed=3).run(60)
+    after = Stream(60.0, mean=lambda minute: 0.9 if minute < good else 0.3, seed=4).run(20)
+    restarted = [
+        {**first, "values": f"{first['values']} stale {then['values']}"}
+        for first, then in zip(estimator(before), estimator(after), strict=True)
+    ]
+    times = [("earliest", earliest), ("latest", latest)]
+    values = [is_near(f"evalstream:drop_{name}", minute * 60.0, 75) for name, minute in times]
+    run(tmp_path, configured(), [{"inputs": restarted, "values": values}])
+
+
 @pytest.mark.long
 def test_a_replica_that_restarts_fires_nothing_and_is_left_out_of_the_sums(tmp_path: Path):
     """Two replicas; one loses its counters at minute 200 and begins again, the other goes on."""

@@ -135,8 +135,10 @@ def incident_rules(detector: DropDetector, states: States, recovers: float) -> I
         (series.FURTHER_LOG_E, series.DROP_NULL, lower, detector.threshold + incident.ROOM),
         (series.RECOVERY_LOG_E, series.RECOVERY_NULL, not lower, recovers + incident.ROOM),
     ):
+        value = states.now(null)
+        span = f"clamp_min({value if at_most else f'1 - {value}'}, {incident.LEAST_SPAN:g})"
         for stake in incident.STAKES:
-            gain = _gain(states, null, stake, at_most=at_most)
+            gain = _gain(states, value, f"({stake:g} / {span})", fans_coefficient(stake), at_most=at_most)
             label = {"stake": f"{stake:g}"}
             advanced = states.advance(name, label, gain, ceiling)
             yield states.rule(name, f"{advanced} and {states.in_incident}", label)
@@ -167,7 +169,7 @@ def settling_rules(detector: DropDetector, states: States, recovers: float) -> I
     squares = f"(clamp_min({w2y2} - 2 * {wy} / {w} * {w2y} + ({wy} / {w}) ^ 2 * {w2}, 0) + {VARIANCE_FLOOR:g} * {w2})"
     sure = f"(4 * {squares} <= bool ({_margin(detector, states)} * {w}) ^ 2)"
     enough = f"({w} >= bool {incident.LARGEST_SETTLING_WEIGHT:g})"
-    above = _short(states, series.RECOVERY_NULL, at_most=not detector.lower_is_better)
+    above = _short(states, states.now(series.RECOVERY_NULL), at_most=not detector.lower_is_better)
     down = f"({states.now(series.RECOVERY_EVIDENCE)} <= bool {recovers / 2:.4f}) * ({above} < bool 0)"
     yield states.rule(
         series.DROP_SETTLED,
@@ -181,25 +183,21 @@ def _after(states: States, key: str) -> str:
     return f"sum by ({', '.join(states.by)}) ({series.DROP_AFTER}{selector(**states.where, sum=key)})"
 
 
-def _gain(states: States, null: str, stake: float, *, at_most: bool) -> str:
-    """The lower bound of what an interval adds to a bet's state, against a level that is a series."""
+def _gain(states: States, value: str, bet: str, coefficient: float, *, at_most: bool) -> str:
+    """The lower bound of what an interval adds to a bet's state against a level, with Fan's coefficient."""
     *_, w2, w2y, w2y2 = states.deltas()
-    value = states.now(null)
-    span = f"clamp_min({value if at_most else f'1 - {value}'}, {incident.LEAST_SPAN:g})"
     squares = f"({value} ^ 2 * {w2} - 2 * {value} * {w2y} + {w2y2})"
-    quadratic = fans_coefficient(stake) * stake**2
-    return f"{stake:g} * {_short(states, null, at_most=at_most)} / {span} - {quadratic:.10g} * {squares} / {span} ^ 2"
+    return f"{bet} * {_short(states, value, at_most=at_most)} - {coefficient:.10g} * {bet} ^ 2 * {squares}"
 
 
-def _short(states: States, null: str, *, at_most: bool) -> str:
+def _short(states: States, value: str, *, at_most: bool) -> str:
     w, wy, *_ = states.deltas()
-    value = states.now(null)
     return f"({wy} - {value} * {w})" if at_most else f"({value} * {w} - {wy})"
 
 
 def following_rules(detector: DropDetector, states: States) -> Iterator[RecordingRule]:
     """Since when the mean has been below the tested level, by how much, and the mean before."""
-    short = _short(states, series.DROP_NULL, at_most=detector.lower_is_better)
+    short = _short(states, states.now(series.DROP_NULL), at_most=detector.lower_is_better)
     yield states.rule(series.DROP_SHORTFALL, f"clamp_min({states.before(series.DROP_SHORTFALL, 0)} + {short}, 0)")
     shortfall = states.now(series.DROP_SHORTFALL)
     yield states.rule(
@@ -225,6 +223,7 @@ class _Begin:
     def __init__(self, states: States) -> None:
         short, weight, self.start = map(states.now, (series.DROP_SHORTFALL, series.DROP_WEIGHT, series.DROP_START))
         self.interval, past = states.timing.seconds(INTERVAL), states.timing.text(incident.MOST_BEGINS * INTERVAL)
+        self._now, self._memory = f"({states.number(0)} + time())", states.timing.seconds(MEMORY)
         self._range, self.time = f"[{past}:{states.timing.text(INTERVAL)}]", f"timestamp({short})"
         grown, weighed = f"clamp_min({short} @ end() - {short}, 0)", f"({weight} @ end() - {weight})"
         self.mean, self.mean_of_all = f"({grown} / {weighed})", f"({short} / ({weight} > 0))"
@@ -244,6 +243,15 @@ class _Begin:
         first, later = f"({at_start} and {self._whole} >= {limit})", f"{choose}_over_time(({likely}){self._range})"
         return f"({f'{first} or {later}' if choose == 'min' else f'{later} or {first}'} or {at_start})"
 
+    def sample(self, choose: str, compare: str, begin: str, sign: str) -> str:
+        """The time of the sample before or after a begin; an interval from it, if there is none in the memory.
+
+        A restart leaves intervals without samples. A fall among them is seen only in the next sample.
+        """
+        times = f"{choose}_over_time(({self.time} {compare} {begin} @ end()){self._range})"
+        distance = f"abs(({times} or ({self._now} {compare} {begin})) - {begin})"
+        return f"{begin} {sign} ({distance} <= {self._memory:g} or {self._now} * 0 + {self.interval:g})"
+
 
 def ending_rules(states: States, detector: DropDetector, recovers: float) -> Iterator[RecordingRule]:
     """When the alert begins: since when, from which level to which; and when it ends."""
@@ -258,9 +266,10 @@ def ending_rules(states: States, detector: DropDetector, recovers: float) -> Ite
     begin, worse = _Begin(states), "+" if detector.lower_is_better else "-"
     yield states.rule(series.DROP_LIKELIHOOD, begin.likelihood())
     yield fixed(series.DROP_SINCE, begin.of("max", begin.time, begin.start))
-    earliest, latest = (begin.of(choose, begin.time, begin.start, begin.doubt) for choose in ("min", "max"))
-    yield fixed(series.DROP_EARLIEST, f"{earliest} - {begin.interval:g}")
-    yield fixed(series.DROP_LATEST, f"{latest} + {begin.interval:g}")
+    for record, choose in ((series.DROP_FIRST_BEGIN, "min"), (series.DROP_LAST_BEGIN, "max")):
+        yield states.rule(record, f"{begin.of(choose, begin.time, begin.start, begin.doubt)} and {fires}")
+    yield fixed(series.DROP_EARLIEST, begin.sample("max", "<", states.now(series.DROP_FIRST_BEGIN), "-"))
+    yield fixed(series.DROP_LATEST, begin.sample("min", ">", states.now(series.DROP_LAST_BEGIN), "+"))
     earlier = f"{states.last(series.DROP_LEVEL)} and {states.in_incident}"
     yield fixed(series.DROP_BEFORE, f"({earlier}) or {states.now(series.DROP_USUAL)}")
     null = states.now(series.DROP_NULL)
@@ -333,8 +342,10 @@ def detector_rules(
     yield states.rule(series.DROP_IDLE, f"clamp_max((1 + {idle}) * (1 - {scored}), {most}) and {states.scraped}")
     for bet in detector.bets:
         label = {"lambda": f"{bet:g}"}
-        quiet = f"{_recursion(detector, bet, states, label)} unless {states.in_incident}"
-        yield states.rule(series.DROP_LOG_E, quiet, label)
+        value, lower = f"{detector.target:.10g}", detector.lower_is_better
+        gain = _gain(states, value, f"{bet:g}", detector.coefficient(bet), at_most=lower)
+        advanced = states.advance(series.DROP_LOG_E, label, gain, detector.ceiling)
+        yield states.rule(series.DROP_LOG_E, f"{advanced} unless {states.in_incident}", label)
     yield from incident_rules(detector, states, recovers)
     # for one evaluation more, Prometheus has the series of rules that are gone: bets of another target
     own = f"lambda=~{any_of(f'{bet:g}' for bet in detector.bets)}"
@@ -348,14 +359,3 @@ def detector_rules(
     yield from settling_rules(detector, states, recovers)
     yield from ending_rules(states, detector, recovers)
     yield RecordingRule(series.DROP_TARGET, f"vector({detector.target:g})", states.where)
-
-
-def _recursion(detector: DropDetector, bet: float, states: States, label: dict[str, str]) -> str:
-    """Log M ← min(log(1 + M) + bound, ceiling), as in collector.statistics.incident."""
-    w, wy, w2, w2y, w2y2 = states.deltas()
-    target = detector.target
-    short = f"{wy} - {target:g} * {w}" if detector.lower_is_better else f"{target:g} * {w} - {wy}"
-    squares = f"{target**2:.10g} * {w2} - {2 * target:.10g} * {w2y} + {w2y2}"
-    quadratic = detector.coefficient(bet) * bet**2
-    gain = f"{bet:g} * ({short}) - {quadratic:.10g} * ({squares})"
-    return states.advance(series.DROP_LOG_E, label, gain, detector.ceiling)

@@ -37,18 +37,18 @@ def last(series_of: str, *labels: str) -> str:
 @pytest.mark.parametrize(
     ("detector", "short", "squares"),
     [
-        (HIGH, f"0.75 * {{w}}{OF} - {{wy}}{OF}", f"0.5625 * {{w2}}{OF} - 1.5 * {{w2y}}{OF} + {{w2y2}}{OF}"),
-        (LOW, f"{{wy}}{OF} - 0.25 * {{w}}{OF}", f"0.0625 * {{w2}}{OF} - 0.5 * {{w2y}}{OF} + {{w2y2}}{OF}"),
+        (HIGH, f"0.75 * {{w}}{OF} - {{wy}}{OF}", f"0.75 ^ 2 * {{w2}}{OF} - 2 * 0.75 * {{w2y}}{OF} + {{w2y2}}{OF}"),
+        (LOW, f"{{wy}}{OF} - 0.25 * {{w}}{OF}", f"0.25 ^ 2 * {{w2}}{OF} - 2 * 0.25 * {{w2y}}{OF} + {{w2y2}}{OF}"),
     ],
 )
 def test_a_state_follows_from_its_own_last_value_and_the_growth_of_the_sums(
     detector: DropDetector, short: str, squares: str
 ) -> None:
-    """The bet 0.8: 0.8 of the shortfall, and c(0.2) * 0.64 = (ln 1.25 - 0.2) * 16 of the squares."""
+    """The bet 0.8: 0.8 of the shortfall, and c(0.2) * 0.8², c(0.2) = (ln 1.25 - 0.2) * 25, of the squares."""
     over = f"({series.DROP_STARTS_OVER}{OF} > 0)"
     mine = last(series.DROP_LOG_E, 'lambda="0.8"')
     before = f"({mine} unless {over} or {{w}}{OF} * 0 + -100)"
-    grown = f"ln(exp({before}) + {series.DROP_INTERVALS}{OF}) + 0.8 * ({short}) - 0.370296821 * ({squares})"
+    grown = f"ln(exp({before}) + {series.DROP_INTERVALS}{OF}) + 0.8 * ({short}) - 0.5785887829 * 0.8 ^ 2 * ({squares})"
     expected = f"clamp({grown}, -100, 17.1972) unless ({series.DROP_INCIDENT}{OF} > 0)"
     for key in COUNTERS:
         expected = expected.replace(f"{{{key}}}", series.EVIDENCE_DELTAS[key])
