@@ -51,7 +51,7 @@ async def test_sighup_is_answered_with_one_line(tmp_path: Path) -> None:
         assert running is not None
         running.send_signal(signal.SIGHUP)
         async with asyncio.timeout(60):
-            while "the file has configuration 1 again" not in process.stderr.read_text():
+            while "the file has configuration 1, which runs already" not in process.stderr.read_text():
                 await asyncio.sleep(0.05)
         assert running.returncode is None
         assert await process.stop() == 0
