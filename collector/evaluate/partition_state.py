@@ -525,7 +525,7 @@ def _is_in_sample(plan: Plan, monitor: Monitor, key: str, factor: float, boost: 
 
 
 def _outcome_in(window: SessionWindow | None, plan: Plan, monitor: Monitor) -> TurnOutcome:
-    """The outcome of a turn in its window; None if the conversation had the turn.
+    """The outcome of a turn in its window; without a window, the conversation had the turn.
 
     The strongest boost may still come, so with boosts more conversations are kept than are judged.
     """

@@ -78,7 +78,8 @@ def _monitors_with_budget(config: Config) -> frozenset[str]:
 def _describe(target: Target, drop_detector: DropDetector, page: float) -> str:
     hourly, known = _hourly(target)
     remedy = " (set alerts.turns_per_hour)" if target.scope == "turn" and not known else ""
-    basis = f"at {'an assumed ' * (not known)}{figure(hourly)} {('evaluations', 'audits')[target.audited]}/h{remedy}"
+    values = "audits" if target.audited else "evaluations"
+    basis = f"at {'' if known else 'an assumed '}{figure(hourly)} {values}/h{remedy}"
     binary = target.label is not None
     gap = smallest_detectable_drop(drop_detector, 24.0 * hourly, page, clustered=False, binary=binary)
     most = drop_detector.shortfall(1.0, 1.0 if drop_detector.lower_is_better else 0.0)

@@ -82,10 +82,8 @@ def as_text(result: Bench, cases: int) -> str:
 
 
 def _table(result: Bench, cases: int) -> Table:
-    names, title = (
-        ("scored", "agreement", "behind", "again", "USD/1k", "s"),
-        f"{result.evaluator}: {plural(cases, 'labelled case')}",
-    )
+    names = ("scored", "agreement", "behind", "again", "USD/1k", "s")
+    title = f"{result.evaluator}: {plural(cases, 'labelled case')}"
     table = figures_table("judge", names, title=title, whole=True, padding=(0, 1, 0, 0))
     table.add_column("", no_wrap=True)
     for figures in result.figures:

@@ -55,7 +55,7 @@ def labels_of_file(
     lines, labels = list(label_lines(path, _EXAMPLE)), list[HumanLabel]()
     for name, scale in scales.items():
         own = [evaluation for evaluation in past if evaluation.evaluator == name]
-        known = {name: one for one in sorted(own, key=_probability) for name in (one.subject.id, one.evaluation_id)}
+        known = {key: one for one in sorted(own, key=_probability) for key in (one.subject.id, one.evaluation_id)}
         scores = {each: WeightedScore(0.0, 1.0 / _probability(judged)) for each, judged in known.items()}
         rows = [line.row for line in lines if line.evaluator in (None, name)]
         own_labels = labels_in(rows, scores, lower_is_better=scale.lower_is_better)

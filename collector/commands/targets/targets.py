@@ -284,7 +284,8 @@ def _alerts_of(config: Config, every: Sequence[Target], of: Target, mean: float)
     alerts = config.settings.alerts
     watching = [target for target in every if target.mean is not None or target is of]
     detecting = detector(replace(of, mean=mean), watching, alerts, segment_count(config))
-    return PastAlerts(detecting, alerts.page_standard_errors, max(alerts.min_conversations, FEWEST_AUDITS * of.audited))
+    fewest = max(alerts.min_conversations, FEWEST_AUDITS if of.audited else 0)
+    return PastAlerts(detecting, alerts.page_standard_errors, fewest)
 
 
 def _try(of: Target, mean: float, scores: Sequence[PastScore], history: ScoreHistory, alerts_of: AlertsOf) -> Trial:

@@ -117,7 +117,7 @@ def translate(
         return RecordTooLarge(text)
     if refusal := _REFUSAL.search(text):  # the client does not always raise the error that it names
         kind = refusal[1].lower()
-        named = _named(error) or [group] * (kind == "group" and group != "") if kind in {"topic", "group"} else []
+        named = _named(error) or ([group] if kind == "group" and group else []) if kind in {"topic", "group"} else []
         parts = [kind, *named] if named or not topic else ["topic", topic]
         what = f" ({' '.join(parts)})" if parts[0] in {"topic", "group"} else ""
         return NotPermitted(f"Kafka does not permit it{what}; grant this user {_RIGHTS.get(kind, _RIGHTS['topic'])}")
