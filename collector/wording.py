@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 _LIKENESS = 60.0  # percent of two names' characters, in order; below it a suggestion would be a guess
 
-_CHOICE = 10  # the most names that a sentence lists
+_CHOICE = 10  # the most names that a sentence lists, or one more
 
 _SLIP = 80.0  # percent; above it a name is another one's misspelling
 
@@ -86,9 +86,9 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     nearest = process.extractOne(name, names, scorer=fuzz.ratio, processor=str.casefold, score_cutoff=_LIKENESS)
     if nearest is not None:
         return f"did you mean {nearest[0]!r}?"
-    if more := max(0, len(names) - _CHOICE):
+    if (more := max(0, len(names) - _CHOICE)) > 1:
         names = [near[0] for near in process.extract(name, names, scorer=fuzz.WRatio, limit=_CHOICE)]
-    return f"choose from {', '.join(names)}{f' or {more} more' if more else ''}" if names else "none is defined"
+    return f"choose from {', '.join(names)}{f' or {more} more' if more > 1 else ''}" if names else "none is defined"
 
 
 def is_like(name: str, known: Iterable[str]) -> bool:
