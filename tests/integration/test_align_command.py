@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import re
 import shlex
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,16 +15,17 @@ import orjson
 import pytest
 import yaml
 from click.testing import Result
-from evaluation_samples import label, scored
+from evaluation_samples import bare, label, scored
 from planted_policy import CLAUSE, RIGHT, USELESS, planted_config, planted_labels
 from typer.testing import CliRunner
 
 from collector.cli import app
 from collector.commands.align.align import AlignOptions, align
+from collector.commands.align.reading import consistent, labelled_cases
 from collector.config.loading import load
 from collector.logs.log import Record
 from collector.records.json import evaluation_to_json, label_to_json, turn_to_json
-from collector.service.open_logs import open_logs
+from collector.service.open_logs import Logs, open_logs
 from evaluators.cases import Turn
 from evaluators.results import Sampling, Subject
 
@@ -314,6 +317,37 @@ async def fill(config: Path, rows: list[dict[str, Any]]) -> None:
             if number == 0:
                 other = replace(opinion, label_id="other", given_by="ben", score=1.0 - float(row["human"]))
                 await logs.labels.append([Record(b"", label_to_json(other))])
+
+
+async def test_an_answer_of_two_monitors_counts_once_as_in_calibrate(tmp_path: Path) -> None:
+    """`seldom` judges one of ten, `often` half. Each has answers labelled with probability 0.5: one of both, 0.75."""
+    config = load(planted_config(tmp_path, log={"path": str(tmp_path / "evalstream.db")}))
+    shares, numbers = {"seldom": 0.1, "often": 0.5}, itertools.count(1)
+
+    async def judge(logs: Logs, name: str, people: Mapping[str, Mapping[str, float]]) -> None:
+        turn = Turn(turn_id=name, conversation_id=name, input=f"{name}?", actual_output=f"{name}.")
+        await logs.turns.append([Record(name.encode(), turn_to_json(turn))])
+        for monitor, share in shares.items():
+            number, subject = next(numbers), Subject(conversation_id=name, turn_id=name)
+            judged = bare(number, 0.9, monitor=monitor, subject=subject, sampling=Sampling(probability=share))
+            await logs.evaluations.append([Record(b"", evaluation_to_json(judged))])
+            for person, score in people.get(monitor, {}).items():
+                opinion = label(
+                    label_id=f"{number} {person}", evaluation_id=judged.evaluation_id, given_by=person, score=score,
+                    subject=subject, monitor=monitor, label_probability=0.5, evaluator="helpful", note="",
+                )  # fmt: skip
+                await logs.labels.append([Record(b"", label_to_json(opinion))])
+
+    async with open_logs(config.settings.log, page=True) as logs:
+        await judge(logs, "one", {"seldom": {"ann": 0.0}})
+        await judge(logs, "both", {"seldom": {"ann": 1.0}, "often": {"ann": 1.0}})
+        await judge(logs, "divided", {"seldom": {"ann": 0.0}, "often": {"ann": 0.0, "bob": 1.0}})
+        evaluator = config.evaluators["helpful"].evaluator
+        found = await labelled_cases(config, logs, evaluator, None, random=False)
+    labels = sorted((each.conversation, each.passes, each.at_random) for each in found.labels)
+    assert labels == [("both", True, True), ("divided", False, True), ("divided", True, True), ("one", False, True)]
+    assert [each.weight for each in found.labels] == pytest.approx([1 / 0.5 / 0.75] * 4)
+    assert len(consistent(found.labels).subjects) == 2, "one person of two is no majority"
 
 
 def test_the_example_of_the_docs_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,17 +4,19 @@ Labels are lines of a file, or the page's. Contradictions between them are found
 that train and those that are held out.
 """
 
+import math
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from collector.calibration.labels import HumanLabel, case_in, label_lines
+from collector.calibration.labels import HumanLabel, case_in, label_lines, mean_label
 from collector.calibration.page_labels import human_of
 from collector.commands.calibrate.calibrate import ledger_of, why_alone
+from collector.commands.replay.people import by_subject
 from collector.config.configured import Config
 from collector.logs.log import Log
-from collector.past.evaluations import evaluations_in
+from collector.past.evaluations import evaluations_in, key_of
 from collector.past.turns import case_of, newest_labels, turns_in_log
 from collector.records.grouping import group_by
 from collector.records.ready_made import LABEL_KEYS
@@ -36,7 +38,10 @@ EXAMPLE = '{"input": "…", "actual_output": "…", "human": true}, or evaluatio
 
 @dataclass(frozen=True, slots=True)
 class LabelledCases:
-    """The labels of an evaluator that can be used. `gone` are those whose subject is not with them nor in the log."""
+    """The labels of an evaluator that can be used: of each person, the newest of an answer, as `calibrate` counts it.
+
+    `gone` are those whose subject is not with them nor in the log.
+    """
 
     labels: "tuple[LabelledSubject, ...]"
     gone: int
@@ -44,13 +49,15 @@ class LabelledCases:
 
 @dataclass(frozen=True, slots=True)
 class _Named:
-    """A label before its subject is known, with the ids by which the log may know that, and the case beside it."""
+    """A label before its subject is known, with the ids by which the log may know that, and the case beside it.
+
+    Its `score` has the person's alone.
+    """
 
     name: str
     ids: tuple[str, ...]
-    human: float
+    score: HumanLabel
     case: Turn | Conversation | None
-    probability: float | None
     note: str
 
 
@@ -64,58 +71,51 @@ async def labelled_cases(
         ConfigError: the file cannot be read, or a line is no label.
     """
     name, scale = evaluator.name, ScoreScale.of(evaluator)
-    named = [] if path is None else list(_file_labels(path, name, lower=scale.lower_is_better))
+    lines = [] if path is None else list(_file_labels(path, name, lower=scale.lower_is_better))
     of_page = [label async for label in _page_labels(logs.labels, name, lower=scale.lower_is_better)]
-    page = [label for label in of_page if path is None or label.probability is not None]
-    wanted = {evaluation_id for label in (*named, *page) for evaluation_id in label.ids}
-    evaluations = await _evaluations(logs.evaluations, name, wanted)
+    page = [label for label in of_page if path is None or label.score.probability is not None]
+    past = [one.evaluation async for one in evaluations_in(logs.evaluations) if one.evaluation.evaluator == name]
+    past.sort(key=lambda one: one.sampling.probability)
+    ids = {key: one for one in past for key in (one.evaluation_id, one.subject.id)}
+    page, lines = [_as_judged(label, ids) for label in page], [_as_judged(label, ids) for label in lines]
     if path is not None:
         ledger = await ledger_of(config, (name, evaluator_version_in(config, name)), scale)
-        page = [] if why_alone(_as_judged(named, evaluations), _as_judged(page, evaluations), ledger) else page
-    named += page
-    conversations = {evaluation.subject.conversation_id for evaluation in evaluations.values()}
+        page = [] if why_alone([one.score for one in lines], [one.score for one in page], ledger) else page
+    named = sorted((*page, *lines), key=lambda label: (label.score.probability is not None, label.score.at))
+    scores = [replace(one.score, probability=one.score.probability or (1.0 if random else None)) for one in named]
+    evaluations = group_by((score for score in scores if score.name), lambda score: score.name)
+    answers = by_subject(map(mean_label, evaluations.values()), past)
+    conversations = {ids[label.score.name].subject.conversation_id for label in named if label.score.name}
     known = await turns_in_log(logs.turns, conversations, config.settings.assemble.declared_attributes)
-    labels: list[LabelledSubject] = []
-    for each in named:
-        evaluation = next((evaluations[name] for name in each.ids if name in evaluations), None)
-        case = (case_of(evaluation, known) if evaluation is not None else None) or each.case
-        if case is not None:
-            labels.append(_subject(each, case, evaluation, evaluator, random=random))
-    return LabelledCases(tuple(labels), len(named) - len(labels))
+    labels, gone = dict[object, LabelledSubject](), 0
+    for label, score in zip(named, scores, strict=True):
+        judged = ids.get(score.name)
+        case = (case_of(judged, known) if judged is not None else None) or label.case
+        answer = answers[key_of(judged)] if judged is not None else score
+        gone += case is None
+        if case is not None and (person := next(iter(score.by))) in answer.by:
+            labels[subject_id_of(case), person] = _subject(label, case, answer, evaluator)
+    return LabelledCases(tuple(labels.values()), gone)
 
 
-def _as_judged(labels: Iterable[_Named], evaluations: Mapping[str, Evaluation]) -> list[HumanLabel]:
-    known = ((label, next((evaluations[name] for name in label.ids if name in evaluations), None)) for label in labels)
-    return [
-        HumanLabel(
-            0.0, label.human, "all", probability=label.probability, name=judged.evaluation_id if judged else "",
-            other_id=label.ids[0] if judged and label.ids[1:] and judged.evaluation_id not in label.ids else "",
-        )
-        for label, judged in known
-    ]  # fmt: skip
+def _as_judged(label: _Named, evaluations: Mapping[str, Evaluation]) -> _Named:
+    """The label of the evaluation that it names, if that is in the log."""
+    judged = next((evaluations[name] for name in label.ids if name in evaluations), None)
+    if judged is None:
+        return label
+    other_id = label.ids[0] if label.ids[1:] and judged.evaluation_id not in label.ids else ""
+    weight = 1.0 / judged.sampling.probability
+    return replace(label, score=replace(label.score, weight=weight, name=judged.evaluation_id, other_id=other_id))
 
 
 def _subject(
-    label: _Named, case: Turn | Conversation, evaluation: Evaluation | None, evaluator: Evaluator[Any], *, random: bool
+    label: _Named, case: Turn | Conversation, answer: HumanLabel, evaluator: Evaluator[Any]
 ) -> "LabelledSubject":
-    probability = label.probability or (1.0 if random else None)
-    judged = 1.0 if evaluation is None else evaluation.sampling.probability
     return LabelledSubject(
         name=label.name, case=case, conversation=conversation_id_of(case), material=material_of(case, evaluator),
-        passes=not ScoreScale.of(evaluator).is_bad(label.human), weight=1.0 / (judged * (probability or 1.0)),
-        at_random=probability is not None, notes=(label.note,) if label.note else (),
+        passes=not ScoreScale.of(evaluator).is_bad(label.score.human), weight=answer.weighted().weight,
+        at_random=answer.probability is not None, notes=(label.note,) if label.note else (),
     )  # fmt: skip
-
-
-async def _evaluations(log: Log, evaluator: str, wanted: set[str]) -> dict[str, Evaluation]:
-    """The evaluations by this evaluator that labels name, by their own ids and their subjects' ids."""
-    known: dict[str, Evaluation] = {}
-    async for past in evaluations_in(log):
-        evaluation = past.evaluation
-        if evaluation.evaluator == evaluator:
-            names = (evaluation.evaluation_id, evaluation.subject.id)
-            known |= {name: evaluation for name in names if name in wanted}
-    return known
 
 
 async def _page_labels(log: Log, evaluator: str, *, lower: bool) -> AsyncIterator[_Named]:
@@ -125,7 +125,9 @@ async def _page_labels(log: Log, evaluator: str, *, lower: bool) -> AsyncIterato
         if human is not None:
             yield _Named(
                 f"evaluation {label.evaluation_id}{f' by {label.given_by}' if label.given_by else ''}",
-                (label.evaluation_id,), human, None, label.label_probability, label.note or "",
+                (label.evaluation_id,),
+                _score(human, label.label_probability, label.given_by, at=label.given_at.timestamp()),
+                None, label.note or "",
             )  # fmt: skip
 
 
@@ -135,11 +137,17 @@ def _file_labels(path: Path, evaluator: str, *, lower: bool) -> Iterator[_Named]
             texts = {name: field for name, field in line.fields.items() if name not in LABEL_KEYS}
             has_texts = any(name in texts for name in _TEXTS)
             note = next((each for name in _NOTES if isinstance(each := line.fields.get(name), str)), "")
-            yield _Named(
-                f"line {line.number}", line.row.names, line.row.human_score(lower_is_better=lower),
-                case_in(texts, line.data, f"{path}: line {line.number}") if has_texts else None,
-                line.row.label_probability, note.strip(),
-            )  # fmt: skip
+            row = line.row
+            human, person = row.human_score(lower_is_better=lower), row.given_by or line.number
+            score = _score(human, row.label_probability, person, weight=row.weight)
+            case = case_in(texts, line.data, f"{path}: line {line.number}") if has_texts else None
+            yield _Named(f"line {line.number}", row.names, score, case, note.strip())
+
+
+def _score(
+    human: float, probability: float | None, person: object, *, at: float = math.inf, weight: float = 1.0
+) -> HumanLabel:
+    return HumanLabel(0.0, human, "all", weight, probability, at, by={person: (at, human)})
 
 
 FEWEST = 5

@@ -1,7 +1,7 @@
 """People's labels of what `evalstream compare evaluators` compares: which side agrees with them more often."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -10,14 +10,12 @@ from collector.calibration.page_labels import LabelIndex
 from collector.commands.replay.comparison import EvaluationPair, MeanChange, change
 from collector.logs.log import Log
 from collector.logs.whole_log import read_records
+from collector.past.evaluations import key_of
 from collector.records.grouping import group_by
 from collector.statistics.agreement import FEWEST, ScoreScale
 from collector.statistics.correction import WeightedScore
 from collector.wording import plural
 from evaluators.results import Evaluation
-
-Labelled = tuple[str, str]
-"""An evaluator, and the id of the turn or conversation that people labelled."""
 
 _EXAMPLE = '{"evaluation_id": "…", "human": true}, as labels next does'
 
@@ -36,17 +34,17 @@ class PeopleComparison:
 
 async def labels_of_page(
     log: Log, past: Sequence[Evaluation], scales: Mapping[str, ScoreScale]
-) -> dict[Labelled, HumanLabel]:
+) -> dict[Hashable, HumanLabel]:
     """The label of each subject, whichever version of the evaluator and whichever monitor it was given for."""
     index = LabelIndex([name for name, scale in scales.items() if scale.lower_is_better])
     async for record in read_records(log):
         index.add(record)
-    return _by_subject([label for name in scales for label in index.others((name, ""))], past)
+    return by_subject([label for name in scales for label in index.others((name, ""))], past)
 
 
 def labels_of_file(
     path: Path, past: Sequence[Evaluation], scales: Mapping[str, ScoreScale]
-) -> dict[Labelled, HumanLabel]:
+) -> dict[Hashable, HumanLabel]:
     """The labels of a file, by the evaluation, turn or conversation that each line names.
 
     Raises:
@@ -60,26 +58,26 @@ def labels_of_file(
         rows = [line.row for line in lines if line.evaluator in (None, name)]
         own_labels = labels_in(rows, scores, lower_is_better=scale.lower_is_better)
         labels += [replace(label, name=known[label.name].evaluation_id) for label in own_labels if label.name]
-    return _by_subject(labels, past)
+    return by_subject(labels, past)
 
 
 def _probability(judged: Evaluation) -> float:
     return judged.sampling.probability
 
 
-def _by_subject(labels: Iterable[HumanLabel], past: Sequence[Evaluation]) -> dict[Labelled, HumanLabel]:
-    """Each subject's label, as `calibrate` counts it: the newest of each monitor, a drawn one if there is one, with the
-    probability that any monitor has of drawing it, and the weight of the one that judges most.
+def by_subject(labels: Iterable[HumanLabel], past: Sequence[Evaluation]) -> dict[Hashable, HumanLabel]:
+    """Each subject's label, by its `key_of`, as `calibrate` counts it: the newest of each monitor, a drawn one if there
+    is one, with the probability that any monitor has of drawing it, and the weight of the one that judges most.
     """
     by_id = {evaluation.evaluation_id: evaluation for evaluation in past}
     known = [(by_id[label.name], label) for label in labels if label.name in by_id]
     known.sort(key=lambda item: (item[1].probability is not None, item[1].at))
     drawing = {(judged.evaluator, judged.monitor) for judged, label in known if label.probability is not None}
     used = sorted((each for each in past if (each.evaluator, each.monitor) in drawing), key=_probability)
-    draws = Counter(subject for subject, _ in {(labelled(each), each.monitor) for each in used})
-    most = {(labelled(each), each.evaluator_version): _probability(each) for each in used}
-    newest = {(labelled(judged), judged.monitor): label for judged, label in known}
-    result = dict[Labelled, HumanLabel]()
+    draws = Counter(subject for subject, _ in {(key_of(each), each.monitor) for each in used})
+    most = {(key_of(each), each.evaluator_version): _probability(each) for each in used}
+    newest = {(key_of(judged), judged.monitor): label for judged, label in known}
+    result = dict[Hashable, HumanLabel]()
     for subject, answers in group_by(newest.items(), lambda item: item[0][0]).items():
         label = label_of_answer([label for _, label in answers], draws[subject])
         own = by_id[label.name]
@@ -88,16 +86,11 @@ def _by_subject(labels: Iterable[HumanLabel], past: Sequence[Evaluation]) -> dic
     return result
 
 
-def labelled(evaluation: Evaluation) -> Labelled:
-    """The subject that a label of this evaluation is about."""
-    return evaluation.evaluator, evaluation.subject.id
-
-
 def compare_with_people(
-    pairs: Collection[EvaluationPair], labels: Mapping[Labelled, HumanLabel], scale: ScoreScale
+    pairs: Collection[EvaluationPair], labels: Mapping[Hashable, HumanLabel], scale: ScoreScale
 ) -> PeopleComparison:
     """How often either side of labelled pairs passes what people pass and fails what they fail."""
-    rows = [replace(pair, label=label) for pair in pairs if (label := labels.get(labelled(pair.old))) is not None]
+    rows = [replace(pair, label=label) for pair in pairs if (label := labels.get(key_of(pair.old))) is not None]
     at_random = [pair for pair in rows if pair.label is not None and pair.label.probability is not None]
     rows = at_random if len(at_random) >= FEWEST else rows
     if len(rows) < FEWEST:

@@ -6,7 +6,7 @@ The report comes as tables for people, and as JSON for programs.
 import asyncio
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +20,6 @@ from rich.text import Text
 from collector.calibration.labels import HumanLabel
 from collector.commands.replay.comparison import Comparison, EvaluationPair, MeanChange, compare
 from collector.commands.replay.people import (
-    Labelled,
     PeopleComparison,
     compare_with_people,
     labels_of_file,
@@ -412,7 +411,7 @@ async def _turns(config: Config, logs: Logs, past: Sequence[PastEvaluation], opt
 
 async def _labels(
     logs: Logs, past: Sequence[PastEvaluation], assignments: Mapping[str, Assignment], path: Path | None
-) -> dict[Labelled, HumanLabel]:
+) -> dict[Hashable, HumanLabel]:
     """People's labels of what these evaluators judged."""
     scales = {name: ScoreScale.of(assignment.evaluator) for name, assignment in assignments.items()}
     judged = [each.evaluation for each in past if each.evaluation.evaluator in scales]
@@ -492,7 +491,7 @@ def _expected_usd(jobs: Sequence[PastJob], new: Config) -> float:
 
 def _report(
     selected: SelectedEvaluations, wanted: Sequence[PastEvaluation], all_jobs: Sequence[PastJob],
-    jobs: Sequence[PastJob], made: RunResult, labels: Mapping[Labelled, HumanLabel],
+    jobs: Sequence[PastJob], made: RunResult, labels: Mapping[Hashable, HumanLabel],
 ) -> ReplayReport:  # fmt: skip
     made_again = [past for past, _ in all_jobs]
     unchanged = _evaluators(made_again) - _evaluators(past for past, _ in jobs)
@@ -521,7 +520,7 @@ def _of_others(past: Iterable[PastEvaluation], left_out: set[str]) -> tuple[Past
 
 
 def _replayed(
-    pairs: Sequence[EvaluationPair], labels: Mapping[Labelled, HumanLabel], scale: ScoreScale
+    pairs: Sequence[EvaluationPair], labels: Mapping[Hashable, HumanLabel], scale: ScoreScale
 ) -> EvaluatorComparison:
     old, new = compared_evaluators((pair.old, pair.new) for pair in pairs)
     without = Counter(_no_score_reason(pair.new) for pair in pairs if pair.new.score is None)

@@ -12,11 +12,11 @@ from evaluation_samples import START, bare, label
 
 from collector.calibration.labels import HumanLabel
 from collector.commands.replay.comparison import EvaluationPair, compare, t975
-from collector.commands.replay.people import compare_with_people, labelled, labels_of_file, labels_of_page
+from collector.commands.replay.people import compare_with_people, labels_of_file, labels_of_page
 from collector.commands.replay.replay import same_verdict_text
 from collector.logs.log import Record
 from collector.logs.memory import MemoryLog
-from collector.past.evaluations import EvaluationFilter, PastEvaluation, select
+from collector.past.evaluations import EvaluationFilter, PastEvaluation, key_of, select
 from collector.records.json import label_to_json
 from collector.statistics.agreement import ScoreScale
 from evaluators.results import Sampling
@@ -102,7 +102,7 @@ def test_the_share_of_same_verdicts_is_weighted_like_the_means() -> None:
 def test_people_who_are_divided_agree_half_with_either_side() -> None:
     """As good, they would be with the side that passes more."""
     pairs = [pair(n, 0.1, 0.9) for n in range(10)]
-    labels = {labelled(each.old): HumanLabel(0.1, 0.5, "all", by={"ann": (0, 1), "bob": (0, 0)}) for each in pairs}
+    labels = {key_of(each.old): HumanLabel(0.1, 0.5, "all", by={"ann": (0, 1), "bob": (0, 0)}) for each in pairs}
     found = compare_with_people(pairs, labels, ScoreScale()).agreement
     assert found is not None
     assert (found.old, found.new) == (0.5, 0.5)
@@ -143,6 +143,6 @@ async def test_a_turn_that_two_monitors_judge_is_compared_once_and_the_labels_of
     await log.append([Record(b"k", label_to_json(each)) for each in labels])
     lines = [{"evaluation_id": each.evaluation_id, "human": each.score, "label_probability": 0.5} for each in labels]
     path.write_text("\n".join(map(json.dumps, lines)))
-    wanted = {labelled(often): (0.5, 0.75, 1.0), labelled(other): (1.0, 0.75, 1.0)}
+    wanted = {key_of(often): (0.5, 0.75, 1.0), key_of(other): (1.0, 0.75, 1.0)}
     for found_labels in (await labels_of_page(log, past, scales), labels_of_file(path, past, scales)):
         assert {key: (each.human, each.probability, each.weight) for key, each in found_labels.items()} == wanted
