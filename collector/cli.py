@@ -652,7 +652,7 @@ def rejudge(
     evaluators: EvaluatorNames = None,
     monitors: Monitors = None,
     max_usd: Annotated[
-        float | None, Option(min=0, help="Spending limit; required if a judge is asked, except with --what failed.")
+        float | None, Option(min=0, help="Limit of all the period's backfills; needed with judges (not --what failed).")
     ] = None,
     dry_run: DryRun = False,
 ) -> None:

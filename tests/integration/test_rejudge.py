@@ -162,6 +162,29 @@ async def test_the_limit_is_kept_over_runs_and_says_how_far_it_came(world: World
     assert Counter(each.evaluation_id for each in ledger).most_common(1)[0][1] == 1
 
 
+async def test_the_limit_covers_what_earlier_versions_and_removed_evaluators_cost(world: World) -> None:
+    """After each change of the criterion the same command spent the limit again."""
+    present = world.settings["evaluators"]
+    world.configure(**monitored(world, "short"))
+    await live(world)
+    first, second = (present["helpful"] | {"evaluation_steps": [step]} for step in ("Is it kind?", "Is it brief?"))
+    command = ("--what", "all", "--max-usd", "0.004")
+    for name, definition in (("helpful", first), ("helpful", second), ("useful", second)):
+        world.configure(**monitored(world, "short", name), evaluators=present | {name: deepcopy(definition)})
+        async with world.serving():
+            done = await rejudge(world, *command)
+            assert done.exit_code == 1, done.output
+        ledger = await world.ledger()
+        spent = sum(made.cost_usd or 0.0 for made in ledger)
+        assert 0.003 < spent <= 0.004
+    assert f"{usd(spent)} spent on this period by earlier runs" in done.stdout
+    assert "made 0 of" in done.stdout
+    async with world.serving():
+        other = await rejudge(world, *command, "--evaluator", "useful")
+        assert "spent on this period by earlier runs" not in other.stdout, "it made none of what was paid for"
+    assert 0.003 < sum(made.cost_usd or 0.0 for made in of(await world.ledger(), "useful")) <= 0.004
+
+
 async def test_what_failed_is_made_as_part_of_its_time_and_counts_once(world: World) -> None:
     world.configure(**monitored(world, "helpful"))
     world.judge.faults = BAD_REQUEST

@@ -25,6 +25,7 @@ from collector.evaluate.retry.request import BackfillRequest, PastRequest, Retry
 from collector.logs.log import Log
 from collector.past.evaluations import (
     REPLAY_OF,
+    EvaluationFilter,
     PastEvaluation,
     evaluations_in,
     key_of,
@@ -181,9 +182,10 @@ class Candidates:
 
     async def _find_owed(self) -> None:
         """The failures of the stretch, each with its subject."""
-        used = {(monitor.name, a.evaluator.name) for monitor in self.plan.monitors for a in monitor.assignments}
         owed = [judged for judged in self.known.owed.values() if self._is_wanted(judged.evaluation)]
-        usable = [judged for judged in owed if (judged.evaluation.monitor, judged.evaluation.evaluator) in used]
+        usable = [
+            judged for judged in owed if self.plan.assignment_of(judged.evaluation.monitor, judged.evaluation.evaluator)
+        ]
         self.left_out.unused = len(owed) - len(usable)
         awaited = any(judged.evaluation.reason_code == SkipReason.REFERENCE_MISSING for judged in usable)
         references: ReferencesByKey = await references_in_log(self.turns) if awaited else {}
@@ -242,11 +244,11 @@ class KnownEvaluations:
     `by_subject` has the newest score's id of each monitor,
     evaluator and subject, None where none is a score. `owed` are failures and what was not even tried, if nothing
     supersedes it; `failures` are their types. `mean_usd` is the average of what scored evaluations would cost now
-    (`usd_now`); `spent_usd` is the cost of backfills of the stretch by the present version.
+    (`usd_now`); `spent_usd` is the cost of the `selected` backfills, whichever version made them.
     """
 
     versions: Mapping[str, str]
-    stretch: Stretch
+    selected: EvaluationFilter
     usd_now: Callable[[Evaluation], float | None]
     ids: set[str] = field(default_factory=set[str])
     live: set[str] = field(default_factory=set[str])
@@ -279,18 +281,21 @@ class KnownEvaluations:
         """Whether the present version of its evaluator made it."""
         return evaluation.evaluator_version == self.versions[evaluation.evaluator]
 
+    def cost_of(self, evaluation: Evaluation) -> float:
+        """The cost of a selected backfill; 0 for others, which the limit does not cover."""
+        return evaluation.cost_usd or 0.0 if evaluation.happened_at and self.selected.covers(evaluation) else 0.0
+
     def _add(self, past: PastEvaluation) -> None:
         evaluation = past.evaluation
         self.ids.add(evaluation.evaluation_id)
         self.failures.update([evaluation.reason_code] if evaluation.outcome == "failed" else ())
+        self.spent_usd += self.cost_of(evaluation)
         if evaluation.evaluator not in self.versions:
             return
         key = _key(evaluation)
         if evaluation.happened_at is None:
             self.live.add(evaluation.evaluation_id)
             self.by_others.update(() if self.is_current(evaluation) else (key,))
-        elif self.is_current(evaluation) and evaluation.happened_at in self.stretch:
-            self.spent_usd += evaluation.cost_usd or 0.0
         scored = evaluation.evaluation_id if evaluation.score is not None else None
         self.by_subject[key] = scored or self.by_subject.get(key)
         if scored and evaluation.shares is None and (cost := self.usd_now(evaluation)) is not None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from collector.commands.rejudge.candidates import Candidates, KnownEvaluations, LeftOut, What
-from collector.commands.rejudge.request_window import Money, Progress, RequestWindow
+from collector.commands.rejudge.request_window import Progress, RequestWindow
 from collector.commands.score.runner import require_prices
 from collector.config.command_options import require_known, require_window
 from collector.config.configured import Config, judges_of
@@ -15,7 +15,7 @@ from collector.evaluate.retry.past_jobs import Stretch, control_records_in, plan
 from collector.evaluate.retry.request import requested_evaluations
 from collector.evaluate.stage import GROUP
 from collector.judging.batches import at_batch_prices
-from collector.past.evaluations import needs_retry
+from collector.past.evaluations import EvaluationFilter, needs_retry
 from collector.service.live.history import ConfigurationHistory
 from collector.service.open_logs import open_stored_logs
 from collector.service.plan_builder import build_unasked_plan, evaluator_version_in, expected_usd, known_usd, usd_again
@@ -33,7 +33,7 @@ class RejudgeOptions:
     """The command's options: `what` is missing of subjects that ended in a stretch, of these evaluators (none: all).
 
     With `reasons`, only failures of these types. `max_usd` is the limit of what all backfills of the stretch by these
-    evaluators cost, earlier runs included.
+    monitors and evaluators cost, earlier runs and versions included.
     """
 
     stretch: Stretch
@@ -58,7 +58,13 @@ async def rejudge(config: Config, options: RejudgeOptions, say: Callable[[str], 
         history = ConfigurationHistory(await logs.generated_steps(), config)
         await history.refresh()
         requested = await requested_evaluations(logs.turns, GROUP)
-        known = KnownEvaluations(versions, options.stretch, _usd_now(config))
+        selected = EvaluationFilter(
+            since=options.stretch.since,
+            until=options.stretch.until,
+            monitors=options.monitors,
+            evaluators=options.evaluators,
+        )
+        known = KnownEvaluations(versions, selected, _usd_now(config))
         await known.read(logs.evaluations)
         wrong = {*options.reasons} - FAILURE_TYPES - NEVER_TRIED - known.failures
         require_known("--reason", "reason", sorted(wrong), known.failures or FAILURE_TYPES)
@@ -81,15 +87,15 @@ async def rejudge(config: Config, options: RejudgeOptions, say: Callable[[str], 
             say("nothing was requested (--dry-run)" if counts else _nothing(options, known))
             return DONE
         window = RequestWindow(
-            logs.turns, logs.evaluations, Money(options.max_usd, known.spent_usd, expected), ends=known.ends,
-            outstanding=outstanding, say=say, patience=options.patience,
+            logs.turns, logs.evaluations, known, limit=options.max_usd, expected=expected, outstanding=outstanding,
+            say=say, patience=options.patience,
         )  # fmt: skip
         await window.request_all(candidates.all())
     progress = window.progress
     say(_conclusion(progress, counts.total() + len(outstanding), options))
     complete = not (progress.out_of_money or progress.stalled or progress.too_large)
-    failed = candidates.left_out.expired or (progress.outcomes and progress.failed == progress.made)
-    return DONE if complete and not failed else FAILED
+    failed = progress.outcomes and all(outcome.startswith("failed") for outcome in progress.outcomes)
+    return DONE if complete and not failed and not candidates.left_out.expired else FAILED
 
 
 def _usd_now(config: Config) -> Callable[[Evaluation], float | None]:
@@ -146,7 +152,7 @@ def _summary(
     if outstanding:
         lines.append(f"{plural(len(outstanding), 'evaluation')} requested before and not made yet")
     if spent:
-        lines.append(f"{usd(spent)} spent on this period by earlier runs of these versions")
+        lines.append(f"{usd(spent)} spent on this period by earlier runs")
     return lines
 
 

@@ -7,7 +7,7 @@ from dataclasses import KW_ONLY, InitVar, dataclass, field
 from datetime import datetime
 
 from collector.backoff import Backoff
-from collector.commands.rejudge.candidates import Candidate
+from collector.commands.rejudge.candidates import Candidate, KnownEvaluations
 from collector.evaluate.retry.request import append_requests
 from collector.logs.log import Log, LogUnavailable
 from collector.past.evaluations import readable_evaluation
@@ -21,21 +21,11 @@ _POLL, _TALK, _HINT = 0.2, 10.0, 15.0
 _FEW = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Money:
-    """The limit (US dollars; None: none), what is spent of it, and what an evaluation probably costs by evaluator."""
-
-    limit: float | None
-    spent: float
-    expected: Mapping[str, float]
-
-
 @dataclass(slots=True)
 class Progress:
     """The outcome of the candidates. `covered_until` is when the last requested subject ended."""
 
     made: int = 0
-    failed: int = 0
     outcomes: Counter[str] = field(default_factory=Counter[str])
     too_large: int = 0
     spent_usd: float = 0.0
@@ -48,23 +38,25 @@ class Progress:
 class RequestWindow:
     """Requests candidates and follows them until they are evaluated.
 
-    `outstanding` were requested before, each with its evaluator; `ends` is how far the evaluations log was read by
-    partition. Without an evaluation for `patience` seconds it gives up: the log keeps the requests.
+    `known` says what is spent of the `limit` (US dollars; None: none) and how far the evaluations log was read. An
+    evaluation probably costs the `expected` of its evaluator. `outstanding` were requested before, each with its
+    evaluator. Without an evaluation for `patience` seconds it gives up: the log keeps the requests.
     """
 
     turns: Log
     evaluations: Log
-    money: Money
+    known: KnownEvaluations
     _: KW_ONLY
-    ends: InitVar[Mapping[int, int]]
+    limit: float | None
+    expected: Mapping[str, float]
     outstanding: InitVar[Mapping[str, str]]
     say: Callable[[str], None]
     patience: float
 
-    def __post_init__(self, ends: Mapping[int, int], outstanding: Mapping[str, str]) -> None:
-        self.progress = Progress(spent_usd=self.money.spent)
+    def __post_init__(self, outstanding: Mapping[str, str]) -> None:
+        self.progress = Progress(spent_usd=self.known.spent_usd)
         self._paid: dict[str, tuple[float, int]] = {}
-        self._ends = dict(ends)
+        self._ends = dict(self.known.ends)
         self._outstanding = dict(outstanding)
         self._idle = self._silent = 0.0
 
@@ -91,13 +83,12 @@ class RequestWindow:
 
     def _is_affordable(self, candidate: Candidate, batch: Collection[Candidate]) -> bool:
         evaluators = (*self._outstanding.values(), *(each.request.evaluator for each in (*batch, candidate)))
-        limit = self.money.limit
-        return limit is None or self.progress.spent_usd + sum(map(self._cost, evaluators)) <= limit
+        return self.limit is None or self.progress.spent_usd + sum(map(self._cost, evaluators)) <= self.limit
 
     def _cost(self, evaluator: str) -> float:
         """The most that an evaluation may cost: the highest cost of this run; at first, the estimate too."""
         dearest, number = self._paid.get(evaluator, (0.0, 0))
-        return dearest if number >= _FEW else max(dearest, self.money.expected.get(evaluator, 0.0))
+        return dearest if number >= _FEW else max(dearest, self.expected.get(evaluator, 0.0))
 
     async def _request(self, batch: list[Candidate]) -> None:
         if not batch:
@@ -138,13 +129,12 @@ class RequestWindow:
             self._ends[partition] = end
 
     def _settle(self, evaluation: Evaluation) -> None:
+        self.progress.spent_usd += self.known.cost_of(evaluation)  # another run's, too
         if self._outstanding.pop(evaluation.evaluation_id, None) is None:
             return
         self.progress.made += 1
         why = f" by {evaluation.error.type}" if evaluation.error else ""
         self.progress.outcomes[f"{evaluation.outcome}{why}"] += 1
-        self.progress.failed += evaluation.outcome == "failed"
-        self.progress.spent_usd += evaluation.cost_usd or 0.0
         if evaluation.cost_usd is not None:
             dearest, number = self._paid.get(evaluation.evaluator, (0.0, 0))
             self._paid[evaluation.evaluator] = (max(dearest, evaluation.cost_usd), number + 1)

@@ -1,16 +1,28 @@
-"""The price of an evaluation in `evalstream rejudge`: that of those that were paid for."""
+"""The price of an evaluation in `evalstream rejudge`, and what its limit covers."""
 
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from evaluation_samples import scored
 
-from collector.commands.rejudge.candidates import KnownEvaluations
-from collector.evaluate.retry.past_jobs import Stretch
+from collector.commands.rejudge.candidates import Candidate, KnownEvaluations
+from collector.commands.rejudge.request_window import RequestWindow
+from collector.evaluate.retry.request import BackfillRequest
 from collector.logs.log import Record
 from collector.logs.memory import MemoryLog
+from collector.past.evaluations import EvaluationFilter
 from collector.records.json import evaluation_to_json
+from evaluators.cases import Turn
+from evaluators.results import Evaluation, Sampling
+
+THEN = datetime(2026, 5, 1, tzinfo=UTC)
+
+
+async def append(log: MemoryLog, *evaluations: Evaluation) -> None:
+    await log.append([Record(made.evaluation_id.encode(), evaluation_to_json(made)) for made in evaluations])
 
 
 async def test_what_another_monitor_paid_for_makes_no_evaluation_cheaper() -> None:
@@ -20,8 +32,51 @@ async def test_what_another_monitor_paid_for_makes_no_evaluation_cheaper() -> No
         for n in range(3)
     ]
     log = MemoryLog("evaluations")
-    await log.append([Record(each.evaluation_id.encode(), evaluation_to_json(each)) for each in (paid, *shared)])
-    stretch = Stretch(datetime(2026, 1, 1, tzinfo=UTC), datetime(2027, 1, 1, tzinfo=UTC))
-    known = KnownEvaluations({"helpful": paid.evaluator_version}, stretch, lambda past: past.cost_usd)
+    await append(log, paid, *shared)
+    known = KnownEvaluations({"helpful": paid.evaluator_version}, EvaluationFilter(), lambda past: past.cost_usd)
     await known.read(log)
     assert known.mean_usd == {"helpful": pytest.approx(0.004)}
+
+
+async def test_the_limit_covers_what_another_run_spends_meanwhile() -> None:
+    turns, log = MemoryLog("turns"), MemoryLog("evaluations")
+    paid = [scored(n, evaluator="helpful", cost_usd=0.001, happened_at=THEN) for n in range(3)]
+    other = scored(9, evaluator="helpful", cost_usd=0.006, happened_at=THEN)
+    known = KnownEvaluations({"helpful": paid[0].evaluator_version}, EvaluationFilter(), lambda past: past.cost_usd)
+    await known.read(log)
+    window = RequestWindow(
+        turns, log, known, limit=0.01, expected={"helpful": 0.004}, outstanding={}, say=print, patience=5.0
+    )
+
+    async def candidates() -> AsyncIterator[Candidate]:
+        for made in paid:
+            request = BackfillRequest(made.evaluation_id, made.monitor, "helpful", Turn(turn_id="t"), Sampling(), THEN)
+            yield Candidate(request, None, made.monitor, THEN)
+            await append(log, made, *([other] if made is paid[1] else []))
+
+    await window.request_all(candidates())
+    assert (window.progress.made, window.progress.out_of_money) == (2, True)
+    assert window.progress.spent_usd == pytest.approx(0.008)
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_covered"),
+    [
+        ({}, True),
+        ({"evaluator_version": "0"}, True),
+        ({"happened_at": None}, False),
+        ({"monitor": "other"}, False),
+        ({"evaluator": "complete"}, False),
+        ({"happened_at": THEN.replace(month=4)}, False),
+    ],
+)
+async def test_the_limit_covers_the_selected_backfills_of_the_period_by_any_version(
+    changes: dict[str, Any], is_covered: bool
+) -> None:
+    made = replace(scored(1, evaluator="helpful", cost_usd=0.004, happened_at=THEN), **changes)
+    log = MemoryLog("evaluations")
+    await append(log, made)
+    selected = EvaluationFilter(since=THEN, evaluators=["helpful"], monitors=[scored(1).monitor])
+    known = KnownEvaluations({"helpful": "1"}, selected, lambda past: past.cost_usd)
+    await known.read(log)
+    assert known.spent_usd == (0.004 if is_covered else 0.0)
