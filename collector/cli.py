@@ -289,8 +289,7 @@ def run(
     from collector.service.workers.division import divide
     from collector.service.workers.supervision import serve_workers
 
-    divided = divide(stages_of(stages), workers, checked.settings)
-    sys.exit(serve_workers(checked, divided, log_level=log_level))
+    sys.exit(serve_workers(checked, divide(stages_of(stages), workers, checked.settings), log_level=log_level))
 
 
 @app.command()
@@ -483,8 +482,7 @@ def list_letters(
     from collector.commands.dead_letters import LetterFilter, list_letters
     from collector.telemetry.wide_console import wide_console
 
-    letters = LetterFilter(stage=stage, redriven=all_)
-    _finish(list_letters(_load(config), letters, wide_console(), as_json=json))
+    _finish(list_letters(_load(config), LetterFilter(stage=stage, redriven=all_), wide_console(), as_json=json))
 
 
 @letters.command("show")

@@ -220,8 +220,7 @@ async def _evaluate(
     if isinstance(judge, Cascade):
         return await _evaluate_cascade(evaluator, case, judge, meters, skip_unseen)
     if not isinstance(judge, Jury):
-        outcome = await _outcome(evaluator, case, meters[0], skip_unseen)
-        return outcome, meters[0].stamp
+        return await _outcome(evaluator, case, meters[0], skip_unseen), meters[0].stamp
     # Each judge makes the whole evaluation, and scores are combined, not answers: an evaluation may take several
     # questions, and two judges' lists of claims do not correspond.
     outcomes = await asyncio.gather(*(_outcome(evaluator, case, meter, skip_unseen) for meter in meters))

@@ -67,8 +67,7 @@ class ApplicationAttributes:
         flags: dict[str, Json] = {}
         for holder in (span.attributes, *(event.attributes for event in span.events)) if self._has_flags else ():
             if (key := holder.get(_FLAG_KEY)) is not None:
-                variant = next((holder[name] for name in _VARIANTS if name in holder), None)
-                flags[f"{_FLAG}{key}"] = variant
+                flags[f"{_FLAG}{key}"] = next((holder[name] for name in _VARIANTS if name in holder), None)
         return self.find({**flags, **span.attributes} if flags else span.attributes, span.span_id)
 
     def find(self, attributes: Attributes, span_id: str = "") -> Values:

@@ -17,8 +17,9 @@ from collector.assemble.speech import was_interrupted
 from collector.assemble.tools import FINAL_ANSWER
 from collector.assemble.turn_drafts import TurnDraft, sort_by_end
 from collector.dialects.call import Call, ChatMessage
-from collector.dialects.decode import as_dict, as_text
+from collector.dialects.decode import as_dict
 from collector.dialects.program_fields import is_scaffolding
+from evaluators.texts.exact_json import as_text
 
 _ENCLOSING_KINDS = {"agent", "workflow", "chain"}
 _DISTINCTIVE_LENGTH = 16

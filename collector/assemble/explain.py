@@ -128,8 +128,7 @@ def _format_span(span: ExplainedSpan) -> Iterator[str]:
     yield f"    read by {span.dialect} as {span.kind}{content}{empty}"
     yield from (f"    {reason}" for reason in span.incomplete)
     if span.contradictions:
-        fields = ", ".join(span.contradictions)
-        yield f"    dialects disagree on {fields}; the most specific one wins"
+        yield f"    dialects disagree on {', '.join(span.contradictions)}; the most specific one wins"
     yield f"    {span.outcome}"
 
 

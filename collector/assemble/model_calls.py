@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 from collector.assemble.read_spans import ParsedSpan, SpanTree
 from collector.dialects.call import Call, ChatMessage, merge
-from collector.dialects.decode import encode_compact
 from collector.otlp.span import Span
 from collector.records.grouping import group_by
 from evaluators.cases import ToolCall
+from evaluators.texts.exact_json import encode_compact
 
 _DISTINCTIVE_LENGTH = 16
 """If two texts have at least this length and are equal, that is no coincidence."""

@@ -9,9 +9,10 @@ from collector.assemble.read_spans import ParsedSpan, SpanTree
 from collector.assemble.turn_drafts import TurnDraft
 from collector.dialects.attributes import find_error
 from collector.dialects.call import ChatMessage
-from collector.dialects.decode import as_dict, decode, encode_compact
+from collector.dialects.decode import as_dict, decode
 from collector.dialects.tool_definitions import find_tool_definitions
 from evaluators.cases import Json, ToolCall, ToolDefinition
+from evaluators.texts.exact_json import encode_compact
 
 FINAL_ANSWER = "final_answer"
 """The tool whose call smolagents turns into an agent's answer."""

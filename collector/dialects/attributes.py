@@ -197,8 +197,7 @@ def _is_text(document: Json) -> TypeGuard[str]:
 
 def parse_passage(document: Mapping[str, Any]) -> Passage:
     """Parse one document, whatever its keys are called."""
-    nested = as_dict(document.get("node") or document.get("document") or document.get("kwargs"))
-    fields = {**nested, **document}
+    fields = {**as_dict(document.get("node") or document.get("document") or document.get("kwargs")), **document}
     text = find_text(fields, "content", "page_content", "pageContent", "text", "snippet", "chunk", "document", "body")
     if text is None:  # Genkit: in parts
         parts = [find_text(as_dict(part), "text") for part in as_list(fields.get("content"))]

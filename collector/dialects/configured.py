@@ -6,7 +6,7 @@ from typing import Literal
 
 from collector.dialects.attributes import find_error, find_redaction, parse_passages
 from collector.dialects.call import Call, ChatMessage, as_messages
-from collector.dialects.decode import as_dict, as_list, as_text, decode
+from collector.dialects.decode import as_dict, as_list, decode
 from collector.dialects.dialect import Coverage, Dialect
 from collector.dialects.free_form import Content
 from collector.dialects.messages import parse_messages, parse_system_text, parse_tool_calls, split_system_prompt
@@ -14,6 +14,7 @@ from collector.dialects.parts import parse_arguments
 from collector.dialects.places import NOWHERE, Located, TracePlace
 from collector.otlp.span import LogRecord, Span
 from evaluators.cases import ToolCall
+from evaluators.texts.exact_json import as_text
 
 ConfiguredKind = Literal["model", "agent", "tool", "retrieval"]
 Places = tuple[TracePlace, ...]

@@ -15,7 +15,7 @@ import orjson
 
 from collector.otlp.span import CLOSING
 from evaluators.cases import Json
-from evaluators.texts.exact_json import make_exact, parse_exactly, parse_json
+from evaluators.texts.exact_json import as_text, make_exact, parse_exactly, parse_json
 
 MAX_NESTING = 100
 """Deepest document that is decoded; a deeper one stays text."""
@@ -131,21 +131,6 @@ def as_dict(value: Json) -> dict[str, Any]:
 def as_list(value: Json) -> list[Any]:
     """`value` if it is an array, else an empty one."""
     return value if isinstance(value, list) else []  # pyright: ignore[reportUnknownVariableType] - `cast` is a call
-
-
-def as_text(value: Json) -> str:
-    """The value as a text: itself if it is one, "" for None, else compact JSON."""
-    if isinstance(value, str):
-        return value
-    return "" if value is None else encode_compact(value)
-
-
-def encode_compact(value: Json) -> str:
-    """Encode as compact JSON; "" for a value that JSON cannot represent."""
-    try:
-        return orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS).decode()
-    except TypeError:
-        return ""
 
 
 _TOKENS = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[\]{}]', re.DOTALL)

@@ -16,12 +16,13 @@ from collector.dialects.attributes import (
     parse_usage,
 )
 from collector.dialects.call import Call, ChatMessage, Kind, as_messages, parse_finish_reason
-from collector.dialects.decode import as_dict, as_list, as_text, decode, decode_json
+from collector.dialects.decode import as_dict, as_list, decode, decode_json
 from collector.dialects.dialect import Coverage, Dialect
 from collector.dialects.messages import parse_messages, parse_system_text, split_system_prompt
 from collector.dialects.parts import parse_arguments
 from collector.otlp.span import Attributes, LogRecord, Span
 from evaluators.cases import Feedback, Json, ToolCall
+from evaluators.texts.exact_json import as_text
 
 _ALL_MESSAGES = ("pydantic_ai.all_messages", "all_messages_events")
 _FEEDBACK = "logfire.feedback.name"

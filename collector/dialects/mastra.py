@@ -7,12 +7,13 @@ from collections.abc import Sequence
 
 from collector.dialects.attributes import find_error, find_redaction, find_sources, find_text
 from collector.dialects.call import Call, ChatMessage, Kind, as_messages
-from collector.dialects.decode import as_dict, as_text, decode
+from collector.dialects.decode import as_dict, decode
 from collector.dialects.dialect import Coverage, Dialect
 from collector.dialects.free_form import Content, exchanged, parse_question
 from collector.dialects.messages import parse_messages, parse_tool_calls, split_system_prompt
 from collector.otlp.span import LogRecord, Span
 from evaluators.cases import Json
+from evaluators.texts.exact_json import as_text
 
 _TYPE = "mastra.span.type"
 _KINDS: dict[str, Kind] = {

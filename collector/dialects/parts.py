@@ -5,9 +5,10 @@ from typing import Any, NamedTuple
 
 from collector.dialects.attributes import find_text
 from collector.dialects.call import ChatMessage
-from collector.dialects.decode import as_dict, as_list, as_text, decode, decode_json, encode_compact
+from collector.dialects.decode import as_dict, as_list, decode, decode_json
 from collector.dialects.media import MEDIA_KEYS, MEDIA_TYPES, as_attachment, find_attachment, find_transcript
 from evaluators.cases import Attachment, Json, ToolCall
+from evaluators.texts.exact_json import as_text, encode_compact
 
 JsonObject = dict[str, Any]
 

@@ -9,10 +9,11 @@ from collections.abc import Mapping, Sequence
 
 from collector.dialects.attributes import is_object_repr
 from collector.dialects.call import Call, ChatMessage, Passage
-from collector.dialects.decode import as_dict, as_list, decode, encode_compact
+from collector.dialects.decode import as_dict, as_list, decode
 from collector.dialects.free_form import ANSWER_KEYS, QUESTION_KEYS
 from collector.dialects.parts import parse_arguments
 from evaluators.cases import Json, ToolCall
+from evaluators.texts.exact_json import encode_compact
 
 _INPUT_HEADING = "Your input fields are:\n"
 _OUTPUT_HEADING = "\nYour output fields are:\n"

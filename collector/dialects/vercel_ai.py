@@ -4,12 +4,13 @@ from collections.abc import Sequence
 
 from collector.dialects.attributes import find_error, find_redaction, find_sources, find_text, find_usage, find_value
 from collector.dialects.call import Call, ChatMessage, as_messages, parse_finish_reason
-from collector.dialects.decode import as_text, decode_json
+from collector.dialects.decode import decode_json
 from collector.dialects.dialect import Coverage, Dialect
 from collector.dialects.messages import parse_messages, parse_tool_calls, split_system_prompt
 from collector.dialects.parts import parse_arguments
 from collector.otlp.span import Attributes, LogRecord, Span
 from evaluators.cases import ToolCall
+from evaluators.texts.exact_json import as_text
 
 _OPERATION = "ai.operationId"
 _LEAVES = (".doGenerate", ".doStream")
@@ -24,8 +25,7 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
     if operation == "ai.toolCall":
         return _read_tool(span)
     if operation in _ROOTS or operation.endswith(_LEAVES):
-        is_model = operation.endswith(_LEAVES) and not operation.startswith("ai.embed")
-        return _read_call(span, is_model=is_model)
+        return _read_call(span, is_model=operation.endswith(_LEAVES) and not operation.startswith("ai.embed"))
     call = _read_call(span, is_model=True)
     is_call = call.input and call.output  # of an operation that is not known here
     return call._replace(kind="chain") if is_call else Call(dialect="vercel_ai")

@@ -73,8 +73,7 @@ class Batches:
 
         def gather(endpoint: Endpoint) -> BatchEndpoint:
             terms = self._terms(name, settings)
-            provider = _provider(settings, api, options, terms)
-            gathering = BatchEndpoint(endpoint, provider, self.journal, terms)
+            gathering = BatchEndpoint(endpoint, _provider(settings, api, options, terms), self.journal, terms)
             self._endpoints.append((name, settings, gathering))
             return gathering
 

@@ -59,8 +59,7 @@ def word_distributions(answer: Answer[Any], field: str, words: Sequence[str]) ->
     places = place_tokens(answer.text, texts_of(answer.tokens))
     if len(places.misspelt) == len(answer.tokens):
         return ()
-    spans = list(_value_spans(answer.text, field))
-    return [_distribution(answer, places, span, words) for span in spans]
+    return [_distribution(answer, places, span, words) for span in _value_spans(answer.text, field)]
 
 
 def as_written(text: str, field: str) -> Sequence[Mapping[str, Any]]:

@@ -20,6 +20,7 @@ from evaluators.evaluator import ADDED_LATER
 from evaluators.foreign_names import suggestion
 from evaluators.prompts import check_placeholders
 from evaluators.results import SkipReason
+from evaluators.texts.exact_json import as_text
 from evaluators.texts.paths import Path, find, parse_json_or_text, pick
 
 TurnField = Literal[
@@ -56,8 +57,7 @@ def read_field(turn: Turn, name: str) -> Any:
 
 def read_text(turn: Turn, name: str) -> str:
     """The field as a text: "" if it is missing, JSON if it is no text."""
-    value = read_field(turn, name)
-    return value or "" if value is None or isinstance(value, str) else orjson.dumps(to_json_value(value)).decode()
+    return as_text(to_json_value(read_field(turn, name)))
 
 
 MEANINGS: Mapping[str, str] = {
@@ -389,9 +389,7 @@ class ComparesOutputs(Described):
         """
         if case.expected_output or self.default_evaluation_criteria is None:
             return expected_part(case.expected_output or "", self.target_output_key)
-        configured = self.default_evaluation_criteria.expected_output
-        text = configured if isinstance(configured, str) else orjson.dumps(configured).decode()
-        return expected_part(text, self.target_output_key)
+        return expected_part(as_text(self.default_evaluation_criteria.expected_output), self.target_output_key)
 
     def parts(self, case: Turn) -> tuple[Json, Json]:
         """The compared parts of the answer and of the reference: as JSON if both are texts with numbers, or if a part

@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import orjson
-
-from evaluators.cases import Json, Turn
+from evaluators.cases import Turn
+from evaluators.texts.exact_json import as_text
 
 SOURCES = ("user", "passage", "tool result")
 """The possible sources of an attack, as labels."""
@@ -36,8 +35,3 @@ def list_attack_sources(case: Turn) -> Sequence[AttackSource]:
         if call.result not in (None, "") or call.error
     ]
     return [*user, *passages, *results]
-
-
-def as_text(value: Json) -> str:
-    """A text as it is, anything else as JSON."""
-    return value if isinstance(value, str) else orjson.dumps(value, default=str).decode()

@@ -65,8 +65,7 @@ class DecisionJudge(EndpointJudge):
             raise MethodUnavailable("this judge decides and cannot write; name another that extracts")
         async with self._billed() as bill:
             questions = number_questions(prompt.groups, prompt.material)
-            decisions = await self._decide(prompt, questions, bill)
-            answer = _answer(reply, prompt, questions, decisions)
+            answer = _answer(reply, prompt, questions, await self._decide(prompt, questions, bill))
             return Verdict([answer], bill.model or self._model, bill.fingerprint, bill.usage, bill.cost_usd)
 
     async def _decide(

@@ -122,8 +122,7 @@ class ItemWindow:
 
 async def extract_items(judge: Judge, template: str, material: Mapping[str, Json]) -> tuple[str, ...]:
     """The items into which the judge takes the material apart, without empty items and repetitions."""
-    instructions = fill(load(template), {"form": load("items_form.txt")})
-    verdict = await judge.ask(Prompt(instructions, material), Items)
+    verdict = await judge.ask(Prompt(fill(load(template), {"form": load("items_form.txt")}), material), Items)
     return tuple(dict.fromkeys(item.strip() for item in verdict.reply.items if item.strip()))
 
 

@@ -29,8 +29,7 @@ async def ask_pack(
     choice = await complete(chat, questions)
     if choice.refused:
         raise JudgeReplyInvalid("the judge refused to answer", type="judge_refused")
-    cut = choice.finish_reason == "length"
-    entries = dict(read_pack(choice.text, choice.tokens, questions, cut=cut))
+    entries = dict(read_pack(choice.text, choice.tokens, questions, cut=choice.finish_reason == "length"))
     if broken := [question for question in questions if _mistake(entries.get(question.name)) == JudgeReplyInvalid.type]:
         again = await complete(_complaint(chat, choice.text, broken, entries), broken)
         if not again.refused:

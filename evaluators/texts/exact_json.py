@@ -1,4 +1,4 @@
-"""JSON of foreign programs.
+"""JSON of foreign programs, and JSON values as texts.
 
 Without rounding: orjson makes a float of a whole number that needs more than 64 bits, and ids become equal. And with
 halves of characters: JavaScript cuts texts by UTF-16 units, so half an emoji may be left at the end, for which orjson
@@ -13,8 +13,7 @@ import orjson
 
 from evaluators.cases import Json
 
-_DIGITS = b"0123456789"
-_MASK = bytes(ord("0") if code in _DIGITS else ord(" ") for code in range(256))
+_MASK = bytes(ord("0") if code in b"0123456789" else ord(" ") for code in range(256))
 _LONG = b"0" * 19
 """Digits of the shortest number that may need more than 63 bits."""
 
@@ -65,6 +64,21 @@ def parse_json(text: str | bytes) -> Json:
         if whole == data:
             raise
     return orjson.loads(whole)
+
+
+def as_text(value: Json) -> str:
+    """The value as a text: itself if it is one, "" for None, else compact JSON."""
+    if isinstance(value, str):
+        return value
+    return "" if value is None else encode_compact(value)
+
+
+def encode_compact(value: Json) -> str:
+    """Encode as compact JSON, a foreign object in it as its text; "" for a value that JSON cannot represent."""
+    try:
+        return orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
+    except TypeError:
+        return ""
 
 
 def _without_halves(data: bytes) -> bytes:

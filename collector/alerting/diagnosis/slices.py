@@ -101,8 +101,7 @@ def sum_slices(
     conversations: dict[str, dict[frozenset[Label], list[float]]] = {}
     for item in items:
         if not any(item.labels.issuperset(each) for each in left_out):
-            by_labels = conversations.setdefault(item.conversation, {})
-            sums = by_labels.setdefault(item.labels, [0.0, 0.0])
+            sums = conversations.setdefault(item.conversation, {}).setdefault(item.labels, [0.0, 0.0])
             sums[0] += item.weight
             sums[1] += item.weight * item.score
     for by_labels in conversations.values():

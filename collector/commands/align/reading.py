@@ -24,12 +24,12 @@ from collector.service.open_logs import Logs
 from collector.service.plan_builder import evaluator_version_in
 from collector.statistics.agreement import ScoreScale
 from evaluators.asking.judge_input import is_missing, to_json_value
-from evaluators.attacks.attack_sources import as_text
 from evaluators.cases import Conversation, Json, Turn
 from evaluators.evaluator import Evaluator
 from evaluators.identity import conversation_id_of, subject_id_of
 from evaluators.results import Evaluation
 from evaluators.texts.draw import draw
+from evaluators.texts.exact_json import as_text
 
 _TEXTS = ("input", "actual_output", "turns", "messages")
 _NOTES = ("note", "comment")

@@ -24,6 +24,7 @@ from collector.assemble.trace import Assembler
 from collector.commands.log_copy.log_copy import WholeAlready, copy_logs, opened_as_they_are, require_unused
 from collector.config.configured import Config, OptionalLogs
 from collector.config.settings import KafkaLogSettings
+from collector.dialects.decode import as_dict
 from collector.errors import ConfigError
 from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
 from collector.export.jsonl import JsonlSettings
@@ -228,10 +229,9 @@ def _occurs_in(name: str, data: bytes) -> bool:
 
 def _document(value: bytes) -> dict[str, Any]:
     try:
-        document = orjson.loads(value)
+        return as_dict(orjson.loads(value))
     except orjson.JSONDecodeError:
         return {}
-    return cast("dict[str, Any]", document) if isinstance(document, dict) else {}
 
 
 Say = Callable[[str], None]

@@ -29,8 +29,7 @@ async def read(api: ApiReader, wanted: Wanted) -> AsyncGenerator[bytes, None]:
             open_stretches = [stretch]
             while open_stretches:
                 begin, end = open_stretches.pop(0)
-                query = search_query(service, wanted.query, begin, end)
-                answer = await api.get(_PATH, query, none=says_none)
+                answer = await api.get(_PATH, search_query(service, wanted.query, begin, end), none=says_none)
                 resources = [each for text in documents_in(answer) for each in spans_in(api.document(text))]
                 if len(trace_ids(resources)) >= _MOST:
                     narrower = halves(begin, end, _NARROWEST)

@@ -6,9 +6,9 @@ Some APIs give the first so many of a search and no page after it: their time is
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import cast
 
 from collector.commands.fetch.api_reader import ApiReader, Document, FetchFailed
+from collector.dialects.decode import as_dict, as_list
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,16 +65,14 @@ class Source:
 
 def objects(value: object) -> list[Document]:
     """The objects of a list; none, if it is no list."""
-    if not isinstance(value, list):
-        return []
-    return [cast("Document", item) for item in cast("list[object]", value) if isinstance(item, dict)]
+    return [item for item in as_list(value) if isinstance(item, dict)]
 
 
 def object_at(value: object, *names: str) -> Document:
     """The object at a path of names; an empty one, if there is none."""
     for name in names:
-        value = cast("Document", value).get(name) if isinstance(value, dict) else None
-    return cast("Document", value) if isinstance(value, dict) else {}
+        value = as_dict(value).get(name)
+    return as_dict(value)
 
 
 def stretches(since: datetime, until: datetime, widest: timedelta) -> Iterator[tuple[datetime, datetime]]:

@@ -7,11 +7,12 @@ import hashlib
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import orjson
 from pydantic import Field
 
+from collector.dialects.decode import as_dict, as_list
 from collector.durations import Seconds
 from collector.export.platforms.platform import PlatformSettings
 from evaluators.results import Subject
@@ -102,8 +103,7 @@ def iso(time: datetime) -> str:
 
 def object_of(answer: bytes) -> Document:
     """An answer that is an object; an empty one if it is none."""
-    parsed = _parsed(answer)
-    return cast("Document", parsed) if isinstance(parsed, dict) else {}
+    return as_dict(_parsed(answer))
 
 
 def array_of(answer: bytes) -> list[Document]:
@@ -118,14 +118,11 @@ def objects_in(document: Mapping[str, Any], name: str) -> list[Document]:
 
 def object_in(document: Mapping[str, Any], name: str) -> Document:
     """An object of a document; an empty one if it has none."""
-    value = document.get(name)
-    return cast("Document", value) if isinstance(value, dict) else {}
+    return as_dict(document.get(name))
 
 
 def _objects(value: object) -> list[Document]:
-    if not isinstance(value, list):
-        return []
-    return [cast("Document", each) for each in cast("list[object]", value) if isinstance(each, dict)]
+    return [item for item in as_list(value) if isinstance(item, dict)]
 
 
 def _parsed(answer: bytes) -> object:

@@ -80,8 +80,7 @@ class Phoenix(platform.Platform[PhoenixSettings]):
         for kind, names in known.items():
             ids = list(names)
             for first in range(0, len(ids), _MOST):
-                query = [(f"{kind}_ids", each) for each in ids[first : first + _MOST]]
-                yield self._corrections_path(kind, query)
+                yield self._corrections_path(kind, [(f"{kind}_ids", each) for each in ids[first : first + _MOST]])
 
     def corrections_in(self, path: str, answer: bytes) -> CorrectionPage:
         """Those that a person made; the page that follows, if there is one."""
