@@ -221,14 +221,14 @@ class _Begins:
     def __init__(self) -> None:
         self.shortfall = self.weight = 0.0
         self.first = 0
-        self._candidates: list[tuple[int, float, float]] = []
-        """Each interval with the shortfall and the weight before it."""
+        self._candidates: list[tuple[int, int, float, float]] = []
+        """Each interval with the last one that had scores before it, and the shortfall and the weight before it."""
 
-    def add(self, number: int, shortfall: float, weight: float) -> None:
-        """Take an interval."""
+    def add(self, number: int, last: int, shortfall: float, weight: float) -> None:
+        """Take an interval; `last` is the last one with scores before it."""
         if not self.shortfall:
             self._candidates, self.first = [], number
-        self._candidates.append((number, self.shortfall, self.weight))
+        self._candidates.append((number, last, self.shortfall, self.weight))
         del self._candidates[1:-MOST_BEGINS]
         self.shortfall = max(0.0, self.shortfall + shortfall)
         self.weight = self.weight + weight if self.shortfall else 0.0
@@ -237,12 +237,15 @@ class _Begins:
         """The likeliest interval, the earliest and the latest likely one, and the mean shortfall since the first."""
         if not self.shortfall:
             return self.first, self.first - 1, self.first + 1, 0.0
-        since = [(number, self.shortfall - short, self.weight - weight) for number, short, weight in self._candidates]
-        gains = [max(0.0, short) ** 2 / weight for _, short, weight in since]
+        since = [
+            (number, last, self.shortfall - short, self.weight - weight)
+            for number, last, short, weight in self._candidates
+        ]
+        gains = [max(0.0, short) ** 2 / weight for *_, short, weight in since]
         best = max(gains)
-        near = [number for (number, *_), gain in zip(since, gains, strict=True) if gain >= best - doubt]
-        number, short, weight = since[gains.index(best)]
-        return number, near[0] - 1, near[-1] + 1, short / weight
+        near = [begin for begin, gain in zip(since, gains, strict=True) if gain >= best - doubt]
+        number, _, short, weight = since[gains.index(best)]
+        return number, near[0][1], near[-1][0] + 1, short / weight
 
 
 Incidents = tuple[tuple[int, int], ...]
@@ -305,8 +308,8 @@ class DropLife:
             return
         if self.evidence > self.detector.threshold or self.recovery > self._recovery_threshold:
             self._start_over()
-        intervals = min(number - self._last, MOST_INTERVALS)
-        self._last = number
+        last, self._last = self._last, number
+        intervals = min(number - last, MOST_INTERVALS)
         target = self._target()
         if self.fall is None:
             if gains is None:
@@ -318,7 +321,7 @@ class DropLife:
             recovered = self._level_of_recovery(self.fall)
             self._recovering = _advance(self._recovering, recovered, sums, self._recovery_threshold, intervals)
             self.evidence, self.recovery = evidence(self._further), evidence(self._recovering)
-        self._begins.add(number, target.shortfall(sums), sums.w)
+        self._begins.add(number, last, target.shortfall(sums), sums.w)
         self._decide(number, target, sums)
 
     def _target(self) -> Level:

@@ -468,6 +468,20 @@ def test_the_times_of_a_fall_cover_the_minutes_that_a_restart_left_out(
     run(tmp_path, configured(), [{"inputs": restarted, "values": values}])
 
 
+@pytest.mark.parametrize(("mean", "seed"), [(0.9, 3), (0.78, 3), (0.78, 6)])
+def test_the_times_of_a_fall_cover_the_minutes_without_scores_before_it(tmp_path: Path, mean: float, seed: int):
+    """The last good scores came in minute 49, the first bad ones in 70. The fall was said to have begun after 69."""
+    good = Stream(30.0, mean=lambda _minute: mean, seed=seed).run(50)
+    bad = Stream(30.0, mean=lambda _minute: 0.3, seed=4).run(12)
+    bad.totals[:0], bad.evidence[:0] = bad.totals[:1] * 70, bad.evidence[:1] * 70
+    config, stream = configured(), together(good, bad)
+    path = by_plain_reference(config, stream)
+    fall = path[-1][-1]
+    assert fall is not None
+    assert fall.earliest <= 49 < fall.latest == 71
+    run(tmp_path, config, [{"inputs": in_full(82, stream), "values": list(life_in_rules(path, 7))}])
+
+
 @pytest.mark.long
 def test_a_replica_that_restarts_fires_nothing_and_is_left_out_of_the_sums(tmp_path: Path):
     """Two replicas; one loses its counters at minute 200 and begins again, the other goes on."""

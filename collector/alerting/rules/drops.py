@@ -206,7 +206,7 @@ def following_rules(detector: DropDetector, states: States) -> Iterator[Recordin
     now, interval = f"{states.number(0)} + time()", states.timing.seconds(INTERVAL)
     yield states.rule(
         series.DROP_START,
-        f"({now} and ({shortfall} == 0)) or ({now} - {interval:g} and {states.starts_over})"
+        f"({now} and ({shortfall} == 0) and ({states.scraped} > 0)) or ({now} - {interval:g} and {states.starts_over})"
         f" or ({states.last(series.DROP_START)} and {states.scraped}) or {now}",
     )
     mean = f"sum by ({', '.join(states.by)}) ({series.SCORE_MEAN}{selector(**states.where, window='24h')})"

@@ -121,8 +121,7 @@ def _subject(
 async def _page_labels(log: Log, evaluator: str, *, lower: bool) -> AsyncIterator[_Named]:
     """The newest label of each evaluation by each person, whatever the version: it says something of the subject."""
     for label in await newest_labels(log, evaluator):
-        human = human_of(label, lower_is_better=lower)
-        if human is not None:
+        if (human := human_of(label, lower_is_better=lower)) is not None:
             yield _Named(
                 f"evaluation {label.evaluation_id}{f' by {label.given_by}' if label.given_by else ''}",
                 (label.evaluation_id,),
