@@ -60,8 +60,7 @@ def _wanted(timing: Timing) -> str:
 
 def unscored(alerts: AlertSettings, timing: Timing, where: str = "") -> str:
     """The share of subjects without a score, where it is too large."""
-    share = f"{series.UNSCORED_SHARE}{where}"
-    return f"{share} > {alerts.max_unscored_share:g} and {_wanted(timing)} >= {_ENOUGH}"
+    return f"{series.UNSCORED_SHARE}{where} > {alerts.max_unscored_share:g} and {_wanted(timing)} >= {_ENOUGH}"
 
 
 def inconsistent_weights(alerts: AlertSettings, where: str = "") -> str:

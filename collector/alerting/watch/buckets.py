@@ -124,8 +124,7 @@ class Buckets:
         else:
             weight = audited_weight(sampling, audit)
             self.add(series, detector, conversation, weight=weight, score=audit.score, time=time)
-        key = (series, conversation)
-        grown = self._audits.add(key, weight=cheap.mean.w, score=score, audit=audit, time=time)
+        grown = self._audits.add((series, conversation), weight=cheap.mean.w, score=score, audit=audit, time=time)
         bucket.audited = _sum_of_both(bucket.audited, grown)
 
     def add_unscored(self, series: Series, *, time: float, number: int = 1) -> None:
