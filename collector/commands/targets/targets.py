@@ -17,6 +17,7 @@ from statistics import fmean
 from typing import Any
 
 import orjson
+import yaml
 
 from collector.alerting.rules.series import WINDOWS
 from collector.alerting.rules.targets import Target, detector, segment_count, targets
@@ -327,10 +328,13 @@ def _lines(made: Sequence[Proposal], past: Mapping[Target, Sequence[PastScore]])
             yield f"{target.monitor}/{target.evaluator}: {plural(len(known), target.unit)}, too few to propose a target"
     usable = [(proposal.of, proposal.proposed.target) for proposal in made if proposal.proposed]
     if usable:
-        yield "\nmonitors:"
-    for monitor, own in group_by(usable, lambda pair: pair[0].monitor).items():
-        lines = ", ".join(f"{of.source}: {target:g}" for of, target in own)
-        yield f"  {monitor}: {{alerts: {{targets: {{{lines}}}}}}}"
+        monitors = {
+            monitor: {"alerts": {"targets": {of.source: target for of, target in own}}}
+            for monitor, own in group_by(usable, lambda pair: pair[0].monitor).items()
+        }
+        yield (
+            "\n" + yaml.safe_dump({"monitors": monitors}, sort_keys=False, default_flow_style=None, width=100).rstrip()
+        )
 
 
 def _proposal_lines(made: Proposal) -> Iterator[str]:
