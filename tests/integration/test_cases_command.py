@@ -102,7 +102,7 @@ def test_failed_ones_without_near_duplicates_with_probability_and_weight(world: 
     assert "1 near-duplicate left out, 1 case no longer in the log" in result.output
     assert "--n" not in result.output
     few = CliRunner().invoke(app, ["dataset", "-o", "two.json", "--n", "2"])
-    assert "no more than --n 2 taken" in few.output
+    assert "only --n 2 are taken" in few.output
     one = next(each for each in cases if "gift" in each["input"])
     assert (one["actual_output"], one["expected_output"]) == ("Answer 4.", "Yes, from 10 EUR.")
     assert (one["metadata"]["probability"], one["metadata"]["weight"]) == (0.25, 4.0)

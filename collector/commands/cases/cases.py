@@ -88,8 +88,8 @@ async def _find(config: Config, logs: Logs, options: CasesOptions) -> tuple[Sequ
     cases, duplicates = diverse(joined, options.most) if few_alike else (joined[: options.most], 0)
     left_out = f", {plural(duplicates, 'near-duplicate')} left out" if duplicates else ""
     gone = f", {plural(lost, 'case')} no longer in the log" if lost else ""
-    cut = f", no more than --n {options.most} taken" if len(cases) + duplicates < len(joined) else ""
-    number = f"{plural(len(chosen), 'evaluation')} of {len(evaluations)}"
+    cut = f", only --n {options.most} are taken" if len(cases) + duplicates < len(joined) else ""
+    number = f"{len(chosen):,} of {plural(len(evaluations), 'evaluation')}"
     return cases, f"{number} {_WORDS[options.which]}{left_out}{gone}{cut}"
 
 
