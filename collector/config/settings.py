@@ -218,10 +218,10 @@ class AssembleSettings(Section):
     allowed_lateness: Seconds = 60.0
     """How long late spans of a trace are still combined with the rest."""
     keep: Literal["all", "wanted"] = "wanted"
-    """wanted: turns of conversations whose draw lies above all sample rates are stored without their content
-    (`incomplete: unwanted`), and most of their traces are not even read. Scores, weights and counters are the same as
-    with all. all: every turn is stored with its content, for backfills by rejudge and for a rate that is raised later.
-    No difference while a monitor has match, boost, sample: auto, a rate of 1, or watches agent runs."""
+    """wanted: the content of turns that no monitor's rate can select is not stored (`incomplete: unwanted`), and most
+    of their traces are not even read. Scores, weights and counters are those of all. all: every turn's content is
+    stored, for rejudge and for a rate that is raised later. No difference while a monitor has match, boost, sample:
+    auto, a rate of 1, or watches agent runs."""
     identity: IdentitySettings = IdentitySettings()
     attributes: list[AttributeName] | dict[AttributeName, list[AttributeKey]] = Field(
         default_factory=list[str], max_length=32
@@ -865,7 +865,8 @@ class Settings(Section):
 
     redact: RedactSettings = RedactSettings()
     store_text: bool = True
-    """false: scores only. No explanations and no values of dead letters are stored, and texts are deleted once judged.
+    """false: no explanations and no values of dead letters are stored, and a SQLite log deletes texts once they are
+    judged. Topics keep them for `retention.ms`.
     """
     plugins: str | None = Field(default=None, min_length=1)
     """A folder with Python files: evaluators, dialects, exporters, judges and redactors. Relative to this file."""

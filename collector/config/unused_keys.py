@@ -111,6 +111,8 @@ _FOR_TOPICS = {"partitions": "use log.kafka.partitions", "retention": "set the t
 
 def _log_notes(settings: Settings) -> Iterator[str]:
     yield from _budget_notes("evaluate.budget", settings.evaluate.budget)
+    if settings.log.kind == "kafka" and not settings.store_text:
+        yield "store_text: false deletes no text from topics: each topic's retention.ms does; set it at the broker"
     if settings.log.kind != "sqlite":
         remedies = _FOR_TOPICS if settings.log.kind == "kafka" else {}
         for key in _keys_set(settings.log, "path", "partitions", "retention"):

@@ -187,9 +187,8 @@ class OtlpEndpointSettings(ExporterSettings):
     timeout: Seconds = Field(default=10.0, gt=0)
     """Deadline of one request."""
     give_up_after: Seconds = Field(default=3600.0, ge=0)
-    """How long each request is tried again that the endpoint refuses with a status like 401, 403, 404 or 500, from its
-    own first refusal on; then its records are dropped and counted, and the next request has the same time. An endpoint
-    that does not answer is waited for."""
+    """How long a request is repeated that the endpoint refuses (status 401, 403, 404, 500); then its records are
+    dropped and counted. The exporter waits for an endpoint that does not answer."""
 
     @field_validator("endpoint")
     @classmethod

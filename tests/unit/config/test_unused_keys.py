@@ -72,6 +72,11 @@ WITH_FALLBACK = {"main": {**PRICED, "fallback": "small"}, "small": PRICED}
             {"log": {"kind": "kafka", "partitions": 8, "kafka": {"bootstrap_servers": ["a:9092"]}}},
             "log.partitions does nothing where log.kind is kafka; use log.kafka.partitions",
         ),
+        (
+            {},
+            {"store_text": False, "log": {"kind": "kafka", "kafka": {"bootstrap_servers": ["a:9092"]}}},
+            "store_text: false deletes no text from topics",
+        ),
         ({}, {"log": {"kind": "memory", "retention": "3d"}}, "log.retention does nothing where log.kind is memory"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
