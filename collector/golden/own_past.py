@@ -27,7 +27,8 @@ CASES = 80
 MOST_RUNS = 3
 """How often they are, in one fall."""
 _FLAPS = 300.0
-"""If an alert comes again within so many seconds of a run, that run still speaks for it."""
+"""If an alert comes again within so many seconds of a run, that run still speaks for it, unless an incident has ended
+since the run."""
 _CALLS = 0.1
 """The share of the scores of the day before that is asked again at most, in one run."""
 _DAY = 86_400.0
@@ -94,7 +95,9 @@ class OwnPast:
             fall = self.falls[definition] = _Fall(Suspicion(since, now), now)
         if alerting:
             has_ended = fall.has_ended or now - fall.alerted_at > _FLAPS
-            if has_ended and fall.runs and now - fall.runs[-1].at > _FLAPS:  # the judge may be another one by now
+            newest = max((run.at for run in fall.runs), default=now)
+            is_over = any(newest < end <= now for _, end in self.incidents.get(definition, ()))
+            if is_over or (has_ended and now - newest > _FLAPS):  # the judge may be another one by now
                 fall.suspicion = fall.suspicion._replace(alert_since=now)
             fall.alerted_at = now
             if fall.is_due(now):

@@ -217,6 +217,8 @@ class WatchStage:
         """`DropLife.incidents` when the target changed."""
         self._verdicts: dict[tuple[str, ...], float] = {}
         """How far judges have moved, by series and verdict."""
+        self._alerted: dict[tuple[str, str], float] = {}
+        """When an alert was last on any series of an evaluator's version (s)."""
         self.firing: tuple[ActiveAlert, ...] = ()
         """The alerts that fired at the last evaluation."""
 
@@ -392,7 +394,11 @@ class WatchStage:
             self._suspects[series] = life.likely_start * self._interval
             since = life.start * self._interval  # a begin that moves with every look would ask the judge again
             self._trust.note_incidents(evaluator, version, self.incidents(series))
-            verdict = self._trust.judge_since(evaluator, version, since, alerting=has_fallen or is_below)
+            if has_fallen or is_below:
+                self._alerted[evaluator, version] = now
+            # of another series, too: its judge is the same, and one look has both
+            is_alerting = now - self._alerted.get((evaluator, version), 0.0) <= 1.5 * self._interval
+            verdict = self._trust.judge_since(evaluator, version, since, alerting=is_alerting)
         if verdict is not None:
             labels = (evaluator, version, monitor, "changed" if verdict.has_changed else "unchanged")
             self._verdicts[labels] = verdict.shift

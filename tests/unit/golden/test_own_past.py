@@ -178,6 +178,19 @@ async def test_another_alert_soon_after_asks_the_judge_that_there_is_by_now(*, l
     assert len(world.asked) == asked + CASES, "one run more, as there were two"
 
 
+async def test_a_fall_soon_after_the_end_of_another_has_no_verdict_by_the_cases_of_that() -> None:
+    """Within five minutes of a run its verdict was kept for an alert that came and went, and for another fall as well."""
+    world = Past(moved=-0.3)
+    await world.fill()
+    assert "has changed" in await world.answered()
+    world.moved, world.now = 0.0, world.now + 240.0
+    assert "has changed" in world.verdict(), "the same incident"
+    world.past.incidents["helpful", VERSION] = [(NOW, world.now - 60.0)]
+    assert world.verdict() == ""
+    assert "has not changed" in await world.answered()
+    assert len(world.asked) == 2 * CASES
+
+
 async def test_what_is_asked_in_a_pack_is_not_asked_alone() -> None:
     world = Past(pack=("helpful", "polite"))
     await world.fill()

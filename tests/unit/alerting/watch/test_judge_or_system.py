@@ -109,3 +109,28 @@ async def test_a_judge_that_changed_is_named_with_the_page_and_a_system_that_cha
     system = [await first_alert(seed, fall, is_judge=False) for seed in range(12)]
     assert all("60 golden cases" in text and "The judge has not changed" in text for text, _ in system)
     assert {verdict for _, verdict in system} == {"unchanged"}
+
+
+async def test_a_monitor_that_is_only_suspicious_does_not_end_the_alert_of_another_on_the_same_judge() -> None:
+    """It said that no alert was on the evaluator: the next look at the other one was an alert that began, and asked."""
+    config = checked({"exact": {"kind": "exact_match", "threshold": 0.8}})
+    of = detector(targets(config)[0], targets(config), config.settings.alerts, 1)
+    said: list[bool] = []
+
+    def judge_since(_evaluator: str, _version: str, _since: float, /, *, alerting: bool) -> None:
+        said.append(alerting)
+
+    rules = WatchRules({(name, "exact"): of for name in ("all", "before", "then")}, config.settings.alerts)
+    stage = WatchStage(rules, Telemetry(), trust=JudgeTrust(judge_since=judge_since))
+    async with stage.open_fold(0, None) as fold:
+        for place, (monitor, number) in enumerate((("before", 40), ("all", 200), ("then", 40))):
+            scores = [0.5 if monitor == "all" else (0.45, 0.95)[count % 2] for count in range(number)]
+            records = [record(1000 * place + count, NOW, score) for count, score in enumerate(scores)]
+            await fold.deliver(
+                [replace(one, value=one.value.replace(b'"all"', f'"{monitor}"'.encode())) for one in records]
+            )
+        [alert] = stage.update(NOW + 60.0)
+        assert alert.labels["monitor"] == "all"
+        said.clear()
+        stage.update(NOW + 120.0)
+    assert said == [True, True, True]
