@@ -4,6 +4,7 @@ from grafana_foundation_sdk.builders import dashboard as boards
 
 from collector.telemetry.series import (
     BUDGET_FACTOR,
+    BUDGET_SPENT,
     BUDGET_USD,
     EVALUATIONS,
     EVALUATIONS_ENDED,
@@ -12,6 +13,7 @@ from collector.telemetry.series import (
     JUDGE_COST,
     JUDGE_TOKENS,
     SAMPLING_PROBABILITY,
+    TOTAL_BUDGET_SPENT,
     TOTAL_BUDGET_USD,
 )
 from deploy.dashboards.frame import filled, frame, window
@@ -23,7 +25,6 @@ PAIR = "monitor, evaluator"
 MONITORS = '{monitor=~"$monitor"}'
 LEGEND = "{{monitor}} {{evaluator}}"
 REFUSED = WATCHED.replace("}", f',reason="{SkipReason.OVER_BUDGET}"}}')
-PERIODS = (("hour", "1h"), ("day", "24h"))
 SCORED = WATCHED.replace("}", ',outcome="scored"}')
 
 
@@ -78,23 +79,17 @@ def _budgets() -> list[object]:
     return [
         lines(
             Look(
-                "Spent of the budget",
-                "Cost over the last hour, or day, as a share of the budget for it. It also has the cost of rejudge, and"
-                " what was spent before the budget was added; the budget has neither. Rates follow the budget, so this"
-                " stays about 1 when traffic would cost more; nothing is judged from the hard cap (1.2) on. Empty"
+                "Spent of the hard cap",
+                "The share of its hard caps, of the hour or the day, that a process has spent or reserved, whichever is"
+                " larger. A hard cap is 1.2 times the budget if the configuration says nothing else. Rates follow the"
+                " budget, so this stays about 0.83 when traffic would cost more; nothing is judged from 1 on. Empty"
                 " without a budget.",
                 unit="percentunit",
                 low=0,
-                steps=((1.0, "orange"), (1.2, "red")),
+                steps=((0.84, "orange"), (1.0, "red")),
             ),
-            *(
-                query
-                for period, window in PERIODS
-                for query in (
-                    Query(f"{_spent(window)} / on (monitor) {_budget(period)}", "{{monitor}} " + period),
-                    Query(f"{_total_spent(window)} / {_total_budget(period)}", f"all monitors {period}"),
-                )
-            ),
+            Query(f"max by (monitor) ({BUDGET_SPENT.name}{MONITORS})", "{{monitor}}"),
+            Query(f"max({TOTAL_BUDGET_SPENT.name})", "all monitors"),
         ),
         lines(
             Look(

@@ -321,7 +321,7 @@ class BudgetController:
         return self._costs.get(_kind(assignment, fallback=fallback), assignment.expected_usd)
 
     def used_fraction(self, name: str, now: float, *, with_reserved: bool = True) -> float:
-        """The largest fraction of a hard cap that is spent or reserved.
+        """The largest fraction of a hard cap that is spent or reserved; 0 without partitions, of which each has a part.
 
         Deferred evaluations count in the budget of a day only, also without `with_reserved`: they free nothing soon.
         """
@@ -330,7 +330,7 @@ class BudgetController:
         amounts = self._reserved.values() if with_reserved else ()
         reserved = sum(usd for monitor, usd in amounts if name in (ALL_MONITORS, monitor))
         used = 0.0
-        for index, (period, usd) in enumerate(budget.windows()):
+        for index, (period, usd) in enumerate(budget.windows() if self._by_partition else ()):
             cap = budget.hard_cap * usd * len(self._by_partition) / self._partitions
             spent = _sum_spent(self._by_partition.values(), name, index, now) + (deferred if period >= DAY else 0.0)
             used = max(used, (spent + reserved) / cap) if cap else 1.0
@@ -354,8 +354,8 @@ class BudgetController:
         return True
 
     def is_used_up(self, monitor: str, now: float) -> bool:
-        """Whether a hard cap that a monitor pays from is reached."""
-        return any(self.used_fraction(name, now) >= 1.0 for name in self._funds(monitor))
+        """Whether a hard cap that a monitor pays from is reached, or this process has no part of it."""
+        return any(not self._by_partition or self.used_fraction(name, now) >= 1.0 for name in self._funds(monitor))
 
     def spend_beside(self, monitor: str, usd: float, now: float) -> None:
         """Add a cost that is not for an evaluation of the traffic; all partitions share it, or the first that comes."""

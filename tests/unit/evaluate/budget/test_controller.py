@@ -279,6 +279,7 @@ def test_a_process_without_partitions_has_nothing_to_spend() -> None:
     assert not budget.reserve(JOB, 1.0)
     budget.settle(JOB, 0, 1.0, 1.0)
     assert [each.spent_usd for each in budget.usages(2.0)] == [0.0]
+    assert budget.used_fraction("m", 2.0) == 0.0, "the metric said that it was at the hard cap"
 
 
 def test_a_restored_partition_decides_every_minute_as_it_did_before() -> None:
