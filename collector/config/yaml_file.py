@@ -20,7 +20,8 @@ _HIDDEN_FROM = 8
 """Characters from which on a variable's value is hidden: shorter ones stand everywhere."""
 
 _REFERENCE = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
-_NO_USER_NAME = re.compile(rf"""(?<!username: )(?<!username: ['"]){_REFERENCE.pattern}""")
+_AT_KEY = re.compile(rf"""(?:(username|api_key|secret_key|password|secret|tokens?): \[?['"]?)?{_REFERENCE.pattern}""")
+"""A reference, with the key before it if that one's value is no secret, or is a secret that is printed nowhere."""
 
 _NUMBERS = frozenset({"tag:yaml.org,2002:int", "tag:yaml.org,2002:float"})
 
@@ -73,10 +74,12 @@ def parse(data: bytes, name: str) -> dict[str, Any]:
 def hidden_values(files: Iterable[Path]) -> Callable[[str], str]:
     """Takes the values of files' environment variables out of what is printed: `${env:NAME}` stands there again.
 
-    The name of a user stays: it is no secret, and often a word that stands elsewhere.
+    The name of a user stays: it is no secret, and often a word that stands elsewhere. So does a key or password of
+    letters alone, as trials have: it is printed nowhere, so where this word stands, it is another's.
     """
     texts = [path.read_text(encoding="utf-8", errors="replace") for path in files if path.is_file()]
-    names = {match[1] for text in texts for match in _NO_USER_NAME.finditer(text)}
+    places = {(match[1], match[2]) for text in texts for match in _AT_KEY.finditer(text)}
+    names = {name for key, name in places if not (key and (key == "username" or os.environ.get(name, "").isalpha()))}
     values = {os.environ[name]: name for name in sorted(names) if len(os.environ.get(name, "")) >= _HIDDEN_FROM}
     values.pop("evalstream", None)  # it stands everywhere, too
     longest_first = sorted(values, key=len, reverse=True)

@@ -93,6 +93,35 @@ def test_the_name_of_a_user_hides_no_word_and_its_password_is_hidden(monkeypatch
     assert "evalstream.spans" in CliRunner().invoke(app, ["check", "--offline", "-v", "-c", str(file)]).output
 
 
+@pytest.mark.parametrize("word", ["everything", "prometheus", "assemble", "security"])
+def test_a_key_that_is_a_word_hides_none_of_the_plans_words(monkeypatch, word):
+    file = Path("deploy/compose/secured-kafka.yaml").resolve()
+    for name in set(re.findall(r"env:(\w+)}", file.read_text())):
+        monkeypatch.setenv(name, f"{SECRET}-{name}:9093")
+    plans: list[str] = []
+    for key in (word, f"{SECRET}-1"):
+        monkeypatch.setenv("OPENAI_API_KEY", key)
+        shown = CliRunner().invoke(app, ["check", "--offline", "--verbose", "-c", str(file)])
+        assert shown.exit_code == 0, shown.output
+        plans.append(shown.output)
+    assert word in plans[1]
+    assert plans[0] == plans[1]
+
+
+def test_a_word_is_hidden_where_another_key_has_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("WORD", "production")
+    file = tmp_path / "evalstream.yaml"
+    file.write_text(
+        "judges: {main: {model: '${env:WORD}', base_url: 'http://127.0.0.1:9/v1', api_key: '${env:WORD}'}}\n"
+        "evaluators: {answers: {kind: completeness}}\n"
+        "monitors: {all: {evaluators: [answers]}}\n"
+    )
+    for more in ([], ["--verbose"], ["--json"]):
+        shown = CliRunner().invoke(app, ["check", "--offline", "-c", str(file), *more])
+        assert shown.exit_code == 0, shown.output
+        assert "production" not in shown.output
+
+
 @pytest.mark.parametrize(
     "url",
     [
