@@ -404,6 +404,6 @@ def _is_settled(draft: TurnDraft) -> bool:
 
 def _find_borders(draft: TurnDraft, borders: set[str], tree: SpanTree) -> tuple[str, ...]:
     """The ids of the agents and tools around a draft, outermost first."""
-    span = draft.last.span if draft.last else draft.enclosing_span.span if draft.enclosing_span else None
-    ancestors = tree.ancestors(span.span_id) if span else ()
+    innermost = draft.last or draft.enclosing_span
+    ancestors = tree.ancestors(innermost.span.span_id) if innermost else ()
     return tuple(span_id for span_id in reversed(ancestors) if span_id in borders)

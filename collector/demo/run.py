@@ -125,8 +125,8 @@ async def _judge(environment: Mapping[str, str]) -> AsyncGenerator[dict[str, Any
         yield {"model": MODEL, "base_url": base_url}
 
 
-def _criterion(criteria: str, *params: str) -> dict[str, Any]:
-    return {"kind": "g_eval", "criteria": criteria, "evaluation_params": params, "threshold": 0.5}
+def _criterion(criteria: str, *fields: str) -> dict[str, Any]:
+    return {"kind": "g_eval", "criteria": criteria, "evaluation_params": fields, "threshold": 0.5}
 
 
 def _config(settings: DemoSettings, judge: Mapping[str, Any], folder: Path) -> Config:

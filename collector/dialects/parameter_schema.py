@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import cast
 
+from collector.dialects.decode import as_list
 from evaluators.cases import Json
 
 _MOST_PARTS = 200
@@ -90,9 +91,7 @@ def compact_schema(value: Json) -> Json:
 
 def _types(value: Json, *, nullable: bool) -> Json:
     """The names of types in lower case, as Google writes them in capitals; None if any is no type of JSON."""
-    names: list[Json] = (
-        [value] if isinstance(value, str) else cast("list[Json]", value) if isinstance(value, list) else []
-    )
+    names = [value] if isinstance(value, str) else as_list(value)
     plain = [name.lower() for name in names if isinstance(name, str)]
     if not plain or not _TYPES.issuperset(plain):
         return None

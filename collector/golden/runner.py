@@ -394,7 +394,8 @@ class GoldenRuns:
                 # while a window still holds a fall, scores that have recovered move its begin to now
                 since = since if before is None else min(since, before.since)
                 began = before.alert_since if before is not None else None
-                known.falling = Suspicion(since, (now if began is None else began) if alerting else None)
+                alert_since = now if began is None else began
+                known.falling = Suspicion(since, alert_since if alerting else None)
                 known.suspected_at = now
                 if known.suspects(now):
                     self._requests.ask()

@@ -184,7 +184,9 @@ class EndpointBreakers:
             )
         self._telemetry.counter(BREAKER_OPENED, name)
         for state in get_args(State):
-            self._telemetry.gauge(BREAKER_STATE, name, state).set_function(partial(_is_in, breaker, state))
+            self._telemetry.gauge(BREAKER_STATE, name, state).set_function(
+                lambda state=state: float(breaker.state == state)
+            )
         return breaker
 
     def _opened(self, names: Sequence[str], settings: JudgeSettings) -> None:
@@ -195,10 +197,6 @@ class EndpointBreakers:
         self._policy.report(
             f"the circuit breaker of judge {', '.join(names)} is open: {then} until a test request succeeds"
         )
-
-
-def _is_in(breaker: CircuitBreaker, state: State) -> float:
-    return float(breaker.state == state)
 
 
 if TYPE_CHECKING:

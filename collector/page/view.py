@@ -256,7 +256,7 @@ class View:
     def _current(self, key: tuple[str, str], version: str) -> SeriesKey:
         """The series of the version in use; "" is any version, and that of an evaluator in use no more is `version`."""
         view = self.evaluators.get(key)
-        return (*key, version if view is None else view.versions[0] if view.versions else "")
+        return (*key, version if view is None else next(iter(view.versions), ""))
 
     def _series_of(self, key: tuple[str, str], version: str) -> ScoreSeries:
         """The series of a version of an evaluator; of an unknown one ("") that of the version in use."""

@@ -305,20 +305,17 @@ def _emails(text: str, sign: str) -> Iterator[Finding]:
             name
             and domain
             and len(name[0]) > 2 * (sign == " @ ")
-            and not (sign == "@" and _is_no_mailbox(name[0][::-1], text, at + 1))
+            and not (sign == "@" and (name[0][::-1] in _NO_PERSON or _NO_MAILBOX.match(text, at + 1)))
         ):
             yield Finding(at - len(name[0]), domain.end(), "EMAIL")
         at = text.find(sign, at + len(sign))
 
 
-def _is_no_mailbox(local: str, text: str, domain: int) -> bool:
-    return local in _NO_PERSON or _NO_MAILBOX.match(text, domain) is not None
-
-
 def _numbers(text: str, start: int, end: int) -> Iterator[Finding]:
     yield from _apart(_cards(text, start, end), text)
     for match in _PHONE.finditer(text, start, end):
-        is_phone = _phone(match[0]) and not _BEFORE_ARTICLE.search(text, max(0, match.start() - 16), match.start())
+        digits = sum(map(str.isdigit, match[0]))
+        is_phone = 7 <= digits <= 17 and not _BEFORE_ARTICLE.search(text, max(0, match.start() - 16), match.start())
         yield Finding(match.start(), match.end(), "PHONE") if is_phone else looked_at(match.start())
     for match in _IPV4.finditer(text, start, end):
         if (
@@ -361,10 +358,6 @@ def _cards(text: str, start: int, end: int) -> Iterator[Finding]:
         digits = _NO_DIGIT.sub("", match[0])
         is_card = 13 <= len(digits) <= 19 and luhn(digits) and not _AMOUNT.fullmatch(match[0])
         yield Finding(match.start(), match.end(), "CARD") if is_card else looked_at(match.start())
-
-
-def _phone(text: str) -> bool:
-    return 7 <= sum(map(str.isdigit, text)) <= 17
 
 
 def _ibans(text: str) -> Iterator[Finding]:

@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import hypot, sqrt
+from operator import mul
 from statistics import NormalDist
 from typing import cast
 
@@ -177,8 +178,8 @@ def _fit(
     """
     total = sum(pair.weight for pair in pairs)
     table = [[pair.judge for pair in pairs], *fixed, *(values for _, values in columns)]
-    means = [sum(pair.weight * x for pair, x in zip(pairs, column, strict=True)) / total for column in table]
-    rows = [[x - mean for x, mean in zip(row, means, strict=True)] for row in zip(*table, strict=True)]
+    means = [sum(pair.weight * value for pair, value in zip(pairs, column, strict=True)) / total for column in table]
+    rows = [[value - mean for value, mean in zip(row, means, strict=True)] for row in zip(*table, strict=True)]
     size = range(1, len(table))
     sums, *squares = [
         [sum(p.weight * row[i] * row[j] for p, row in zip(pairs, rows, strict=True)) for j in size] for i in (0, *size)
@@ -186,16 +187,16 @@ def _fit(
     spread = max(means[1] * (1.0 - means[1]), _FLAT)
     error = min(wrong * (1.0 - wrong) / spread, _MOST_ERROR) * squares[0][0]
     inverse = _inverse([[squares[0][0] - error, *squares[0][1:]], *squares[1:]])
-    sizes = [sum(a * b for a, b in zip(row, sums, strict=True)) for row in inverse]
+    sizes = [sum(map(mul, row, sums)) for row in inverse]
     scores: dict[object, list[float]] = {}
     for place, (pair, (over, *row)) in enumerate(zip(pairs, rows, strict=True)):
-        residual = over - sum(b * x for b, x in zip(sizes, row, strict=True))
+        residual = over - sum(map(mul, sizes, row))
         whole = scores.setdefault(pair.conversation or place, [0.0] * len(row))
         whole[0] += pair.weight * error / total * sizes[0]
-        for i, x in enumerate(row):
-            whole[i] += pair.weight * residual * x
+        for i, value in enumerate(row):
+            whole[i] += pair.weight * residual * value
     corrected = len(scores) / max(1, len(scores) - len(table))
-    influences = ([sum(a * b for a, b in zip(row, score, strict=True)) for row in inverse] for score in scores.values())
+    influences = ([sum(map(mul, row, score)) for row in inverse] for score in scores.values())
     errors = [hypot(*of_column) * sqrt(corrected) for of_column in zip(*influences, strict=True)]
     return list(zip(sizes, errors, strict=True))[len(fixed) :]
 

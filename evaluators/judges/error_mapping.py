@@ -26,7 +26,7 @@ _MOST_READ = 4000
 _MOMENT = 1e9
 """Seconds beyond which a number is no wait and names a moment, in Unix time."""
 _CODE = re.compile(r"[\w.\-]{1,64}")
-_UNITS = {"mi": 0.001, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_UNITS = {"milli": 0.001, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _PART = re.compile(r"(\d{1,15}(?:\.\d{1,15})?)\s?(milli|ms|min|[smhd])[a-z]*")
 
 
@@ -194,8 +194,7 @@ def duration(text: str | None) -> float | None:
         return _number(text)
     if _PART.sub("", text).strip():
         return None
-    return sum(float(number) * _UNITS["mi" if unit == "milli" else unit[:1] if unit != "ms" else unit]
-               for number, unit in _PART.findall(text))  # fmt: skip
+    return sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))
 
 
 def _number(value: str | None) -> float | None:

@@ -106,8 +106,8 @@ class _Translator:
 
     def _group(self, number: int | None, added: int, removed: int, node: Any, *, flags: frozenset[str]) -> str:
         inner = (flags | _letters(added)) - _letters(removed)
-        opening = "(?:" if number is None else f"(?P<{self._names[number]}>" if number in self._names else "("
-        return opening + self.sequence(node, inner) + ")"
+        name = f"?P<{self._names[number]}>" if number in self._names else ""
+        return f"({'?:' if number is None else name}{self.sequence(node, inner)})"
 
 
 def _letters(flags: int) -> frozenset[str]:

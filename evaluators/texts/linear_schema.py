@@ -27,8 +27,7 @@ def linear(validator: Any) -> Any:
 def check_patterns(schema: Json) -> None:
     """Raise a ValueError that names the first pattern that cannot be searched in linear time, and why."""
     for keyword, value in _keywords(schema):
-        patterns = [value] if keyword == "pattern" else value if keyword == "patternProperties" else ()
-        for pattern in patterns:
+        for pattern in {"pattern": [value], "patternProperties": value}.get(keyword, ()):
             if isinstance(pattern, str):
                 try:
                     check_pattern(pattern)

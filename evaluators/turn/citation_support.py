@@ -48,7 +48,7 @@ class CitationSupport(VerdictSettings, WindowSettings, Evaluator[Turn]):
         cited = [
             (statement, numbers)
             for statement, numbers in cited
-            if any(isinstance(c.target, int) for c in statement.citations)
+            if any(isinstance(citation.target, int) for citation in statement.citations)
         ]
         answered = [(statement, numbers) for statement, numbers in cited if numbers]
         score = await score_ratio(

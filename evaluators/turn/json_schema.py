@@ -52,8 +52,7 @@ class JsonSchema(Evaluator[Turn]):
     @property
     def calculation(self) -> int:
         """1 if the schema takes no text, and so never took prose for JSON."""
-        types = self.json_schema.get("type", "string")
-        return 2 if "string" in ([types] if isinstance(types, str) else types) else 1
+        return 2 if "string" in self.json_schema.get("type", "string") else 1  # one type, or a list
 
     async def evaluate(self, case: Turn, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""

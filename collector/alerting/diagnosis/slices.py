@@ -126,17 +126,17 @@ class _Adder:
     def add(self, by_labels: Mapping[frozenset[Label], Sequence[float]]) -> None:
         """Add a conversation: the sums of weights and of weighted scores of its subjects with the same labels."""
         if len(by_labels) == 1:  # true for most; then all slices have the same sums
-            ((labels, (w, wy)),) = by_labels.items()
-            _add(self._find_totals(labels), w, wy)
+            ((labels, (weight, weighted_score)),) = by_labels.items()
+            _add(self._find_totals(labels), weight, weighted_score)
             return
         shares: dict[Slice, list[float]] = {}
-        for labels, (w, wy) in by_labels.items():
+        for labels, (weight, weighted_score) in by_labels.items():
             for slice_ in self._find_slices(labels):
                 share = shares.setdefault(slice_, [0.0, 0.0])
-                share[0] += w
-                share[1] += wy
-        for slice_, (w, wy) in shares.items():
-            _add([self._total(slice_)], w, wy)
+                share[0] += weight
+                share[1] += weighted_score
+        for slice_, (weight, weighted_score) in shares.items():
+            _add([self._total(slice_)], weight, weighted_score)
 
     def _total(self, slice_: Slice) -> list[float]:
         return self._totals.setdefault(slice_, [0.0] * 6)

@@ -75,9 +75,9 @@ class _Spread:
     count: float = _PRIOR
 
     def and_of(self, sums: Sums) -> "_Spread":
-        n = sums.n_eff
-        squares = sums.residual_squares / sums.w**2 * n**3 / (n - 1.0)
-        return _Spread(self.squares + squares, self.count + n)
+        number = sums.n_eff
+        squares = sums.residual_squares / sums.w**2 * number**3 / (number - 1.0)
+        return _Spread(self.squares + squares, self.count + number)
 
     @property
     def variance(self) -> float:

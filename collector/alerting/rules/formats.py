@@ -146,7 +146,7 @@ def _alert(alert: AlertingRule, rules: RuleSet) -> dict[str, Any]:
 
 def _annotations(alert: AlertingRule, rules: RuleSet, value: Callable[[str], str]) -> dict[str, str]:
     def fill(template: str) -> str:
-        return _PLACE.sub(lambda m: label(m[2]) if m[1] else value(m[2]), template)
+        return _PLACE.sub(lambda place: label(place[2]) if place[1] else value(place[2]), template)
 
     def label(name: str) -> str:  # texts cannot show labels that the rule itself adds
         return alert.labels.get(name) or f"{{{{ $labels.{name} }}}}"

@@ -97,12 +97,12 @@ def _rules_of(config: Config, timing: Timing) -> RuleSet:
 def _of_versions_in_use(group: RuleGroup, timing: Timing) -> RuleGroup:
     """The group, without alerts on scores of versions that are replaced: their scores never recover."""
     version = ", ".join(series.BY)
-    info = f"max by ({version}) ({EVALUATOR_INFO.name} > 0)"
+    in_use = f"max by ({version}) ({EVALUATOR_INFO.name} > 0)"
     known = f"max by ({version}) (last_over_time({EVALUATOR_INFO.name}[{timing.text(_KNOWN)}]))"
-    replaced = f"(({known} unless {info}) and on (evaluator, monitor) {info})"
+    replaced = f"(({known} unless {in_use}) and on (evaluator, monitor) {in_use})"
     # while nothing is scraped, what was replaced stays replaced
     before = f"last_over_time({series.VERSION_REPLACED}[{timing.text(5 * INTERVAL)}])"
-    rule = RecordingRule(series.VERSION_REPLACED, f"{replaced} or ({before} unless on (evaluator, monitor) {info})")
+    rule = RecordingRule(series.VERSION_REPLACED, f"{replaced} or ({before} unless on (evaluator, monitor) {in_use})")
     guarded = (
         replace(rule, expr=f"({rule.expr}) unless on ({version}) {series.VERSION_REPLACED}")
         if isinstance(rule, AlertingRule) and _is_of_scores(rule)

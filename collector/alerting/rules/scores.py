@@ -194,7 +194,7 @@ def _target_rules(
         yield from by_proof(target, [_burn(target, target.objective, alerts.min_conversations, by, timing)])
 
 
-def _burn(target: Target, objective: float, n: float, by: Sequence[str], timing: Timing) -> AlertingRule:
+def _burn(target: Target, objective: float, fewest: float, by: Sequence[str], timing: Timing) -> AlertingRule:
     """The error budget is used up too fast, over a long and a short window: one alert for all pairs.
 
     A fall that alerts by itself has an alert already.
@@ -211,7 +211,7 @@ def _burn(target: Target, objective: float, n: float, by: Sequence[str], timing:
 
     pairs = " or ".join(
         f"({failing(burn.long, burn.factor)} and on ({grouped}) {failing(burn.short, burn.factor)}"
-        f" and on ({grouped}) {count(burn.long)} >= {n:g})"
+        f" and on ({grouped}) {count(burn.long)} >= {fewest:g})"
         for burn in target.burns
     )
     limits = " or ".join(f"{burn.factor:g} times as much over {_window(burn.long)}" for burn in target.burns)

@@ -503,9 +503,9 @@ def _notes_on_draw(labels: Sequence[HumanLabel], at_random: Sequence[HumanLabel]
     if not picked:
         return
     what = "Not used" if len(at_random) >= FEWEST else "Not used for a mean" if at_random else "No corrected mean"
-    do = "does" if picked == 1 else "do"
+    verb = "does" if picked == 1 else "do"
     yield (
-        f"{what}: {plural(picked, 'label')} {do} not say how they were drawn, and what somebody picks says nothing "
+        f"{what}: {plural(picked, 'label')} {verb} not say how they were drawn, and what somebody picks says nothing "
         "about the mean. If they are a random draw, say so with --random, or with label_probability in each line."
     )
 

@@ -91,7 +91,9 @@ def basis(config: Config, spent: Spent, paid: str = "by calls since the start") 
     if past and any(len(judges_behind(config, name)) != 1 for name in asking & spent.keys()):
         past += ", whichever judges answered"  # whose tokens they were is not counted
     guess = "assuming {:,} tokens in and {} out per evaluation".format(*GUESSED_TOKENS)
-    return (f"{past}; without calls, {guess}" if past else guess) if asking - spent.keys() else past
+    if asking <= spent.keys():
+        return past
+    return f"{past}; without calls, {guess}" if past else guess
 
 
 def usd_per_1000(config: Config, spent: Spent) -> float | None:

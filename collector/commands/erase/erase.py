@@ -208,7 +208,8 @@ def _tick(record: StoredRecord) -> StoredRecord:
 
 def _is_cut_out(name: str, longer: str) -> bool:
     """Whether an id is in a longer one, within a word or a number."""
-    return name in longer and all(a[-1:].isalnum() or b[:1].isalnum() for a, b in pairwise(longer.split(name)))
+    sides = pairwise(longer.split(name))
+    return name in longer and all(left[-1:].isalnum() or right[:1].isalnum() for left, right in sides)
 
 
 def _without(data: bytes, names: Sequence[bytes]) -> bytes:

@@ -239,7 +239,8 @@ def mean_figure(
     if len(sums) < 2:
         return Figure(mean)
     if min(values.values()) == max(values.values()):
-        unseen = 3.0 * math.fsum(w * w for _, w in sums.values()) / math.fsum(w for _, w in sums.values()) ** 2
+        weights = [weight for _, weight in sums.values()]
+        unseen = 3.0 * math.fsum(weight * weight for weight in weights) / math.fsum(weights) ** 2
         lowest, highest = bounds or (mean, mean)
         return Figure(mean, (max(lowest, mean - unseen), min(highest, mean + unseen)))
     return Figure(mean, _interval(list(sums.values())))

@@ -202,5 +202,5 @@ def _conclusion(progress: Progress, wanted: int, options: RejudgeOptions) -> str
         until = progress.covered_until
         covered = f"; judged are subjects that ended by {until:%Y-%m-%dT%H:%M:%SZ}" if until is not None else ""
         return f"{made}{spent}: stopped by --max-usd {options.max_usd:g}{covered}; raise it and run the command again"
-    large = f"; {plural(n, 'subject')} larger than a record of the log may be" if (n := progress.too_large) else ""
-    return f"{made}{spent}{large}"
+    large = f"; {plural(progress.too_large, 'subject')} larger than a record of the log may be"
+    return f"{made}{spent}{large if progress.too_large else ''}"

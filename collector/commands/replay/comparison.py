@@ -104,18 +104,18 @@ def change(pairs: Sequence[EvaluationPair], values: Sequence[tuple[float, float]
     """The weighted means of two values per pair, and their difference with its interval."""
     weights = [pair.weight for pair in pairs]
     total = math.fsum(weights)
-    old = math.fsum(w * value for w, (value, _) in zip(weights, values, strict=True)) / total
-    new = math.fsum(w * value for w, (_, value) in zip(weights, values, strict=True)) / total
+    old = math.fsum(weight * value for weight, (value, _) in zip(weights, values, strict=True)) / total
+    new = math.fsum(weight * value for weight, (_, value) in zip(weights, values, strict=True)) / total
     difference = new - old
     residuals: dict[str, float] = {}
     for pair, (before, after) in zip(pairs, values, strict=True):
         key = pair.old.subject.conversation_id
         residuals[key] = residuals.get(key, 0.0) + pair.weight * (after - before - difference)
-    n = len(residuals)
-    if n < 2:
+    number = len(residuals)
+    if number < 2:
         return MeanChange(old, new, difference, None)
-    error = math.sqrt(math.fsum(residual * residual for residual in residuals.values()) * n / (n - 1)) / total
-    reach = t975(n - 1) * error
+    error = math.sqrt(math.fsum(residual * residual for residual in residuals.values()) * number / (number - 1)) / total
+    reach = t975(number - 1) * error
     return MeanChange(old, new, difference, (max(-1.0, difference - reach), min(1.0, difference + reach)))
 
 

@@ -100,11 +100,11 @@ class ScoreSummary:
     @property
     def error(self) -> float | None:
         """The mean's standard error, by conversation (Taylor linearisation); None below two of them."""
-        mean, n = self.mean, len(self.clusters)
-        if mean is None or n < 2:
+        mean, conversations = self.mean, len(self.clusters)
+        if mean is None or conversations < 2:
             return None
         squares = sum((sum(scores) - mean * len(scores)) ** 2 for scores in self.clusters.values())
-        return math.sqrt(squares * n / (n - 1)) / self.scored
+        return math.sqrt(squares * conversations / (conversations - 1)) / self.scored
 
     @property
     def interval(self) -> tuple[float, float] | None:
@@ -309,7 +309,7 @@ def resume_hint(output: Path | None) -> str:
 
 def limit_message(made: RunResult, max_usd: float | None, output: Path | None) -> str:
     """The message of a run that stopped at its spending limit."""
-    done = f"{(n := len(made.evaluations)):,} of {plural(n + made.left, 'evaluation')} done"
+    done = f"{len(made.evaluations):,} of {plural(len(made.evaluations) + made.left, 'evaluation')} done"
     return f"--max-usd {max_usd:g} reached: {done}{resume_hint(output)}"
 
 

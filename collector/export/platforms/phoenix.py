@@ -134,9 +134,10 @@ def _correction(annotation: dict[str, Any], kind: str) -> dict[str, Any]:
 
 def _kind(evaluation: Evaluation) -> str:
     subject = evaluation.subject
+    otherwise = "trace" if subject.trace_id else ""
     if evaluation.scope == "conversation":
-        return "session" if conversation_id(subject) else "trace" if subject.trace_id else ""
-    return "span" if subject.span_id else "trace" if subject.trace_id else ""
+        return "session" if conversation_id(subject) else otherwise
+    return "span" if subject.span_id else otherwise
 
 
 PhoenixExporter = platform_exporter(PhoenixSettings, Phoenix)
