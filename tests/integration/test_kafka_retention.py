@@ -13,6 +13,7 @@ import pytest
 from broker import Broker, BrokerUnavailable, running_broker
 from configurations import checked
 from folds import Recorders, following
+from kafka.admin import ConfigResource
 from kafka_logs import fresh, numbered, produce, settings_for
 from log_stores import TIMING
 from prometheus_client import generate_latest
@@ -21,13 +22,15 @@ from collector.commands.check.kafka_plan import lost_lines, retention_lines
 from collector.logs.consumer_lag import ConsumerLag
 from collector.logs.kafka import KafkaLog, KafkaSettings, KafkaSource, LostRecords
 from collector.logs.kafka.retention_room import retention_rooms
-from collector.logs.kafka.topics import retention
+from collector.logs.kafka.topics import administrating, retention
 from collector.logs.log import Record
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import RECORDS_LOST
 
 pytestmark = pytest.mark.kafka
-SHORT = {"retention.ms": "1000"}
+LONG = 3600.0
+"""Seconds: nothing is deleted until `delete_all` shortens it, however slow the machine is."""
+KEPT = {"retention.ms": "3600000"}
 QUICK = {
     "log.retention.check.interval.ms": "200",
     "log.initial.task.delay.ms": "200",
@@ -45,16 +48,14 @@ def deleting_broker() -> Iterator[Broker]:
         pytest.skip(str(error))
 
 
-async def open_short(broker: Broker, topic: str, lost: list[LostRecords], **changes: object) -> KafkaLog:
+async def open_kept(broker: Broker, topic: str, lost: list[LostRecords], **changes: object) -> KafkaLog:
     settings = replace(settings_for(broker), **changes)
-    logs = await KafkaLog.open(
-        settings, {"spans": topic}, 1, configs={topic: SHORT}, timing=TIMING, on_lost=lost.append
-    )
+    logs = await KafkaLog.open(settings, {"spans": topic}, 1, configs={topic: KEPT}, timing=TIMING, on_lost=lost.append)
     return logs["spans"]
 
 
-async def until_deleted(settings: KafkaSettings, topic: str, before: int) -> None:
-    """Until the partition begins at an offset."""
+async def delete_all(settings: KafkaSettings, topic: str, before: int) -> None:
+    """Let the broker delete, by the age of records, all before an offset; it keeps what comes then."""
     from kafka import KafkaConsumer
     from kafka.structs import TopicPartition
 
@@ -62,17 +63,32 @@ async def until_deleted(settings: KafkaSettings, topic: str, before: int) -> Non
     consumer = KafkaConsumer(bootstrap_servers=settings.bootstrap_servers)
     try:
         async with asyncio.timeout(60):
+            await set_retention(settings, topic, 0.001)
             while (await asyncio.to_thread(consumer.beginning_offsets, [where]))[where] < before:
                 await asyncio.sleep(0.1)
+            await set_retention(settings, topic, LONG)
     finally:
         await asyncio.to_thread(consumer.close)
+
+
+async def set_retention(settings: KafkaSettings, topic: str, seconds: float) -> None:
+    """Returns when the broker goes by it."""
+
+    def change() -> None:
+        with administrating(settings) as admin:
+            admin.alter_configs([ConfigResource("topic", topic, {"retention.ms": str(int(seconds * 1000))})])
+
+    await asyncio.to_thread(change)
+    while await asyncio.to_thread(retention, settings, topic) != seconds:
+        await asyncio.sleep(0.1)
+    await asyncio.sleep(0.5)  # the broker says it a moment before its look for what to delete knows it
 
 
 async def test_what_is_deleted_while_the_consumer_waits_is_reported(deleting_broker: Broker) -> None:
     """As in a judge's outage: the partition is paused, its records expire, and reading continues behind them."""
     lost: list[LostRecords] = []
     topic, group = fresh("spans"), fresh("g")
-    log = await open_short(deleting_broker, topic, lost, max_queued=(5, 1 << 20))
+    log = await open_kept(deleting_broker, topic, lost, max_queued=(5, 1 << 20))
     got = Recorders()
     got.gate(0).clear()
     async with following(log, group, got.open_fold):
@@ -80,7 +96,7 @@ async def test_what_is_deleted_while_the_consumer_waits_is_reported(deleting_bro
         await log.append(numbered(0, 40))
         await asyncio.sleep(0.5)  # some are fetched, and the fold waits
         await log.append(numbered(40, 100))
-        await until_deleted(settings_for(deleting_broker), topic, 100)
+        await delete_all(settings_for(deleting_broker), topic, 100)
         got.gate(0).set()
         await log.append(numbered(100, 110))
         await got.until(lambda: got.values[-1:] == [b"109"])
@@ -99,15 +115,15 @@ async def test_what_is_deleted_between_two_processes_is_reported(deleting_broker
     """Unread records, and those that were read and that the state still needed, have different reasons."""
     lost: list[LostRecords] = []
     topic, group = fresh("spans"), fresh("g")
-    log = await open_short(deleting_broker, topic, lost)
+    log = await open_kept(deleting_broker, topic, lost)
     got = Recorders()
     async with following(log, group, got.open_fold):
-        await got.until(lambda: got.folds)  # what is kept for a second is read at once
+        await got.until(lambda: got.folds)
         await log.append(numbered(0, 20))
         await got.until(lambda: len(got.delivered) == 20)
         got.folds[0].low_watermark = 12
     await log.append(numbered(20, 50))
-    await until_deleted(settings_for(deleting_broker), topic, 50)
+    await delete_all(settings_for(deleting_broker), topic, 50)
     again = Recorders()
     async with following(log, group, again.open_fold):
         await again.until(lambda: again.folds)
@@ -153,7 +169,7 @@ async def test_a_source_that_starts_at_the_end_does_not_skip_what_is_left(deleti
     """Its group has a position; that it has become too old is no reason to begin as a new group does."""
     lost: list[LostRecords] = []
     topic = fresh("source")
-    log = await open_short(deleting_broker, topic, lost)
+    log = await open_kept(deleting_broker, topic, lost)
     settings = replace(settings_for(deleting_broker), max_queued=(2, 1 << 20))
     source = await KafkaSource.open(settings, [topic], start="latest", timing=TIMING, on_lost=lost.append)
     got = Recorders()
@@ -165,7 +181,7 @@ async def test_a_source_that_starts_at_the_end_does_not_skip_what_is_left(deleti
         for n in range(1, 9):
             await log.append([Record(b"k", b"%d" % n, partition=0)])
             await asyncio.sleep(0.1)
-        await until_deleted(settings, topic, 9)
+        await delete_all(settings, topic, 9)
         await produce(deleting_broker, topic, [{"value": b"%d" % n} for n in range(9, 12)])
         got.gate(0).set()
         await got.until(lambda: got.values[-1:] == [b"11"])
@@ -178,8 +194,8 @@ async def test_a_source_that_starts_at_the_end_does_not_skip_what_is_left(deleti
 
 async def test_the_age_of_what_is_needed_is_shown_beside_the_retention(deleting_broker: Broker) -> None:
     topic = fresh("spans")
-    log = await open_short(deleting_broker, topic, [])
-    assert await asyncio.to_thread(retention, settings_for(deleting_broker), topic) == 1.0
+    log = await open_kept(deleting_broker, topic, [])
+    assert await asyncio.to_thread(retention, settings_for(deleting_broker), topic) == LONG
     telemetry = Telemetry()
     lag = ConsumerLag(telemetry)
     got = Recorders()
@@ -191,7 +207,7 @@ async def test_the_age_of_what_is_needed_is_shown_beside_the_retention(deleting_
         await lag.sample()
     await log.close()
     value = telemetry.registry.get_sample_value
-    assert value("evalstream_log_retention_seconds", {"log": "spans"}) == 1.0
+    assert value("evalstream_log_retention_seconds", {"log": "spans"}) == LONG
     assert (value("evalstream_oldest_needed_seconds", {"consumer": "evaluate", "log": "spans"}) or 0) >= 0.15
 
 
@@ -204,7 +220,7 @@ async def test_check_shows_how_near_retention_is_and_what_it_has_deleted(deletin
         topics,
         1,
         configs={
-            topics["spans"]: SHORT,
+            topics["spans"]: KEPT,
             topics["turns"]: {"retention.ms": "360000000"},
             topics["evaluations"]: {"retention.ms": "-1", "retention.bytes": "20000"},
         },
@@ -220,7 +236,7 @@ async def test_check_shows_how_near_retention_is_and_what_it_has_deleted(deletin
             got.folds[0].low_watermark = 12
     for name in groups:
         await logs[name].append([replace(each, value=os.urandom(500)) for each in numbered(20, 50)])
-    await until_deleted(settings, topics["spans"], 50)
+    await delete_all(settings, topics["spans"], 50)
     for log in logs.values():
         await log.close()
 
