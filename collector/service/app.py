@@ -373,8 +373,7 @@ async def others_evaluate(config: Config) -> bool:
         state = await asyncio.to_thread(inspect, settings_of_log(kafka), [], [group])
     except LogError:
         return True
-    own = f"{kafka.group_instance_id}-turns on "
-    return any(not member.startswith(own) for member in state.members.get(group, ()))
+    return any(not member.startswith(f"{kafka.group_instance_id} on ") for member in state.members.get(group, ()))
 
 
 class _Stop:

@@ -136,7 +136,7 @@ async def test_both_judge_everything_and_a_password_changes_meanwhile(secured_br
             assert "second" not in each.process.stderr.read_text()
         plan = await asyncio.to_thread(CliRunner().invoke, app, ["check", "-v", "-c", str(one.process.path)])
         assert plan.exit_code == 0, plan.output
-        assert f"in {one.prefix}.evaluate now: evalstream-0-turns on 127.0.0.1" in plan.output
+        assert f"in {one.prefix}.evaluate now: evalstream-0 on 127.0.0.1" in plan.output
         assert f"{one.prefix}.labels: partitions 2, copies 1, retention.ms -1" in plan.output
         assert f"permissions: topics {one.prefix}.*: READ, WRITE, DESCRIBE_CONFIGS" in plan.output
         assert two.prefix not in plan.output

@@ -185,7 +185,7 @@ async def test_a_group_that_waits_for_a_member_is_named(
                     while "could not be joined" not in caplog.text or tasks.stalled_consumers() is None:
                         await asyncio.sleep(0.05)
                 assert f"the group of {group} could not be joined for" in (tasks.stalled_consumers() or "")
-                assert "idle-" in caplog.text
+                assert "idle (no group_instance_id) on " in caplog.text
                 assert not got.folds
                 await asyncio.to_thread(consumer.close)
                 await got.until(lambda: got.folds)

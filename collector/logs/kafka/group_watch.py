@@ -18,7 +18,7 @@ from typing import Any, cast
 from kafka.structs import TopicPartition
 
 from collector.logs.kafka.settings import KafkaSettings
-from collector.logs.kafka.topics import administrating
+from collector.logs.kafka.topics import administrating, member_names
 
 logger = logging.getLogger(__name__)
 
@@ -108,8 +108,7 @@ class _JoinWait:
                 logger.info("group %s is joined after %.0f s", self._group, now - self._since)
             self._since, self._is_logged, self.long_wait = None, False, None
             return
-        if self._since is None:
-            self._since = now
+        self._since = now if self._since is None else self._since
         if now - self._since >= LONG:
             self.long_wait = now - self._since
             if not self._is_logged:
@@ -192,18 +191,13 @@ def ask_brokers(settings: KafkaSettings, group: str, done: Callable[[Answer], No
 def _members(settings: KafkaSettings, group: str) -> GroupMembers:
     with administrating(settings) as admin:
         described = admin.describe_groups([group])[group]
-    members = described["members"]
-    names = [
-        f"{member['group_instance_id'] or member['member_id']} on {member['client_host'].lstrip('/')}"
-        for member in members
-    ]
     owned_by = {
         str(member["group_instance_id"] or member["member_id"]): frozenset(_owned(member["member_assignment"]))
-        for member in members
+        for member in described["members"]
     }
     return GroupMembers(
         settled=described["group_state"] == "Stable",
-        names=tuple(sorted(names)),
+        names=tuple(member_names(described["members"])),
         owned=frozenset[TopicPartition]().union(*owned_by.values()),
         owned_by=owned_by,
     )

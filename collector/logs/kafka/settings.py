@@ -107,8 +107,10 @@ _NAMED = re.compile(r"(?:GROUP/|name=')([^':]{1,300})")
 def translate(
     error: BaseException, settings: KafkaSettings | None = None, topic: str = "", group: str = ""
 ) -> LogError:
-    """Kafka's error as ours. Ours never hold what was read or written. With `settings` a refused login is named, with
-    `topic` and `group` what was refused if the client does not say it.
+    """Kafka's error as ours. Ours never hold what was read or written. With `settings` a refused login is named.
+
+    `topic` is the one that was written to, `group` the one that was read for: so what is refused is known if the client
+    does not say it, and which right of the topic is missing.
     """
     text = named_error(error).partition(" Request '")[0][:_LONGEST]
     if isinstance(error, LogError):
@@ -120,7 +122,8 @@ def translate(
         named = _named(error) or ([group] if kind == "group" and group else []) if kind in {"topic", "group"} else []
         parts = [kind, *named] if named or not topic else ["topic", topic]
         what = f" ({' '.join(parts)})" if parts[0] in {"topic", "group"} else ""
-        return NotPermitted(f"Kafka does not permit it{what}; grant this user {_RIGHTS.get(kind, _RIGHTS['topic'])}")
+        rights = _RIGHTS | ({"topic": f"{'WRITE' if topic else 'READ'} of it"} if topic or group else {})
+        return NotPermitted(f"Kafka does not permit it{what}; grant this user {rights.get(kind, _RIGHTS['topic'])}")
     if isinstance(error, _LOGIN):
         if settings is not None and isinstance(error, errors.SaslAuthenticationFailedError):
             return LogRefused(f"Kafka at {', '.join(settings.bootstrap_servers)} {login_sentence(settings)}")

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from kafka.admin import ConfigResource
 from kafka.admin.client import KafkaAdminClient
@@ -437,7 +437,7 @@ def inspect(settings: KafkaSettings, topics: Sequence[str], groups: Sequence[str
         values = readable_configs(admin, list(there), *_CONFIGS) if there else {}  # sources need not permit it
         states = {name: _sizes(topic) | values[name] for name, topic in there.items()}
         committed_by(admin, groups)  # refused without READ, while what describes groups only says less
-        members = {name: _members(group) for name, group in admin.describe_groups(groups).items()}
+        members = {name: member_names(group["members"]) for name, group in admin.describe_groups(groups).items()}
         return ClusterState(states, members)
 
 
@@ -450,6 +450,16 @@ def _sizes(topic: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def _members(group: Mapping[str, Any]) -> list[str]:
-    names = [(member["group_instance_id"] or member["client_id"], member["client_host"]) for member in group["members"]]
-    return sorted(f"{name} on {host.lstrip('/')}" for name, host in names)
+def member_names(members: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The members of a group by their processes' names: without the topic with which a group instance id ends, as a
+    member may read others, too.
+    """
+    names: list[str] = []
+    for member in members:
+        name: str = member["group_instance_id"] or f"{member['client_id']} (no group_instance_id)"
+        known = member["member_metadata"]
+        topics: Sequence[str] = cast("dict[str, Any]", known)["topics"] if isinstance(known, dict) else ()
+        endings = (f"-{ending}" for topic in topics for ending in (topic, topic.rpartition(".")[2]))
+        process = name.removesuffix(next(filter(name.endswith, endings), ""))
+        names.append(f"{process} on {member['client_host'].lstrip('/')}")
+    return sorted(names)

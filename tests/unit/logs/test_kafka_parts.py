@@ -15,6 +15,7 @@ import zstandard
 from hypothesis import given, strategies as st
 from kafka.codec import snappy_encode
 from kafka.errors import (
+    GroupAuthorizationFailedError,
     KafkaConnectionError,
     KafkaTimeoutError,
     MessageSizeTooLargeError,
@@ -28,7 +29,7 @@ from collector.logs.kafka.owned_partitions import MAX_METADATA, PrefetchLimiter,
 from collector.logs.kafka.records import DecompressedTooLarge, decompress
 from collector.logs.kafka.settings import KafkaSettings, translate
 from collector.logs.kafka.subscription import PartitionNumbering
-from collector.logs.kafka.topics import _await_topics, _copies
+from collector.logs.kafka.topics import _await_topics, _copies, member_names
 from collector.logs.kafka.workarounds import replace_decoding
 from collector.logs.log import Committed, LogError, LogUnavailable, NotPermitted, RecordTooLarge
 
@@ -195,6 +196,36 @@ def test_errors_say_whether_trying_again_may_help(error: Exception, ours: type[L
     assert type(translate(error)) is ours
     named = "grant this user READ of" if ours is NotPermitted else type(error).__name__
     assert named in str(translate(error))
+
+
+def test_who_writes_and_who_reads_know_the_right_that_is_missing() -> None:
+    """A write that lost WRITE named four operations."""
+    no = TopicAuthorizationFailedError("no")
+    assert str(translate(no, topic="l.spans")) == (
+        "Kafka does not permit it (topic l.spans); grant this user WRITE of it"
+    )
+    assert str(translate(TopicAuthorizationFailedError({"l.spans"}), group="l.assemble")) == (
+        "Kafka does not permit it (topic l.spans); grant this user READ of it"
+    )
+    assert "READ, WRITE, CREATE and DESCRIBE_CONFIGS" in str(translate(no))
+    assert "READ of groups" in str(translate(GroupAuthorizationFailedError("no"), group="l.assemble"))
+
+
+@pytest.mark.parametrize(
+    ("instance", "subscribed", "name"),
+    [
+        ("p1-otlp_a", ["otlp_a", "otlp_b"], "p1"),
+        ("p-1-team.otlp", ["team.otlp"], "p-1"),
+        ("p1-spans", ["live.spans"], "p1"),
+        ("p1-else", ["live.spans"], "p1-else"),
+        (None, ["live.spans"], "evalstream (no group_instance_id)"),
+    ],
+)
+def test_a_member_is_named_without_a_topic(instance: str | None, subscribed: list[str], name: str) -> None:
+    """A member that read two topics had the name of the first."""
+    member = {"group_instance_id": instance, "client_id": "evalstream", "client_host": "/10.0.0.1"}
+    assert member_names([{**member, "member_metadata": {"topics": subscribed}}]) == [f"{name} on 10.0.0.1"]
+    assert member_names([{**member, "member_metadata": b""}]) == [f"{instance or name} on 10.0.0.1"]
 
 
 def test_the_class_of_an_error_is_named_once() -> None:
