@@ -174,6 +174,22 @@ def test_a_source_that_is_missing_or_hidden_is_a_mistake(cluster: Cluster, tmp_p
     assert said(path) == ""
 
 
+def test_a_source_whose_retention_is_hidden_has_a_line_in_the_summary(cluster: Cluster, tmp_path: Path) -> None:
+    """Only `--verbose` named it, and only once the source had been read."""
+    cluster.grant("TOPIC", f"{cluster.name}.", *TOPIC_RIGHTS)
+    source = fresh("seen")
+    cluster.make(source, 1)
+    cluster.grant("TOPIC", source, "READ")
+    path = cluster.file(tmp_path, source=source)
+    note = f"note DESCRIBE_CONFIGS of {source} is not granted, so its retention is not watched"
+    for granted in (False, True):
+        if granted:
+            cluster.grant("TOPIC", source, "DESCRIBE_CONFIGS")
+        done = CliRunner().invoke(app, ["check", "-c", str(path)])
+        assert done.exit_code == 0
+        assert (note in " ".join(done.output.split())) == (not granted), done.output
+
+
 def test_a_destination_that_is_missing_is_a_mistake(cluster: Cluster, tmp_path: Path) -> None:
     cluster.grant("TOPIC", f"{cluster.name}.", *TOPIC_RIGHTS)
     config = json.loads(cluster.file(tmp_path).read_text())

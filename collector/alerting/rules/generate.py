@@ -105,15 +105,11 @@ def _of_versions_in_use(group: RuleGroup, timing: Timing) -> RuleGroup:
     rule = RecordingRule(series.VERSION_REPLACED, f"{replaced} or ({before} unless on (evaluator, monitor) {in_use})")
     guarded = (
         replace(rule, expr=f"({rule.expr}) unless on ({version}) {series.VERSION_REPLACED}")
-        if isinstance(rule, AlertingRule) and _is_of_scores(rule)
+        if isinstance(rule, AlertingRule) and rule.name in _SCORES
         else rule
         for rule in group.rules
     )
     return replace(group, rules=(*([rule] if group.name == "evalstream-scores" else ()), *guarded))
-
-
-def _is_of_scores(rule: RecordingRule | AlertingRule) -> bool:
-    return isinstance(rule, AlertingRule) and rule.name in _SCORES
 
 
 def _naming_segments(group: RuleGroup) -> RuleGroup:
@@ -122,7 +118,7 @@ def _naming_segments(group: RuleGroup) -> RuleGroup:
 
 
 def _naming_segment(rule: RecordingRule | AlertingRule) -> RecordingRule | AlertingRule:
-    if not isinstance(rule, AlertingRule) or not _is_of_scores(rule):
+    if not isinstance(rule, AlertingRule) or rule.name not in _SCORES:
         return rule
     return replace(
         rule,

@@ -152,7 +152,7 @@ def _state(
     see: Callable[[], None],
 ) -> Iterator[str]:
     """Their state in the cluster now. `refused` takes the refusals, which `kafka_lines` raises all at once."""
-    from collector.logs.kafka.topics import ClusterState, inspect
+    from collector.logs.kafka.topics import RETENTION, ClusterState, inspect
 
     state = ClusterState({}, {})
     asks: Sequence[Callable[[], ClusterState | None]] = (partial(inspect, settings, topics, groups), see)
@@ -171,6 +171,8 @@ def _state(
     for group in groups:
         if members := state.members.get(group):
             yield f"           in {group} now: {', '.join(members)}"
+    if hidden := [name for name, values in state.topics.items() if RETENTION not in values]:
+        yield f"note       DESCRIBE_CONFIGS of {listed(hidden)} is not granted, so its retention is not watched"
 
 
 NEAR = 0.5
