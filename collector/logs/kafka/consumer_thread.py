@@ -192,13 +192,12 @@ class GroupStart:
             self.watchdog.beat()
             try:
                 return connect(KafkaConsumer, self.settings, self._options())
-            except LogRefused as error:
+            except LogUnavailable as error:
                 self.reading.failed(error)
-                self.stopping.wait(REFUSED_WAIT)
-            except LogUnavailable:
-                if time.monotonic() >= give_up_at:
+                refused = isinstance(error, LogRefused)
+                if not refused and time.monotonic() >= give_up_at:
                     raise
-                self.stopping.wait(0.5)
+                self.stopping.wait(REFUSED_WAIT if refused else 0.5)
         return None
 
     def subscribe(self, consumer: Any, listener: Any) -> None:
@@ -231,8 +230,8 @@ logger = logging.getLogger(__name__)
 _RebalanceListener: Any = vars(subscription_state)["AsyncConsumerRebalanceListener"]  # untyped
 
 HIDDEN_AFTER = 5.0
-"""A topic is reported as missing after the brokers' answers have lacked it for this many seconds: after a lost
-connection no topic is known for a moment."""
+"""A topic is reported as missing after the brokers' answers have lacked it for this many seconds, and the brokers after
+there was no connection for so long: after a lost connection no topic is known for a moment."""
 POLL = 0.5
 """Seconds that a poll waits for records, and so the longest time until a commit is sent."""
 
@@ -279,6 +278,7 @@ class ConsumerThread:
         self.owned = OwnedPartitions(subscription, listener, flow, self._commits, self._call)
         self._failing_since: float | None = None
         self._hidden_since: float | None = None
+        self._silent_since: float | None = None
         self._reading = ReadingFailures(subscription)
         self._stopping = threading.Event()
         self._is_fenced = threading.Event()
@@ -368,19 +368,25 @@ class ConsumerThread:
                 self._tolerate(error)
             else:
                 self._failing_since = None
-                self._note_hidden_topics()
+                self._note_answers()
             self._report_polled(polled)
         self._commits.send_queued(self._consumer, self.owned.offsets_of)
 
-    def _note_hidden_topics(self) -> None:
-        """A poll succeeded: what brokers have answered for is well, unless they now hide a topic from this user."""
+    def _note_answers(self) -> None:
+        """A poll succeeded: what brokers have answered for is well, unless they now hide a topic from this user.
+
+        Without a connection a poll succeeds, too.
+        """
         hidden, now = workarounds.hidden_topics(self._consumer, self._topics.names), time.monotonic()
+        answered_at = workarounds.last_answer(self._consumer)
+        self._silent_since = None if answered_at else self._silent_since or now
+        if self._silent_since is not None and now - self._silent_since >= HIDDEN_AFTER:
+            self._fail(LogUnavailable(f"no Kafka broker answers at {', '.join(self._settings.bootstrap_servers)}"))
         self._hidden_since = (self._hidden_since or now) if hidden else None
         if self._hidden_since is not None and now - self._hidden_since >= HIDDEN_AFTER:  # else the last report stays
             self._fail(NotPermitted(f"{absent(hidden)}: it is waited for"), hidden)
         if not workarounds.waits_for_group(self._consumer):
             unread = {where.topic for where in self._consumer.assignment()} - self._decoding.answered
-            answered_at = workarounds.last_answer(self._consumer)
             self._reading.end(lambda topic, at: topic not in {*hidden, *unread} and answered_at > at)
 
     def _fail(self, problem: LogError, topics: Collection[str] = ()) -> None:

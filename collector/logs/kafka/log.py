@@ -181,9 +181,8 @@ class KafkaLog:
             LogUnavailable: no broker answered at the start, or reading has failed for longer than the patience.
         """
         instance = self._settings.group_instance_id
-        prefix = self._settings.group_prefix
         subscription = Subscription(
-            group=f"{prefix}{group}",
+            group=f"{self._settings.group_prefix}{group}",
             consumer=group,
             topics=PartitionNumbering([self._topic]),
             log=self.name,

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from typing import Any
 
-from kafka.errors import KafkaError
+from kafka.errors import IllegalStateError, KafkaError
 from kafka.producer.kafka import KafkaProducer
 
 from collector.admission.bounded_gate import BoundedGate
@@ -59,16 +59,14 @@ class _Append:
         return self._begun.acquire(blocking=False)
 
     def acknowledged(self, _metadata: object) -> None:
-        self._answer(None)
-
-    def failed(self, error: Exception) -> None:
-        self._answer(error)
+        self.answered(None)
 
     def reject(self, error: LogError) -> None:
         """End it: not all of it was given to a producer. From any thread."""
         self._call(self._finish, error)
 
-    def _answer(self, error: Exception | None) -> None:
+    def answered(self, error: Exception | None) -> None:
+        """A record was acknowledged, or failed."""
         self._answers.append(error)  # perhaps from two threads: list.append is atomic, so the count is right
         if len(self._answers) == self._expected:
             errors = [error for error in self._answers if error is not None]
@@ -93,6 +91,8 @@ def _unacknowledged(error: Exception, topic: str) -> LogError:
     That a broker accepts every record that we accept is checked when the topics are opened: who lowers the limit
     meanwhile makes them wait.
     """
+    if isinstance(error, IllegalStateError):  # another append has ended the producer, and has said why
+        return LogUnavailable("its producer was closed before brokers acknowledged it, and is replaced by another")
     translated = translate(error, topic=topic)
     if isinstance(translated, RecordTooLarge):
         return LogUnavailable(f"the topic takes no batch as large as this one; raise its max.message.bytes ({error!r})")
@@ -232,7 +232,7 @@ class SharedProducer:
                     at = None if record.timestamp is None else milliseconds(record.timestamp)
                     sent = send(topic, record.value, record.key, list(record.headers), partition, at)
                     sent.add_callback(append.acknowledged)
-                    sent.add_errback(append.failed)
+                    sent.add_errback(append.answered)
         except ValueError as error:  # its metadata of the topic is older than the partition
             self._discard(producer)
             raise LogUnavailable(str(error)) from error
@@ -247,10 +247,9 @@ class SharedProducer:
         return self._producer
 
     def _discard(self, producer: Any) -> None:
-        if producer is None or producer is not self._producer:
-            return  # another append has replaced it already
-        self._producer = None
-        abandon(producer)
+        if producer is not None and producer is self._producer:  # else another append has replaced it already
+            self._producer = None
+            abandon(producer)
 
     def _options(self) -> dict[str, Any]:
         settings = self._settings
@@ -270,9 +269,8 @@ class SharedProducer:
 
     def _close(self) -> None:
         producer, self._producer = self._producer, None
-        if producer is None:
-            return
-        try:
-            producer.close(timeout=CLOSE_WITHIN)
-        except KafkaError:  # what was not delivered fails at its append
-            abandon(producer)
+        if producer is not None:
+            try:
+                producer.close(timeout=CLOSE_WITHIN)
+            except KafkaError:  # what was not delivered fails at its append
+                abandon(producer)

@@ -184,10 +184,10 @@ async def test_a_topic_that_is_unknown_for_a_moment_is_not_called_missing(monkey
         monkeypatch.setattr(workarounds, "hidden_topics", lambda *_, hidden=hidden: hidden)
         monkeypatch.setattr(workarounds, "last_answer", lambda _, now=now: now)
         monkeypatch.setattr(consumer_thread, "time", SimpleNamespace(monotonic=lambda now=now: now))
-        thread._note_hidden_topics()
+        thread._note_answers()
     assert [text is not None for text in said] == [True], "while it is unknown for a moment, what was said before holds"
     thread._decoding.answered.add("turns")
-    thread._note_hidden_topics()
+    thread._note_answers()
     assert [text is not None for text in said] == [True, False]
 
 
@@ -197,10 +197,10 @@ async def test_a_poll_without_a_connection_is_no_success(monkeypatch, caplog):
     thread, _ = failing_thread(monkeypatch, "turns")
     monkeypatch.setattr(workarounds, "last_answer", lambda _: 0.0)
     thread._tolerate(OSError("111 ECONNREFUSED"))
-    thread._note_hidden_topics()
+    thread._note_answers()
     assert [record.getMessage()[:26] for record in caplog.records] == ["reading for group g failed"]
     monkeypatch.setattr(workarounds, "last_answer", lambda _: time.monotonic())
-    thread._note_hidden_topics()
+    thread._note_answers()
     assert caplog.records[-1].getMessage() == "reading for group g succeeded after 1 failed attempts"
 
 
@@ -211,12 +211,12 @@ async def test_a_topic_that_is_refused_has_lines_of_its_own_until_it_is_read(mon
     for _ in range(3):
         thread._tolerate(TopicAuthorizationFailedError({"a"}))
         thread._decoding.answered.add("b")
-        thread._note_hidden_topics()
+        thread._note_answers()
     assert len(said) == 1
     assert "(topic a)" in str(said[0])
     assert [record.getMessage()[:28] for record in caplog.records] == ["reading a for group g failed"]
     thread._decoding.answered.add("a")
-    thread._note_hidden_topics()
+    thread._note_answers()
     assert said[1:] == [None]
     assert caplog.records[-1].getMessage() == "reading a for group g succeeded after 3 failed attempts"
 
@@ -265,3 +265,21 @@ async def test_who_has_not_reported_its_partitions_is_no_member_yet() -> None:
     assert consumer.is_member
     consumer.revoked([0])
     assert not consumer.is_member, "nobody knows who has them until the next answer"
+
+
+async def test_an_outage_is_said_once_though_polls_succeed_and_so_is_its_end(monkeypatch, caplog):
+    """An idle process said nothing of a broker that had died until its group could not be joined for long."""
+    caplog.set_level("INFO", logger="collector.backoff")
+    thread, refused = failing_thread(monkeypatch, "turns")
+    lines: list[int] = []
+    for now, answered_at in ((100.0, 99.9), (101, 0.0), (102, 101.5), (103, 0.0), (107, 0.0), (108, 0.0), (109, 0.0)):
+        monkeypatch.setattr(workarounds, "last_answer", lambda _, at=answered_at: at)
+        monkeypatch.setattr(consumer_thread, "time", SimpleNamespace(monotonic=lambda now=now: now))
+        thread._note_answers()
+        lines.append(len(caplog.messages))
+    assert lines == [0, 0, 0, 0, 0, 1, 1], "a connection may be away for a moment"
+    assert caplog.messages == ["reading for group g failed (no Kafka broker answers at nowhere:1); retrying"]
+    assert not [text for text in refused if text is not None], "an outage is no refusal"
+    monkeypatch.setattr(workarounds, "last_answer", lambda _: 110.0)
+    thread._note_answers()
+    assert caplog.messages[1:] == ["reading for group g succeeded after 2 failed attempts"]

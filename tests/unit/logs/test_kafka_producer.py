@@ -7,11 +7,12 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from kafka.errors import IllegalStateError, TopicAuthorizationFailedError
 
 from collector.logs.kafka import producer as producing
 from collector.logs.kafka.producer import SharedProducer
 from collector.logs.kafka.settings import KafkaSettings
-from collector.logs.log import LogUnavailable, Record
+from collector.logs.log import LogUnavailable, NotPermitted, Record
 
 SETTINGS = KafkaSettings(bootstrap_servers=["nowhere:1"])
 Step = tuple[str, object]
@@ -111,3 +112,75 @@ async def test_what_waits_when_it_is_closed_ends(steps: list[Step]) -> None:
     async with asyncio.timeout(10):
         _, found = await asyncio.gather(gathered, waiting, return_exceptions=True)  # the first may have been in time
     assert isinstance(found, LogUnavailable)
+
+
+class Unanswered:
+    """A record that is on its way."""
+
+    def __init__(self, client: BreakingClient) -> None:
+        self._client = client
+
+    def add_callback(self, _acknowledged: Callable[[object], None]) -> None: ...
+
+    def add_errback(self, failed: Callable[[Exception], None]) -> None:
+        self._client.on_their_way.append(failed)
+
+
+class BreakingClient(Client):
+    """An idempotent producer: after a refusal it fails all else, and what is on its way ends when it is closed."""
+
+    def __init__(self, steps: list[Step]) -> None:
+        super().__init__(steps)
+        self.on_their_way: list[Callable[[Exception], None]] = []
+        self.broken = self.closed = False
+
+    def send(self, topic: str, value: bytes, *_more: object) -> Unanswered:
+        if self.closed:
+            raise IllegalStateError("KafkaProducer already closed!")
+        super().send(topic, value)
+        return Unanswered(self)
+
+    def refuse(self) -> None:
+        self.broken = True
+        self.on_their_way.pop()(TopicAuthorizationFailedError("no"))
+
+
+async def test_no_append_is_given_to_a_closed_producer_and_what_was_on_its_way_ends(
+    steps: list[Step], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A refusal ended the appends of others with `IllegalStateError: Producer is closed forcefully.`"""
+    clients: list[BreakingClient] = []
+
+    def connect(*_arguments: object) -> Client:
+        clients.append(BreakingClient(steps) if not clients else Client(steps))  # type: ignore[arg-type]
+        return clients[-1]
+
+    def abandon(client: BreakingClient) -> None:
+        client.closed = True
+        for failed in client.on_their_way:
+            failed(IllegalStateError("Producer is closed forcefully."))
+
+    monkeypatch.setattr(producing, "connect", connect)
+    monkeypatch.setattr(producing, "abandon", abandon)
+    monkeypatch.setattr(producing, "is_broken", lambda client: getattr(client, "broken", False))
+    producer = SharedProducer(SETTINGS)
+
+    async def appending(topic: str) -> asyncio.Task[None]:
+        before = len(steps)
+        task = asyncio.create_task(producer.append(topic, records(b"x"), 100))
+        while len(steps) == before and not task.done():
+            await asyncio.sleep(0.001)
+        return task
+
+    on_its_way, refused = await appending("spans"), await appending("turns")
+    clients[0].refuse()
+    async with asyncio.timeout(10):
+        with pytest.raises(NotPermitted, match=r"turns.*WRITE of it"):
+            await refused
+        await (await appending("spans"))
+        with pytest.raises(LogUnavailable, match="its producer was closed before brokers acknowledged it"):
+            await on_its_way
+    assert clients[0].closed
+    assert len(clients) == 2
+    assert producer.in_flight.items == 0
+    await producer.close()
