@@ -6,6 +6,8 @@ import json
 import re
 from collections.abc import Sequence
 from functools import cache
+from pathlib import Path
+from shutil import copytree
 from typing import Any
 
 import pytest
@@ -90,6 +92,43 @@ def test_pods_reach_the_brokers_that_the_configuration_names():
         "egress"
     ]
     assert [each["port"] for each in egress[1]["ports"]] == [9092, 9093, 9094]
+
+
+def test_an_address_on_a_port_that_the_network_policy_closes_is_named(tmp_path: Path):
+    """A judge on port 24010 was rendered without a word, and no pod reached it."""
+    urls = {
+        "closed": "http://judge.ml.svc:24010/v1", "plain": "http://judge.example.com/v1", "six": "http://[fd00::7]:81",
+        "open": "https://judge.example.com/v1", "own": "http://127.0.0.1:8000", "unknown": "${env:JUDGE_URL}",
+        "secret": "https://user:pass@judge.example.com:444/v1",
+    }  # fmt: skip
+    config = {
+        "judges": {name: {"model": "m", "base_url": url} for name, url in urls.items()} | {"main": None},
+        "export": {"otlp": {"endpoint": "http://collector:4319"}, "spans": {}},
+    }
+
+    chart = tmp_path / "evalstream"  # `helm template` renders no notes
+    copytree(CHART, chart)
+    notes = (chart / "templates" / "NOTES.txt").read_text()
+    said = f'{{{{ define "said" }}}}{notes}{{{{ end }}}}said: {{{{ include "said" . | toJson }}}}'
+    (chart / "templates" / "said.yaml").write_text(said)
+
+    def blocked_by(*options: str) -> list[str]:
+        given = ("--kube-version", KUBERNETES, "--set-json", f"config={json.dumps(config)}", *options)
+        text = yaml.safe_load(run("helm", "template", "live", chart, "-s", "templates/said.yaml", *given))["said"]
+        return [line for line in text.splitlines() if line.startswith("The network policy blocks ")]
+
+    blocked = {
+        "export.otlp.endpoint": "collector:4319", "judges.closed.base_url": "judge.ml.svc:24010",
+        "judges.plain.base_url": "judge.example.com:80", "judges.secret.base_url": "judge.example.com:444",
+        "judges.six.base_url": "[fd00::7]:81",
+    }  # fmt: skip
+    assert blocked_by() == [
+        f"The network policy blocks config.{key}, {where}: add {where.rpartition(':')[2]} to "
+        "networkPolicy.outside.ports, and a peer if the address is private."
+        for key, where in blocked.items()
+    ]
+    assert not blocked_by("--set", "networkPolicy.enabled=false")
+    assert not blocked_by("--set-json", "networkPolicy.outside.ports=[80,81,443,444,4319,24010]")
 
 
 def test_files_for_every_pod(location: str):
