@@ -12,7 +12,7 @@ from collector.page.requests import Filters, excerpt, select_evaluations, visibl
 from collector.page.score_series import RANGES, WEEK, Bin, ScoreSeries, total
 from collector.page.settings import PageSettings
 from collector.page.sources import PeopleView, Sources
-from collector.page.view import EvaluatorView, ListedEvaluation, View
+from collector.page.view import EvaluatorView, ListedEvaluation, View, evaluator_of
 from collector.past.evaluations import needs_retry
 from collector.receive.rejection import Rejected
 from collector.records.feedback import JoinedFeedback
@@ -71,7 +71,7 @@ class PageApi:
         if not text:
             record = {key: value for key, value in record.items() if key not in _JUDGE_TEXTS}
             record["attributes"] = dict(visible_attributes(judged, text=False))
-        watched = self.view.evaluators.get((judged.monitor, judged.evaluator))
+        watched = evaluator_of(self.view, judged)
         return {
             "evaluation": record, "threshold": watched.threshold if watched else None,
             "lower_is_better": bool(watched and watched.lower_is_better), "trace_url": self._trace_url(judged),
@@ -102,7 +102,7 @@ class PageApi:
         answer: Json = {"progress": progress_json(progress), "evaluators": evaluators, "item": None}
         if queued is not None:
             judged = queued.listed.evaluation
-            watched = self.view.evaluators.get((judged.monitor, judged.evaluator))
+            watched = evaluator_of(self.view, judged)
             answer["item"] = {
                 "id": judged.evaluation_id, "evaluator": judged.evaluator, "monitor": judged.monitor,
                 "scope": judged.scope, "asks": watched.asks if watched else "",
@@ -132,7 +132,7 @@ class PageApi:
 
     def _row(self, listed: ListedEvaluation) -> Json:
         judged, text = listed.evaluation, self.settings.show_text
-        watched = self.view.evaluators.get((judged.monitor, judged.evaluator))
+        watched = evaluator_of(self.view, judged)
         return {
             "id": judged.evaluation_id,
             **fields_of(judged, "monitor", "evaluator", "scope", "outcome", "score", "passed"),

@@ -23,7 +23,7 @@ from pydantic import Field, StringConstraints
 
 from collector.evaluate.sampling.draw_key import PUBLIC, DrawKey
 from collector.page.requests import parse_body
-from collector.page.view import ListedEvaluation, View, paid_in
+from collector.page.view import ListedEvaluation, View, evaluator_of, paid_in
 from collector.past.evaluations import key_of
 from collector.receive.rejection import Rejected
 from collector.records.audits import audit_of
@@ -202,16 +202,17 @@ class LabelQueue:
 
     def _draw(self, listed: ListedEvaluation) -> Draw | None:
         judged = listed.evaluation
-        watched = self._view.evaluators.get((judged.monitor, judged.evaluator))
-        is_of_other = watched and watched.versions and judged.evaluator_version != watched.versions[0]
-        if is_of_other or judged.happened_at is not None:
+        watched = evaluator_of(self._view, judged)
+        if watched is None or (watched.versions and judged.evaluator_version != watched.versions[0]):
+            return None
+        if judged.happened_at is not None:
             return None  # labels of these are not in the mean by people; `labels next` draws what `rejudge` scored
-        return draw(judged, watched.threshold if watched else None, self._settings, self._key)
+        return draw(judged, watched.threshold, self._settings, self._key)
 
     def label_of(self, queued: QueuedEvaluation, verdict: QueueVerdict, now: datetime) -> Label:
         """The label, with the probability of the draw."""
         judged = queued.listed.evaluation
-        watched = self._view.evaluators.get((judged.monitor, judged.evaluator))
+        watched = evaluator_of(self._view, judged)
         lower = watched is not None and watched.lower_is_better
         score = float((verdict.verdict == "good") != lower) if verdict.verdict in ("good", "bad") else None
         return label_of(

@@ -12,7 +12,7 @@ from collector.errors import BadInput
 from collector.evaluate.retry.request import RetryRequest
 from collector.logs.log import Log, Record
 from collector.page.score_series import RANGES
-from collector.page.view import ListedEvaluation, View, paid_in
+from collector.page.view import ListedEvaluation, View, evaluator_of, paid_in
 from collector.past.evaluations import needs_retry
 from collector.past.turns import case_of
 from collector.receive.rejection import Rejected
@@ -175,7 +175,7 @@ def _rank(view: View, listed: ListedEvaluation) -> tuple[int, float, float]:
     newest = -judged.time.timestamp()
     if judged.score is None:
         return (1 if judged.outcome == "failed" else 2, 0.0, newest)
-    watched = view.evaluators.get((judged.monitor, judged.evaluator))
+    watched = evaluator_of(view, judged)
     badness = judged.score if watched and watched.lower_is_better else 1.0 - judged.score
     return (0, -round(badness, 2), newest)  # 0.101 and 0.102 are equally bad
 

@@ -207,7 +207,6 @@ class View:
         """Grows with every change."""
         self.started = started
         self.turn_cache = TurnCache(text_bytes)
-        self.evaluators = {(view.monitor, view.evaluator): view for view in evaluators_in_use}
         self._series: dict[SeriesKey, ScoreSeries] = {}
         self.outcomes: dict[tuple[str, str], OutcomeCounts] = {}
         self.turns = 0
@@ -460,6 +459,12 @@ class View:
         del self._listed[listed.evaluation.evaluation_id]
         self._positions[listed.partition].popleft()  # a partition's evaluations leave in the order they came
         self.turn_cache.unpin(listed.evaluation.subject.conversation_id, returns=returns)
+
+
+def evaluator_of(view: View, judged: Evaluation) -> EvaluatorView | None:
+    """The evaluator in use of this name: of its own monitor, or of any if that monitor is gone; else None."""
+    same = (used for used in view.evaluators.values() if used.evaluator == judged.evaluator)
+    return view.evaluators.get((judged.monitor, judged.evaluator)) or next(same, None)
 
 
 def paid_in(view: View, evaluation: Evaluation) -> Evaluation | None:

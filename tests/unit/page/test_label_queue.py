@@ -18,6 +18,7 @@ from collector.commands.calibrate.calibrate import mean_by_people
 from collector.logs.log import StoredRecord
 from collector.page.api import PageApi
 from collector.page.label_queue import LabelQueue, LabelQueueSettings, QueueVerdict, draw, label_doubt, progress_json
+from collector.page.requests import parse_filters
 from collector.page.settings import PageSettings
 from collector.page.sources import Sources
 from collector.page.view import EvaluatorView, ListedEvaluation, View
@@ -111,6 +112,40 @@ def test_what_was_rejudged_is_not_in_the_queue_of_the_page() -> None:
     assert queue.next("ann")[1].total == 4
     with pytest.raises(Rejected, match="not in the queue"):
         queue.get(list(view)[-1])
+
+
+def test_after_a_monitor_got_another_name_the_queue_has_its_scores_by_the_current_version_alone() -> None:
+    """The versions before came back, and a good answer of an evaluator whose best score is 0 was labelled 1."""
+    view, versions = (
+        View([EvaluatorView(monitor="helpdesk", evaluator="answers_question", versions=("c",))]),
+        "aab" * 10,
+    )
+    for number, version in enumerate(f"{versions}c"):
+        view.add_evaluation(replace(of_id(number), evaluator_version=version), 0, number, 1000.0)
+    queue = LabelQueue(view, LabelQueueSettings(random=1.0))
+    assert queue.next("ann")[1].total == 1
+    for now, total in (("c", 1), ("b", 10), ("d", 0)):
+        used = EvaluatorView(
+            monitor="bot", evaluator="answers_question", lower_is_better=True, asks="?", versions=(now,)
+        )
+        view.take_evaluators([used])
+        item, progress = queue.next("ann")
+        assert progress.total == total, now
+        if item is not None:
+            assert item.listed.evaluation.evaluator_version == now
+            assert queue.label_of(item, QueueVerdict(by="ann", verdict="good"), label().given_at).score == 0.0
+            assert PageApi(view, PageSettings(), Sources()).queue_next(queue, "ann", "", "")["item"]["asks"] == "?"
+    view.take_evaluators([EvaluatorView(monitor="bot", evaluator="other")])
+    assert queue.next("ann")[1].total == 0, "nothing uses the evaluator"
+
+
+def test_the_worst_come_first_after_a_monitor_got_another_name() -> None:
+    view = View([EvaluatorView(monitor="bot", evaluator="answers_question", lower_is_better=True, threshold=0.3)])
+    for number, score in enumerate((0.1, 0.9, 0.5)):
+        view.add_evaluation(replace(of_id(number), score=score), 0, number, 1000.0)
+    api = PageApi(view, PageSettings(), Sources())
+    assert [row["score"] for row in api.evaluations(parse_filters({}), 1000.0)["rows"]] == [0.9, 0.5, 0.1]
+    assert api.evaluation(next(iter(view)))["threshold"] == 0.3
 
 
 def test_the_progress_says_since_when_the_queue_has_answers() -> None:
