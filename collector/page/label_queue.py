@@ -203,11 +203,10 @@ class LabelQueue:
     def _draw(self, listed: ListedEvaluation) -> Draw | None:
         judged = listed.evaluation
         watched = evaluator_of(self._view, judged)
-        if watched is None or (watched.versions and judged.evaluator_version != watched.versions[0]):
-            return None
-        if judged.happened_at is not None:
+        if watched is None or judged.happened_at is not None:
             return None  # labels of these are not in the mean by people; `labels next` draws what `rejudge` scored
-        return draw(judged, watched.threshold, self._settings, self._key)
+        is_of_other = watched.versions and judged.evaluator_version != watched.versions[0]
+        return None if is_of_other else draw(judged, watched.threshold, self._settings, self._key)
 
     def label_of(self, queued: QueuedEvaluation, verdict: QueueVerdict, now: datetime) -> Label:
         """The label, with the probability of the draw."""
