@@ -58,6 +58,11 @@ def usd(amount: float) -> str:
     return f"{amount:,.{max(2, 1 - floor(log10(amount))) if amount > 0 else 2}f} USD"
 
 
+def cost_text(amount: float | None, unpriced: int) -> str:
+    """A cost for a table: a part of it where `unpriced` evaluations have none, and – where none is known."""
+    return "–" if amount is None else f"{'at least ' if unpriced else ''}{usd(amount)}"
+
+
 def figure(value: float) -> str:
     """A number to read: `14,400`, `62.5`, `0.31`."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

@@ -19,6 +19,7 @@ from collector.assemble.turn_drafts import TurnDraft, sort_by_end
 from collector.dialects.call import Call, ChatMessage
 from collector.dialects.decode import as_dict
 from collector.dialects.program_fields import is_scaffolding
+from collector.records.grouping import group_by
 from evaluators.texts.exact_json import as_text
 
 _ENCLOSING_KINDS = {"agent", "workflow", "chain"}
@@ -141,10 +142,8 @@ def _index_by_answer(drafts: Iterable[TurnDraft]) -> Callable[[ParsedSpan], Sequ
 
     Comparing every span with every draft would be quadratic in a trace of many turns.
     """
-    groups: dict[str, list[TurnDraft]] = {}
-    for draft in drafts:
-        if draft.answer:
-            groups.setdefault(normalize_whitespace(draft.answer)[:_DISTINCTIVE_LENGTH], []).append(draft)
+    answered = (draft for draft in drafts if draft.answer)
+    groups = group_by(answered, lambda draft: normalize_whitespace(draft.answer or "")[:_DISTINCTIVE_LENGTH])
 
     def find(enclosing_span: ParsedSpan) -> Sequence[TurnDraft]:
         answer = find_answer(enclosing_span.call.output, run=True)

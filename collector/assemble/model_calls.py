@@ -143,11 +143,8 @@ def _join_by_response(parsed_spans: Sequence[ParsedSpan], groups: _Groups) -> No
 
     The id alone is not enough: test servers and some proxies give one id to every response.
     """
-    by_id: dict[str, list[ParsedSpan]] = {}
-    for parsed_span in parsed_spans:
-        if parsed_span.call.response_id:
-            by_id.setdefault(parsed_span.call.response_id, []).append(parsed_span)
-    for same in by_id.values():
+    by_id = group_by(parsed_spans, lambda parsed_span: parsed_span.call.response_id)
+    for same in (spans for response_id, spans in by_id.items() if response_id):
         for index, parsed_span in enumerate(same[1:], 1):
             partner = next((other for other in same[:index] if _is_consistent(parsed_span.call, other.call)), None)
             if partner is not None:

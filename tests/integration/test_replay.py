@@ -28,7 +28,7 @@ from collector.service.app import running
 from collector.service.open_logs import open_logs
 from evaluators.cases import Turn
 from evaluators.identity import retry_id
-from evaluators.results import Evaluation, Label
+from evaluators.results import ErrorDetail, Evaluation, Label
 
 START = datetime(2026, 11, 20, tzinfo=UTC)
 CONVERSATIONS = 8
@@ -163,7 +163,9 @@ async def test_another_judge_over_the_same_conversations(world: World) -> None:
 async def test_another_evaluator_beside_the_old_one(world: World) -> None:
     report = await world.figures("--evaluator", "helpful", "--by", "short")
     [found] = report["evaluators"]
-    assert found["new"] | {"version": ""} == {"evaluator": "short", "version": "", "judge": "", "cost_usd": None}
+    assert found["new"] | {"version": ""} == {
+        "evaluator": "short", "version": "", "judge": "", "cost_usd": None, "unpriced": 0,
+    }  # fmt: skip
     assert found["mean"]["new"] < found["mean"]["old"]
     assert found["mean"]["interval"][1] < 0.0
     assert found["pass_to_fail"] > 0
@@ -283,6 +285,39 @@ async def test_what_was_left_out_is_not_said_to_lack_a_score(world: World) -> No
     assert "left out, as they did not change: complete" in done.stderr
     assert "Omitted" not in done.stdout
     assert (await world.figures("--with", new))["left_out"]["no_old_score"] == 0
+
+
+async def test_failures_of_what_has_no_score_and_did_not_change_are_left_out(world: World) -> None:
+    """An evaluator that only failed was named among those that lack an old score, though another had changed."""
+    evaluators = world.settings["evaluators"] | {"house": {"kind": "completeness", "judge": "main"}}
+    world.configure(evaluators=evaluators)
+    kept = next(each for each in await world.ledger() if each.evaluator == "complete")
+    late = kept.ended_at + timedelta(microseconds=1)
+    failed = [
+        replace(
+            kept, evaluation_id=f"house-{n}", evaluator="house", outcome="failed", score=None, passed=None,
+            error=ErrorDetail(type="judge_rejected", message="no"), ended_at=late,
+        )
+        for n in range(3)
+    ]  # fmt: skip
+    async with open_logs(load(world.folder / "evalstream.yaml").settings.log) as logs:
+        await logs.evaluations.append([Record(b"house", evaluation_to_json(made)) for made in failed])
+    changed = {**evaluators["helpful"], "evaluation_steps": ["Does it solve it?"]}
+    new = world.configure("new.yaml", evaluators=evaluators | {"helpful": changed})
+    done = await world.replay("--with", new)
+    assert "left out, as they did not change: complete, house (" in done.stderr
+    assert "Omitted" not in done.stdout
+    new = world.configure("new.yaml", evaluators=evaluators | {"house": {**evaluators["house"], "threshold": 0.4}})
+    asked = world.judge.calls
+    done = await world.replay("--with", new)
+    assert "no score to compare with in 1 selected evaluation" in str(done.exception), done.output
+    assert world.judge.calls == asked
+    assert "3 evaluations:" not in (await world.replay("--with", new, "--evaluator", "helpful")).stdout
+    two = {"helpful": changed, "house": {**evaluators["house"], "threshold": 0.4}}
+    both = world.configure("new.yaml", evaluators=evaluators | two)
+    done = await world.replay("--with", both)
+    assert "left out, as they did not change: complete (" in done.stderr
+    assert "Omitted for lack of an old score: 1 evaluation:" in done.stdout
 
 
 async def test_a_second_configuration_that_changes_nothing_is_not_paid_for(world: World) -> None:

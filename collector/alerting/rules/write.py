@@ -6,9 +6,9 @@ from pathlib import Path
 from collector.alerting.dashboards import write_dashboards
 from collector.alerting.rules.formats import FORMATS, text
 from collector.alerting.rules.generate import rules_of
+from collector.config.command_options import require_known
 from collector.config.configured import Config
 from collector.errors import ConfigError
-from collector.wording import unknown
 
 
 def render(config: Config, formats: Sequence[str]) -> dict[str, str]:
@@ -17,9 +17,7 @@ def render(config: Config, formats: Sequence[str]) -> dict[str, str]:
     Raises:
         ConfigError: a format is unknown.
     """
-    for each in formats:
-        if each not in FORMATS:
-            raise ConfigError(f"--format: {unknown('format', each, FORMATS)}")
+    require_known("--format", "format", formats, FORMATS)
     rules = rules_of(config)
     return {FORMATS[each][0]: text(FORMATS[each][1](rules)) for each in formats or FORMATS}
 

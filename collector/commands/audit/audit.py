@@ -27,6 +27,7 @@ from collector.export.stage import group_of
 from collector.logs.log import Committed, Log, LogUnavailable, StoredRecord
 from collector.logs.whole_log import read_records
 from collector.records.epochs import CONTROL_HEADERS, Fence
+from collector.records.grouping import group_by
 from collector.records.json import evaluation_from_json
 from collector.records.shared_records import divide_records, is_shared, without_pieces
 from collector.service.assembly_history import read_since
@@ -122,11 +123,8 @@ _LeftOut = Mapping[tuple[int, int], Sequence[LetterState]]
 
 
 def _left_out(letters: Collection[LetterState]) -> _LeftOut:
-    by_place: dict[tuple[int, int], list[LetterState]] = {}
-    for letter in letters:
-        if (letter.stage, letter.source) == (GROUP, "turns"):
-            by_place.setdefault((letter.partition, letter.position), []).append(letter)
-    return by_place
+    ours = (letter for letter in letters if (letter.stage, letter.source) == (GROUP, "turns"))
+    return group_by(ours, lambda letter: (letter.partition, letter.position))
 
 
 def _what_was_processed(record: StoredRecord, letters: Sequence[LetterState]) -> StoredRecord | None:

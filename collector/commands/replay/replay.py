@@ -30,6 +30,7 @@ from collector.commands.score.gate import TWO_DEFINITIONS
 from collector.commands.score.output import read_earlier
 from collector.commands.score.runner import MOST_AT_ONCE, RunResult, guarded_run, require_prices, run_jobs
 from collector.commands.score.score import limit_message, resume_hint, turns_in
+from collector.config.command_options import require_known
 from collector.config.configured import Config, EvaluatorEntry, without_audits
 from collector.config.packs import pack_of
 from collector.config.settings import UseSettings
@@ -48,13 +49,14 @@ from collector.past.evaluations import (
 )
 from collector.past.turns import Turns, by_conversation, case_of, turns_in_log
 from collector.records.audits import audit_outcome
+from collector.records.grouping import group_by
 from collector.records.json import fields_of
 from collector.service.open_logs import Logs, open_logs
 from collector.service.plan_builder import build_assignment, evaluator_version_in, known_usd, usd_again, with_pack
 from collector.statistics.agreement import ScoreScale
 from collector.telemetry.plain import plain, report_problems, show
 from collector.telemetry.wide_console import figures_table, wide_console
-from collector.wording import plural, unknown, usd
+from collector.wording import cost_text, plural, usd
 from evaluators.results import Evaluation
 
 if TYPE_CHECKING:
@@ -67,12 +69,16 @@ _REASON = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedEvaluator:
-    """One side of a comparison: the evaluator, its judge and their cost (None without a price)."""
+    """One side of a comparison: the evaluator, its judge and their cost (None without a price).
+
+    Of `unpriced` evaluations the cost is unknown, and `cost_usd` is without theirs.
+    """
 
     evaluator: str
     version: str
     judge: str
     cost_usd: float | None
+    unpriced: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +121,7 @@ def _compared_evaluator(evaluations: tuple[Evaluation, ...]) -> ComparedEvaluato
     return ComparedEvaluator(
         evaluator=newest.evaluator, version=newest.evaluator_version,
         judge=newest.judge.model if newest.judge else "", cost_usd=paid * (len(priced) / len(alone)) if alone else None,
+        unpriced=sum(made.judge is not None and made.cost_usd is None for made in evaluations),
     )  # fmt: skip
 
 
@@ -184,7 +191,7 @@ def _table(each: EvaluatorComparison, comparison: Comparison) -> Table:
         table.add_row("passed", *comparison.passing.cells)
     if each.people.agreement is not None:
         table.add_row("agrees with people", *each.people.agreement.cells)
-    table.add_row("cost", *("–" if cost is None else usd(cost) for cost in (each.old.cost_usd, each.new.cost_usd)))
+    table.add_row("cost", *(cost_text(side.cost_usd, side.unpriced) for side in (each.old, each.new)))
     return table
 
 
@@ -333,14 +340,14 @@ async def _replay(config: Config, new: Config, options: ReplayOptions) -> tuple[
         judges = await stack.enter_async_context(open_judges(judging, definitions, batches=batches))
         priced = judging if batches is None else at_batch_prices(judging)
         assignments = {old: build_assignment(UseSettings(name=name), priced, judges) for old, name in names.items()}
-        wanted = [judged for judged in selected.scored if judged.evaluation.evaluator in assignments]
-        labels = await _labels(logs, past, assignments, options.labels)
-        all_jobs = jobs = _jobs(wanted, await _turns(config, logs, wanted, options), assignments, new)
+        wanted = _of_evaluators(selected, assignments)
         if not options.selection.evaluators:
-            jobs = _changed(jobs, config, new)
+            wanted = _changed(wanted, assignments, config, new)
+        labels = await _labels(logs, past, assignments, options.labels)
+        jobs = _jobs(wanted.scored, await _turns(config, logs, wanted.scored, options), assignments, new)
         if not jobs:
             raise EvalstreamError(
-                f"the turns of all {plural(len(wanted), 'evaluation')} have expired (log.retention); "
+                f"the turns of all {plural(len(wanted.scored), 'evaluation')} have expired (log.retention); "
                 "choose a later time range, or name files with the turns"
             )
         run = await stack.enter_async_context(guarded_run(new, from_logs=True))
@@ -351,7 +358,7 @@ async def _replay(config: Config, new: Config, options: ReplayOptions) -> tuple[
         )  # fmt: skip
         if batches is not None:
             batches.finish()
-    report = _report(selected, wanted, all_jobs, jobs, made, labels)
+    report = _report(wanted, jobs, made, labels)
     return report, list(_problems(report, made, options))
 
 
@@ -368,12 +375,10 @@ def _nothing(selected: SelectedEvaluations) -> str:
 
 def _names(selected: SelectedEvaluations, new: Config, options: ReplayOptions) -> dict[str, str]:
     """The new evaluators by the names of the old ones; omits those that were not named and do not exist any more."""
-    scopes = {judged.evaluation.evaluator: judged.evaluation.scope for judged in selected.scored}
+    scopes = {judged.evaluation.evaluator: judged.evaluation.scope for judged in selected.unscored + selected.scored}
     named = {old: options.by or old for old in scopes}
     if options.selection.evaluators:
-        for each in named.values():
-            if each not in new.evaluators:
-                raise ConfigError(f"{new.source}: {unknown('evaluator', each, sorted(new.evaluators))}")
+        require_known(new.source, "evaluator", named.values(), new.evaluators)
     names = {old: name for old, name in named.items() if name in new.evaluators}
     if options.judge is not None and not options.selection.evaluators:
         names = {old: name for old, name in names.items() if new.evaluators[name].evaluator.needs_judge}
@@ -390,9 +395,7 @@ def _names(selected: SelectedEvaluations, new: Config, options: ReplayOptions) -
 
 def _judging(new: Config, names: Collection[str], judge: str | None) -> Config:
     """The new configuration with only these evaluators, which ask `judge` if one is named."""
-    known = new.settings.judge_names
-    if judge is not None and judge not in known:
-        raise ConfigError(f"{new.source}: --judge: {unknown('judge', judge, known)}")
+    require_known(f"{new.source}: --judge", "judge", [judge], new.settings.judge_names)
     evaluators: dict[str, EvaluatorEntry] = {}
     for name in names:
         configured = new.evaluators[name]
@@ -422,20 +425,22 @@ def _jobs(
     past: Sequence[PastEvaluation], turns: Turns, assignments: Mapping[str, Assignment], new: Config
 ) -> list[PastJob]:
     """The jobs; evaluators packed by the new configuration's monitor are asked together."""
-    jobs: dict[str, PastJob] = {}
-    for judged in past:
-        assignment = assignments[judged.evaluation.evaluator]
-        monitor = new.settings.monitors.get(judged.evaluation.monitor)
-        if monitor is not None:
-            assignment = with_pack(assignment, pack_of(assignment.evaluator.name, monitor, new.evaluators), new)
-        job = _job(judged.evaluation, turns, assignment)
-        if job is not None:
-            jobs[job.evaluation_id] = (judged, job)
-    return list(jobs.values())
+    made = (
+        (judged, _job(judged.evaluation, turns, _assignment(judged.evaluation, assignments, new))) for judged in past
+    )
+    return list({job.evaluation_id: (judged, job) for judged, job in made if job is not None}.values())
 
 
-def _changed(jobs: list[PastJob], config: Config, new: Config) -> list[PastJob]:
-    """The jobs of new definitions: the others would pay to make the same again.
+def _assignment(old: Evaluation, assignments: Mapping[str, Assignment], new: Config) -> Assignment:
+    assignment, monitor = assignments[old.evaluator], new.settings.monitors.get(old.monitor)
+    pack = pack_of(assignment.evaluator.name, monitor, new.evaluators) if monitor is not None else ()
+    return with_pack(assignment, pack, new)
+
+
+def _changed(
+    selected: SelectedEvaluations, assignments: Mapping[str, Assignment], config: Config, new: Config
+) -> SelectedEvaluations:
+    """The evaluations by other definitions than the new ones: the others would be paid for to make the same again.
 
     With no second configuration and no other judge all are made again: it shows how steady the judge is.
 
@@ -443,21 +448,27 @@ def _changed(jobs: list[PastJob], config: Config, new: Config) -> list[PastJob]:
         ConfigError: the second configuration changes none of them.
     """
 
-    def is_same(past: PastEvaluation, job: Job) -> bool:
-        name, monitor, version = past.evaluation.evaluator, past.evaluation.monitor, past.evaluation.evaluator_version
-        if new is not config and name in config.evaluators:
-            version = evaluator_version_in(config, name, monitor if monitor in config.settings.monitors else "")
-        return config.evaluators.get(name) == new.evaluators.get(name) and job.assignment.version == version
+    def differs(past: PastEvaluation) -> bool:
+        old, version = past.evaluation, past.evaluation.evaluator_version
+        if new is not config and old.evaluator in config.evaluators:
+            monitor = old.monitor if old.monitor in config.settings.monitors else ""
+            version = evaluator_version_in(config, old.evaluator, monitor)
+        is_redefined = config.evaluators.get(old.evaluator) != new.evaluators.get(old.evaluator)
+        return is_redefined or _assignment(old, assignments, new).version != version
 
-    changed = [job for job in jobs if not is_same(*job)]
-    if not changed and new is not config:
+    scored = tuple(filter(differs, selected.scored))
+    if not scored and new is config:
+        return selected
+    failing = _evaluators(filter(differs, selected.unscored)) - _evaluators(selected.scored)
+    changed = _of_evaluators(selected, _evaluators(scored) | failing)
+    if not (scored or failing):
         same = f"what was judged in this time is defined as in {config.source}"
         raise ConfigError(f"{new.source}: {same}; change some of it, or repeat an evaluator with --evaluator NAME")
-    if not changed or len(changed) == len(jobs):
-        return jobs
-    same = _evaluators(past for past, _ in jobs) - _evaluators(past for past, _ in changed)
-    show(f"evalstream: left out, as they did not change: {', '.join(sorted(same))} (--evaluator repeats one)", err=True)
-    return changed
+    if not scored:
+        raise ConfigError(_nothing(changed))
+    if same := ", ".join(sorted(_evaluators(selected.scored + selected.unscored) - _evaluators(scored) - failing)):
+        show(f"evalstream: left out, as they did not change: {same} (--evaluator repeats one)", err=True)
+    return replace(changed, scored=scored)
 
 
 def _job(old: Evaluation, turns: Turns, assignment: Assignment) -> Job | None:
@@ -473,8 +484,7 @@ def _show_expected_cost(new: Config, all_jobs: Sequence[PastJob], output: Path |
     if not (jobs := [each for each in all_jobs if each[1].evaluation_id not in stored]):
         return
     costs = [past.evaluation.cost_usd for past, _ in jobs if past.evaluation.cost_usd is not None]
-    least = "at least " if len(costs) < len(jobs) else ""  # the others had no price, or were skipped
-    before = f" (the old ones cost {least}{usd(sum(costs))})" if costs else ""
+    before = f" (the old ones cost {cost_text(sum(costs), len(jobs) - len(costs))})" if costs else ""
     about = f", for roughly {usd(guess)}" if (guess := _expected_usd(jobs, new)) else ""
     if any(known_usd(new, name) is None for name in {job.assignment.evaluator.name for _, job in jobs}):
         about = ", at an unknown cost (a judge has no price)"
@@ -490,21 +500,16 @@ def _expected_usd(jobs: Sequence[PastJob], new: Config) -> float:
 
 
 def _report(
-    selected: SelectedEvaluations, wanted: Sequence[PastEvaluation], all_jobs: Sequence[PastJob],
-    jobs: Sequence[PastJob], made: RunResult, labels: Mapping[Hashable, HumanLabel],
-) -> ReplayReport:  # fmt: skip
-    made_again = [past for past, _ in all_jobs]
-    unchanged = _evaluators(made_again) - _evaluators(past for past, _ in jobs)
+    wanted: SelectedEvaluations, jobs: Sequence[PastJob], made: RunResult, labels: Mapping[Hashable, HumanLabel]
+) -> ReplayReport:
     old_of = {job.evaluation_id: past.evaluation for past, job in jobs}
     scales = {past.evaluation.evaluator: ScoreScale.of(job.assignment.evaluator) for past, job in jobs}
-    by_name: dict[str, list[EvaluationPair]] = {}
-    for evaluation in made.evaluations:
-        old = old_of[evaluation.evaluation_id]
-        by_name.setdefault(old.evaluator, []).append(EvaluationPair(old, evaluation))
+    pairs = [EvaluationPair(old_of[evaluation.evaluation_id], evaluation) for evaluation in made.evaluations]
+    by_name = group_by(pairs, lambda pair: pair.old.evaluator)
     return ReplayReport(
         comparisons=tuple(_replayed(pairs, labels, scales[name]) for name, pairs in sorted(by_name.items())),
-        unscored=_of_others(selected.unscored, unchanged | (_evaluators(selected.scored) - _evaluators(wanted))),
-        gone=len(_of_others(wanted, unchanged)) - len(_of_others(made_again, unchanged)),
+        unscored=wanted.unscored,
+        gone=len(wanted.scored) - len(jobs),
         left=made.left,
         spent_usd=made.spent_usd,
     )
@@ -514,9 +519,10 @@ def _evaluators(past: Iterable[PastEvaluation]) -> set[str]:
     return {each.evaluation.evaluator for each in past}
 
 
-def _of_others(past: Iterable[PastEvaluation], left_out: set[str]) -> tuple[PastEvaluation, ...]:
-    """Those of evaluators that are not left out."""
-    return tuple(each for each in past if each.evaluation.evaluator not in left_out)
+def _of_evaluators(selected: SelectedEvaluations, names: Collection[str]) -> SelectedEvaluations:
+    both = ([past for past in of if past.evaluation.evaluator in names] for of in (selected.scored, selected.unscored))
+    scored, unscored = map(tuple, both)
+    return SelectedEvaluations(scored, unscored, selected.read)
 
 
 def _replayed(

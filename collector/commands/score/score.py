@@ -43,7 +43,7 @@ from collector.statistics.confusion import Confusion, confusions
 from collector.statistics.intervals import mean_interval
 from collector.telemetry.plain import report_problems, show, to_terminal
 from collector.telemetry.wide_console import figures_table, report_text
-from collector.wording import plural, usd
+from collector.wording import cost_text, plural
 from evaluators.cases import Conversation, Turn
 from evaluators.results import Evaluation
 
@@ -67,6 +67,8 @@ class ScoreSummary:
     problem: str | None = None
     """The first failure's message; never judged text."""
     cost_usd: float | None = None
+    unpriced: int = 0
+    """Evaluations whose cost is unknown; `cost_usd` is without theirs."""
     tokens: int = 0
     labels: Counter[str] = field(default_factory=Counter[str])
     """How often each label was chosen that says more than pass and fail."""
@@ -79,6 +81,7 @@ class ScoreSummary:
             self.tokens += evaluation.usage.input_tokens + evaluation.usage.output_tokens
         if evaluation.cost_usd is not None:
             self.cost_usd = (self.cost_usd or 0.0) + evaluation.cost_usd
+        self.unpriced += evaluation.judge is not None and evaluation.cost_usd is None
         if evaluation.score is not None:
             self.clusters.setdefault(evaluation.subject.conversation_id, []).append(evaluation.score)
             self.scored += 1
@@ -155,7 +158,7 @@ def as_json(by_evaluator: Mapping[str, ScoreSummary], lower: Collection[str] = (
 def _plain(summary: ScoreSummary, lower_is_better: bool) -> dict[str, object]:
     return {
         "direction": "lower_is_better" if lower_is_better else "higher_is_better",
-        **fields_of(summary, "scored", "mean", "interval", "pass_share", "tokens", "cost_usd"),
+        **fields_of(summary, "scored", "mean", "interval", "pass_share", "tokens", "cost_usd", "unpriced"),
         "skipped": summary.skipped.total(),
         "skip_reasons": dict(summary.skipped),
         "failed": dict(summary.failed),
@@ -200,7 +203,7 @@ def _cells(summary: ScoreSummary) -> list[str]:
         "–" if interval is None else f"{interval[0]:.3f} … {interval[1]:.3f}",
         "–" if summary.pass_share is None else f"{summary.pass_share:.1%}",
         *("\n".join(f"{n} {why}" for why, n in counts.items()) or "0" for counts in (summary.skipped, summary.failed)),
-        "–" if summary.cost_usd is None else usd(summary.cost_usd),
+        cost_text(summary.cost_usd, summary.unpriced),
     ]
 
 

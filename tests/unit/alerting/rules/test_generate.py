@@ -255,7 +255,7 @@ def test_files_are_written_where_asked(tmp_path: Path):
 
 
 def test_a_format_that_does_not_exist_is_refused():
-    with pytest.raises(ConfigError, match="unknown format 'xml'; choose from prometheus"):
+    with pytest.raises(ConfigError, match="unknown format 'xml'; choose from alertmanager"):
         render(configured(), ["xml"])
 
 

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from evaluation_samples import bare
+from evaluation_samples import bare, scored
 
 from collector.commands.replay.comparison import EvaluationPair, compare
 from collector.commands.score.score import ScoreSummary, as_json, as_table, below, summarize
@@ -45,6 +45,14 @@ def test_skips_have_their_reasons() -> None:
     [plain] = json.loads(as_json(by_evaluator)).values()
     assert plain["skipped"] == 3
     assert plain["skip_reasons"] == {"missing_field: expected_output": 2, "incomplete: redacted": 1}
+
+
+def test_a_cost_that_is_not_known_of_all_is_said_to_be_a_part() -> None:
+    """A cascade whose second judge has no price looked as dear as its first judge alone."""
+    summary = summarize(scored(n, cost_usd=0.02 if n else None) for n in range(4))
+    [plain] = json.loads(as_json(summary)).values()
+    assert (plain["cost_usd"], plain["unpriced"]) == (pytest.approx(0.06), 1)
+    assert "at least 0.060 USD" in " ".join(as_table(summary).split())
 
 
 def test_nothing_scored_has_no_mean() -> None:
