@@ -25,8 +25,7 @@ def packs_of(monitor: MonitorSettings, evaluators: Evaluators) -> Sequence[Seque
     for use in monitor.uses:
         evaluator = evaluators[use.name]
         if evaluator.judge is not None and evaluator.audit is None and use.name not in packed:
-            key = (evaluator.evaluator.scope, evaluator.judge, use.sample, use.salt)
-            alike.setdefault(key, []).append(use.name)
+            alike.setdefault((evaluator.evaluator.scope, evaluator.judge, use.sample, use.salt), []).append(use.name)
     for names in alike.values():
         count = -(-len(names) // MOST_OF_A_PACK)
         ends = [round(len(names) * part / count) for part in range(count + 1)]

@@ -106,8 +106,7 @@ class PageStage:
     def _add_evaluation(self, record: StoredRecord) -> None:
         if record.headers:
             return  # a decision of the evaluate stage
-        evaluation = evaluation_from_json(record.value)
-        self._view.add_evaluation(evaluation, record.partition, record.offset, record.timestamp)
+        self._view.add_evaluation(evaluation_from_json(record.value), record.partition, record.offset, record.timestamp)
 
 
 @dataclass(eq=False, repr=False)

@@ -77,8 +77,7 @@ def parse_references(
         NotRedacted: the redactor failed on it.
         BadInput: it cannot be read.
     """
-    documents = items_of(body, "references", max_items=max_items, redactor=redactor)
-    references = references_in(documents, tenant=tenant)
+    references = references_in(items_of(body, "references", max_items=max_items, redactor=redactor), tenant=tenant)
     records = [record for reference in references for record in reference_records(reference, turns)]
     return ParsedDocuments("references", records, len(references))
 

@@ -14,12 +14,13 @@ _WHOLE_DAYS = 2.0
 
 
 class PastScore(NamedTuple):
-    """One score: its time (s), its conversation, its weight, and its value."""
+    """One score: its time (s), its conversation, its weight, its value, and the segment that alerts tell apart."""
 
     time: float
     conversation: str
     weight: Weight
     score: float
+    segment: str = "all"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

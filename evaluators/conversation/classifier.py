@@ -47,5 +47,4 @@ class ConversationalClassifier(ReadingSettings, OwnLabels, TranscriptSettings, C
     async def evaluate(self, case: Conversation, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""
         instructions = self.instructions(self.question, self.labels, self.evaluation_params, self.examples)
-        material = build_conversation_input(case, self.evaluation_params, self)
-        return await self.classify(judge, instructions, material)
+        return await self.classify(judge, instructions, build_conversation_input(case, self.evaluation_params, self))

@@ -312,8 +312,7 @@ class GEvalDefinition(Rating):
             return self.evaluation_steps
         if self.preset is not None:
             return tuple(load(f"preset_{self.preset}.txt").splitlines())
-        verdict = await judge.ask(_steps_question(self.criteria or "", fields), Steps)
-        return verdict.reply.steps
+        return (await judge.ask(_steps_question(self.criteria or "", fields), Steps)).reply.steps
 
     async def rate_by_steps(self, judge: Judge, fields: tuple[str, ...], material: JudgeInput) -> Score:
         """Ask for a number by the steps. The details have the hash of steps that the judge wrote."""

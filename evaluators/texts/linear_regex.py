@@ -67,8 +67,7 @@ def translate(pattern: str, *, ignore_case: bool = False) -> str:
     except (re.error, RecursionError, OverflowError) as error:
         raise ValueError(f"is not a regular expression: {error}") from None
     flags = frozenset(letter for flag, letter in _FLAGS.items() if tree.state.flags & flag)
-    names = {number: name for name, number in tree.state.groupdict.items()}
-    return _Translator(names).sequence(tree, flags)
+    return _Translator({number: name for name, number in tree.state.groupdict.items()}).sequence(tree, flags)
 
 
 class _Translator:

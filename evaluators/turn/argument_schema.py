@@ -53,8 +53,7 @@ def find_problems(arguments: Json, schema: Mapping[str, Json], most: int) -> lis
 
     token = _steps_left.set([_MOST_STEPS])
     try:
-        validator = _validator(orjson.dumps(schema))
-        return [_clause(error) for error in islice(validator.iter_errors(arguments), most)]
+        return [_clause(error) for error in islice(_validator(orjson.dumps(schema)).iter_errors(arguments), most)]
     except (SchemaError, Unresolvable, RecursionError, _TooManySteps, orjson.JSONEncodeError):
         return None
     finally:

@@ -115,6 +115,49 @@ def options(**changes: Any) -> TargetsOptions:
     return TargetsOptions(**{"since": NOW - timedelta(days=14), "until": NOW, **changes})
 
 
+@pytest.mark.parametrize("by_segment", [False, True])
+async def test_a_target_of_segments_pages_in_none_of_them(tmp_path: Path, *, by_segment: bool) -> None:
+    """The target came from the mean of all, 0.8: with it, the segment at 0.7 would have paged at once."""
+    config = checked(
+        {"helpful": HELPFUL},
+        log={"kind": "sqlite", "path": str(tmp_path / "logs.db")},
+        judges={"main": {"model": "a-model"}},
+        alerts={"by_segment": by_segment},
+        export={"prometheus": {"segment_by": "route", "segments": ["chat", "refund", "new"]}},
+    )
+    means = {"chat": 0.9, "refund": 0.7}
+    async with open_logs(config.settings.log) as logs:
+        for route, mean in means.items():
+            for one, score in zip(evaluations(config, 2400), past(2400, mean=mean), strict=True):
+                subject = Subject(conversation_id=f"{route} {score.conversation}")
+                own = replace(one, evaluation_id=f"{route} {one.evaluation_id}", subject=subject, score=score.score)
+                own = replace(own, attributes={"route": route})
+                await logs.evaluations.append([Record(b"k", evaluation_to_json(own))])
+        few = replace(one, evaluation_id="new", attributes={"route": "new"})
+        await logs.evaluations.append([Record(b"k", evaluation_to_json(few))])
+    said: list[str] = []
+    await propose(config, options(), said.append, as_json=True)
+    made = json.loads(said[0])["targets"]
+    said.clear()
+    await propose(config, options(), said.append, as_json=False)
+    target = yaml.safe_load(said[-1])["monitors"]["all"]["alerts"]["targets"]["helpful"]
+    if not by_segment:
+        assert [each["segment"] for each in made] == ["all"]
+        assert target > 0.7
+        return
+    assert [(each["segment"], each["proposed"]["target"], each["proposed"]["pages"]) for each in made] == [
+        ("chat", target, []),
+        ("refund", target, []),
+    ]
+    assert 0.6 < target < 0.7
+    assert [line.split(":")[0] for line in said if line.startswith("all/")] == [
+        "all/helpful, segment chat",
+        "all/helpful, segment refund",
+        "all/helpful, segment new",
+    ]
+    assert "all/helpful, segment new: 1 score, too few to propose a target" in said
+
+
 async def test_a_target_is_proposed_with_what_it_would_have_seen(tmp_path: Path) -> None:
     config = configured(tmp_path)
     async with open_logs(config.settings.log) as logs:

@@ -4,9 +4,10 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from collector.alerting.rules.targets import Target, detector, segment_count, targets, unalerted
+from collector.alerting.rules.targets import Target, detector, segment_dimensions, targets, unalerted
 from collector.config.configured import Config
 from collector.config.settings import PlannedRate
+from collector.export.segments import count_segments
 from collector.statistics.incident import DropDetector
 from collector.wording import figure, hours, plural
 
@@ -21,7 +22,7 @@ _SPARE, _NEAR, _DROP = 0.03, 0.01, 0.05
 def alert_lines(config: Config) -> Iterator[str]:
     """Lines of the plan: each score's target and the drop that is detected, and the false alarms to expect."""
     every = targets(config)
-    alerts, segments = config.settings.alerts, segment_count(config)
+    alerts, segments = config.settings.alerts, count_segments(segment_dimensions(config))
     for target in every:
         name = f"{target.monitor}/{target.evaluator}"
         if target in unalerted(every):

@@ -12,9 +12,9 @@ from collector.alerting.rules.process import deferred_groups, process_group
 from collector.alerting.rules.releases import release_group
 from collector.alerting.rules.scores import BURN, score_groups
 from collector.alerting.rules.service import DOWN, NO_TRAFFIC, SHIFT, STALE, UNSCORED, WEIGHTS, service_group
-from collector.alerting.rules.targets import INTERVAL, detector, segment_count, targets
+from collector.alerting.rules.targets import INTERVAL, detector, segment_dimensions, targets
 from collector.config.configured import Config
-from collector.export.prometheus import PrometheusSettings
+from collector.export.segments import count_segments
 from collector.telemetry.series import EVALUATOR_INFO
 
 _SCORES = (BELOW, DROPPED, BURN)
@@ -56,9 +56,10 @@ def rules_hash(config: Config) -> str:
 def _rules_of(config: Config, timing: Timing) -> RuleSet:
     alerts = config.settings.alerts
     configured = targets(config)
-    by = (*series.BY, "segment") if _alerts_by_segment(config) else series.BY
+    dimensions = segment_dimensions(config)
+    by = (*series.BY, "segment") if dimensions else series.BY
     detected = [
-        (target, detector(target, configured, alerts, segment_count(config)))
+        (target, detector(target, configured, alerts, count_segments(dimensions)))
         for target in configured
         if target.mean is not None
     ]
@@ -79,11 +80,10 @@ def _rules_of(config: Config, timing: Timing) -> RuleSet:
         feedback_group(alerts, timing),
         *deferred_groups(config.settings, timing),
     )
-    by_segment = _alerts_by_segment(config)
     groups = tuple(_of_versions_in_use(group, timing) for group in groups)
     return RuleSet(
-        groups=tuple(map(_naming_segments, groups)) if by_segment else groups,
-        inhibitions=tuple(map(_within_segments, INHIBITIONS)) if by_segment else INHIBITIONS,
+        groups=tuple(map(_naming_segments, groups)) if dimensions else groups,
+        inhibitions=tuple(map(_within_segments, INHIBITIONS)) if dimensions else INHIBITIONS,
         runbooks=alerts.runbooks,
         dashboards=alerts.dashboards,
         page=config.settings.page.url if config.settings.page else None,
@@ -142,7 +142,3 @@ def _monitors_to_compare(config: Config) -> list[str]:
 def _has_budget(config: Config) -> bool:
     budgets = (config.settings.evaluate.budget, *(monitor.budget for monitor in config.settings.monitors.values()))
     return any(budget.limited for budget in budgets)
-
-
-def _alerts_by_segment(config: Config) -> bool:
-    return config.settings.alerts.by_segment and isinstance(config.exporters.get("prometheus"), PrometheusSettings)

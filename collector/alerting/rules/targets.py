@@ -7,7 +7,7 @@ from collector.config.alerts import DAY, AlertSettings, BurnRate
 from collector.config.configured import Config, judges_of
 from collector.config.urgency import due_after
 from collector.export.prometheus import PrometheusSettings, share_name
-from collector.export.segments import count_segments
+from collector.export.segments import Dimension
 from collector.statistics.audited_sums import audit_name, scored_name
 from collector.statistics.incident import DropDetector, threshold
 from evaluators.cases import Scope
@@ -125,12 +125,10 @@ def min_agreement(config: Config, evaluator: str) -> float | None:
     return config.settings.alerts.min_agreement if judges_of(evaluator, config.evaluators) else None
 
 
-def segment_count(config: Config) -> int:
-    """How many segments alerts tell apart."""
-    prometheus = config.exporters.get("prometheus")
-    if not config.settings.alerts.by_segment or not isinstance(prometheus, PrometheusSettings):
-        return 1
-    return count_segments(prometheus.dimensions)
+def segment_dimensions(config: Config) -> Sequence[Dimension]:
+    """The attributes whose segments alerts tell apart; none if an alert is on all traffic of a monitor."""
+    prometheus = config.exporters.get("prometheus") if config.settings.alerts.by_segment else None
+    return prometheus.dimensions if isinstance(prometheus, PrometheusSettings) else ()
 
 
 def detector(

@@ -20,10 +20,11 @@ import orjson
 import yaml
 
 from collector.alerting.rules.series import WINDOWS
-from collector.alerting.rules.targets import Target, detector, segment_count, targets
+from collector.alerting.rules.targets import Target, detector, segment_dimensions, targets
 from collector.config.command_options import require_known, require_window
 from collector.config.configured import Config
 from collector.errors import DONE, EvalstreamError
+from collector.export.segments import ALL, Segments, count_segments
 from collector.logs.log import Log
 from collector.past.evaluations import EvaluationFilter, of_versions
 from collector.records.audits import FEWEST_AUDITS, audit_of
@@ -190,7 +191,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """A target that is proposed for an evaluator, beside the one that it has, if any.
+    """A target that is proposed for an evaluator, beside the one that it has, if any, with a segment's scores.
 
     If an alert would have fired, the scores before the fall (`fell`, s) count; without enough, nothing is proposed.
     """
@@ -200,6 +201,7 @@ class Proposal:
     proposed: Trial | None
     present: Trial | None
     fell: float | None = None
+    segment: str = ALL
 
 
 async def propose(config: Config, options: TargetsOptions, say: Callable[[str], None], *, as_json: bool) -> int:
@@ -218,8 +220,8 @@ async def propose(config: Config, options: TargetsOptions, say: Callable[[str], 
     alerts_of = partial(_alerts_of, config, every)
     async with open_stored_logs(config.settings.log) as logs:
         scores = await _read(logs.evaluations, config, options)
-    past = {target: scores.get((target.monitor, target.source), []) for target in chosen}
-    made = [_propose(target, known, alerts_of) for target, known in past.items() if len(known) >= FEWEST]
+    past = {target: scores.get((target.monitor, target.source)) or {ALL: []} for target in chosen}
+    made = [proposal for target, parts in past.items() for proposal in _for_segments(target, parts, alerts_of)]
     if not made:
         raise EvalstreamError(
             f"no evaluator's present version has {FEWEST} scores (or {FEWEST} audits, if it is audited) in this time; "
@@ -232,26 +234,43 @@ async def propose(config: Config, options: TargetsOptions, say: Callable[[str], 
     return DONE
 
 
-async def _read(log: Log, config: Config, options: TargetsOptions) -> Mapping[tuple[str, str], list[PastScore]]:
-    """The scores of each monitor's evaluators in order of time, or their audits: those of the versions in force."""
+_Parts = Mapping[str, Sequence[PastScore]]
+"""Scores by segment, in order of time."""
+
+
+async def _read(log: Log, config: Config, options: TargetsOptions) -> Mapping[tuple[str, str], _Parts]:
+    """The scores of each monitor's evaluators, or their audits: those of the versions in force."""
     selection = EvaluationFilter(since=options.since, until=options.until)
     auditors = {name: audit_version_in(config, name) for name in config.evaluators}
-    scores = await of_versions(log, selection, evaluator_versions(config), partial(_past_score, auditors))
-    return {key: sorted(past) for key, past in scores.items()}
+    convert = partial(_past_score, auditors, Segments(segment_dimensions(config)))
+    scores = await of_versions(log, selection, evaluator_versions(config), convert)
+    return {key: group_by(sorted(past), lambda score: score.segment) for key, past in scores.items()}
 
 
-def _past_score(auditors: Mapping[str, str | None], evaluation: Evaluation) -> PastScore | None:
+def _past_score(auditors: Mapping[str, str | None], segments: Segments, evaluation: Evaluation) -> PastScore | None:
     score, weight, auditor = evaluation.score, Weight.of(evaluation.sampling), auditors.get(evaluation.evaluator)
     if auditor is not None and (audit := audit_of(evaluation)) is not None and audit.version == auditor:
         score, weight = audit.score, audited_weight(evaluation.sampling, audit)
     elif auditor is not None or score is None:
         return None
-    return PastScore(evaluation.time.timestamp(), evaluation.subject.conversation_id, weight, score)
+    segment = segments.of(evaluation.attributes)
+    return PastScore(evaluation.time.timestamp(), evaluation.subject.conversation_id, weight, score, segment)
 
 
-def _propose(of: Target, scores: Sequence[PastScore], alerts_of: AlertsOf) -> Proposal:
+def _for_segments(of: Target, parts: _Parts, alerts_of: AlertsOf) -> list[Proposal]:
+    """The proposal with each segment's scores. Alerts hold every segment to one target, which is the easiest one."""
+    enough = {segment: part for segment, part in sorted(parts.items()) if len(part) >= FEWEST}
+    made = [replace(_propose(of, part, alerts_of), segment=segment) for segment, part in enough.items()]
+    own = [proposal.proposed.target for proposal in made if proposal.proposed]
+    if len(set(own)) < 2:
+        return made
+    easiest = max(own) if of.lower_is_better else min(own)
+    return [replace(_propose(of, part, alerts_of, easiest), segment=segment) for segment, part in enough.items()]
+
+
+def _propose(of: Target, scores: Sequence[PastScore], alerts_of: AlertsOf, target: float | None = None) -> Proposal:
     """The proposal from the scores before a fall that would have paged. If these missed the target, too, none fell."""
-    made = _proposed_from(scores, of, alerts_of)
+    made = _proposed_from(scores, of, alerts_of, target)
     paged = min(((trial.pages[0], trial.target) for trial in (made.proposed, made.present) if trial and trial.pages),
                 default=None)  # fmt: skip
     if paged is None:
@@ -262,17 +281,17 @@ def _propose(of: Target, scores: Sequence[PastScore], alerts_of: AlertsOf) -> Pr
     calm = until[: risen.index(max(risen)) + 1]
     if sign * (fmean(score.score for score in calm) - paged[1]) <= 0.0:
         return made
-    again = _proposed_from(calm, of, alerts_of) if len(calm) >= FEWEST else replace(made, proposed=None)
+    again = _proposed_from(calm, of, alerts_of, target) if len(calm) >= FEWEST else replace(made, proposed=None)
     return replace(again, present=made.present, fell=calm[-1].time)
 
 
-def _proposed_from(scores: Sequence[PastScore], of: Target, alerts_of: AlertsOf) -> Proposal:
+def _proposed_from(scores: Sequence[PastScore], of: Target, alerts_of: AlertsOf, target: float | None) -> Proposal:
     history = history_of(scores)
     away = history.wave + max(MARGIN, _ERRORS * history.error)
     level = history.mean + away if of.lower_is_better else history.mean - away
     # to two decimals, away from the mean
     rounded = math.ceil(level * 100.0 - 1e-9) if of.lower_is_better else math.floor(level * 100.0 + 1e-9)
-    proposed = min(0.99, max(0.01, rounded / 100.0))
+    proposed = target or min(0.99, max(0.01, rounded / 100.0))
     return Proposal(
         of=of,
         history=history,
@@ -284,7 +303,7 @@ def _proposed_from(scores: Sequence[PastScore], of: Target, alerts_of: AlertsOf)
 def _alerts_of(config: Config, every: Sequence[Target], of: Target, mean: float) -> PastAlerts:
     alerts = config.settings.alerts
     watching = [target for target in every if target.mean is not None or target is of]
-    detecting = detector(replace(of, mean=mean), watching, alerts, segment_count(config))
+    detecting = detector(replace(of, mean=mean), watching, alerts, count_segments(segment_dimensions(config)))
     fewest = max(alerts.min_conversations, FEWEST_AUDITS if of.audited else 0)
     return PastAlerts(detecting, alerts.page_standard_errors, fewest)
 
@@ -320,13 +339,14 @@ def _document(made: Proposal) -> dict[str, Any]:
     return {"monitor": made.of.monitor, "evaluator": made.of.source, "audited": made.of.audited, **figures}
 
 
-def _lines(made: Sequence[Proposal], past: Mapping[Target, Sequence[PastScore]]) -> Iterator[str]:
+def _lines(made: Sequence[Proposal], past: Mapping[Target, _Parts]) -> Iterator[str]:
     for proposal in made:
         yield from _proposal_lines(proposal)
-    for target, known in past.items():
-        if len(known) < FEWEST:
-            yield f"{target.monitor}/{target.evaluator}: {plural(len(known), target.unit)}, too few to propose a target"
-    usable = [(proposal.of, proposal.proposed.target) for proposal in made if proposal.proposed]
+    for target, parts in past.items():
+        for segment, known in parts.items():
+            if len(known) < FEWEST:
+                yield f"{_name(target, segment)}: {plural(len(known), target.unit)}, too few to propose a target"
+    usable = {proposal.of: proposal.proposed.target for proposal in made if proposal.proposed}.items()
     if usable:
         monitors = {
             monitor: {"alerts": {"targets": {of.source: target for of, target in own}}}
@@ -337,10 +357,14 @@ def _lines(made: Sequence[Proposal], past: Mapping[Target, Sequence[PastScore]])
         )
 
 
+def _name(of: Target, segment: str) -> str:
+    return f"{of.monitor}/{of.evaluator}" + ("" if segment == ALL else f", segment {segment}")
+
+
 def _proposal_lines(made: Proposal) -> Iterator[str]:
     history, of = made.history, made.of
     yield (
-        f"{of.monitor}/{of.evaluator}: mean {mean_text(history.mean, history.error, history.conversations)} of "
+        f"{_name(of, made.segment)}: mean {mean_text(history.mean, history.error, history.conversations)} of "
         f"{plural(history.scores, of.unit)} in {hours(history.hours)} ({figure(history.per_hour)}/h), "
         f"daily wave {history.wave:.3f} up and down, {history.clustering:.1f} times the variance of independent scores"
     )

@@ -41,8 +41,7 @@ class TransferStart:
 
     def to_record(self, partition: int) -> Record:
         """The record to append."""
-        plain = {"time": self.time, "retries": self.retries}
-        return Record(None, orjson.dumps(plain), START_HEADERS, partition)
+        return Record(None, orjson.dumps({"time": self.time, "retries": self.retries}), START_HEADERS, partition)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,8 +85,7 @@ class TransferredJob:
         }
         if self.happened_at is not None:
             plain["happened_at"] = self.happened_at
-        value = orjson.dumps(plain | case_json(self.case))
-        return Record(self.key.encode("utf-8", "replace"), value, JOB_HEADERS)
+        return Record(self.key.encode("utf-8", "replace"), orjson.dumps(plain | case_json(self.case)), JOB_HEADERS)
 
 
 def transferred(job: Job) -> TransferredJob:
