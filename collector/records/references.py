@@ -167,8 +167,7 @@ def reference_of(document: object, *, tenant: str | None) -> Reference:
     _check_outcomes(named_fields.setdefault("outcomes", {}))
     named_fields |= sent_ids(named_fields, IDS, tenant)
     refuse_depth(named_fields)
-    digest = digest_of(tenant, named_fields)
-    return record_of({**named_fields, "reference_id": digest, "tenant": tenant}, Reference)
+    return record_of({**named_fields, "reference_id": digest_of(tenant, named_fields), "tenant": tenant}, Reference)
 
 
 def _check_outcomes(outcomes: object) -> None:

@@ -17,8 +17,7 @@ def to_hashable(value: Json) -> Hashable:
     if isinstance(value, bool):
         return (bool, value)
     if isinstance(value, Mapping):
-        items = cast("Mapping[str, Json]", value).items()
-        return (dict, frozenset((key, to_hashable(item)) for key, item in items))
+        return (dict, frozenset((key, to_hashable(item)) for key, item in cast("Mapping[str, Json]", value).items()))
     if isinstance(value, Sequence):
         return (list, tuple([to_hashable(item) for item in cast("Sequence[Json]", value)]))
     return cast("Hashable", value)

@@ -141,8 +141,7 @@ def score_of(expected_keys: int, labels: Sequence[KeyComparison]) -> float:
     """The score on 0..100 for a number of expected keys and the labels of all keys."""
     if expected_keys == 0:
         return 0.0 if labels else 100.0
-    lost = sum(_PENALTIES[label] for label in labels) / expected_keys
-    return max(0.0, 100.0 - lost)
+    return max(0.0, 100.0 - sum(_PENALTIES[label] for label in labels) / expected_keys)
 
 
 def _expected_score(
