@@ -75,3 +75,34 @@ async def test_nothing_is_delivered_again_and_a_replay_sees_the_same_times(own_b
         await until(lambda: fold.delivered[-1][0] == count)
     assert [offset for offset, _ in fold.delivered] == [*range(count + 1)]
     assert fold.replayed == fold.delivered[:count]
+
+
+@pytest.mark.long
+@pytest.mark.kafka
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("how", ["killed", "paused"])
+async def test_an_idle_consumer_says_once_that_no_broker_answers(
+    own_broker: Broker, caplog: pytest.LogCaptureFixture, how: str
+) -> None:
+    """It wrote nothing for the 20 s until its group could not be joined for long."""
+    caplog.set_level("INFO", logger="collector.backoff")
+    fold, group = Appending(), fresh("g")
+
+    def lines() -> list[str]:
+        return [text for text in caplog.messages if text.startswith(f"reading for group {group} ")]
+
+    async with open_log(own_broker) as log, following(log, group, fold.open_fold):
+        await log.append(numbered(0, 1))
+        await until(lambda: len(fold.delivered) == 1)
+        await asyncio.sleep(6.0)  # of idleness
+        assert not lines()
+        (own_broker.kill if how == "killed" else own_broker.pause)()
+        await until(lambda: bool(lines()))
+        assert "failed (no Kafka broker answers at " in lines()[0] or how == "paused"
+        await asyncio.sleep(8.0)
+        assert len(lines()) == 1
+        await asyncio.to_thread(own_broker.start if how == "killed" else own_broker.go_on)
+        await until(lambda: len(lines()) == 2)
+        assert " succeeded after " in lines()[1]
+        await log.append(numbered(1, 2))
+        await until(lambda: fold.delivered[-1][0] == 1)
