@@ -334,9 +334,7 @@ def find_answer(output: Sequence[ChatMessage] | None, *, run: bool = False) -> s
 
 def find_pending_tool_calls(output: Sequence[ChatMessage]) -> tuple[ToolCall, ...]:
     """Find the tool calls in an output whose results are not in the same output."""
-    calls: list[ToolCall] = []
-    for message in output:
-        calls += message.tool_calls
+    calls = [call for message in output for call in message.tool_calls]
     if not calls:
         return ()
     answered_ids = {message.tool_call_id or message.name for message in output if message.role == "tool"}

@@ -74,9 +74,8 @@ def _find_sole_call(relevant: Sequence[Span], dialects: Dialects) -> tuple[Span,
             read_by[span.span_id] = dialect
     if model is None or any(read_by[span_id] != read_by[model.span_id] for span_id in enclosing):
         return None  # without an answer of the model, the turn belongs to the enclosing span's dialect
-    for span in relevant:
-        if span.resource is not model.resource and span.resource != model.resource:
-            return None
+    if any(span.resource is not model.resource and span.resource != model.resource for span in relevant):
+        return None
     return model, enclosing, read_by
 
 

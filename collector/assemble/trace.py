@@ -161,10 +161,8 @@ class _NearestTurn:
         same is looked up for each ancestor, from the nearest on. If no ancestor has a turn, the last turn of all
         counts.
         """
-        for candidate in (span_id, *self._tree.ancestors(span_id)):
-            if candidate in self._by_span:
-                return self._by_span[candidate]
-        return self._last
+        upwards = (span_id, *self._tree.ancestors(span_id))
+        return next((self._by_span[candidate] for candidate in upwards if candidate in self._by_span), self._last)
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,8 +69,7 @@ def _scores_of(labels: Iterable[HumanLabel]) -> list[LabelledScore]:
 
 def _by_conversation(labels: Iterable[HumanLabel]) -> Iterator[tuple[str, HumanLabel]]:
     """The labels with their conversations; a label from a file without one is a conversation by itself."""
-    for number, label in enumerate(labels):
-        yield label.conversation or f"\0{number}", label
+    yield from ((label.conversation or f"\0{number}", label) for number, label in enumerate(labels))
 
 
 def people_sums(labels: Iterable[HumanLabel], *, are_scored: bool = True) -> AuditedSums:

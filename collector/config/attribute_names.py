@@ -67,10 +67,8 @@ def _mistakes(config: Config) -> Iterator[str]:
 
 
 def _paths(name: str, monitor: MonitorSettings) -> Iterator[tuple[str, str]]:
-    for path in monitor.match:
-        yield f"monitors.{name}.match", path
-    for settings in monitor.boost.matching:
-        yield f"monitors.{name}.boost.matching", settings.field
+    yield from ((f"monitors.{name}.match", path) for path in monitor.match)
+    yield from ((f"monitors.{name}.boost.matching", settings.field) for settings in monitor.boost.matching)
     for attribute in monitor.end_markers.attributes:
         yield f"monitors.{name}.end_markers.attributes", f"{_PREFIX}{attribute}"
 

@@ -46,8 +46,7 @@ def _targets(evaluator: Evaluator[Any], redactor: Redactor) -> Iterator[tuple[st
                 yield "pattern", kind
         case "json_schema":
             for pattern in _patterns(getattr(evaluator, "json_schema", None)):
-                for kind in _kinds_lost(pattern, redactor):
-                    yield "json_schema", kind
+                yield from (("json_schema", kind) for kind in _kinds_lost(pattern, redactor))
         case _:
             return
 

@@ -100,10 +100,7 @@ def glance(span: Span) -> Kind | None:
         return None if kind == "tool" else kind
     if not find_text(attributes, "gen_ai.response.id") and find_usage(attributes, _USAGE_IN, _USAGE_OUT) is None:
         return None
-    for key in _OUTPUTS:
-        if key in attributes and not is_free_of_tools(attributes[key]):
-            return None
-    return kind
+    return kind if all(is_free_of_tools(attributes[key]) for key in _OUTPUTS if key in attributes) else None
 
 
 _NO_EVENTS = message_events.EventMessages((), ())

@@ -174,6 +174,4 @@ def traffic_views(telemetry: Telemetry) -> Sequence[TrafficView]:
 
 def _samples(registry: CollectorRegistry, name: str) -> Iterator[tuple[dict[str, str], float]]:
     for metric in registry.restricted_registry([name]).collect():
-        for sample in metric.samples:
-            if sample.name == name:
-                yield sample.labels, sample.value
+        yield from ((sample.labels, sample.value) for sample in metric.samples if sample.name == name)

@@ -155,9 +155,7 @@ def _searchable_texts(view: View, listed: ListedEvaluation, *, text: bool) -> It
 
 def visible_attributes(judged: Evaluation, *, text: bool) -> Iterator[tuple[str, Json]]:
     """The attributes of an evaluation; where texts are hidden, only those whose names are not the application's own."""
-    for name, value in judged.attributes.items():
-        if text or name in STANDARD:
-            yield name, value
+    yield from ((name, value) for name, value in judged.attributes.items() if text or name in STANDARD)
 
 
 def excerpt(view: View, listed: ListedEvaluation) -> str:

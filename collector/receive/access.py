@@ -319,9 +319,7 @@ def _token(authorization: str) -> str:
 
 def _lines(files: Sequence[Path]) -> Iterable[str]:
     for file in files:
-        for line in file.read_text().splitlines():
-            if len(line.strip()) >= _LEAST:
-                yield line.strip()
+        yield from (line.strip() for line in file.read_text().splitlines() if len(line.strip()) >= _LEAST)
 
 
 def _signature(hashed: bytes, text: str) -> str:

@@ -327,8 +327,7 @@ def _numbers(text: str, start: int, end: int) -> Iterator[Finding]:
 
 
 def _groups(pattern: re.Pattern[str], text: str, kind: str) -> Iterator[Finding]:
-    for match in pattern.finditer(text):
-        yield Finding(match.start(1), match.end(1), kind)
+    yield from (Finding(match.start(1), match.end(1), kind) for match in pattern.finditer(text))
 
 
 def _secrets(text: str, lowered: str) -> Iterator[Finding]:

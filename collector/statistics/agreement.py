@@ -151,10 +151,8 @@ def specificity(pairs: Sequence[ScorePair], threshold: float, bar: float = 0.5) 
 
 def threshold_for(pairs: Sequence[ScorePair], target: float, bar: float = 0.5) -> float | None:
     """The lowest threshold whose specificity is at least `target`; None if there is none."""
-    for threshold in sorted({pair[0] for pair in pairs}):
-        if specificity(pairs, threshold, bar) >= target:
-            return threshold
-    return None
+    thresholds = sorted({pair[0] for pair in pairs})
+    return next((threshold for threshold in thresholds if specificity(pairs, threshold, bar) >= target), None)
 
 
 def interval(

@@ -215,9 +215,7 @@ class Signs:
                 else:
                     possible.append((name, way))
         for part in (divide or _sentences)(lowered) if possible else ():
-            for name, way in possible:
-                if all(word.occurs_in(part) for word in way):
-                    yield name
+            yield from (name for name, way in possible if all(word.occurs_in(part) for word in way))
 
 
 INJECTION_WORDS = matchers("injection_words.txt", within=("QUALITY",))
@@ -262,10 +260,7 @@ _LONGEST_SENTENCE = 400
 
 def detect(material: Mapping[str, Json]) -> frozenset[str]:
     """The names of the signs in any text of the material."""
-    signs = set[str]()
-    for text in iter_texts(material):
-        signs |= signs_in(text, _signs)
-    return frozenset(signs)
+    return frozenset[str]().union(*(signs_in(text, _signs) for text in iter_texts(material)))
 
 
 def signs_in(text: str, find: Callable[[str], Iterable[str]]) -> set[str]:
@@ -300,5 +295,4 @@ def _sentences(text: str) -> Iterator[str]:
 
 def parts_of(text: str, size: int = 4000) -> Iterator[str]:
     """Overlapping parts of a text, of `size` characters."""
-    for start in range(0, max(1, len(text)), size // 2):
-        yield text[start : start + size]
+    yield from (text[start : start + size] for start in range(0, max(1, len(text)), size // 2))

@@ -35,9 +35,7 @@ def _texts(message: Mapping[str, Any]) -> Iterator[str]:
     ]:
         fields = mapping(call)
         yield text_in(mapping(fields.get("function")).get("arguments") or fields.get("arguments"))
-    for place in REASONING:
-        if ANSWER_KEY in (text := text_in(message.get(place))):
-            yield text
+    yield from (text for place in REASONING if ANSWER_KEY in (text := text_in(message.get(place))))
 
 
 def text_in(content: Any) -> str:

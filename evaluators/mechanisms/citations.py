@@ -134,8 +134,7 @@ def _own_number(source: Json) -> int | None:
 
 def _links(texts: Iterable[str]) -> Iterator[str]:
     for text in texts:
-        for match in _LINK.finditer(text):
-            yield _plain_link(match.group())
+        yield from (_plain_link(match.group()) for match in _LINK.finditer(text))
 
 
 _FILE = re.compile(rf"\w\.{_ENDINGS}\b", re.IGNORECASE)

@@ -166,11 +166,9 @@ def _typed_questions(instructions: str, count: int) -> QuestionGroup:
 def _labels(
     expected: Mapping[str, Json], actual: Mapping[str, Json], judged: Mapping[str, KeyLabel]
 ) -> Mapping[str, KeyComparison]:
-    labels: dict[str, KeyComparison] = {}
-    for key in expected:
-        labels[key] = "missing" if key not in actual else judged[key].label if key in judged else "identical"
-    for key in actual:
-        labels.setdefault(key, "extra")
+    labels: dict[str, KeyComparison] = {key: "extra" if key in actual else "missing" for key in (*expected, *actual)}
+    labels |= {key: "identical" for key in expected if key in actual}
+    labels |= {key: verdict.label for key, verdict in judged.items()}
     return labels
 
 

@@ -164,8 +164,7 @@ def _staleness(targets: Sequence[Target], alerts: AlertSettings, timing: Timing)
         summary="evalstream is down: Prometheus scrapes no process of it",
         description="Prometheus has no process of evalstream to scrape, so there are no scores and no other alerts.",
     )
-    for target in targets:
-        yield _stale(target, timing)
+    yield from (_stale(target, timing) for target in targets)
     nothing = timing.text(alerts.no_traffic_after)
     yield AlertingRule(
         name=NO_TRAFFIC,

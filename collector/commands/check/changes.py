@@ -138,8 +138,7 @@ _THRESHOLD = "threshold of "
 
 
 def _targets(config: Config) -> Iterator[tuple[str, Value]]:
-    for target in targets(config):
-        yield f"{target.evaluator} of {target.monitor}", target.mean
+    yield from ((f"{target.evaluator} of {target.monitor}", target.mean) for target in targets(config))
     for name, monitor in config.settings.monitors.items():
         for use in monitor.uses:
             yield f"{_THRESHOLD}{use.name} of {name}", config.evaluators[use.name].evaluator.threshold
@@ -349,8 +348,7 @@ def change_lines(config: Config, compared: Compared) -> Iterator[str]:
         yield f"refused    {listed(changes.live)}: a service refuses a file as a whole; the restart reads these, too"
     elif changes.live:
         yield f"no restart {listed(changes.live)}: in force seconds after the file is saved{unseen}"
-    for evaluator in changes.evaluators:
-        yield f"evaluator  {_evaluator(evaluator)}"
+    yield from (f"evaluator  {_evaluator(evaluator)}" for evaluator in changes.evaluators)
     yield from (f"sampling   {_figure(change)}" for change in changes.sampling)
     yield from (f"budget     {_figure(change)}, in USD{_SPENT if change.before else ''}" for change in changes.budgets)
     for change in changes.targets:

@@ -93,8 +93,7 @@ def report(config: Config) -> Iterator[str]:
     yield f"{config.source}: valid"
     yield ""
     yield f"logs       {logs_text(config)}"
-    for line in receivers(config):
-        yield f"receive    {line}"
+    yield from (f"receive    {line}" for line in receivers(config))
     yield f"assemble   a trace is assembled {_time(settings.assemble.idle_timeout)} after its last span"
     yield f"           {_link(settings.assemble.link)}"
     yield from (f"           {line}" for line in _attributes(settings.assemble.declared_attributes))
@@ -102,15 +101,13 @@ def report(config: Config) -> Iterator[str]:
     yield from _judges(config)
     for name, jury in settings.juries.items():
         yield f"jury       {name}: {jury.combine} of {listed(jury.judges)}"
-    for name, cascade in settings.cascades.items():
-        yield f"cascade    {name}: {_cascade(cascade)}"
+    yield from (f"cascade    {name}: {_cascade(cascade)}" for name, cascade in settings.cascades.items())
     for name, monitor in settings.monitors.items():
         yield ""
         yield from _monitor(name, monitor, config)
     yield from (f"all        {line}" for line in _budget(settings.evaluate.budget, settings.monitors.values(), config))
     yield ""
-    for name in settings.export:
-        yield f"export     {name}{_segments(config.exporters[name])}"
+    yield from (f"export     {name}{_segments(config.exporters[name])}" for name in settings.export)
     if settings.page is not None:
         note = "" if settings.page.show_text else "; texts are hidden"
         yield f"page       http://{settings.page.host}:{settings.page.port}/{note}"

@@ -71,8 +71,7 @@ def _attention(details: Iterable[str]) -> Iterator[str]:
 
 def _judges(config: Config, spent: Spent) -> Iterator[str]:
     judges = config.settings.judges
-    for name, judge in list(judges.items())[:_MOST]:
-        yield f"judge      {name}: {plan.judge_text(judge)}"
+    yield from (f"judge      {name}: {plan.judge_text(judge)}" for name, judge in list(judges.items())[:_MOST])
     if len(judges) > _MOST:
         yield f"           and {plural(len(judges) - _MOST, 'more judge')}"
     calls, more = plan.judge_calls(monitors := config.settings.monitors.values(), config)

@@ -297,9 +297,7 @@ def _gate(results: Sequence[GateResult], options: ScoreOptions) -> Iterator[str]
                 path.write_bytes(content)
             except OSError as error:
                 raise ConfigError(f"{path}: cannot be written ({error.strerror}); name another file") from error
-    for result in results:
-        if result.verdict == "worse":
-            yield f"{result.evaluator}: {result.text}"
+    yield from (f"{result.evaluator}: {result.text}" for result in results if result.verdict == "worse")
     if results and all(result.verdict == "no pairs" for result in results):
         yield f"{options.against}: no case of it has a score in both runs; is it of the same files and evaluators?"
 

@@ -167,5 +167,4 @@ def placed(batch: Sequence[Evaluation]) -> list[Evaluation]:
 
 def chunks(items: Sequence[Evaluation], size: int) -> Iterator[tuple[Evaluation, ...]]:
     """The items in pieces of at most `size`."""
-    for start in range(0, len(items), size):
-        yield tuple(items[start : start + size])
+    yield from (tuple(items[start : start + size]) for start in range(0, len(items), size))
