@@ -474,6 +474,11 @@ async def test_a_budget_that_is_new_does_not_reduce_the_sample_of_before(world: 
         (["--monitor", "al"], {}, "--monitor: unknown monitor 'al'; did you mean 'all'?"),
         ([], {"judges": {"main": {"model": "m", "base_url": "http://x/v1"}}}, "(0 for a judge on your own machine)"),
         (["--evaluator", "helpfull"], {}, "--evaluator: unknown evaluator 'helpfull'; did you mean 'helpful'?"),
+        (
+            ["--evaluator", "short", "--monitor", "all"],
+            {"monitors": {name: {"evaluators": [of]} for name, of in (("all", "helpful"), ("other", "short"))}},
+            "--evaluator: no selected monitor uses 'short', so it has nothing to judge",
+        ),
         (["--reason", "judge_timeout"], {}, "--reason: selects failures; add --what failed"),
         (["--reason", "shed"], {}, "shed are no failures: --what unscored, without --reason, makes these"),
         (["--to", "8d"], {}, "the time must begin before it ends"),

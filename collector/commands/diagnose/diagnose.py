@@ -227,7 +227,7 @@ def _evaluator_lines(made: Diagnosis) -> Iterator[str]:
 
 def _level(drop: SliceDrop) -> str:
     before, now = drop.mean_before, mean_text(drop.mean, drop.error, drop.conversations)
-    known = f"{before:.3f} before" if before is not None else "too few before" if drop.share_before else "new"
+    known = f"{before:.3f} before" if before is not None else "few scores before" if drop.share_before else "new"
     return f"{known}, {now} now ({plural(drop.conversations, 'conversation')})"
 
 

@@ -120,7 +120,9 @@ def _versions(config: Config, options: RejudgeOptions) -> Mapping[str, str]:
     used = {use.name for monitor in monitors for use in monitor.uses}
     require_known("--evaluator", "evaluator", options.evaluators, config.evaluators)
     if idle := sorted(set(options.evaluators) - used):
-        raise ConfigError(f"--evaluator: no monitor uses {idle[0]!r}, so it judges no traffic; name it in one")
+        raise ConfigError(
+            f"--evaluator: no selected monitor uses {idle[0]!r}, so it has nothing to judge; add it to one"
+        )
     names = sorted(set(options.evaluators) or used)
     judges = [judge for name in names for judge in judges_of(name, config.evaluators)]
     # what failed was within its budget when it was due, and its price may be unknown
