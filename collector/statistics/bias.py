@@ -9,9 +9,11 @@ answers. A verdict of 0 or 1 that is wrong with chance e has the variance e (1 -
 however many answers are good. Of scores with mean m between 0 and 1, that is the share e (1 - e) / (m (1 - m)).
 
 Errors are cluster-robust, conversations as clusters (Liang and Zeger 1986, with G / (G - K) for K columns and the
-mean). They are tested by Student's t. Its degrees of freedom are the conversations on the smaller side of a column
-minus one; for the length, half of all conversations. A column is named at an error rate of 2 % over all columns (Holm
-1979), if it also has an effect without the others. `tests/unit/statistics/test_bias.py` measures it.
+mean). They are tested by Student's t. Its degrees of freedom are the conversations on the smaller side of a column's
+middle minus one. The longest prompts of ten conversations count as equally long, and so do the shortest of ten:
+otherwise one long prompt would decide the fit and hide its own error (Huber 1981, Robust Statistics, on leverage). A
+column is named at an error rate of 2 % over all columns (Holm 1979), if it also has an effect without the others.
+`tests/unit/statistics/test_bias.py` measures it.
 """
 
 from collections import Counter
@@ -29,6 +31,10 @@ ERROR_RATE = 0.02
 """The chance that a bias is named although the judge has none."""
 FEWEST = 20
 """The fewest conversations on either side of a column that is tested."""
+_TAIL = 10
+"""The conversations whose longest prompts count as equally long (so do as many shortest), and the fewest on either side
+of the middle length.
+"""
 _MOST = 20
 """The most columns: those of the most frequent values."""
 PEOPLE_ERRORS, AUDIT_ERRORS = 0.08, 0.1
@@ -38,7 +44,7 @@ _MOST_ERROR = 0.9
 _KNOWN = 0.8
 """The least share of lengths that must be known; unknown lengths count as the mean."""
 _FLAT = 1e-9
-_UNTESTED = "Length was not tested: the judge's prompt tokens are unknown, or never vary."
+_UNTESTED = "the judge's prompt tokens are unknown, or too few conversations have longer or shorter prompts."
 
 Label = tuple[str, str]
 
@@ -84,7 +90,8 @@ class BiasReport:
         ]
         causes = ", ".join(self.looked_at)
         nothing = f"No bias found, compared with {whom} ({100.0 * ERROR_RATE:g} % false alarms in all), for: {causes}."
-        return (sentences or [nothing] * bool(causes)) + [_UNTESTED] * self.length_unknown
+        untested = f"Length was not tested against {whom}: {_UNTESTED}"
+        return (sentences or [nothing] * bool(causes)) + [untested] * self.length_unknown
 
 
 def labels_of(attributes: Mapping[str, object]) -> frozenset[Label]:
@@ -125,7 +132,7 @@ def _terms(
     strata = [[float(score >= end) for score in people] for end in ends] + [people]
     fits = _fit(pairs, strata, columns, 0.0), _fit(pairs, [people], columns, wrong)
     return [
-        (_chance(own, other, _freedom(pairs, column[1])), BiasTerm(column[0], *own), column)
+        (_chance(own, other, _smaller_side(pairs, column[1]) - 1.0), BiasTerm(column[0], *own), column)
         for column, own, other in zip(columns, *fits, strict=True)
     ]
 
@@ -140,12 +147,15 @@ Column = tuple[str, list[float]]
 
 def _length(pairs: Sequence[JudgedPair]) -> list[Column]:
     known = sorted(pair.tokens for pair in pairs if pair.tokens is not None)
-    tenth = len(known) // 10
-    if len(by_conversation(pairs)) < 2 * FEWEST or len(known) < _KNOWN * len(pairs) or known[tenth] == known[~tenth]:
+    groups = [[tokens for pair in group if (tokens := pair.tokens) is not None] for group in by_conversation(pairs)]
+    tenth, groups = len(known) // 10, [group for group in groups if group]
+    if len(groups) < 2 * FEWEST or len(known) < _KNOWN * len(pairs) or known[tenth] == known[~tenth]:
         return []
     low, high, usual = known[tenth], known[~tenth], sum(known) / len(known)
-    lengths = [(usual if pair.tokens is None else pair.tokens) / (high - low) for pair in pairs]
-    return [(f"prompts of {high:.0f} tokens instead of {low:.0f}", lengths)]
+    least, most = sorted(map(min, groups))[_TAIL], sorted(map(max, groups))[~_TAIL]
+    lengths = [min(max(usual if pair.tokens is None else pair.tokens, least), most) / (high - low) for pair in pairs]
+    column = f"prompts of {high:.0f} tokens instead of {low:.0f}", lengths
+    return [column] if _smaller_side(pairs, lengths) >= _TAIL else []
 
 
 def _values(pairs: Sequence[JudgedPair]) -> list[Column]:
@@ -160,13 +170,12 @@ def _values(pairs: Sequence[JudgedPair]) -> list[Column]:
 
 
 def _smaller_side(pairs: Sequence[JudgedPair], values: Sequence[float]) -> int:
-    names = [pair.conversation or place for place, pair in enumerate(pairs)]
-    return min(len({name for name, value in zip(names, values, strict=True) if value == side}) for side in (0, 1))
-
-
-def _freedom(pairs: Sequence[JudgedPair], values: Sequence[float]) -> float:
-    is_length = not set(values) <= {0.0, 1.0}
-    return (len(by_conversation(pairs)) / 2.0 if is_length else _smaller_side(pairs, values)) - 1.0
+    """The number of conversations on the side of the column's middle that has fewer."""
+    middle = (min(values) + max(values)) / 2.0
+    sides: tuple[set[str | int], set[str | int]] = set(), set()
+    for place, (pair, value) in enumerate(zip(pairs, values, strict=True)):
+        sides[value > middle].add(pair.conversation or place)
+    return min(map(len, sides))
 
 
 def _fit(

@@ -51,6 +51,27 @@ def noisy(
     return made
 
 
+@pytest.mark.parametrize("tail", ["one", "cauchy", "lognormal"])
+@pytest.mark.parametrize("number", [75, 300])
+def test_a_few_long_prompts_accuse_no_judge(number: int, tail: str) -> None:
+    """One prompt of 632 tokens among those of 464 named a bias in 39 to 45 % of such runs, a Cauchy tail in 11 %."""
+    chance = np.random.default_rng(7)
+
+    def tokens(place: int) -> float:
+        if tail == "one":
+            return 464.0 + float(chance.integers(-1, 2)) if place else 632.0
+        if tail == "cauchy":
+            return 300.0 + 100.0 * abs(float(chance.standard_cauchy()))
+        return 500.0 * float(np.exp(1.2 * chance.standard_normal()))
+
+    named = 0
+    for _ in range(60):
+        run = noisy(chance, number, 0.15, graded=True, wrong=0.0)
+        labelled = [replace(pair, tokens=tokens(place), labels=frozenset()) for place, pair in enumerate(run)]
+        named += bool(biases(labelled).named)
+    assert named <= 4, "2 % are meant"
+
+
 @pytest.mark.parametrize("wrong", [0.0, 0.05])
 @pytest.mark.parametrize("graded", [False, True])
 @pytest.mark.parametrize("flips", [0.05, 0.2, 0.35])
