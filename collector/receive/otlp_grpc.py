@@ -161,7 +161,8 @@ class OtlpGrpcReceiver:
         try:
             if self._ingest.stopping:
                 self._ingest.refuse()
-            response = await self._accept(signal, messages, await self._sender(context))
+            sender = await self._sender(context)
+            response = await self._accept(signal, messages, sender)
         except Exception as error:  # noqa: BLE001 - the last place before the sender: a bug is answered and logged
             rejection = rejection_of(error, self._settings.retry_after) or internal_error(error)
             self._ingest.count_rejection(rejection, sender)

@@ -98,7 +98,8 @@ class OtlpHttpReceiver:
         try:
             if self._ingest.stopping:
                 self._ingest.refuse()
-            response = await self._accept(signal, request, await self._sender(request))
+            sender = await self._sender(request)
+            response = await self._accept(signal, request, sender)
         except Exception as error:  # noqa: BLE001 - the last place before the sender: a bug is answered and logged
             rejection = rejection_of(error, self._settings.retry_after) or internal_error(error)
             self._ingest.count_rejection(rejection, sender)
