@@ -71,7 +71,7 @@ def patterns() -> dict[str, re.Pattern[Any]]:
 
 OURS = {
     "collector.config.yaml_file:_REFERENCE[0]",
-    "collector.config.yaml_file:_NO_USER_NAME[0]",
+    "collector.config.yaml_file:_AT_KEY[0]",
     "collector.demo.judge:_FENCE[0]",
 }
 """Patterns over texts that no stranger writes: the operator's own file, the prompts of the demo's own judge."""
