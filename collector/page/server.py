@@ -429,7 +429,10 @@ class Page:
             raise Rejected(409, "texts are hidden here (page.show_text), so there is nothing to read and to label")
         wanted = {name: request.query.get(name, "")[:200] for name in ("by", "evaluator", "monitor")}
         self.view.expire(self._clock())
-        return _json(self._answers.queue_next(self._queue, wanted["by"], wanted["evaluator"], wanted["monitor"]))
+        answer = self._answers.queue_next(self._queue, wanted["by"], wanted["evaluator"], wanted["monitor"])
+        if answer["item"] is None:
+            self._refuse_while_reading_back()  # a program took it for the end
+        return _json(answer)
 
     async def _queue_label(self, request: web.Request) -> web.Response:
         require_same_origin(request, "application/json")
@@ -478,10 +481,13 @@ class Page:
     def _find_evaluation(self, request: web.Request) -> ListedEvaluation:
         listed = self.view.get(request.match_info["id"])
         if listed is None:
-            if self.stage.reads_back:
-                raise Rejected(503, "the page still reads back what was there before its start", retry_after=5)
+            self._refuse_while_reading_back()
             raise Rejected(404, "this evaluation is not on the page: it is too old, or never was there")
         return listed
+
+    def _refuse_while_reading_back(self) -> None:
+        if self.stage.reads_back:
+            raise Rejected(503, "the page still reads back what was there before its start", retry_after=5)
 
 
 async def _to_the_page(_request: web.Request) -> web.Response:

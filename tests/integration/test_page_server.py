@@ -14,7 +14,7 @@ from shown import WATCHED, Shown, showing
 
 from collector.evaluate.retry.request import RETRY_HEADERS, RetryRequest, parse_request
 from collector.logs.consumer_runner import ConsumerTiming
-from collector.logs.log import Record
+from collector.logs.log import Committed, Record
 from collector.logs.memory import MemoryLog
 from collector.page.server import MOST_CONNECTIONS, MOST_STREAMS, Page, PageLogs
 from collector.page.settings import PageSettings
@@ -195,6 +195,17 @@ async def test_labels_that_are_none_and_labels_of_nothing_are_refused_in_a_sente
     assert "not on the page" in body["error"]
     status, _, _ = await ask(shown, label_path(shown), "POST", json={"note": "x" * 100_000})
     assert status == 413
+
+
+async def test_while_the_page_reads_back_the_queue_does_not_say_that_nothing_is_left(shown: Shown) -> None:
+    """A program that labels took the first seconds after a start for the end of its work."""
+    path = "api/queue?by=ann&evaluator=grounded"
+    async with shown.page.stage.open_evaluations(9, Committed(7, 9)):
+        status, body, headers = await ask(shown, path)
+        assert (status, headers["Retry-After"]) == (503, "5")
+        assert "still reads back" in body["error"]
+    status, body, _ = await ask(shown, path)
+    assert (status, body["item"]) == (200, None)
 
 
 async def test_a_wrong_filter_is_answered_with_a_sentence(shown: Shown) -> None:
