@@ -487,7 +487,8 @@ class Page:
 
     def _refuse_while_reading_back(self) -> None:
         if self.stage.reads_back:
-            raise Rejected(503, "the page still reads back what was there before its start", retry_after=5)
+            why = "the page still reads back what was there before its start"
+            raise Rejected(503, why, headers={"Retry-After": "5"})
 
 
 async def _to_the_page(_request: web.Request) -> web.Response:
