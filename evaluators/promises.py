@@ -21,11 +21,11 @@ def is_built_in(cls: type) -> bool:
 
 
 def place_of(thing: Any) -> str:
-    """Folder, file and line of a class or a function, as messages say them; the name if no file has it."""
+    """Folder, file and line of a class or a function, as messages say them; the name if no readable file has it."""
     try:
         file = Path(inspect.getsourcefile(inspect.unwrap(thing)) or "")
         return f"{file.parent.name}/{file.name}, line {inspect.getsourcelines(thing)[1]}"
-    except (OSError, TypeError):
+    except (OSError, TypeError, SyntaxError):  # the file may have changed since its import
         return str(getattr(thing, "__qualname__", type(thing).__name__))
 
 

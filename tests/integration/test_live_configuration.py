@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import linecache
 import logging
 import shutil
 import sys
@@ -668,6 +669,42 @@ async def test_the_preview_knows_the_version_of_a_plug_in_that_changed(tmp_path:
         assert "no version changes" not in lines
     finally:
         forget()
+
+
+async def test_a_plug_in_that_no_longer_parses_does_not_end_the_service(tmp_path: Path) -> None:
+    """A reload looked for a class's line in the file that was being edited, and the process ended."""
+    plugin = tmp_path / "mine" / "brief.py"
+    plugin.parent.mkdir()
+    plugin.write_text(PLUGIN)
+    file = ConfigFile(tmp_path, "http://127.0.0.1:1")
+    file.change(lambda values: values.update(plugins=str(plugin.parent), evaluators={"brief": {"kind": "brief"}}))
+    file.change(lambda values: values.update(monitors={"all": {"evaluators": ["brief"]}}))
+    try:
+        async with running(load(file.path), {"evaluate"}, path=file.path) as service:
+            plugin.write_text(PLUGIN + "def (\n")
+            linecache.clearcache()
+            file.change(lambda values: values["monitors"]["all"].update(sample=0.5))
+            await look(service)
+            assert value(service, "evalstream_configuration_refused") == 0, "its code is in memory"
+            assert value(service, "evalstream_configuration_changes_total", result="taken") == 1
+    finally:
+        forget()
+
+
+async def test_a_fault_while_a_file_is_checked_refuses_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = ConfigFile(tmp_path, "http://127.0.0.1:1")
+    async with running(load(file.path), {"evaluate"}, path=file.path) as service:
+
+        def fail(*_: object, **__: object) -> None:
+            raise ZeroDivisionError
+
+        monkeypatch.setattr("collector.service.live.reload.load", fail)
+        file.change(lambda values: values["monitors"]["all"].update(sample=0.5))
+        await look(service)
+        assert value(service, "evalstream_configuration_refused") == 1
+        assert "it cannot be prepared: ZeroDivisionError()" in caplog.text
 
 
 def forget() -> None:

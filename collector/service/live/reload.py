@@ -6,8 +6,8 @@ again from time to time: the reason may lie outside, as a key's file that does n
 """
 
 import asyncio
-from collections.abc import Awaitable, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Generator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 
@@ -107,7 +107,8 @@ class Reload:
             return None  # it is being replaced; a signal reports it
 
     async def _take_file(self, path: Path, *, signalled: bool, again: bool) -> None:
-        config = await asyncio.to_thread(load, path, serves=True)
+        with _refused_by_a_fault():
+            config = await asyncio.to_thread(load, path, serves=True)
         self._require_live(config)
         if config.settings == self._in_file and not signalled:
             if self._began_with is None and self._status.refused is not None:
@@ -163,7 +164,8 @@ class Reload:
             ConfigError: it cannot be taken here.
         """
         self._require_same_start(newest)
-        config = with_live_values(self._running, newest.values, f"configuration {newest.number}")
+        with _refused_by_a_fault():
+            config = with_live_values(self._running, newest.values, f"configuration {newest.number}")
         await self._take(config, newest.number)
         if (old := self._began_with) is not None and old.digest != newest.digest:
             self._status.refuse(
@@ -174,12 +176,8 @@ class Reload:
 
     async def _take(self, config: Config, number: int | None) -> None:
         changed = live_keys(self._running.settings, config.settings)
-        try:
+        with _refused_by_a_fault():
             prepared = await self.exchange.prepare(config)
-        except ConfigError:
-            raise
-        except Exception as error:  # of a plug-in, say: nothing has changed yet, and the present configuration stays
-            raise ConfigError(f"it cannot be prepared: {error!r} ({fault_of(error)})") from error
         # From here on it counts: a process that dies finds it in the log.
         before, number = self.history.number, number or await self.history.take(config)
         self.history.number, self._newest_seen = number, max(self._newest_seen, number)
@@ -187,6 +185,17 @@ class Reload:
             self.history.report_change(before, number)
         await self.exchange.take(prepared, number)
         self._status.take(number, _named(changed) if changed else "nothing changes")
+
+
+@contextmanager
+def _refused_by_a_fault() -> Generator[None]:
+    """A fault, of a plug-in say, refuses the configuration: nothing has changed yet, and the present one stays."""
+    try:
+        yield
+    except ConfigError:
+        raise
+    except Exception as error:
+        raise ConfigError(f"it cannot be prepared: {error!r} ({fault_of(error)})") from error
 
 
 def _named(keys: Sequence[str]) -> str:
