@@ -118,4 +118,4 @@ def _alerts(config: Config) -> Iterator[str]:
     if aims:
         yield f"alerts     if a mean falls below its target: {', '.join(dict.fromkeys(aims))}"
     if without:
-        yield f"           no score alert: {listed(list(dict.fromkeys(without)))} (no threshold, no target)"
+        yield f"           no score alert: {listed(list(dict.fromkeys(without)))} (no threshold written, no target)"

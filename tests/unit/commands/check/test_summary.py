@@ -37,7 +37,7 @@ def test_a_judge_without_reasons_is_said_to_be_compared_with_nothing() -> None:
 
 
 def test_an_audited_evaluator_with_a_threshold_is_not_said_to_have_no_alert() -> None:
-    """Its alert is on its audits: `no score alert: e0 (no threshold, no target)` was untrue."""
+    """Its alert is on its audits: `no score alert: e0 (no threshold written, no target)` was untrue."""
     judged = {"kind": "g_eval", "criteria": "?", "evaluation_params": ["input"]}
     audited = {**judged, "judge": "main", "audit": {"judge": "strong"}}
     more = {
@@ -47,7 +47,7 @@ def test_an_audited_evaluator_with_a_threshold_is_not_said_to_have_no_alert() ->
     }
     lines = summed(**more)
     assert "alerts     if a mean falls below its target: e0:audit 0.6" in lines
-    assert "           no score alert: e1, e1:audit and e2 (no threshold, no target)" in lines
+    assert "           no score alert: e1, e1:audit and e2 (no threshold written, no target)" in lines
     details = [line for line in alert_lines(check({**more}, "c.yaml")) if "no score alert" in line]
     assert [line.split()[1] for line in details] == ["all/e1:", "all/e1:audit:", "all/e2:"]
 
