@@ -13,7 +13,7 @@ from pydantic import AliasChoices, AliasPath, BaseModel, BeforeValidator, Config
 
 from collector.errors import BadInput, ConfigError
 from collector.records.numbered_lines import numbered_lines
-from collector.records.ready_made import turns_in
+from collector.records.ready_made import LABEL_KEYS, turns_in
 from collector.records.turns import conversation_key
 from collector.records.whole_conversation import conversation_fields
 from collector.statistics.agreement import FEWEST, MIDDLE
@@ -267,20 +267,22 @@ def label_lines(path: Path, example: str, remedy: str = "; name another file") -
         yield LabelLine(number, row, cast("Mapping[str, Any]", fields), data)
 
 
-def case_in(fields: dict[str, Any], line: bytes, where: str) -> Turn | Conversation:
-    """The turn or conversation in a line's fields. `where` is what errors call the line.
+def case_of_line(line: LabelLine, path: Path) -> Turn | Conversation:
+    """The turn or conversation that stands in a line of the file, beside the label.
 
     Raises:
         ConfigError: there is none.
     """
+    fields, where = {name: line.fields[name] for name in line.fields if name not in LABEL_KEYS}, f"line {line.number}"
     if "turns" in fields and not fields.get("conversation_id"):
-        fields = {**fields, "conversation_id": hashlib.sha256(line).hexdigest()[:32]}
+        fields = {**fields, "conversation_id": hashlib.sha256(line.data).hexdigest()[:32]}
     try:
-        turns = tuple(turns_in(fields, where.rpartition(": ")[2]))
+        turns = tuple(turns_in(fields, where))
     except BadInput as error:
-        raise ConfigError(f"{where}: {error}") from None
+        raise ConfigError(f"{path}: {where}: {error}") from None
     if not any(turn.actual_output is not None for turn in turns):
-        raise ConfigError(f"{where}: has nothing to judge; write the case itself beside the label, like {CASE_EXAMPLE}")
+        what = "has nothing to judge; write the case itself beside the label"
+        raise ConfigError(f"{path}: {where}: {what}, like {CASE_EXAMPLE}")
     if {"turns", "messages"}.isdisjoint(fields):
         return turns[0]
     return Conversation(

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
 import yaml
+from evaluation_samples import bare
 from typer.testing import CliRunner
 
 from collector.calibration.labels import LabelRow
 from collector.cli import app
 from collector.commands.judges.bench import Bench, Figure, JudgeFigures, _take
 from collector.commands.judges.judges import as_text
+from collector.commands.replay.people import labels_of_file
+from collector.config.loading import load
+from collector.logs.log import Record
+from collector.past.evaluations import key_of
+from collector.records.json import evaluation_from_json, evaluation_to_json
 from collector.records.ready_made import LABEL_KEYS
+from collector.service.open_logs import open_logs
+from collector.statistics.agreement import ScoreScale
+from evaluators.results import Evaluation, Sampling, Subject
 
 JUDGES = '''
 import random
@@ -199,6 +211,80 @@ def test_cases_that_were_drawn_more_often_count_less(config: Path, tmp_path: Pat
     assert by_name["wild"]["value"] == pytest.approx(0.7, abs=0.06)
     lowest, highest = by_name["wild"]["interval"]
     assert share < lowest < 0.7 < highest
+
+
+OF_ONE_ANSWER = {"turn_id": "t0", "conversation_id": "c0"}
+
+
+def write_lines(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
+    path.write_bytes(b"".join(orjson.dumps({"input": "?", "actual_output": "good", **row}) + b"\n" for row in rows))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("rows", "cases", "agreement"),
+    [
+        ([{"evaluation_id": "e0", "given_by": name, "human": False} for name in ("ann", "bob")], 1, 0.0),
+        ([{"evaluation_id": "e0", "given_by": "ann", "human": human} for human in (False, True)], 1, 1.0),
+        ([{"evaluation_id": f"e{n}", "given_by": "ann", "human": n == 1} for n in range(2)], 1, 1.0),
+        ([{"evaluation_id": "e0", "human": human} for human in (False, True)], 1, 0.5),
+        ([{"evaluation_id": f"e{n}", "human": human} for n, human in enumerate((False, True, True))], 1, 1.0),
+        ([{**OF_ONE_ANSWER, "given_by": name, "human": name == "ann"} for name in ("ann", "bob")], 1, 0.5),
+        ([{"turn_id": "t0", "conversation_id": f"c{n}", "human": n == 1} for n in range(2)], 2, 0.5),
+        ([{"conversation_id": "c0", "human": True}] * 3, 3, 1.0),
+        ([{"given_by": "ann", "human": True}] * 3, 3, 1.0),
+    ],
+    ids=["two people", "newest of a person", "two monitors", "divided", "three monitors", "turn", "conversations", "no id of a turn", "no id"],
+)  # fmt: skip
+def test_an_answer_is_one_case_whoever_labelled_it_and_is_judged_once(
+    config: Path, tmp_path: Path, rows: list[dict[str, Any]], cases: int, agreement: float
+) -> None:
+    """Each line was a case: an answer with labels of two people for two monitors counted four times, and was paid so."""
+    rows = [OF_ONE_ANSWER | row if "evaluation_id" in row else row for row in rows]
+    path, output = write_lines(tmp_path / "labels.jsonl", rows), tmp_path / "made.jsonl"
+    arguments = ("--judge", "strong", "--judge", "mini", "--repeat", "1", "--output", str(output), "--json")
+    found = orjson.loads(run(config, path, *arguments))
+    assert found["cases"] == cases
+    assert [each["agreement"]["value"] for each in found["figures"]] == [agreement] * 2
+    assert len(output.read_bytes().splitlines()) == 2 * cases
+
+
+def test_the_lines_of_two_monitors_weigh_as_compare_evaluators_weighs_them(config: Path, tmp_path: Path) -> None:
+    """`all` judges each answer, `some` half of the even ones; each had half of what it judged drawn."""
+    settings = yaml.safe_load(config.read_text())
+    settings["log"] = {"path": str(tmp_path / "evalstream.db")}
+    config.write_text(yaml.safe_dump(settings))
+    past, rows, output = list[Evaluation](), list[dict[str, Any]](), tmp_path / "made.jsonl"
+    for number in range(120):
+        subject = Subject(conversation_id=f"c{number}", turn_id=f"t{number}")
+        for monitor, share in (("all", 1.0), ("some", 0.5))[: 2 - number % 2]:
+            sampling = Sampling(probability=share)
+            past.append(bare(len(past), 0.8, monitor=monitor, subject=subject, sampling=sampling))
+            rows.append({
+                "evaluation_id": past[-1].evaluation_id, "label_probability": 0.5, "weight": 1.0 / share,
+                "turn_id": subject.turn_id, "conversation_id": subject.conversation_id,
+                "actual_output": f"good {number}", "human": number % 4 > 0, "given_by": "ann",
+            })  # fmt: skip
+    path = write_lines(tmp_path / "labels.jsonl", rows)
+    asyncio.run(_store(config, past))
+    arguments = ("--judge", "strong", "--judge", "wild", "--repeat", "1", "--output", str(output), "--json")
+    found = orjson.loads(run(config, path, *arguments))
+    assert found["cases"] == 120
+    labels = labels_of_file(path, past, {"helpful": ScoreScale(0.5)})
+    people = {judged.subject.turn_id: labels[key_of(judged)].weighted() for judged in past}
+    assert {round(label.weight, 6) for label in people.values()} == {2.0, round(4 / 3, 6)}
+    made = [evaluation_from_json(line) for line in output.read_bytes().splitlines()]
+    for judge in found["figures"]:
+        own = [
+            (people[one.subject.turn_id], one.passed) for one in made if one.judge and one.judge.model == judge["judge"]
+        ]
+        right = sum(label.weight for label, passed in own if passed == (label.human == 1.0))
+        assert judge["agreement"]["value"] == pytest.approx(right / sum(label.weight for label, _ in own))
+
+
+async def _store(config: Path, past: Sequence[Evaluation]) -> None:
+    async with open_logs(load(config).settings.log, page=True) as logs:
+        await logs.evaluations.append([Record(b"", evaluation_to_json(each)) for each in past])
 
 
 def test_a_run_is_taken_up_where_it_ended(config: Path, cases: Path, tmp_path: Path) -> None:

@@ -4,22 +4,20 @@ Labels are lines of a file, or the page's. Contradictions between them are found
 that train and those that are held out.
 """
 
-import math
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from collector.calibration.labels import HumanLabel, case_in, label_lines, mean_label
+from collector.calibration.labels import HumanLabel, case_of_line, label_lines
 from collector.calibration.page_labels import human_of
 from collector.commands.calibrate.calibrate import ledger_of, why_alone
-from collector.commands.replay.people import by_subject
+from collector.commands.replay.people import by_subject, evaluations_by_id, label_of_line
 from collector.config.configured import Config
 from collector.logs.log import Log
 from collector.past.evaluations import evaluations_in, key_of
 from collector.past.turns import case_of, newest_labels, turns_in_log
 from collector.records.grouping import group_by
-from collector.records.ready_made import LABEL_KEYS
 from collector.service.open_logs import Logs
 from collector.service.plan_builder import evaluator_version_in
 from collector.statistics.agreement import ScoreScale
@@ -49,13 +47,9 @@ class LabelledCases:
 
 @dataclass(frozen=True, slots=True)
 class _Named:
-    """A label before its subject is known, with the ids by which the log may know that, and the case beside it.
-
-    Its `score` has the person's alone.
-    """
+    """A label before its subject is known, and the case beside it. Its `score` has the person's alone."""
 
     name: str
-    ids: tuple[str, ...]
     score: HumanLabel
     case: Turn | Conversation | None
     note: str
@@ -71,41 +65,28 @@ async def labelled_cases(
         ConfigError: the file cannot be read, or a line is no label.
     """
     name, scale = evaluator.name, ScoreScale.of(evaluator)
-    lines = [] if path is None else list(_file_labels(path, name, lower=scale.lower_is_better))
-    of_page = [label async for label in _page_labels(logs.labels, name, lower=scale.lower_is_better)]
-    page = [label for label in of_page if path is None or label.score.probability is not None]
     past = [one.evaluation async for one in evaluations_in(logs.evaluations) if one.evaluation.evaluator == name]
-    past.sort(key=lambda one: one.sampling.probability)
-    ids = {key: one for one in past for key in (one.evaluation_id, one.subject.id)}
-    page, lines = [_as_judged(label, ids) for label in page], [_as_judged(label, ids) for label in lines]
+    known, lower = evaluations_by_id(past), scale.lower_is_better
+    lines = [] if path is None else list(_file_labels(path, name, known, lower=lower))
+    of_page = [label async for label in _page_labels(logs.labels, name, known, lower=lower)]
+    page = [label for label in of_page if path is None or label.score.probability is not None]
     if path is not None:
         ledger = await ledger_of(config, (name, evaluator_version_in(config, name)), scale)
         page = [] if why_alone([one.score for one in lines], [one.score for one in page], ledger) else page
     named = sorted((*page, *lines), key=lambda label: (label.score.probability is not None, label.score.at))
     scores = [replace(one.score, probability=one.score.probability or (1.0 if random else None)) for one in named]
-    evaluations = group_by((score for score in scores if score.name), lambda score: score.name)
-    answers = by_subject(map(mean_label, evaluations.values()), past)
-    conversations = {ids[label.score.name].subject.conversation_id for label in named if label.score.name}
-    known = await turns_in_log(logs.turns, conversations, config.settings.assemble.declared_attributes)
+    answers = by_subject(scores, past)
+    conversations = {known[label.score.name].subject.conversation_id for label in named if label.score.name}
+    turns = await turns_in_log(logs.turns, conversations, config.settings.assemble.declared_attributes)
     labels, gone = dict[object, LabelledSubject](), 0
     for label, score in zip(named, scores, strict=True):
-        judged = ids.get(score.name)
-        case = (case_of(judged, known) if judged is not None else None) or label.case
+        judged = known.get(score.name)
+        case = (case_of(judged, turns) if judged is not None else None) or label.case
         answer = answers[key_of(judged)] if judged is not None else score
         gone += case is None
         if case is not None and (person := next(iter(score.by))) in answer.by:
             labels[subject_id_of(case), person] = _subject(label, case, answer, evaluator)
     return LabelledCases(tuple(labels.values()), gone)
-
-
-def _as_judged(label: _Named, evaluations: Mapping[str, Evaluation]) -> _Named:
-    """The label of the evaluation that it names, if that is in the log."""
-    judged = next((evaluations[name] for name in label.ids if name in evaluations), None)
-    if judged is None:
-        return label
-    other_id = label.ids[0] if label.ids[1:] and judged.evaluation_id not in label.ids else ""
-    weight = 1.0 / judged.sampling.probability
-    return replace(label, score=replace(label.score, weight=weight, name=judged.evaluation_id, other_id=other_id))
 
 
 def _subject(
@@ -118,35 +99,28 @@ def _subject(
     )  # fmt: skip
 
 
-async def _page_labels(log: Log, evaluator: str, *, lower: bool) -> AsyncIterator[_Named]:
+async def _page_labels(
+    log: Log, evaluator: str, known: Mapping[str, Evaluation], *, lower: bool
+) -> AsyncIterator[_Named]:
     """The newest label of each evaluation by each person, whatever the version: it says something of the subject."""
     for label in await newest_labels(log, evaluator):
         if (human := human_of(label, lower_is_better=lower)) is not None:
-            yield _Named(
-                f"evaluation {label.evaluation_id}{f' by {label.given_by}' if label.given_by else ''}",
-                (label.evaluation_id,),
-                _score(human, label.label_probability, label.given_by, at=label.given_at.timestamp()),
-                None, label.note or "",
+            judged, at = known.get(label.evaluation_id), label.given_at.timestamp()
+            score = HumanLabel(
+                0.0, human, "all", 1.0 / judged.sampling.probability if judged else 1.0, label.label_probability, at,
+                name=judged.evaluation_id if judged else "", by={label.given_by: (at, human)},
             )  # fmt: skip
+            by = f" by {label.given_by}" if label.given_by else ""
+            yield _Named(f"evaluation {label.evaluation_id}{by}", score, None, label.note or "")
 
 
-def _file_labels(path: Path, evaluator: str, *, lower: bool) -> Iterator[_Named]:
+def _file_labels(path: Path, evaluator: str, known: Mapping[str, Evaluation], *, lower: bool) -> Iterator[_Named]:
     for line in label_lines(path, EXAMPLE):
         if line.evaluator in (None, evaluator):
-            texts = {name: field for name, field in line.fields.items() if name not in LABEL_KEYS}
-            has_texts = any(name in texts for name in _TEXTS)
             note = next((each for name in _NOTES if isinstance(each := line.fields.get(name), str)), "")
-            row = line.row
-            human, person = row.human_score(lower_is_better=lower), row.given_by or line.number
-            score = _score(human, row.label_probability, person, weight=row.weight)
-            case = case_in(texts, line.data, f"{path}: line {line.number}") if has_texts else None
-            yield _Named(f"line {line.number}", row.names, score, case, note.strip())
-
-
-def _score(
-    human: float, probability: float | None, person: object, *, at: float = math.inf, weight: float = 1.0
-) -> HumanLabel:
-    return HumanLabel(0.0, human, "all", weight, probability, at, by={person: (at, human)})
+            score = label_of_line(line, known, lower_is_better=lower)
+            case = case_of_line(line, path) if any(name in line.fields for name in _TEXTS) else None
+            yield _Named(f"line {line.number}", score, case, note.strip())
 
 
 FEWEST = 5

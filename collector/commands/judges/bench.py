@@ -58,7 +58,7 @@ class Attempt:
 @dataclass(frozen=True, slots=True)
 class JudgedCase:
     """A case with people's score and one judge's attempts. `cluster` is its conversation, `weight` how many subjects of
-    the traffic it stands for.
+    the traffic it stands for. If people are `divided`, half of them agree with either verdict.
     """
 
     case: str
@@ -66,6 +66,7 @@ class JudgedCase:
     human: float
     attempts: Sequence[Attempt]
     weight: float = 1.0
+    divided: bool = False
 
     @property
     def scores(self) -> list[tuple[float, bool | None]]:
@@ -89,6 +90,8 @@ class LossScale:
 
     def loss(self, judged: JudgedCase) -> float:
         """The mean loss of a judge's attempts at a case that it has scored."""
+        if self.verdicts and judged.divided:
+            return 0.5
         return fmean(self._distance(score, judged.human) for score in judged.scores)
 
     def _distance(self, score: tuple[float, bool | None], human: float) -> float:

@@ -5,15 +5,23 @@ table with a conclusion, or as JSON.
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import orjson
 from rich.table import Table
 
-from collector.calibration.labels import CASE_EXAMPLE, LabelLine, LabelRow, case_in, label_lines
+from collector.calibration.labels import (
+    CASE_EXAMPLE,
+    HumanLabel,
+    LabelLine,
+    case_of_line,
+    label_lines,
+    label_of_answer,
+)
 from collector.commands.judges.bench import Attempt, Bench, Figure, JudgedCase, JudgeFigures, LossScale, bench
+from collector.commands.replay.people import by_subject, evaluations_by_id, label_of_line
 from collector.commands.score.runner import RunResult, guarded_run, require_prices, run_jobs
 from collector.commands.score.score import limit_message
 from collector.config.command_options import require_known
@@ -23,7 +31,8 @@ from collector.evaluate.job_builder import command_job
 from collector.evaluate.plan import Assignment, Job, Monitor
 from collector.judging.layers import without_answer_cache
 from collector.judging.open_judges import open_judges
-from collector.records.ready_made import LABEL_KEYS
+from collector.past.evaluations import evaluations_in, key_of
+from collector.records.grouping import group_by
 from collector.service.open_logs import open_logs
 from collector.service.plan_builder import expected_usd
 from collector.statistics.agreement import FEWEST, ScoreScale
@@ -38,34 +47,49 @@ from evaluators.results import Evaluation
 
 @dataclass(frozen=True, slots=True)
 class LabelledCase:
-    """A case, and what people say of it; `evaluator` is the one that the label is about, None for any."""
+    """A case, and what people say of it; of several lines about it the first."""
 
+    line: LabelLine
     case: Turn | Conversation
-    label: LabelRow
-    evaluator: str | None = None
+    label: HumanLabel
 
 
-def read_labelled_cases(path: Path) -> list[LabelledCase]:
-    """Read the file: a turn or conversation a line with `human` beside its fields, as `labels next` writes it.
+def labelled_cases(
+    lines: Iterable[LabelLine], path: Path, past: Sequence[Evaluation], scale: ScoreScale
+) -> list[LabelledCase]:
+    """The answers that the lines are about, each once, with people's label as `compare evaluators` counts it. `past`
+    are the evaluations of the log.
 
     Raises:
-        ConfigError: it cannot be read, or a line is not right; says which and why, not what was in it.
+        ConfigError: a line has no turn or conversation.
     """
-    cases = [_case(line, path) for line in label_lines(path, CASE_EXAMPLE, remedy="; name another with --file")]
-    if not cases:
-        raise ConfigError(f"{path}: has no labelled cases; write lines like {CASE_EXAMPLE}")
-    return cases
+    known, lower = evaluations_by_id(past), scale.lower_is_better
+    labels = [(line, label_of_line(line, known, lower_is_better=lower)) for line in lines]
+    logged = by_subject([label for _, label in labels], past)
+    cases = [LabelledCase(line, case_of_line(line, path), label) for line, label in labels]
+    answers = group_by(cases, lambda one: key_of(known[one.label.name]) if one.label.name else _answer(one))
+    return [replace(about[0], label=logged.get(key) or _label(about)) for key, about in answers.items()]
+
+
+def _answer(of: LabelledCase) -> Hashable:
+    """The same for all lines about an answer that is not in the log. A line without an id is about its own."""
+    row = of.line.row
+    if row.turn_id or (row.conversation_id and isinstance(of.case, Conversation)):
+        return subject_id_of(of.case), row.conversation_id
+    return row.evaluation_id or of.line.number
+
+
+def _label(about: Sequence[LabelledCase]) -> HumanLabel:
+    """People's label of an answer that is not in the log."""
+    labels = [replace(one.label, name=one.line.row.evaluation_id or "") for one in about]
+    draws = len({label.name for label in labels if label.probability is not None})
+    return replace(label_of_answer(labels, draws), weight=min(label.weight for label in labels))
 
 
 def representative(cases: Sequence[LabelledCase]) -> tuple[list[LabelledCase], int]:
     """The cases that were drawn, if these are enough, else all; and how many are left out. See `weighted_pairs`."""
-    at_random = [case for case in cases if case.label.label_probability is not None]
+    at_random = [case for case in cases if case.label.probability is not None]
     return (at_random, len(cases) - len(at_random)) if len(at_random) >= FEWEST else (list(cases), 0)
-
-
-def _case(line: LabelLine, path: Path) -> LabelledCase:
-    fields = {name: value for name, value in line.fields.items() if name not in LABEL_KEYS}
-    return LabelledCase(case_in(fields, line.data, f"{path}: line {line.number}"), line.row, line.evaluator)
 
 
 _CHOICES = {"best": "best", "enough": "enough", "open": "open", "worse": "worse", "silent": "too few"}
@@ -173,10 +197,14 @@ def compare_judges(config: Config, options: JudgesOptions) -> int:
     Raises:
         ConfigError: a name is unknown, or a file cannot be used.
     """
-    cases = read_labelled_cases(options.file)
-    name = _evaluator(config, options, cases)
+    lines = list(label_lines(options.file, CASE_EXAMPLE, remedy="; name another with --file"))
+    if not lines:
+        raise ConfigError(f"{options.file}: has no labelled cases; write lines like {CASE_EXAMPLE}")
+    name = _evaluator(config, options, lines)
     configured = config.evaluators[name]
-    cases, picked = representative([case for case in cases if case.evaluator in (None, name)])
+    own = [line for line in lines if line.evaluator in (None, name)]
+    past, scale = asyncio.run(_past(config, name)), ScoreScale.of(configured.evaluator)
+    cases, picked = representative(labelled_cases(own, options.file, past, scale))
     if picked:
         show(f"evalstream: left out {plural(picked, 'case')} that somebody picked: the others were drawn", err=True)
     judges = _judges(config, name, options)
@@ -191,14 +219,20 @@ def compare_judges(config: Config, options: JudgesOptions) -> int:
     return report_problems(problems)
 
 
-def _evaluator(config: Config, options: JudgesOptions, cases: Sequence[LabelledCase]) -> str:
+async def _past(config: Config, evaluator: str) -> list[Evaluation]:
+    async with open_logs(config.settings.log, create=False) as logs:
+        past = [one.evaluation async for one in evaluations_in(logs.evaluations)]
+    return [evaluation for evaluation in past if evaluation.evaluator == evaluator]
+
+
+def _evaluator(config: Config, options: JudgesOptions, lines: Sequence[LabelLine]) -> str:
     asking = [name for name, evaluator in config.evaluators.items() if evaluator.judge is not None]
     if options.evaluator is not None:
         require_known("--evaluator", "evaluator", [options.evaluator], config.evaluators)
         if options.evaluator not in asking:
             raise ConfigError(f"--evaluator: {options.evaluator} uses no judge; name one that does")
         return options.evaluator
-    named = sorted({case.evaluator for case in cases if case.evaluator in asking}) or asking
+    named = sorted({line.evaluator for line in lines if line.evaluator in asking}) or asking
     if len(named) != 1:
         raise ConfigError(f"--evaluator: is missing; name one of {', '.join(named) or 'no evaluator asks a judge'}")
     return str(named[0])
@@ -251,8 +285,9 @@ async def _run(
             )  # fmt: skip
             models = {each: judge.model for each, judge in opened_judges.items()}
     places = {job.evaluation_id: place for job, place in jobs}
-    scale = LossScale(ScoreScale.of(configured.evaluator), all(case.label.human in (0, 1) for case in cases))
-    judged = _judged(made.evaluations, places, judges, cases, configured)
+    scores = [score for case in cases for _, score in case.label.by.values()]
+    scale = LossScale(ScoreScale.of(configured.evaluator), all(score in (0, 1) for score in scores))
+    judged = _judged(made.evaluations, places, judges, cases)
     return made, bench(name, models, judged, scale, options.margin)
 
 
@@ -281,23 +316,21 @@ def _jobs(
 
 def _judged(
     evaluations: Sequence[Evaluation], places: Mapping[str, _Place], judges: Sequence[str],
-    cases: Sequence[LabelledCase], configured: EvaluatorEntry,
+    cases: Sequence[LabelledCase],
 ) -> dict[str, list[JudgedCase]]:  # fmt: skip
     """The attempts by judge and case."""
-    lower = configured.evaluator.direction == "lower_is_better"
     attempts: dict[_Place, list[Attempt]] = {}
     for evaluation in evaluations:
         attempts.setdefault(places[evaluation.evaluation_id], []).append(_attempt(evaluation))
     return {
-        name: [
-            JudgedCase(
-                str(number), conversation_id_of(case.case), case.label.human_score(lower_is_better=lower), tuple(made),
-                case.label.weight / (case.label.label_probability or 1.0),
-            )
-            for number, case in enumerate(cases) if (made := attempts.get((name, number)))
-        ]
+        name: [_judged_case(n, case, made) for n, case in enumerate(cases) if (made := attempts.get((name, n)))]
         for name in judges
-    }  # fmt: skip
+    }
+
+
+def _judged_case(number: int, case: LabelledCase, attempts: Sequence[Attempt]) -> JudgedCase:
+    people, cluster = case.label.weighted(), conversation_id_of(case.case)
+    return JudgedCase(str(number), cluster, people.human, attempts, people.weight, people.divided)
 
 
 def _attempt(evaluation: Evaluation) -> Attempt:

@@ -1,11 +1,12 @@
 """People's labels of what `evalstream compare evaluators` compares: which side agrees with them more often."""
 
+import math
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from collector.calibration.labels import HumanLabel, label_lines, label_of_answer, labels_in
+from collector.calibration.labels import HumanLabel, LabelLine, label_lines, label_of_answer, mean_label
 from collector.calibration.page_labels import LabelIndex
 from collector.commands.replay.comparison import EvaluationPair, MeanChange, change
 from collector.logs.log import Log
@@ -13,7 +14,6 @@ from collector.logs.whole_log import read_records
 from collector.past.evaluations import key_of
 from collector.records.grouping import group_by
 from collector.statistics.agreement import FEWEST, ScoreScale
-from collector.statistics.correction import WeightedScore
 from collector.wording import plural
 from evaluators.results import Evaluation
 
@@ -52,13 +52,35 @@ def labels_of_file(
     """
     lines, labels = list(label_lines(path, _EXAMPLE)), list[HumanLabel]()
     for name, scale in scales.items():
-        own = [evaluation for evaluation in past if evaluation.evaluator == name]
-        known = {key: one for one in sorted(own, key=_probability) for key in (one.subject.id, one.evaluation_id)}
-        scores = {each: WeightedScore(0.0, 1.0 / _probability(judged)) for each, judged in known.items()}
-        rows = [line.row for line in lines if line.evaluator in (None, name)]
-        own_labels = labels_in(rows, scores, lower_is_better=scale.lower_is_better)
-        labels += [replace(label, name=known[label.name].evaluation_id) for label in own_labels if label.name]
+        known = evaluations_by_id([evaluation for evaluation in past if evaluation.evaluator == name])
+        own = (line for line in lines if line.evaluator in (None, name))
+        labels += [label_of_line(line, known, lower_is_better=scale.lower_is_better) for line in own]
     return by_subject(labels, past)
+
+
+def evaluations_by_id(past: Iterable[Evaluation]) -> dict[str, Evaluation]:
+    """One evaluator's evaluations by their ids and their subjects' ids; a subject's is of the monitor that judges
+    most.
+    """
+    return {key: one for one in sorted(past, key=_probability) for key in (one.subject.id, one.evaluation_id)}
+
+
+def label_of_line(line: LabelLine, known: Mapping[str, Evaluation], *, lower_is_better: bool) -> HumanLabel:
+    """The label of a line, without a judge's score; its `name` is empty if no `known` evaluation is named there.
+
+    One that is known by its subject alone was sampled by another version, too: the draws of both are nested, so that
+    the less probable one counts. A line without `given_by` is of a person of its own.
+    """
+    row, human = line.row, line.row.human_score(lower_is_better=lower_is_better)
+    person = row.given_by or line.number
+    by, at = {person: (math.inf, human)}, math.inf
+    label = HumanLabel(0.0, human, "all", row.weight, row.label_probability, at, by=by)
+    if (judged := next((known[name] for name in row.names if name in known), None)) is None:
+        return label
+    name, weight = judged.evaluation_id, 1.0 / _probability(judged)
+    if row.evaluation_id in known:
+        return replace(label, name=name, weight=weight)
+    return replace(label, name=name, weight=max(weight, row.weight), other_id=row.evaluation_id or "")
 
 
 def _probability(judged: Evaluation) -> float:
@@ -70,7 +92,8 @@ def by_subject(labels: Iterable[HumanLabel], past: Sequence[Evaluation]) -> dict
     is one, with the probability that any monitor has of drawing it, and the weight of the one that judges most.
     """
     by_id = {evaluation.evaluation_id: evaluation for evaluation in past}
-    known = [(by_id[label.name], label) for label in labels if label.name in by_id]
+    evaluations = group_by((label for label in labels if label.name in by_id), lambda label: label.name)
+    known = [(by_id[name], mean_label(by_people)) for name, by_people in evaluations.items()]
     known.sort(key=lambda item: (item[1].probability is not None, item[1].at))
     drawing = {(judged.evaluator, judged.monitor) for judged, label in known if label.probability is not None}
     used = sorted((each for each in past if (each.evaluator, each.monitor) in drawing), key=_probability)
