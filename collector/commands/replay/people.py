@@ -72,7 +72,7 @@ def label_of_line(line: LabelLine, known: Mapping[str, Evaluation], *, lower_is_
     the less probable one counts. A line without `given_by` is of a person of its own.
     """
     row, human = line.row, line.row.human_score(lower_is_better=lower_is_better)
-    person = row.given_by or line.number
+    person: object = row.given_by or line.number
     by, at = {person: (math.inf, human)}, math.inf
     label = HumanLabel(0.0, human, "all", row.weight, row.label_probability, at, by=by)
     if (judged := next((known[name] for name in row.names if name in known), None)) is None:
