@@ -72,9 +72,8 @@ def label_of_line(line: LabelLine, known: Mapping[str, Evaluation], *, lower_is_
     the less probable one counts. A line without `given_by` is of a person of its own.
     """
     row, human = line.row, line.row.human_score(lower_is_better=lower_is_better)
-    person: object = row.given_by or line.number
-    by, at = {person: (math.inf, human)}, math.inf
-    label = HumanLabel(0.0, human, "all", row.weight, row.label_probability, at, by=by)
+    by: dict[object, tuple[float, float]] = {row.given_by or line.number: (math.inf, human)}
+    label = HumanLabel(0.0, human, "all", row.weight, row.label_probability, math.inf, by=by)
     if (judged := next((known[name] for name in row.names if name in known), None)) is None:
         return label
     name, weight = judged.evaluation_id, 1.0 / _probability(judged)
