@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -152,7 +153,25 @@ async def test_where_none_fell_it_says_so(tmp_path: Path) -> None:
     await stored(config, list(incident("nobody's")))
     lines: list[str] = []
     assert await diagnose(config, options(), lines.append, as_json=False) == 0
-    assert "  no part fell more than the rest: nor is the change itself beyond chance" in lines
+    assert (
+        "  no part fell more than the rest: the change itself is within 3 standard errors, so it may be chance" in lines
+    )
+
+
+async def test_a_change_beyond_its_interval_is_not_denied(tmp_path: Path) -> None:
+    """Beside "-0.026 (95 %: ± 0.020)" it said "nor is the change itself beyond chance"."""
+    config, lines, drop = configured(tmp_path), list[str](), 0.015
+    fallen = [
+        replace(each, score=max(0.0, (each.score or 0.0) - drop * (each.ended_at >= BEGAN)))
+        for each in incident("none")
+    ]
+    await stored(config, fallen)
+    assert await diagnose(config, options(), lines.append, as_json=False) == 0
+    change, half = map(float, re.findall(r"a change of (\S+) \(95 %: ± (\S+)\)", "\n".join(lines))[0])
+    assert 2.0 < -change / (half / 1.96) < 3.0
+    assert (
+        "  no part fell more than the rest: the change itself is within 3 standard errors, so it may be chance" in lines
+    )
 
 
 @pytest.mark.parametrize(("kind", "better"), [("exact_match", 1.0), ("refusal", -1.0)])
@@ -205,7 +224,9 @@ async def test_a_change_of_the_criterion_is_no_fall(tmp_path: Path) -> None:
     lines: list[str] = []
     assert await diagnose(config, options(), lines.append, as_json=False) == 0
     assert "  600 scores of another version or judge left out: scores of two are not one mean" in lines
-    assert "  no part fell more than the rest: nor is the change itself beyond chance" in lines
+    assert (
+        "  no part fell more than the rest: the change itself is within 3 standard errors, so it may be chance" in lines
+    )
 
 
 async def test_wrong_names_and_times_and_too_few_scores(tmp_path: Path) -> None:

@@ -29,6 +29,8 @@ from evaluators.results import Evaluation
 
 _REFERENCE = 7
 """The period before is this many times as long as the window, unless an option says otherwise."""
+_SURE = 3.0
+"""Standard errors beyond which a change is real. A 95 % interval has two, and one of twenty leaves it by chance."""
 _INTERVAL, _DAY = 60.0, timedelta(days=1)
 """Seconds between two evaluations of alerts."""
 
@@ -148,7 +150,7 @@ def _diagnose(
     to_read = tuple(worst_of(after, drop.slice, lower_is_better=lower) for drop in explanation.drops)
     return Diagnosis(
         evaluator=name, explanation=explanation, to_read=to_read, other_versions=len(of_name) - len(own),
-        improved=explanation.change * (-1.0 if lower else 1.0) > 3.0 * explanation.error, incidents=incidents,
+        improved=explanation.change * (-1.0 if lower else 1.0) > _SURE * explanation.error, incidents=incidents,
     )  # fmt: skip
 
 
@@ -215,8 +217,9 @@ def _evaluator_lines(made: Diagnosis) -> Iterator[str]:
         first = _time(_moment(explanation.move.first_seen))
         yield f"  first candidate: {explanation.move.text}, first seen {first}, in nearly all of the traffic since"
     elif not explanation.drops:
-        is_real = abs(explanation.change) > 3.0 * explanation.error
-        scope = "the change is of the traffic as a whole" if is_real else "nor is the change itself beyond chance"
+        is_real = abs(explanation.change) > _SURE * explanation.error
+        chance = f"the change itself is within {_SURE:g} standard errors, so it may be chance"
+        scope = "the change is of the traffic as a whole" if is_real else chance
         yield f"  no part fell more than the rest: {scope}"
         yield f"  {explanation.none_named}"
     for drop, to_read in zip(explanation.drops, made.to_read, strict=True):
