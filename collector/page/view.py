@@ -284,9 +284,12 @@ class View:
         self._known_turns[partition] = self._last_turns.get(partition, -1) + 1
 
     def add_turn(self, turn: Turn, size: int, partition: int, position: int) -> None:
-        """A turn was assembled; `size` is that of its record."""
+        """A turn was assembled; `size` is that of its record.
+
+        A killed process writes turns again: such a copy is not counted while the first is cached.
+        """
         if position >= self._known_turns.get(partition, 0):
-            self.turns += 1
+            self.turns += self.turn_cache.turn(conversation_key(turn), turn.turn_id) is None
             self._last_turns[partition] = position
         self.version += 1
         self.turn_cache.add(turn, size, partition, position)
