@@ -102,6 +102,20 @@ async def judge_for_another_monitor(path: Path) -> None:
             await logs.evaluations.append([Record(b"", evaluation_to_json(other))])
 
 
+def test_labels_of_the_page_are_counted_by_answers_as_all_labels_are(config: Path) -> None:
+    """Beside "12 labels" it said "20 labels of the page count as well": for each answer one of either monitor."""
+    text = config.read_text().replace("random: 0.5", "random: 1")
+    config.write_text(text.replace("monitors:\n", "monitors:\n  some:\n    evaluators: [short]\n"))
+    asyncio.run(judge_for_another_monitor(config))
+    rows, _ = run(config, "labels", "next", "--n", "100")
+    asyncio.run(label_on_page(config, rows[:20], 0.0))
+    file = config.with_name("filled.jsonl")
+    file.write_bytes(b"".join(orjson.dumps(row | {"human": True}) + b"\n" for row in rows[20:24]))
+    (found,), _ = run(config, "calibrate", str(file), "--evaluator", "short", "--json")
+    assert found["segments"][0]["labels"] == 12  # type: ignore[index]
+    assert "10 labels of the page count as well as those of the file." in found["notes"]  # type: ignore[operator]
+
+
 async def test_what_is_labelled_on_the_page_is_left_out(config: Path) -> None:
     rows, _ = await asyncio.to_thread(run, config, "labels", "next", "--n", "100")
     one = str(rows[0]["evaluation_id"])

@@ -112,9 +112,9 @@ def measure(config: Config, options: CalibrateOptions) -> Calibration:
     if options.random:
         labels, alike = _as_random(labels)
         notes = (*notes, *alike)
-    if number := sum(bool(label.other_id) for label in labels):
-        also = " or of other evaluators" if any(_is_of_other_evaluator(label, ledger) for label in labels) else ""
-        what = f"{plural(number, 'label')} of other versions of {options.evaluator}{also} count here"
+    if of_other := [label for label in labels if label.other_id]:
+        also = " or of other evaluators" if any(_is_of_other_evaluator(label, ledger) for label in of_other) else ""
+        what = f"{ledger.count(of_other)} of other versions of {options.evaluator}{also} count here"
         why = "this one scored the same answers. If it asks people for something else, give it another name"
         notes = (*notes, f"{what}: {why}.")
     if ledger.others:
@@ -225,10 +225,10 @@ class LabelLedger:
     first: Mapping[str, tuple[object, float, float]]
     book: LabelIndex
 
-    @property
-    def ids(self) -> Mapping[str, str]:
-        """The evaluation by each name that a label may have for it."""
-        return {name: one.names[0] for one in self.scored for name in one.names}
+    def count(self, labels: Sequence[HumanLabel]) -> str:
+        """How many labels these are if all of an answer, whichever monitor judged it, are one, as in the figures."""
+        answers = {one.names[0]: one.answer for one in self.scored}
+        return plural(len({answers.get(label.name, id(label)) for label in labels}), "label")
 
 
 async def ledger_of(config: Config, version: Version, scale: ScoreScale) -> LabelLedger:
@@ -336,17 +336,17 @@ def _notes_on_shares(labels: Sequence[HumanLabel], ledger: LabelLedger) -> tuple
     """A note if labels are of several draws: in one draw, the first score of an answer determines the probability. Or
     if they are of one with other shares than those of now. Nothing is known of a draw by another evaluator's scores.
     """
-    shares, others = dict[object, float](), 0
+    shares, others = dict[object, float](), list[HumanLabel]()
     for label in labels:
         first = ledger.first.get(label.other_id or label.name)
         if label.probability is not None and first is not None:
             share = shares.setdefault(first[0], label.probability)
-            others += not math.isclose(label.probability, first[1])
+            others += [label] * (not math.isclose(label.probability, first[1]))
             if not math.isclose(share, label.probability):
                 note = f"equal scores have the label_probability {share:.3g} and {label.probability:.3g}"
                 why = "page.queue or the threshold changed between them, so these figures may be wrong"
                 return (f"{_MIXED}{note}, as {why}. evalstream labels next draws again; calibrate its file alone.",)
-    what = f"Drawn with other shares: page.queue does not give the label_probability of {plural(others, 'label')} now"
+    what = f"Drawn with other shares: page.queue does not give the label_probability of {ledger.count(others)} now"
     return (
         (f"{what}. If that draw left answers out (--without), evalstream labels next draws again.",) if others else ()
     )
@@ -364,14 +364,15 @@ def _labels(
     page, notes = _page_labels(version, ledger, is_needed=options.labels is None)
     if options.labels is None:
         return page, (*notes, *_notes_on_shares(page, ledger))
-    scores, ids = {name: one.judged for one in ledger.scored for name in one.names}, ledger.ids
+    known = {name: one for one in ledger.scored for name in one.names}
+    scores = {name: one.judged for name, one in known.items()}
     labels = read_labels(options.labels, scores, version[0], lower_is_better=lower_is_better)
-    labels = [replace(label, name=ids.get(label.name, "")) for label in labels]
+    labels = [replace(label, name=known[label.name].names[0] if label.name else "") for label in labels]
     segments = {label.name: label.segment for label in labels}
     page = [replace(label, segment=segments.get(label.name, "all"), monitor="") for label in labels_of_queue(page)]
     answers = group_by((*labels, *page), lambda label: (label.name or id(label), label.segment))
     both, own = [mean_label(each) for each in answers.values()], _notes_on_shares(labels, ledger)
-    of_page = f"{plural(len(page), 'label')} of the page"
+    of_page = f"{ledger.count(page)} of the page"
     if (why := why_alone(labels, page, ledger)) is not None:
         return labels, (*own, f"Not used: {of_page}, {why}.") if page else own
     return both, (*notes, *_notes_on_shares([*labels, *page], ledger), f"{of_page} count as well as those of the file.")
