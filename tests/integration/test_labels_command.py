@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import re
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
+from statistics import fmean
 
 import orjson
 import pytest
@@ -16,13 +18,16 @@ from typer.testing import CliRunner
 from collector.cli import app
 from collector.config.loading import load
 from collector.logs.log import Record
-from collector.past.evaluations import evaluations_in
+from collector.page.label_queue import LabelQueue
+from collector.page.settings import LabelQueueSettings
+from collector.page.view import EvaluatorView, View
+from collector.past.evaluations import EvaluationFilter, PastEvaluation, evaluations_in, select
 from collector.records.json import evaluation_to_json, label_to_json, turn_to_json
 from collector.records.labels import label_of
 from collector.service.open_logs import open_logs
 from collector.service.plan_builder import evaluator_version_in
 from evaluators.cases import Turn
-from evaluators.results import Sampling, Subject
+from evaluators.results import Evaluation, Sampling, Subject
 
 NUMBER = 40
 
@@ -339,6 +344,57 @@ async def label_again(path: Path) -> None:
                     one, f"again{one.evaluation_id}", START, score=1.0, given_by="ann", label_probability=1.0
                 )
                 await logs.labels.append([Record(b"", label_to_json(given))])
+
+
+def test_replaced_evaluations_of_a_conversation_count_as_in_the_live_mean_that_labels_correct(config: Path) -> None:
+    """After a late turn: live sums and the page's queue have both, so a corrected mean without one would be another's."""
+    settings = yaml.safe_load(config.read_text())
+    whole = {"kind": "conversational_g_eval", "evaluation_steps": ["Look."], "judge": "main", "threshold": 0.5}
+    settings |= {"judges": {"main": {"model": "m"}}, "page": {"queue": {"random": 1, "twice": 0}}}
+    settings |= {"evaluators": {"whole": whole}, "monitors": {"all": {"evaluators": ["whole"]}}}
+    settings["log"] = {"path": str(config.with_name("revisions.db"))}
+    config.write_text(yaml.safe_dump(settings))
+    made = asyncio.run(judge_twice(config))
+    rows, _ = run(config, "labels", "next", "--n", "100")
+    assert {(row["evaluation_id"], len(row["turns"])) for row in rows} == {  # type: ignore[arg-type]
+        (one.evaluation_id, one.attributes["turns"]) for one in made
+    }
+    view = View([EvaluatorView(monitor="all", evaluator="whole", threshold=0.5)])
+    for number, one in enumerate(made):
+        view.add_evaluation(one, 0, number, 1000.0)
+    assert LabelQueue(view, LabelQueueSettings(random=1.0)).next("ann")[1].total == len(rows)
+    file = config.with_name("filled.jsonl")
+    file.write_bytes(b"".join(orjson.dumps(row | {"human": n % 2 > 0}) + b"\n" for n, row in enumerate(rows)))
+    (found,), _ = run(config, "calibrate", str(file), "--evaluator", "whole", "--json")
+    assert found["segments"][0]["labels"] == len(made)  # type: ignore[index]
+    assert found["raw_mean"] == pytest.approx(fmean(one.score or 0.0 for one in made))
+    newest = select(map(PastEvaluation, made), EvaluationFilter()).scored
+    assert [past.evaluation.subject.revision for past in newest] == [2] * (len(made) // 2), "compare evaluators"
+
+
+async def judge_twice(path: Path) -> list[Evaluation]:
+    """Each conversation after its first turn, and again after a late one."""
+    loaded, made = load(path), list[Evaluation]()
+    version = evaluator_version_in(loaded, "whole")
+    async with open_logs(loaded.settings.log, page=True) as logs:
+        for number in range(20):
+            name, links = f"c{number}", tuple((f"{number:032x}", f"{span:016x}") for span in (1, 2))
+            for at, (trace, span) in enumerate(links):
+                turn = Turn(
+                    turn_id=f"{name}.{at}", conversation_id=name, input="?", actual_output=f"{at}", trace_id=trace,
+                    span_id=span, started_at=START + timedelta(minutes=at),
+                )  # fmt: skip
+                await logs.turns.append([Record(name.encode(), turn_to_json(turn))])
+            for revision in (1, 2):
+                own = scored(
+                    2 * number + revision, evaluator="whole", evaluator_version=version, monitor="all",
+                    scope="conversation", score=(0.9, 0.3)[revision - 1], sampling=Sampling(), details={},
+                    subject=Subject(conversation_id=name, revision=revision, links=links[:revision]),
+                    attributes={"turns": revision}, supersedes=(made[-1].evaluation_id,) if revision == 2 else (),
+                )  # fmt: skip
+                made.append(own)
+                await logs.evaluations.append([Record(b"", evaluation_to_json(own))])
+    return made
 
 
 def test_unknown_names_are_refused_with_the_remedy(config: Path) -> None:

@@ -232,7 +232,9 @@ class LabelLedger:
 
 
 async def ledger_of(config: Config, version: Version, scale: ScoreScale) -> LabelLedger:
-    """The ledger in the logs as they are stored."""
+    """The ledger in the logs as they are stored. Replaced evaluations of a conversation are in it: they are in the live
+    mean, which labels correct, and the queue draws them.
+    """
     book = LabelIndex([version[0]] if scale.lower_is_better else [])
     scored = list[_Scored]()
     others, first = dict[str, str](), dict[str, tuple[object, float, float]]()
