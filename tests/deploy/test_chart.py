@@ -22,6 +22,7 @@ from collector.telemetry.series import CONSUMER_LAG_RECORDS, EVALUATIONS_RUNNING
 
 CHART = DEPLOY / "helm" / "evalstream"
 STAGES = ("receive", "assemble", "evaluate", "export")
+SOURCE = "config.receive.kafka[0].bootstrap_servers={k:9092},config.receive.kafka[0].topics.traces={spans}"
 RULES = """
 groups:
   - name: evalstream
@@ -290,6 +291,47 @@ def test_keda_scales_what_is_there(everything: tuple[str, ...]):
 def test_the_schema_refuses(wrong: str):
     with pytest.raises(AssertionError, match="values don't meet the specifications of the schema"):
         _rendered("--set", wrong)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        ("config.export.prometheus.port=9470", "service.metricsPort: 9464; remove it, and set service.metricsPort"),
+        (
+            "config.export.prometheus.port=0",
+            "config.export.prometheus.port: 0 is not the port of the chart's containers",
+        ),
+        ("config.receive.otlp_http.port=4320", "service.otlpPort: 4318; remove it, and set service.otlpPort"),
+        ("config.receive.otlp_grpc.port=4320", "service.otlpGrpcPort: 4317; remove it, and set service.otlpGrpcPort"),
+        ("config.export.prometheus.host=127.0.0.1", "reached by nothing outside the pod"),
+        ("config.receive.otlp_http.host=localhost", "reached by nothing outside the pod"),
+        (
+            "config.log.kafka.group_instance_id=foo",
+            "config.log.kafka.group_instance_id: foo would be the id of every pod",
+        ),
+        (
+            f"{SOURCE},config.receive.kafka[0].group_instance_id=foo",
+            "config.receive.kafka[0].group_instance_id: foo would",
+        ),
+    ],
+)
+def test_a_pasted_file_that_pods_could_not_run_with_is_refused(wrong: str, sentence: str):
+    with pytest.raises(AssertionError, match=re.escape(sentence)):
+        _rendered("--set", wrong)
+
+
+@pytest.mark.parametrize(
+    "right",
+    [
+        "service.metricsPort=9470,config.export.prometheus.port=9470",
+        "config.export.prometheus.host=::",
+        "config.receive.otlp_http=null",
+        "config.log.kafka.group_instance_id=null",
+        "config.log.kafka.group_instance_id=judges-${env:POD_NAME}",
+    ],
+)
+def test_a_pasted_file_that_pods_can_run_with_is_taken(right: str):
+    _rendered("--set", right)
 
 
 @pytest.mark.parametrize(

@@ -24,12 +24,39 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
 {{/*
+Refuses what would make pods unreachable, or one member of a group of many: a file that is pasted under `config` may say
+so. Ports are values of `service`, since containers, Services and the network policy name them too.
+*/}}
+{{- define "evalstream.refuse" -}}
+{{- $config := .Values.config }}
+{{- range $section, $value := dict "export.prometheus" "metricsPort" "receive.otlp_http" "otlpPort" "receive.otlp_grpc" "otlpGrpcPort" }}
+{{- $own := $config }}
+{{- range splitList "." $section }}{{ $own = index $own . | default dict }}{{ end }}
+{{- $port := index $.Values.service $value }}
+{{- if and (hasKey $own "port") (ne (toString $own.port) (toString $port)) }}
+{{- printf "config.%s.port: %v is not the port of the chart's containers and Services, service.%s: %v; remove it, and set service.%s" $section $own.port $value $port $value | fail }}
+{{- end }}
+{{- if regexMatch "^(localhost|127\\..*|::1)$" (toString $own.host) }}
+{{- printf "config.%s.host: %v is reached by nothing outside the pod, so not by Services and probes; remove it" $section $own.host | fail }}
+{{- end }}
+{{- end }}
+{{- $ids := dict "log.kafka" (dig "log" "kafka" dict $config) }}
+{{- range $number, $source := dig "receive" "kafka" list $config }}{{ $_ := set $ids (printf "receive.kafka[%d]" $number) $source }}{{ end }}
+{{- range $place, $settings := $ids }}
+{{- with $settings.group_instance_id }}{{ if not (contains "${env:POD_NAME}" .) }}
+{{- printf "config.%s.group_instance_id: %s would be the id of every pod, and each would end the one before; remove it, since the chart gives pods of a StatefulSet their own, or write a name with ${env:POD_NAME}" $place . | fail }}
+{{- end }}{{ end }}
+{{- end }}
+{{- end }}
+
+{{/*
 The configuration file: what the chart knows, and over it what the values say. Given is a list: the root, and the kind of
 workload. Pods of a StatefulSet keep their names, so Kafka may keep their partitions for them while they restart; with
 the names of a Deployment's pods, which never come again, it would wait for nobody.
 */}}
 {{- define "evalstream.config" -}}
 {{- $root := index . 0 }}
+{{- include "evalstream.refuse" $root }}
 {{- $kafka := ternary (dict "group_instance_id" "${env:POD_NAMESPACE}.${env:POD_NAME}") dict (eq (index . 1) "StatefulSet") }}
 {{- $open := dict "host" "0.0.0.0" "insecure" true }}
 {{- $known := dict
