@@ -227,7 +227,7 @@ async def test_judges_that_answer_anything_give_a_score_or_a_failure_with_its_ty
         name="right", evaluation_steps=["Say whether it is right."], evaluation_params=["input", "actual_output"]
     )
     ends: Counter[str] = Counter()
-    async with answering(random.Random(5)) as url, OpenAIJudge("m", base_url=url, api_key="k", timeout=0.7) as judge:
+    async with answering(random.Random(5)) as url, OpenAIJudge("m", base_url=url, api_key="k", timeout=2.0) as judge:
 
         async def ask(_number: int) -> None:
             async with asyncio.timeout(60):
