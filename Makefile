@@ -37,7 +37,7 @@ SIDE_BY_SIDE ?= 3
 test: setup ## run the tests, a real Kafka broker among them (needs Java 17 and Maven, else those are skipped)
 	.venv/bin/pytest -m "not long and not nightly" --numprocesses $(SIDE_BY_SIDE) --dist loadfile $(ARGS)
 
-long: setup ## run the tests that take minutes: processes and a broker killed at every step, replicas that come and go
+long: setup ## run the tests that take minutes: hours of alerts, processes and a broker killed at every step, replicas that come and go
 	.venv/bin/pytest -m long --numprocesses $(SIDE_BY_SIDE) --dist loadgroup $(ARGS)
 
 long-fuzz: setup ## run 130,000 hostile requests and traces, always the same (half a minute)

@@ -36,6 +36,7 @@ def test_each_pattern_of_the_redaction_has_a_piece() -> None:
     assert missing == []
 
 
+@pytest.mark.long
 async def test_an_attack_is_measured_and_holds(tmp_path):
     findings = await run(SHORT, 0.05, tmp_path)
     assert {each.name: each.problems for each in findings} == {name: [] for name in SHORT}

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
 from made_up_agents import supervised
 from service import service, until_ledger
 
@@ -28,6 +29,7 @@ EXPECTED = [
 ]
 
 
+@pytest.mark.long
 async def test_runs_are_judged_beside_their_turn_once(tmp_path: Path) -> None:
     trace = supervised(start=time.time_ns() - 40 * 10**9)
 

@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import pytest
 from service import ServiceProcess, until_ledger
 
 PAGE = (Path(__file__).parents[2] / "deploy" / "docs" / "upgrade-and-backup.md").read_text(encoding="utf-8")
@@ -34,6 +35,7 @@ def trace() -> tuple[str, bytes]:
     return trace_id, json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}).encode()
 
 
+@pytest.mark.long
 async def test_a_copy_made_while_the_service_writes_is_whole_and_a_service_starts_from_it(tmp_path: Path) -> None:
     [code] = re.findall(r'^\(umask 077; python -c "(.*)"\)$', PAGE, re.MULTILINE)
     config = {

@@ -44,6 +44,7 @@ def test_scores_come_at_once_and_fall_when_the_answers_get_worse() -> None:
     assert "no model" in done.stdout
 
 
+@pytest.mark.long
 def test_ctrl_c_ends_it_with_a_summary() -> None:
     with subprocess.Popen(
         command(), env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

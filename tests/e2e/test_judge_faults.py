@@ -195,6 +195,7 @@ OUT: dict[str, tuple[int, str, str]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", OUT)
 async def test_an_endpoint_that_refuses_everyone_is_an_outage_until_it_is_mended(
     name: str, caplog: pytest.LogCaptureFixture
@@ -218,6 +219,7 @@ async def test_an_endpoint_that_refuses_everyone_is_an_outage_until_it_is_mended
     assert Counter(each.outcome for each in helpful(found)) == {"scored": 100}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("status", [200, 403])
 async def test_a_question_that_a_firewall_takes_offence_at_fails_alone(status: int) -> None:
     judge = FaultyJudge(Faults(reply=(status, "<html>blocked</html>"), reply_to="What is 13?"))

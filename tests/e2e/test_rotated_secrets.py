@@ -75,6 +75,7 @@ async def until(condition, seconds: float = 60) -> None:
             await asyncio.sleep(0.1)
 
 
+@pytest.mark.long
 async def test_a_running_service_takes_rotated_keys(tmp_path: Path) -> None:
     key, team = tmp_path / "key", tmp_path / "team"
     key.write_text("first\n")

@@ -89,6 +89,7 @@ def cases() -> list[Any]:
     return [pytest.param(*each, marks=() if each in QUICK else pytest.mark.long) for each in pairs]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("step", "api"), cases())
 async def test_killed_at_a_step(tmp_path: Path, step: str, api: str) -> None:
     async with batch_server(looks=2) as server:

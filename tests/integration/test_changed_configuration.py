@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
 from running_service import ledger, put, value
 from service import free_port
 from stand_in_judge import StandInJudge, serve_judge
@@ -66,6 +67,7 @@ async def until_in_flight(service: Running, count: int) -> None:
             await asyncio.sleep(0.05)
 
 
+@pytest.mark.long
 async def test_a_new_definition_begins_where_the_old_one_stood(tmp_path: Path) -> None:
     judge = StandInJudge()
     async with serve_judge(judge) as url:

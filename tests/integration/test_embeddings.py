@@ -154,6 +154,7 @@ def configuration(url: str, **judge: Any) -> dict[str, Any]:
     }
 
 
+@pytest.mark.long
 async def test_through_score(tmp_path: Path) -> None:
     async with endpoint() as (url, requests):
         (tmp_path / "evalstream.yaml").write_text(yaml.safe_dump(configuration(url)))

@@ -216,6 +216,7 @@ async def test_what_an_earlier_version_left_in_free_pages_is_found_and_goes(tmp_
         assert BOB.encode() in (tmp_path / "log.db").read_bytes()
 
 
+@pytest.mark.long
 async def test_a_service_that_runs_is_not_written_under(tmp_path: Path) -> None:
     async with a_world(tmp_path, settings_of("sqlite", tmp_path, None)) as world:
         world.configure()

@@ -152,6 +152,7 @@ async def test_every_label_by_probability(api, cls):
         assert weights[outcome.label] == max(weights.values()) == pytest.approx(len(weights) * min(weights.values()))
 
 
+@pytest.mark.long
 @writing
 async def test_every_evaluator_by_words(api):
     async with judge_server() as server, judge_at(server, api) as judge:

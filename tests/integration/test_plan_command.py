@@ -168,6 +168,7 @@ def test_what_another_monitor_paid_for_has_a_price(tmp_path: Path) -> None:
     assert "1,000 verdicts that another monitor paid for have the mean price here" in said
 
 
+@pytest.mark.long
 def test_the_plan_is_of_the_version_in_force_at_the_time_of_the_turns(tmp_path: Path) -> None:
     """After a rejudge by a judge that was left again, the plan took that judge's scores and price."""
     path = write(tmp_path, configuration(tmp_path))

@@ -115,6 +115,7 @@ def options(**changes: Any) -> TargetsOptions:
     return TargetsOptions(**{"since": NOW - timedelta(days=14), "until": NOW, **changes})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("by_segment", [False, True])
 async def test_a_target_of_segments_pages_in_none_of_them(tmp_path: Path, *, by_segment: bool) -> None:
     """The target came from the mean of all, 0.8: with it, the segment at 0.7 would have paged at once."""
@@ -160,6 +161,7 @@ async def test_a_target_of_segments_pages_in_none_of_them(tmp_path: Path, *, by_
     assert "all/helpful, segment new: 1 score, too few to propose a target" in said
 
 
+@pytest.mark.long
 async def test_a_target_is_proposed_with_what_it_would_have_seen(tmp_path: Path) -> None:
     config = configured(tmp_path)
     async with open_logs(config.settings.log) as logs:
@@ -184,6 +186,7 @@ async def test_a_target_is_proposed_with_what_it_would_have_seen(tmp_path: Path)
     assert made["proposed"]["pages"] == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("before", [900, 150])
 async def test_a_target_is_proposed_from_the_time_before_an_incident(before: int, tmp_path: Path) -> None:
     """Half of an incident was in the scores, and a target far below the present one was proposed."""

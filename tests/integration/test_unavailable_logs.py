@@ -105,6 +105,7 @@ async def until_joined(service: Running, count: int) -> None:
             await asyncio.sleep(0.1)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(180)
 async def test_every_place_waits_for_a_log_that_is_away(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = world.settings["monitors"]["all"]

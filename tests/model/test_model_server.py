@@ -32,7 +32,7 @@ from evaluators.turn.classifier import Classifier
 from evaluators.turn.g_eval import GEval
 from tests.contract.test_evaluators import JUDGED, case_for
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.timeout(600), pytest.mark.long]
 
 FAILURES = frozenset({"judge_reply_invalid", "judge_reply_truncated"})
 """How a model fails that is too small for a question: never by the endpoint, never by a bug."""

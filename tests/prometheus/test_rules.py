@@ -112,6 +112,7 @@ def test_in_control_for_a_day_nothing_fires(tmp_path: Path, minutes: int):
     run(tmp_path, configured(objectives={"helpful": 0.85}), [{"inputs": in_full(minutes, stream), "alerts": silent}])
 
 
+@pytest.mark.long
 def test_a_drop_of_a_fifth_is_paged_within_the_predicted_time(tmp_path: Path):
     """100 an hour, from 0.80 to 0.60: simulations say 1.3 h for the evidence and 0.8 h for the test of the mean."""
     config = configured()
@@ -137,6 +138,7 @@ def _falls(minute: int, count: int, alert: str = "EvalstreamScore.*") -> dict[st
     return {"expr": known, "eval_time": f"{minute}m", "exp_samples": [{"labels": "{}", "value": count}]}
 
 
+@pytest.mark.long
 def test_one_fall_is_one_alert_however_many_windows_show_it(tmp_path: Path):
     """It was nine: a warning and a page for each of four windows, and the detector's. It stays the same alert from the
     first test that finds it to the recovery; only a further fall is another one."""
@@ -164,6 +166,7 @@ def test_one_fall_is_one_alert_however_many_windows_show_it(tmp_path: Path):
     )
 
 
+@pytest.mark.long
 def test_one_step_is_one_fall_and_its_level_is_the_one_after_it(tmp_path: Path):
     """It was two alerts: the first level was a mix of before and after, and its correction counted as a further fall."""
     levels = ((60, 0.9), (61, 0.75), (62, 0.5), (120, 0.2))
@@ -194,6 +197,7 @@ def test_one_step_is_one_fall_and_its_level_is_the_one_after_it(tmp_path: Path):
     )
 
 
+@pytest.mark.long
 def test_what_a_process_found_about_a_fall_is_said_until_the_alert_ends(tmp_path: Path):
     """After a restart, or once the process saw the end before Prometheus, the text said: "No part of the traffic is known
     to explain it" and nothing of the judge. A fall that comes later is told without what was found about this one."""
@@ -223,6 +227,7 @@ def test_what_a_process_found_about_a_fall_is_said_until_the_alert_ends(tmp_path
     run(tmp_path, configured(), [{"inputs": [*in_full(230, stream), *found], "values": [*values, *gone]}])
 
 
+@pytest.mark.long
 def test_an_alert_that_begins_minutes_after_another_says_nothing_of_the_causes_of_that(tmp_path: Path):
     """The second page named the part of the first fall, though the process said that no part explained this one."""
 
@@ -279,6 +284,7 @@ def _told(minute: int, fall: int, since: str, levels: str, mean: str, windows: s
     return page(minute, fall, f"helpful of chatbot: the mean score is below its target of 0.77{fell}", description)
 
 
+@pytest.mark.long
 def test_a_page_of_a_second_fall_says_nothing_of_the_first(tmp_path: Path):
     """It told the time and the level of the first fall, as a window showed the second before the detector did. And it said
     "from 0.812": the mean of a day with the first fall, where the usual mean is 0.9, as the page and `diagnose` say."""
@@ -330,6 +336,7 @@ def test_the_evidence_of_a_target_that_was_restored_begins_no_fall(tmp_path: Pat
     run(tmp_path, configured(), [{"inputs": inputs, "values": [*values, is_near("evalstream:drop_falls", 0, 30)]}])
 
 
+@pytest.mark.long
 def test_a_test_of_an_alert_is_no_fall_of_the_day(tmp_path: Path):
     """The first fall after a test with a raised target paged as the second of its incident."""
     at_the_test = "(time() > bool 600) * (time() < bool 1200)"
@@ -363,6 +370,7 @@ def test_no_text_says_nan(tmp_path: Path):
     run(tmp_path, configured(), [{"inputs": inputs, "texts": texts}], made=rules)
 
 
+@pytest.mark.long
 def test_alerts_of_a_version_that_is_replaced_end(tmp_path: Path):
     """They went on for a day; another replica that still runs the version keeps them."""
     stream = Stream(per_minute=4, mean=drop_at(60, 0.6), seed=5).run(120)
@@ -452,6 +460,7 @@ def test_the_panel_of_the_evidence_has_no_gap_at_a_restart_of_the_only_process(t
     run(tmp_path, configured(), [{"inputs": restarted, "values": values}])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("good", "earliest", "latest"), [(0, 60, 64), (1, 61, 65)])
 def test_the_times_of_a_fall_cover_the_minutes_that_a_restart_left_out(
     tmp_path: Path, good: int, earliest: int, latest: int
@@ -468,6 +477,7 @@ def test_the_times_of_a_fall_cover_the_minutes_that_a_restart_left_out(
     run(tmp_path, configured(), [{"inputs": restarted, "values": values}])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("mean", "seed"), [(0.9, 3), (0.78, 3), (0.78, 6)])
 def test_the_times_of_a_fall_cover_the_minutes_without_scores_before_it(tmp_path: Path, mean: float, seed: int):
     """The last good scores came in minute 49, the first bad ones in 70. The fall was said to have begun after 69."""

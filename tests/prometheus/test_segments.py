@@ -83,6 +83,7 @@ async def until_both(seen: Prometheus, expression: str) -> dict[str, float]:
     return means
 
 
+@pytest.mark.long
 @pytest.mark.slow
 async def test_segments_are_alive_on_the_dashboard_in_the_runbook_and_in_alerts(tmp_path: Path) -> None:
     ingest, metrics = free_port(), free_port()

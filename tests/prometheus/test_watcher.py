@@ -82,6 +82,7 @@ async def until(true: Callable[[], object], within: float = 90.0) -> None:
             await asyncio.sleep(0.05)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 async def test_a_drop_reaches_a_webhook_through_a_real_alertmanager_and_resolves(tmp_path: Path):
     async with webhook() as hook:

@@ -128,6 +128,7 @@ def in_tree(tree: Path, *command: str) -> subprocess.CompletedProcess[str]:
     return done
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "gate",
     [
@@ -143,6 +144,7 @@ def test_the_worked_examples_pass_lint(tree: Path, gate: Sequence[str]) -> None:
     in_tree(tree, *gate)
 
 
+@pytest.mark.long
 def test_the_worked_examples_pass_what_is_tested_of_every_plug_in(tree: Path) -> None:
     in_tree(tree, "python", "-m", "deploy.reference")
     suites = ["tests/contract", "tests/unit/dialects/test_catalogue.py", "tests/deploy/test_reference.py"]

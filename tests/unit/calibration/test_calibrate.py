@@ -325,6 +325,7 @@ def test_an_answer_that_two_monitors_judge_counts_once_and_each_monitor_has_its_
     assert "Mean score of the judge in monitor tenth: 0.500, not corrected: the judge tells too little" in shown
 
 
+@pytest.mark.long
 def test_all_labelled_answers_count_whichever_monitor_drew_them_and_their_agreement_is_that_of_the_page(
     tmp_path: Path,
 ) -> None:

@@ -112,6 +112,7 @@ class Schemas:
         }
 
 
+@pytest.mark.long
 def test_two_thousand_random_schemas_agree_with_jsonschema() -> None:
     schemas = Schemas(44)
     fits = 0

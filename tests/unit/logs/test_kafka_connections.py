@@ -145,6 +145,7 @@ def _open_files() -> int:
     return len([*Path("/proc/self/fd").iterdir()])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
 @pytest.mark.parametrize(
     ("fixture", "repaired"), [("closed_port", False), ("closed_port", True), ("port_without_tls", True)]
