@@ -22,7 +22,7 @@ from collector.telemetry.series import CONSUMER_LAG_RECORDS, EVALUATIONS_RUNNING
 
 CHART = DEPLOY / "helm" / "evalstream"
 STAGES = ("receive", "assemble", "evaluate", "export")
-SOURCE = "config.receive.kafka[0].bootstrap_servers={k:9092},config.receive.kafka[0].topics.traces={spans}"
+SOURCE = "config.receive.kafka[0].bootstrap_servers={k:9092},config.receive.kafka[0].traces={spans}"
 RULES = """
 groups:
   - name: evalstream
