@@ -58,12 +58,8 @@ async def rejudge(config: Config, options: RejudgeOptions, say: Callable[[str], 
         history = ConfigurationHistory(await logs.generated_steps(), config)
         await history.refresh()
         requested = await requested_evaluations(logs.turns, GROUP)
-        selected = EvaluationFilter(
-            since=options.stretch.since,
-            until=options.stretch.until,
-            monitors=options.monitors,
-            evaluators=options.evaluators,
-        )
+        since, until = options.stretch.since, options.stretch.until
+        selected = EvaluationFilter(since=since, until=until, monitors=options.monitors, evaluators=options.evaluators)
         known = KnownEvaluations(versions, selected, _usd_now(config))
         await known.read(logs.evaluations)
         wrong = {*options.reasons} - FAILURE_TYPES - NEVER_TRIED - known.failures
@@ -204,5 +200,6 @@ def _conclusion(progress: Progress, wanted: int, options: RejudgeOptions) -> str
         until = progress.covered_until
         covered = f"; judged are subjects that ended by {until:%Y-%m-%dT%H:%M:%SZ}" if until is not None else ""
         return f"{made}{spent}: stopped by --max-usd {options.max_usd:g}{covered}; raise it and run the command again"
-    large = f"; {plural(progress.too_large, 'subject')} larger than a record of the log may be"
-    return f"{made}{spent}{large if progress.too_large else ''}"
+    live = wanted - progress.made - progress.too_large
+    rest = {"larger than a record of the log may be": progress.too_large, "judged by the service meanwhile": live}
+    return f"{made}{spent}" + "".join(f"; {plural(number, 'subject')} {why}" for why, number in rest.items() if number)

@@ -91,9 +91,12 @@ class RequestWindow:
         return dearest if number >= _FEW else max(dearest, self.expected.get(evaluator, 0.0))
 
     async def _request(self, batch: list[Candidate]) -> None:
+        """Request a batch, but for what the service has judged meanwhile: no evaluation would follow."""
         if not batch:
             return
-        pairs = [(candidate.request, candidate.partition) for candidate in batch]
+        await self._read_on()
+        batch_ids = {candidate.request.evaluation_id for candidate in batch} - self.known.ids
+        pairs = [(one.request, one.partition) for one in batch if one.request.evaluation_id in batch_ids]
         too_large = await Backoff(cap=10.0).repeat(
             lambda: append_requests(self.turns, pairs), LogUnavailable, action="writing to the turns log"
         )
@@ -107,7 +110,7 @@ class RequestWindow:
         """Wait a moment for evaluations; False if there were none for too long."""
         await asyncio.sleep(_POLL)
         before = len(self._outstanding)
-        await Backoff(cap=10.0).repeat(self._read, LogUnavailable, action="reading the evaluations log")
+        await self._read_on()
         self._silent += _POLL
         self._idle = 0.0 if len(self._outstanding) < before else self._idle + _POLL
         if self._idle and abs(self._idle - _HINT) < _POLL / 2:
@@ -117,6 +120,9 @@ class RequestWindow:
             self.say(f"made {self.progress.made:,}, {usd(self.progress.spent_usd)} so far")
         self.progress.stalled = self._idle >= self.patience
         return not self.progress.stalled
+
+    async def _read_on(self) -> None:
+        await Backoff(cap=10.0).repeat(self._read, LogUnavailable, action="reading the evaluations log")
 
     async def _read(self) -> None:
         for partition, start in list(self._ends.items()):
@@ -129,6 +135,7 @@ class RequestWindow:
             self._ends[partition] = end
 
     def _settle(self, evaluation: Evaluation) -> None:
+        self.known.ids.add(evaluation.evaluation_id)
         self.progress.spent_usd += self.known.cost_of(evaluation)  # another run's, too
         if self._outstanding.pop(evaluation.evaluation_id, None) is None:
             return

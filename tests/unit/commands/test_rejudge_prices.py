@@ -1,6 +1,6 @@
 """The price of an evaluation in `evalstream rejudge`, and what its limit covers."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -10,7 +10,7 @@ from evaluation_samples import scored
 
 from collector.commands.rejudge.candidates import Candidate, KnownEvaluations
 from collector.commands.rejudge.request_window import RequestWindow
-from collector.evaluate.retry.request import BackfillRequest
+from collector.evaluate.retry.request import BackfillRequest, parse_request
 from collector.logs.log import Record
 from collector.logs.memory import MemoryLog
 from collector.past.evaluations import EvaluationFilter
@@ -23,6 +23,28 @@ THEN = datetime(2026, 5, 1, tzinfo=UTC)
 
 async def append(log: MemoryLog, *evaluations: Evaluation) -> None:
     await log.append([Record(made.evaluation_id.encode(), evaluation_to_json(made)) for made in evaluations])
+
+
+class Service(MemoryLog):
+    """A turns log whose reader answers each request at once."""
+
+    def __init__(self, evaluations: MemoryLog, answers: Mapping[str, Sequence[Evaluation]]) -> None:
+        super().__init__("turns")
+        self._evaluations = evaluations
+        self._answers = answers
+        self.asked = 0
+
+    async def append(self, records: Sequence[Record]) -> None:
+        await super().append(records)
+        for record in records:
+            self.asked += 1
+            await append(self._evaluations, *self._answers[parse_request(record.value).evaluation_id])
+
+
+async def candidates(evaluations: Iterable[Evaluation]) -> AsyncIterator[Candidate]:
+    for made in evaluations:
+        request = BackfillRequest(made.evaluation_id, made.monitor, "helpful", Turn(turn_id="t"), Sampling(), THEN)
+        yield Candidate(request, None, made.monitor, THEN)
 
 
 async def test_what_another_monitor_paid_for_makes_no_evaluation_cheaper() -> None:
@@ -39,24 +61,31 @@ async def test_what_another_monitor_paid_for_makes_no_evaluation_cheaper() -> No
 
 
 async def test_the_limit_covers_what_another_run_spends_meanwhile() -> None:
-    turns, log = MemoryLog("turns"), MemoryLog("evaluations")
+    log = MemoryLog("evaluations")
     paid = [scored(n, evaluator="helpful", cost_usd=0.001, happened_at=THEN) for n in range(3)]
     other = scored(9, evaluator="helpful", cost_usd=0.006, happened_at=THEN)
     known = KnownEvaluations({"helpful": paid[0].evaluator_version}, EvaluationFilter(), lambda past: past.cost_usd)
     await known.read(log)
+    turns = Service(log, {made.evaluation_id: [made] for made in paid} | {paid[1].evaluation_id: [paid[1], other]})
     window = RequestWindow(
         turns, log, known, limit=0.01, expected={"helpful": 0.004}, outstanding={}, say=print, patience=5.0
     )
-
-    async def candidates() -> AsyncIterator[Candidate]:
-        for made in paid:
-            request = BackfillRequest(made.evaluation_id, made.monitor, "helpful", Turn(turn_id="t"), Sampling(), THEN)
-            yield Candidate(request, None, made.monitor, THEN)
-            await append(log, made, *([other] if made is paid[1] else []))
-
-    await window.request_all(candidates())
+    await window.request_all(candidates(paid))
     assert (window.progress.made, window.progress.out_of_money) == (2, True)
     assert window.progress.spent_usd == pytest.approx(0.008)
+
+
+async def test_what_the_service_judges_live_meanwhile_is_not_waited_for() -> None:
+    """Beside traffic, a run with nothing to make waited two minutes for the turns that had just been judged."""
+    log = MemoryLog("evaluations")
+    live = [scored(n, evaluator="helpful") for n in range(3)]
+    known = KnownEvaluations({"helpful": live[0].evaluator_version}, EvaluationFilter(), lambda past: past.cost_usd)
+    await known.read(log)
+    turns = Service(log, {})
+    window = RequestWindow(turns, log, known, limit=None, expected={}, outstanding={}, say=print, patience=0.5)
+    await append(log, *live)
+    await window.request_all(candidates(live))
+    assert (window.progress.made, window.progress.stalled, turns.asked) == (0, False, 0)
 
 
 @pytest.mark.parametrize(
