@@ -410,7 +410,7 @@ def _addresses(config: Config, service: Running) -> str:
 
 
 def addresses_of(config: Config, stages: Collection[str]) -> list[Address]:
-    """All addresses that these stages listen on."""
+    """All addresses that a process with these stages listens on; each serves its metrics and health."""
     settings, metrics = config.settings, config.exporters.get("prometheus")
     sections = {
         "receive.otlp_http": settings.receive.otlp_http,
@@ -418,7 +418,7 @@ def addresses_of(config: Config, stages: Collection[str]) -> list[Address]:
         "page": settings.page,
         "export.prometheus": metrics if isinstance(metrics, PrometheusSettings) else None,
     }
-    named = ((name, section) for name, section in sections.items() if name.partition(".")[0] in stages)
+    named = ((name, section) for name, section in sections.items() if name.partition(".")[0] in {*stages, "export"})
     return [Address(name, section.host, section.port) for name, section in named if section is not None]
 
 

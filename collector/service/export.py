@@ -6,10 +6,9 @@ restart.
 """
 
 import asyncio
-import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import KW_ONLY, InitVar, dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -21,7 +20,7 @@ import orjson
 from collector import plugins
 from collector.backoff import FailureLog
 from collector.config.configured import Config
-from collector.errors import BadInput, ConfigError
+from collector.errors import BadInput
 from collector.evaluate.plan import Plan
 from collector.export.exporter import (
     ExportContext,
@@ -185,9 +184,6 @@ async def _feedback_since(log: Log, since: float) -> set[bytes]:
     return known
 
 
-logger = logging.getLogger(__name__)
-
-
 @dataclass(frozen=True, slots=True)
 class Exporters:
     """The stages of the exporters, and those exporters that want to know the evaluators in use."""
@@ -261,20 +257,18 @@ def start_feedback_exports(process: Process, stages: Sequence[ExportStage]) -> N
     start_correction_readers(process, stages)
 
 
-@asynccontextmanager
-async def serving_metrics(
+def serving_metrics(
     config: Config, telemetry: Telemetry, health: Health, socket: Path | None = None
-) -> AsyncGenerator[None]:
-    """For a process that does not export, serve its metrics where the Prometheus exporter would."""
+) -> AbstractAsyncContextManager[object]:
+    """For a process that does not export, serve its metrics and health where the Prometheus exporter would.
+
+    Raises:
+        ConfigError: the address cannot be bound.
+    """
     settings = config.exporters.get("prometheus")
-    async with AsyncExitStack() as stack:
-        if isinstance(settings, PrometheusSettings):
-            server = serve_metrics(telemetry, host=settings.host, port=settings.port, health=health, socket=socket)
-            try:
-                await stack.enter_async_context(server)
-            except ConfigError as error:  # several processes of one file on one machine: the first has the port
-                logger.warning("the metrics of this process are not served: %s", error)
-        yield
+    if not isinstance(settings, PrometheusSettings):
+        return nullcontext()
+    return serve_metrics(telemetry, host=settings.host, port=settings.port, health=health, socket=socket)
 
 
 def _watched(config: Config, plan: Plan) -> Iterator[MonitoredEvaluator]:
