@@ -58,14 +58,18 @@ class FailureLog:
     def __init__(self, action: str) -> None:
         self._action = action
         self._failures = 0
-        self._lines = StateLines()
+        self._lines = StateLines(_AGAIN_AFTER)
 
     def failed(self, error: object) -> None:
         """Count a failed attempt; the first of a row and of each class of errors in it is logged, unless one was a
         minute ago or less.
+
+        It is logged again each minute. The service's log leaves that out, unless it left out the first line.
         """
-        if self._lines.is_due(type(error).__name__):
-            logger.warning("%s failed (%s); retrying", self._action, error)
+        kind = type(error).__name__
+        more = {"again": kind in self._lines.open}
+        if self._lines.is_due(kind):
+            logger.warning("%s failed (%s); retrying", self._action, error, extra=more)
         self._failures += 1
 
     def succeeded(self) -> None:
@@ -119,7 +123,7 @@ class Backoff:
         Raises:
             E: the last error, once the deadline has passed.
         """
-        log: FailureLog | None = None
+        log = FailureLog(action)
         give_up: float | None = None
         failures = 0
         while True:
@@ -134,14 +138,12 @@ class Backoff:
                     give_up = now + self.deadline
                 if give_up is not None and now >= give_up:
                     raise
-                log = log or FailureLog(action)
                 log.failed(caught)
                 on_failure(caught)
                 await self.sleep(self._wait(failures, caught))
                 failures += 1
             else:
-                if log is not None:
-                    log.succeeded()
+                log.succeeded()
                 return result
 
     def _wait(self, failures: int, error: Exception) -> float:

@@ -122,15 +122,11 @@ def _find_context(before: str) -> tuple[str, ...]:
     """Find the context in the text before the question."""
     headings = list(_HEADING.finditer(before))
     first = next((match for match in headings if match["context"]), None)
-    if first is None or _is_incidental(before, first):  # then the later occurrences are incidental, too
-        return ()
+    if first is None or (first.start() > 2000 and before.count("\n", 0, first.start()) > 40):
+        return ()  # so late, a heading is incidental, and the later occurrences are, too
     tail = [match for match in headings if match["question"]]
     end = tail[-1].start() if tail and tail[-1].start() > first.end() else len(before)
     return _strip_rulers(before[first.end() : end])
-
-
-def _is_incidental(text: str, match: re.Match[str]) -> bool:
-    return match.start() > 2000 and text.count("\n", 0, match.start()) > 40
 
 
 def _strip_rulers(text: str) -> tuple[str, ...]:

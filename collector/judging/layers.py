@@ -79,9 +79,9 @@ def layers_of(settings: JudgeSettings) -> Sequence[Layer]:
         _retry,
         # The breaker is inside the rate limit, so a question that waited for a slot while the breaker opened is not
         # sent.
-        _limit_rate,
-        _break_circuit,
-        _confirm_ownership,
+        lambda judge, context: RateLimited(judge, context.limiter),
+        lambda judge, context: CircuitBreakerJudge(judge, context.breaker),
+        lambda judge, context: judge if context.confirm is certain else ConfirmedJudge(judge, context.confirm),
         _report_outages,
         _instrument,
     ]
@@ -150,18 +150,6 @@ def _retry(judge: Judge, context: LayerContext) -> Judge:
         deadline=context.settings.deadline,
         denied=not context.policy.awaited,  # in the service, questions wait until an operator corrects the key
     )
-
-
-def _limit_rate(judge: Judge, context: LayerContext) -> Judge:
-    return RateLimited(judge, context.limiter)
-
-
-def _break_circuit(judge: Judge, context: LayerContext) -> Judge:
-    return CircuitBreakerJudge(judge, context.breaker)
-
-
-def _confirm_ownership(judge: Judge, context: LayerContext) -> Judge:
-    return judge if context.confirm is certain else ConfirmedJudge(judge, context.confirm)
 
 
 def _report_outages(judge: Judge, context: LayerContext) -> Judge:

@@ -15,7 +15,6 @@ from typing import Any
 from collector.logs.log import Committed, Fold, FoldWrapper, Log, LogRefused, LogUnavailable, OpenFold, StoredRecord
 from collector.telemetry import series
 from collector.telemetry.drop_reasons import LossReason
-from collector.telemetry.logging import SparseLog
 from collector.telemetry.registry import Telemetry
 
 logger = logging.getLogger(__name__)
@@ -78,8 +77,6 @@ class ConsumerLag:
         self._consumers: dict[tuple[str, str], tuple[Log | TopicOfSource, dict[int, _MeasuredFold]]] = {}
         self._measured_at: dict[tuple[str, str], float] = {}
         self._retention_at: dict[str, float] = {}
-        self._failures = SparseLog(logger, clock)
-        self._openings = SparseLog(logger, clock)
         self._opening: dict[tuple[str, str, int], float] = {}
         self._waiting: dict[tuple[str, str], dict[int, tuple[int, float]]] = {}
         """By consumer and lagging partition: the offset where it stands, and since when (s since the epoch)."""
@@ -138,14 +135,14 @@ class ConsumerLag:
     async def sample(self) -> None:
         """Measure once. A consumer that owns nothing, is refused, or has long had no answer has no figures."""
         for wait in self._long_openings(self._clock(), WARN_AFTER):
-            self._openings.warn(wait)
+            logger.warning("%s", wait)
         for where, (log, folds) in list(self._consumers.items()):  # consumers may be added meanwhile
             try:
                 await self._sample_retention(log)
                 figures = await self._measure(where, log, folds) if folds else None
             except Exception as error:  # noqa: BLE001 - the gauges of other logs have to go on
                 if not isinstance(error, LogUnavailable):
-                    self._failures.warn(f"the lag of {where[0]} in {where[1]} cannot be measured: {error!r}")
+                    logger.warning("the lag of %s in %s cannot be measured: %r", *where, error)
                 if not isinstance(error, LogRefused) and self._clock() - self._measured_at.get(where, 0.0) < GAP_AFTER:
                     continue
                 figures = None

@@ -9,6 +9,7 @@ import re
 import sys
 import time
 import traceback
+from collections import defaultdict
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Literal
@@ -50,7 +51,7 @@ _ABOUT_ITSELF = ("kafka.net.selector", "kafka.coordinator.assignors")
 _REPETITIVE = (
     "kafka", "evaluators.evaluation", "collector.receive.files", "collector.receive.rejection", "collector.export.",
     "collector.assemble.fold", "collector.evaluate.recovery.ledger", "collector.logs.kafka.records",
-    "collector.page.server", "collector.admission.",
+    "collector.logs.consumer_lag", "collector.page.server", "collector.admission.",
 )  # fmt: skip
 """Loggers that write the same line again and again: a library many times a second in an outage, others for each item
 that has a fault.
@@ -96,15 +97,31 @@ class JsonLines(logging.Formatter):
 
 
 class OncePerMinute(logging.Filter):
-    """Lets a repetitive logger write one line of a kind in a minute; the next one says how many were left out."""
+    """Lets a repetitive logger write one line of a kind in a minute; the next one says how many were left out.
+
+    Of a state of many groups, it writes the begin for one of them, and the end if the begin was written. A begin that
+    is logged `again` is written only if the first was not.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
         self._clock = clock
         self._kinds: dict[tuple[object, ...], tuple[float, int]] = {}
+        self._begun = defaultdict[tuple[str, str], set[type]](set)  # errors of states whose end has no line yet
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether the line is written."""
+        if record.name not in _FOR_EACH_GROUP or not isinstance(record.args, tuple) or not record.args:
+            return self._is_first(record)
+        state, error = (record.name, _GROUP.sub("", str(record.args[0]))), type(record.args[-1])
+        if record.levelno == logging.INFO:
+            return bool(self._begun.pop(state, None))
+        if (error in self._begun[state] and getattr(record, "again", False)) or not self._is_first(record):
+            return False
+        self._begun[state].add(error)
+        return True
+
+    def _is_first(self, record: logging.LogRecord) -> bool:
         error = record.exc_info[1] if record.exc_info else None
         varies = _GROUP if record.name in _FOR_EACH_GROUP else _VARIES
         if record.name == _SERVER and type(error).__module__ == "aiohttp.http_exceptions":

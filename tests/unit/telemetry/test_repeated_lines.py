@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import ClassVar
 
 import pytest
 from aiohttp.test_utils import TestServer
 from aiohttp.web import Application
 
+from collector.backoff import FailureLog, StateLines
+from collector.logs.log import LogUnavailable
 from collector.telemetry.logging import JsonLines, OncePerMinute, set_level
 from evaluators.cases import Turn
 from evaluators.evaluation import evaluate_sync
@@ -42,6 +45,60 @@ def test_an_outage_of_brokers_is_a_line_a_kind_and_minute() -> None:
     assert len(written) == 3 * 3
     assert sum("(2,999 more since the line before)" in text for text in written) == 2 * 3
     assert not any("KafkaConnection" in text or "coordinator" in text for text in written), "the client connects again"
+
+
+def test_an_outage_that_begins_soon_after_another_has_both_of_its_lines(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The second recovery came within a minute of the first: "failed" stayed the last word of what had recovered."""
+    caplog.set_level("INFO", logger="collector.backoff")
+    now = [0.0]
+    monkeypatch.setattr("collector.backoff.StateLines", partial(StateLines, clock=lambda: now[0]))
+    lines, written = OncePerMinute(lambda: now[0]), list[tuple[float, str]]()
+    actions = ["reading the definitions log", *(f"reading for group g{number}.evaluate" for number in range(3))]
+    logs: dict[str, FailureLog] = {}
+    for second in range(300):
+        now[0] = float(second)
+        for action in actions:
+            if 20 <= second < 32 or 82 <= second < 95 or 110 <= second < 280:
+                logs.setdefault(action, FailureLog(action)).failed(LogUnavailable("no broker answers"))
+            elif action in logs:  # what repeats an attempt has a new one for each row of failures
+                logs.pop(action).succeeded()
+        written += [(now[0], record.getMessage()) for record in caplog.records if lines.filter(record)]
+        caplog.clear()
+    for action in actions[:2]:
+        about = [(at, text) for at, text in written if text.startswith(action)]
+        assert [at for at, _ in about] == [20, 32, 82, 95, 170, 280], "the third began within a minute of the second"
+        assert [" succeeded after " in text for _, text in about] == [False, True] * 3
+    assert not any("g1" in text or "g2" in text for _, text in written)
+
+
+def test_a_group_that_fails_on_has_a_line_when_another_has_recovered(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger="collector.backoff")
+    now = [0.0]
+    monkeypatch.setattr("collector.backoff.StateLines", partial(StateLines, clock=lambda: now[0]))
+    lines, written = OncePerMinute(lambda: now[0]), list[str]()
+    first, second = FailureLog("reading for group a"), FailureLog("reading for group b")
+    for now[0] in (0.0, 30.0, 61.0, 150.0):
+        for log in (first, second):
+            log.succeeded() if log is first and now[0] else log.failed("no broker")
+        written += [record.getMessage() for record in caplog.records if lines.filter(record)]
+        caplog.clear()
+    assert written == [
+        "reading for group a failed (no broker); retrying",
+        "reading for group a succeeded after 1 failed attempts",
+        "reading for group b failed (no broker); retrying (1 more since the line before)",
+    ]
+
+
+def test_a_state_that_was_given_up_does_not_hide_the_next_one(caplog: pytest.LogCaptureFixture) -> None:
+    """A partition that is revoked while it fails to open has no end."""
+    now, lines = [0.0], OncePerMinute(lambda: now[0])
+    for now[0], number in ((0.0, 3), (90.0, 5)):
+        FailureLog(f"opening partition {number}").failed("no broker")
+        assert lines.filter(caplog.records[-1])
 
 
 def test_lines_of_a_file_that_cannot_be_read_are_one_line() -> None:
