@@ -329,12 +329,13 @@ def check(
         return
     checked, hidden = _load(config, serves=True), hidden_values([config, *([against] if against else [])])
     notes = [*(f"note       {note}" for note in elsewhere_notes(checked)), *unseen_lines(checked)]
+    planned = list(report(checked))  # also refuses a golden set with a mistake
     if diff or against is not None:
         _print_changes(checked, against, hidden, json=json)
         return
     clusters = list(kafka_lines(checked, offline=offline))
     running, retention = list(traffic(checked)), () if offline else retention_lines(checked)
-    parts = (report(checked), notes, clusters, batch_lines(checked), running, retention)
+    parts = (planned, notes, clusters, batch_lines(checked), running, retention)
     plan = [line for part in parts for line in part]
     if json:
         show(hidden(plan_json(checked, plan)))

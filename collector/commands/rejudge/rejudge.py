@@ -202,4 +202,4 @@ def _conclusion(progress: Progress, wanted: int, options: RejudgeOptions) -> str
         return f"{made}{spent}: stopped by --max-usd {options.max_usd:g}{covered}; raise it and run the command again"
     live = wanted - progress.made - progress.too_large
     rest = {"larger than a record of the log may be": progress.too_large, "judged by the service meanwhile": live}
-    return f"{made}{spent}" + "".join(f"; {plural(number, 'subject')} {why}" for why, number in rest.items() if number)
+    return f"{made}{spent}" + "".join(f"; {plural(n, 'subject')} {why}" for why, n in rest.items() if n > 0)

@@ -95,8 +95,7 @@ class RequestWindow:
         if not batch:
             return
         await self._read_on()
-        batch_ids = {candidate.request.evaluation_id for candidate in batch} - self.known.ids
-        pairs = [(one.request, one.partition) for one in batch if one.request.evaluation_id in batch_ids]
+        pairs = [(one.request, one.partition) for one in batch if one.request.evaluation_id not in self.known.ids]
         too_large = await Backoff(cap=10.0).repeat(
             lambda: append_requests(self.turns, pairs), LogUnavailable, action="writing to the turns log"
         )
@@ -137,11 +136,11 @@ class RequestWindow:
     def _settle(self, evaluation: Evaluation) -> None:
         self.known.ids.add(evaluation.evaluation_id)
         self.progress.spent_usd += self.known.cost_of(evaluation)  # another run's, too
-        if self._outstanding.pop(evaluation.evaluation_id, None) is None:
+        asked = self._outstanding.pop(evaluation.evaluation_id, None) is not None
+        if not (asked and (evaluation.happened_at or evaluation.retry)):  # it is of another run, or was judged live
             return
         self.progress.made += 1
-        why = f" by {evaluation.error.type}" if evaluation.error else ""
-        self.progress.outcomes[f"{evaluation.outcome}{why}"] += 1
+        self.progress.outcomes[evaluation.outcome + (f" by {evaluation.error.type}" if evaluation.error else "")] += 1
         if evaluation.cost_usd is not None:
             dearest, number = self._paid.get(evaluation.evaluator, (0.0, 0))
             self._paid[evaluation.evaluator] = (max(dearest, evaluation.cost_usd), number + 1)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
-from collector.cli import main
+from collector.cli import app, main
 
 MISTAKES = (
     ("score t.jsonl --max-usd $5", "--max-usd: must be a number like 0.05, without % or $; evalstream score -h explains it"),
@@ -55,3 +57,17 @@ def test_a_group_without_its_command_prints_its_help(
     with pytest.raises(SystemExit):
         main()
     assert "Propose targets" in "".join(capsys.readouterr())
+
+
+def test_a_preview_refuses_a_golden_set_that_the_service_refuses(tmp_path: Path) -> None:
+    """It said `valid` and `in force seconds after the file is saved`."""
+    (tmp_path / "golden.jsonl").write_text('{"input": "a", "actual_output": "b", "scores": {"short": 1.0}}\n')
+    (tmp_path / "old.yaml").write_text(
+        "evaluators: {short: {kind: length, maximum: 9}}\nmonitors: {all: {evaluators: [short]}}\n"
+    )
+    (tmp_path / "new.yaml").write_text(
+        (tmp_path / "old.yaml").read_text() + f"golden: {{path: {tmp_path / 'golden.jsonl'}}}\n"
+    )
+    told = CliRunner().invoke(app, ["check", "-c", str(tmp_path / "new.yaml"), "--against", str(tmp_path / "old.yaml")])
+    assert told.exit_code == 2
+    assert "golden.jsonl, line 1: turn_id is missing" in told.output
