@@ -136,8 +136,8 @@ class RequestWindow:
     def _settle(self, evaluation: Evaluation) -> None:
         self.known.ids.add(evaluation.evaluation_id)
         self.progress.spent_usd += self.known.cost_of(evaluation)  # another run's, too
-        asked = self._outstanding.pop(evaluation.evaluation_id, None) is not None
-        if not (asked and (evaluation.happened_at or evaluation.retry)):  # it is of another run, or was judged live
+        is_ours = self._outstanding.pop(evaluation.evaluation_id, None) is not None
+        if not (is_ours and (evaluation.happened_at or evaluation.retry)):  # it is of another run, or was judged live
             return
         self.progress.made += 1
         self.progress.outcomes[evaluation.outcome + (f" by {evaluation.error.type}" if evaluation.error else "")] += 1

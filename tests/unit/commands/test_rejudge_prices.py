@@ -32,12 +32,12 @@ class Service(MemoryLog):
         super().__init__("turns")
         self._evaluations = evaluations
         self._answers = answers
-        self.asked = 0
+        self.count = 0
 
     async def append(self, records: Sequence[Record]) -> None:
         await super().append(records)
         for record in records:
-            self.asked += 1
+            self.count += 1
             await append(self._evaluations, *self._answers[parse_request(record.value).evaluation_id])
 
 
@@ -85,7 +85,7 @@ async def test_what_the_service_judges_live_meanwhile_is_not_waited_for() -> Non
     window = RequestWindow(turns, log, known, limit=None, expected={}, outstanding={}, say=print, patience=0.5)
     await append(log, *live)
     await window.request_all(candidates(live))
-    assert (window.progress.made, window.progress.stalled, turns.asked) == (0, False, 0)
+    assert (window.progress.made, window.progress.stalled, turns.count) == (0, False, 0)
 
 
 @pytest.mark.parametrize(
