@@ -18,7 +18,7 @@ from kafka_logs import fresh, numbered, produce, settings_for
 from log_stores import TIMING
 from prometheus_client import generate_latest
 
-from collector.commands.check.kafka_plan import lost_lines, retention_lines
+from collector.commands.check.kafka_plan import kafka_lines, lost_lines, retention_lines
 from collector.logs.consumer_lag import ConsumerLag
 from collector.logs.kafka import KafkaLog, KafkaSettings, KafkaSource, LostRecords
 from collector.logs.kafka.retention_room import retention_rooms
@@ -71,14 +71,14 @@ async def delete_all(settings: KafkaSettings, topic: str, before: int) -> None:
         await asyncio.to_thread(consumer.close)
 
 
+def alter_retention(settings: KafkaSettings, topic: str, seconds: float) -> None:
+    with administrating(settings) as admin:
+        admin.alter_configs([ConfigResource("topic", topic, {"retention.ms": str(int(seconds * 1000))})])
+
+
 async def set_retention(settings: KafkaSettings, topic: str, seconds: float) -> None:
     """Returns when the broker goes by it."""
-
-    def change() -> None:
-        with administrating(settings) as admin:
-            admin.alter_configs([ConfigResource("topic", topic, {"retention.ms": str(int(seconds * 1000))})])
-
-    await asyncio.to_thread(change)
+    await asyncio.to_thread(alter_retention, settings, topic, seconds)
     while await asyncio.to_thread(retention, settings, topic) != seconds:
         await asyncio.sleep(0.1)
     await asyncio.sleep(0.5)  # the broker says it a moment before its look for what to delete knows it
@@ -256,6 +256,32 @@ async def test_check_shows_how_near_retention_is_and_what_it_has_deleted(deletin
     later = time.time() + 0.8 * 360000
     rooms = await asyncio.to_thread(lambda: retention_rooms(settings, {topics["turns"]: [f"{prefix}.evaluate"]}, later))
     assert [(each.lost, each.age_share) for each in rooms] == [(0, 0.75)]
+
+
+async def test_check_notes_evaluations_that_are_deleted_before_their_turns(deleting_broker: Broker) -> None:
+    """It printed both retentions and said nothing."""
+    settings = settings_for(deleting_broker)
+    prefix = fresh("short")
+    topics = {name: f"{prefix}.{name}" for name in ("turns", "evaluations")}
+    logs = await KafkaLog.open(
+        settings, topics, 1, configs=dict.fromkeys(topics.values(), KEPT), timing=TIMING, on_lost=lambda _lost: None
+    )
+    for log in logs.values():
+        await log.close()
+    kafka = {"bootstrap_servers": [deleting_broker.bootstrap], "prefix": prefix, "partitions": 1}
+    config = checked({"same": {"kind": "exact_match"}}, log={"kind": "kafka", "kafka": kafka}, export={})
+    for turns, evaluations, noted in ((3600, 3600, None), (3600, 60, "3600000"), (60, 3600, None), (-0.001, 60, "-1")):
+        for topic, seconds in zip(topics.values(), (turns, evaluations), strict=True):
+            await asyncio.to_thread(alter_retention, settings, topic, seconds)
+        notes = [line for line in await asyncio.to_thread(lambda: list(kafka_lines(config))) if line.startswith("note")]
+        if noted is None:
+            assert notes == []
+            continue
+        (note,) = notes
+        assert (
+            f"{prefix}.evaluations: its retention.ms 60000 is shorter than that of {prefix}.turns, so after an" in note
+        )
+        assert note.endswith(f"raise it to {noted} (-1: no limit)")
 
 
 def test_check_goes_on_without_a_broker_and_shows_what_the_service_has_counted() -> None:

@@ -152,7 +152,7 @@ def _state(
     see: Callable[[], None],
 ) -> Iterator[str]:
     """Their state in the cluster now. `refused` takes the refusals, which `kafka_lines` raises all at once."""
-    from collector.logs.kafka.topics import RETENTION, ClusterState, inspect
+    from collector.logs.kafka.topics import ClusterState, inspect
 
     state = ClusterState({}, {})
     asks: Sequence[Callable[[], ClusterState | None]] = (partial(inspect, settings, topics, groups), see)
@@ -171,8 +171,20 @@ def _state(
     for group in groups:
         if members := state.members.get(group):
             yield f"           in {group} now: {', '.join(members)}"
-    if hidden := [name for name, values in state.topics.items() if RETENTION not in values]:
+    yield from _retention_notes(settings.group_prefix, state.topics)
+
+
+def _retention_notes(prefix: str, topics: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
+    from collector.logs.kafka.topics import RETENTION
+
+    if hidden := [name for name, configs in topics.items() if RETENTION not in configs]:
         yield f"note       DESCRIBE_CONFIGS of {listed(hidden)} is not granted, so its retention is not watched"
+    turns, evaluations = (int(topics.get(prefix + name, {}).get(RETENTION, 0)) for name in ("turns", "evaluations"))
+    if evaluations > 0 and not 0 <= turns <= evaluations:  # 0: unknown
+        yield (
+            f"note       {prefix}evaluations: its retention.ms {evaluations} is shorter than that of {prefix}turns, so "
+            f"after an outage turns may be judged and paid again; raise it to {turns} (-1: no limit)"
+        )
 
 
 NEAR = 0.5
@@ -183,8 +195,16 @@ PATIENCE = 3.0
 
 def retention_lines(config: Config) -> Iterator[str]:
     """Lines of the plan: how near retention is to what each topic's consumer needs, what was lost, and the remedy."""
+    from collector.logs.kafka.retention_room import retention_rooms
+
     for settings, groups in _clusters(config):
-        yield from _cluster_lines(settings, groups)
+        try:
+            rooms = retention_rooms(replace(settings, request_timeout=PATIENCE), groups)
+        except EvalstreamError as error:
+            yield f"retention  unknown at {', '.join(settings.bootstrap_servers)}: {error}"
+            continue
+        for room in rooms:
+            yield from room_lines(room)
     yield from lost_lines(running_metrics(config)[0])
 
 
@@ -205,18 +225,6 @@ def _clusters(config: Config) -> Iterator[tuple[KafkaSettings, Mapping[str, Sequ
         group = group_of(source, log)
         consumed = {topic: [f"{group}.{kind}"] for kind, names in source.topics.items() for topic in names}
         yield settings_of_source(source, log), consumed
-
-
-def _cluster_lines(settings: KafkaSettings, groups: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    from collector.logs.kafka.retention_room import retention_rooms
-
-    try:
-        rooms = retention_rooms(replace(settings, request_timeout=PATIENCE), groups)
-    except EvalstreamError as error:
-        yield f"retention  unknown at {', '.join(settings.bootstrap_servers)}: {error}"
-        return
-    for room in rooms:
-        yield from room_lines(room)
 
 
 def room_lines(room: RetentionRoom) -> Iterator[str]:
