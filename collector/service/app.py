@@ -15,7 +15,7 @@ import shutil
 import signal
 import time
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -401,16 +401,22 @@ class _Stop:
 
 def _addresses(config: Config, service: Running) -> str:
     """The addresses that the service listens on, for its log."""
-    where = "" if service.otlp_port is None else f"; OTLP/HTTP on port {service.otlp_port}"
-    where += "" if service.grpc_port is None else f"; OTLP/gRPC on port {service.grpc_port}"
-    if config.settings.page and service.page_port is not None:
-        scheme = "https" if config.settings.page.tls else "http"
-        where += f"; page on {scheme}://{config.settings.page.host}:{service.page_port}/"
+    ports = {"OTLP/HTTP": service.otlp_port, "OTLP/gRPC": service.grpc_port}
+    where = "".join(f"; {name} on port {port}" for name, port in ports.items() if port is not None)
+    if (page := config.settings.page) and service.page_port is not None:
+        where += f"; page on http{'s' if page.tls else ''}://{page.host}:{service.page_port}/"
     return where
 
 
+async def _serve_metrics(stack: AsyncExitStack, server: AbstractAsyncContextManager[object]) -> None:
+    try:
+        await stack.enter_async_context(server)
+    except ConfigError as error:  # several processes of one file on one machine: the first has the port
+        logger.warning("this process serves no /metrics, /healthz and /readyz: %s", error)
+
+
 def addresses_of(config: Config, stages: Collection[str]) -> list[Address]:
-    """All addresses that a process with these stages listens on; each serves its metrics and health."""
+    """All addresses that these stages need."""
     settings, metrics = config.settings, config.exporters.get("prometheus")
     sections = {
         "receive.otlp_http": settings.receive.otlp_http,
@@ -418,7 +424,7 @@ def addresses_of(config: Config, stages: Collection[str]) -> list[Address]:
         "page": settings.page,
         "export.prometheus": metrics if isinstance(metrics, PrometheusSettings) else None,
     }
-    named = ((name, section) for name, section in sections.items() if name.partition(".")[0] in {*stages, "export"})
+    named = ((name, section) for name, section in sections.items() if name.partition(".")[0] in stages)
     return [Address(name, section.host, section.port) for name, section in named if section is not None]
 
 
@@ -461,7 +467,7 @@ async def running(
                 open_exporters(config, plan, telemetry, resources.health, own, logs, metrics)
             )
         else:
-            await stack.enter_async_context(serving_metrics(config, telemetry, resources.health, metrics))
+            await _serve_metrics(stack, serving_metrics(config, telemetry, resources.health, metrics))
         before_tasks = await stack.enter_async_context(AsyncExitStack())
         tasks = await stack.enter_async_context(open_tasks(telemetry, guard))
         process = Process(
