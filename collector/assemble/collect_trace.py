@@ -201,8 +201,7 @@ def _collect_records(requests: Iterable[Outline], dialects: Dialects, findings: 
                 findings.add(record.time, record.event_name, record.span_id or "")
         if group:
             groups.append(group)
-    records = groups[0] if len(groups) == 1 else _deduplicate_records(groups)
-    return sorted(records, key=lambda record: record.time)
+    return sorted(groups[0] if len(groups) == 1 else _deduplicate_records(groups), key=lambda record: record.time)
 
 
 def _deduplicate_records(groups: list[list[LogRecord]]) -> list[LogRecord]:

@@ -78,8 +78,7 @@ class FeedbackJoin:
     @property
     def low_watermark(self) -> int | None:
         """The oldest record that is needed to know what waits and what came before."""
-        oldest = [next(iter(each.values())).offset for each in (self._waiting, self._ends) if each]
-        return min(oldest, default=None)
+        return min((next(iter(each.values())).offset for each in (self._waiting, self._ends) if each), default=None)
 
     @property
     def arrivals(self) -> list[FeedbackEntry]:

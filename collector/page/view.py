@@ -84,8 +84,7 @@ class TurnCache:
         talk = self._pinned.get(key) or self._unpinned.get(key)
         if talk is None:
             return []
-        cached = sorted(talk.values(), key=lambda each: (_start(each.turn), each.position))
-        return [turn.turn for turn in cached]
+        return [cached.turn for cached in sorted(talk.values(), key=lambda each: (_start(each.turn), each.position))]
 
     def turn(self, key: str, turn_id: str) -> Turn | None:
         """One turn, if it is cached."""

@@ -333,8 +333,7 @@ async def _align(config: Config, options: AlignOptions) -> AlignReport:
         usd = expected_usd(opened, name)
         bench = ReplayBench(run, judges[configured.judge], configured.judge, usd, config.settings.evaluate.concurrency)
         begun = _first_report(config, options, read, known, parts)
-        search = Search(config, options, bench, ProposingJudge(proposer, judges[proposer]), parts)
-        return await search.run(begun)
+        return await Search(config, options, bench, ProposingJudge(proposer, judges[proposer]), parts).run(begun)
 
 
 def _check_scope(read: reading.LabelledCases, evaluator: Evaluator[Any], options: AlignOptions) -> None:
