@@ -1,9 +1,9 @@
-"""Labels of files: people's scores beside the judge's."""
+"""Labels: people's scores beside the judge's, from files, and the one that an answer has by all of them."""
 
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
@@ -12,6 +12,8 @@ from typing import Annotated, Any, cast
 from pydantic import AliasChoices, AliasPath, BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, ValidationError
 
 from collector.errors import BadInput, ConfigError
+from collector.past.evaluations import key_of
+from collector.records.grouping import group_by
 from collector.records.numbered_lines import numbered_lines
 from collector.records.ready_made import LABEL_KEYS, turns_in
 from collector.records.turns import conversation_key
@@ -21,6 +23,7 @@ from collector.statistics.bias import JudgedPair, labels_of
 from collector.statistics.correction import LabelledScore, WeightedScore
 from collector.wording import listed, plural
 from evaluators.cases import Conversation, Json, Turn
+from evaluators.results import Evaluation
 from evaluators.texts.exact_json import parse_exactly
 
 _EXAMPLE = '{"human": 0.8, "score": 0.7}, with true or false for human, or an evaluation_id for score'
@@ -288,3 +291,53 @@ def case_of_line(line: LabelLine, path: Path) -> Turn | Conversation:
     return Conversation(
         **conversation_fields(turns), conversation_id=conversation_key(turns[0]), turns=turns, closed_by="end_of_file"
     )
+
+
+def evaluations_by_id(past: Iterable[Evaluation]) -> dict[str, Evaluation]:
+    """One evaluator's evaluations by their ids and their subjects' ids; a subject's is of the monitor that judges
+    most.
+    """
+    return {key: one for one in sorted(past, key=_probability) for key in (one.subject.id, one.evaluation_id)}
+
+
+def label_of_line(line: LabelLine, known: Mapping[str, Evaluation], *, lower_is_better: bool) -> HumanLabel:
+    """The label of a line, without a judge's score; its `name` is empty if no `known` evaluation is named there.
+
+    One that is known by its subject alone was sampled by another version, too: the draws of both are nested, so that
+    the less probable one counts. A line without `given_by` is of a person of its own.
+    """
+    row, human = line.row, line.row.human_score(lower_is_better=lower_is_better)
+    by: dict[object, tuple[float, float]] = {row.given_by or line.number: (math.inf, human)}
+    label = HumanLabel(0.0, human, "all", row.weight, row.label_probability, math.inf, by=by)
+    if (judged := next((known[name] for name in row.names if name in known), None)) is None:
+        return label
+    name, weight = judged.evaluation_id, 1.0 / _probability(judged)
+    if row.evaluation_id in known:
+        return replace(label, name=name, weight=weight)
+    return replace(label, name=name, weight=max(weight, row.weight), other_id=row.evaluation_id or "")
+
+
+def _probability(judged: Evaluation) -> float:
+    return judged.sampling.probability
+
+
+def by_subject(labels: Iterable[HumanLabel], past: Sequence[Evaluation]) -> dict[Hashable, HumanLabel]:
+    """Each subject's label, by its `key_of`, as `calibrate` counts it: the newest of each monitor, a drawn one if there
+    is one, with the probability that any monitor has of drawing it, and the weight of the one that judges most.
+    """
+    by_id = {evaluation.evaluation_id: evaluation for evaluation in past}
+    evaluations = group_by((label for label in labels if label.name in by_id), lambda label: label.name)
+    known = [(by_id[name], mean_label(by_people)) for name, by_people in evaluations.items()]
+    known.sort(key=lambda item: (item[1].probability is not None, item[1].at))
+    drawing = {(judged.evaluator, judged.monitor) for judged, label in known if label.probability is not None}
+    used = sorted((each for each in past if (each.evaluator, each.monitor) in drawing), key=_probability)
+    draws = Counter(subject for subject, _ in {(key_of(each), each.monitor) for each in used})
+    most = {(key_of(each), each.evaluator_version): _probability(each) for each in used}
+    newest = {(key_of(judged), judged.monitor): label for judged, label in known}
+    result = dict[Hashable, HumanLabel]()
+    for subject, answers in group_by(newest.items(), lambda item: item[0][0]).items():
+        label = label_of_answer([label for _, label in answers], draws[subject])
+        own = by_id[label.name]
+        share = _probability(own) / most.get((subject, own.evaluator_version), _probability(own))
+        result[subject] = replace(label, weight=label.weight * share)
+    return result

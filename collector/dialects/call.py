@@ -172,8 +172,7 @@ def _with_attachments(
         return messages
     for other in others:
         if len(other) == len(messages) and any(message.attachments for message in other):
-            pairs = zip(messages, other, strict=True)
-            return tuple(one._replace(attachments=two.attachments) for one, two in pairs)
+            return tuple(one._replace(attachments=two.attachments) for one, two in zip(messages, other, strict=True))
     return messages
 
 

@@ -377,8 +377,7 @@ class Page:
         name = name if "." in name else f"{name}.html"
         if name not in self._files:
             raise web.HTTPNotFound
-        type_ = _TYPES[name[name.rindex(".") :]]
-        return web.Response(body=self._files[name], content_type=type_, charset="utf-8")
+        return web.Response(body=self._files[name], content_type=_TYPES[name[name.rindex(".") :]], charset="utf-8")
 
     async def _overview(self, request: web.Request) -> web.Response:
         filters = parse_filters(request.query)

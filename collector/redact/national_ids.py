@@ -120,8 +120,7 @@ def _verhoeff(digits: str) -> bool:
 
 
 def _spain(number: str) -> bool:
-    digits = number[:-1].translate(str.maketrans("XYZ", "012"))
-    return "TRWAGMYFPDXBNJZSQVHLCKE"[int(digits) % 23] == number[-1]
+    return "TRWAGMYFPDXBNJZSQVHLCKE"[int(number[:-1].translate(str.maketrans("XYZ", "012"))) % 23] == number[-1]
 
 
 def _finland(number: str) -> bool:

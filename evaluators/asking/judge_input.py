@@ -378,8 +378,7 @@ class ComparesOutputs(Described):
     @property
     def requires(self) -> frozenset[str]:
         """The answer and, unless there is a default, a reference."""
-        reference = () if self.default_evaluation_criteria else ("expected_output",)
-        return frozenset({"actual_output", *reference})
+        return frozenset({"actual_output", *(() if self.default_evaluation_criteria else ("expected_output",))})
 
     def reference(self, case: Turn) -> Json:
         """The part of the turn's reference, or of the configured reference if the turn has none.

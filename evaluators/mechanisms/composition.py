@@ -126,8 +126,7 @@ class Composition(Evaluator[Case], Generic[Case]):
             if value != type(self).model_fields[name].get_default(call_default_factory=True)
         }
         members = [[member.name, member.kind, member.version, member.threshold] for member in self.of]
-        parts = [self.kind, members, own]
-        return hashlib.sha256(orjson.dumps(parts, option=orjson.OPT_SORT_KEYS)).hexdigest()[:12]
+        return hashlib.sha256(orjson.dumps([self.kind, members, own], option=orjson.OPT_SORT_KEYS)).hexdigest()[:12]
 
     async def evaluate(self, case: Case, judge: Judge) -> Score | Skipped:
         """The composite's score of a case.

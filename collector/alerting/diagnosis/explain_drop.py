@@ -235,8 +235,7 @@ class _Comparison:
         sums = (after, before, rest_after, rest_before)
         # at least that of as many conversations of all traffic: few equal scores are no certainty
         variance = sum(max(each.variance, self._spread / each.effective) for each in sums)
-        freedom = min(each.effective for each in sums) - 1.0
-        return as_normal(-self.sign * difference / sqrt(variance), freedom)
+        return as_normal(-self.sign * difference / sqrt(variance), min(each.effective for each in sums) - 1.0)
 
     def known(self, part: Slice) -> Slice:
         """The values of a slice that are not new."""

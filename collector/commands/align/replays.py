@@ -70,5 +70,4 @@ def _job(bench: ReplayBench, evaluator: Evaluator[Any], labelled: LabelledSubjec
     )  # fmt: skip
     subject, revision = subject_id_of(labelled.case)
     name = assignment.evaluation_id(subject, f"{revision}\x1f{labelled.name}")
-    monitor = Monitor(name="align", assignments=(), match={})
-    return command_job(monitor, assignment, labelled.case, evaluation_id=name)
+    return command_job(Monitor(name="align", assignments=(), match={}), assignment, labelled.case, evaluation_id=name)

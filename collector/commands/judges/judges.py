@@ -16,12 +16,14 @@ from collector.calibration.labels import (
     CASE_EXAMPLE,
     HumanLabel,
     LabelLine,
+    by_subject,
     case_of_line,
+    evaluations_by_id,
     label_lines,
     label_of_answer,
+    label_of_line,
 )
 from collector.commands.judges.bench import Attempt, Bench, Figure, JudgedCase, JudgeFigures, LossScale, bench
-from collector.commands.replay.people import by_subject, evaluations_by_id, label_of_line
 from collector.commands.score.runner import RunResult, guarded_run, require_prices, run_jobs
 from collector.commands.score.score import limit_message
 from collector.config.command_options import require_known
@@ -287,8 +289,7 @@ async def _run(
     places = {job.evaluation_id: place for job, place in jobs}
     scores = [score for case in cases for _, score in case.label.by.values()]
     scale = LossScale(ScoreScale.of(configured.evaluator), all(score in (0, 1) for score in scores))
-    judged = _judged(made.evaluations, places, judges, cases)
-    return made, bench(name, models, judged, scale, options.margin)
+    return made, bench(name, models, _judged(made.evaluations, places, judges, cases), scale, options.margin)
 
 
 def _jobs(

@@ -120,8 +120,7 @@ def _result(line: Mapping[str, Any]) -> provider.BatchResult:
         return provider.BatchResult(name, None, b"", _MISSING.get(kind, "failed"))
     error = mapping(result.get("error"))
     inner = mapping(error.get("error")) or error
-    status = _STATUSES.get(text(inner.get("type")) or "", 500)
-    return provider.answered(name, status, orjson.dumps({"error": inner}))
+    return provider.answered(name, _STATUSES.get(text(inner.get("type")) or "", 500), orjson.dumps({"error": inner}))
 
 
 def _time(value: Any) -> float:
