@@ -116,13 +116,11 @@ def build_assembler(settings: AssembleSettings, dialects: Mapping[str, DialectSe
     """The assembler with the configuration's dialects and, after them, every installed one."""
     where = settings.identity
     identity = IdentityLookup(where.conversation, where.user, where.ignore, made_up=where.made_up)
-    application = ApplicationAttributes(settings.declared_attributes)
-    media = MediaLimits(settings.attachments.stored_bytes)
     return Assembler(
         Dialects.installed(build_dialects(dialects)),
         identity,
-        application,
-        media,
+        ApplicationAttributes(settings.declared_attributes),
+        MediaLimits(settings.attachments.stored_bytes),
         references=TraceReferences(settings.fields),
         agent_runs=settings.agent_runs,
     )

@@ -178,10 +178,9 @@ async def _open(
 async def _open_topics(settings: KafkaLogSettings, names: Sequence[str], telemetry: Telemetry | None) -> Logs:
     from collector.logs.kafka import KafkaLog
 
-    topics = {name: f"{settings.prefix}.{name}" for name in names}
     opened = await KafkaLog.open(
         settings_of_log(settings),
-        topics,
+        {name: f"{settings.prefix}.{name}" for name in names},
         settings.partitions,
         replication_factor=settings.replication_factor,
         configs=topic_configs(settings, names),

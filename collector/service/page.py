@@ -83,13 +83,12 @@ async def start_page(process: Process, watching: Watching, evaluating: EvaluateT
     )  # fmt: skip
     if process.config.settings.store_text:
         sources = replace(sources, questions=questions)
-    login = _login(process.config.settings, settings, process.telemetry.counter(WRONG_TOKENS, "page"))
     page = Page(
         settings,
         PageLogs(process.logs.evaluations, process.logs.labels, process.logs.turns, process.logs.history),
         _views(process),
         sources=sources,
-        login=login,
+        login=_login(process.config.settings, settings, process.telemetry.counter(WRONG_TOKENS, "page")),
         on_refused=process.telemetry.counter(REFUSED_CONNECTIONS, "page").inc,
     )
 

@@ -43,9 +43,9 @@ class Cluster(NamedTuple):
     def grant(self, kind: str, name: str, *rights: str) -> None:
         grant(self.broker.bootstrap, self.user, kind, name, *rights)
 
-    def make(self, topic: str, partitions: int) -> None:
+    def make(self, topic: str, partitions: int, **configs: str) -> None:
         admin = KafkaAdminClient(bootstrap_servers=self.broker.bootstrap)
-        admin.create_topics({topic: {"num_partitions": partitions, "replication_factor": 1}})
+        admin.create_topics({topic: {"num_partitions": partitions, "replication_factor": 1, "configs": configs}})
         admin.close()
 
     def topics(self, *, without: str | None = None) -> list[str]:
@@ -102,7 +102,10 @@ async def test_what_a_start_refuses_of_the_logs_is_a_mistake(cluster: Cluster, t
     path = cluster.file(tmp_path)
     sentence = said(path)
     assert f"Kafka does not permit this user CREATE of the topic {cluster.name}.dead_letters, " in sentence
-    assert sentence.endswith(": grant it, and READ, WRITE, DESCRIBE_CONFIGS (not checked before the topics exist)")
+    assert sentence.endswith(
+        ": grant it, and READ, WRITE, DESCRIBE_CONFIGS (not checked before the topics exist); "
+        "or create each by hand with 16 partitions and the settings in deploy/docs/kafka.md"
+    )
     assert said(cluster.file(tmp_path, replication_factor=3)).endswith("replication_factor: 3; write 1, or add brokers")
     cluster.grant("TOPIC", f"{cluster.name}.", "CREATE")
     assert said(cluster.file(tmp_path)) == "", "nothing is made by looking"
@@ -119,6 +122,32 @@ async def test_what_a_start_refuses_of_the_logs_is_a_mistake(cluster: Cluster, t
     assert await refused_at_the_start(path) in said(path)
     assert said(path, "--offline") == ""
     assert said(path, "--json") == said(path)
+
+
+def test_topics_with_other_partitions_than_the_rest_have_a_remedy_that_ends(cluster: Cluster, tmp_path: Path) -> None:
+    """For one topic of seven, check said to set its number of partitions; with that, it said so of the other six."""
+    cluster.grant("TOPIC", f"{cluster.name}.", "READ", "WRITE", "DESCRIBE_CONFIGS")
+    fit = {"message.timestamp.type": "LogAppendTime", "max.message.bytes": "17825792"}
+    *most, odd = [name for name in NAMES if name != "definitions"]
+    for name in most[1:]:
+        cluster.make(f"{cluster.name}.{name}", 4, **fit)
+    cluster.make(f"{cluster.name}.{odd}", 3, **fit)
+    assert "or create each by hand with 4 partitions and the settings in deploy/docs/kafka.md" in said(
+        cluster.file(tmp_path, partitions=16)
+    )
+    cluster.grant("TOPIC", f"{cluster.name}.", "CREATE")
+    sentence = f"the topic {cluster.name}.{odd} has 3 partitions, not 4 as the others: if it is empty, delete it"
+    for partitions in (4, 3):
+        refused = said(cluster.file(tmp_path, partitions=partitions)).partition(": log: ")[2].split("; ")
+        assert [part for part in refused if f".{odd} has" in part] == [
+            f"{sentence} and create it with 4, or use another log.kafka.prefix"
+        ]
+        others = [
+            part
+            for part in refused
+            if part.endswith("not 3: set log.kafka.partitions: 4, or use another log.kafka.prefix")
+        ]
+        assert len(others) == (0 if partitions == 4 else len(most) - 1)
 
 
 def test_all_that_is_not_permitted_is_said_at_once(secured_broker: Broker, tmp_path: Path) -> None:

@@ -83,7 +83,9 @@ def ensure_topics(
                 hidden.append(topic)
             except TopicAuthorizationFailedError as error:
                 more = f", and {', '.join(rights)} (not checked before the topics exist)" if rights else ""
-                raise _refused({key: ["CREATE"] for key in missing}, more + (copies and f"; {copies}")) from error
+                has = f"{plural(_usual(there, partitions), 'partition')} and the settings in deploy/docs/kafka.md"
+                more += f"; or create each by hand with {has}{copies and '; '}{copies}"
+                raise _refused({key: ["CREATE"] for key in missing}, more) from error
             except InvalidReplicationFactorError as error:
                 raise LogError(copies or str(error)) from error
         if made := hidden if validate_only else missing:
@@ -91,6 +93,12 @@ def ensure_topics(
         if known := list(there) if validate_only else topics:
             _check(admin, settings, {topic: own[topic] for topic in known}, partitions)
             _require(described(admin, known), *rights)
+
+
+def _usual(there: Mapping[str, int], wanted: int) -> int:
+    """The partitions that most topics have; the wanted number if as many have that, or there is no topic."""
+    numbers = [*there.values()] or [wanted]
+    return max(numbers, key=lambda number: (numbers.count(number), number == wanted))
 
 
 def _copies_mistake(admin: Any, replication_factor: int) -> str:
@@ -239,9 +247,8 @@ class TopicState:
 def states(settings: KafkaSettings, topics: Sequence[str]) -> dict[str, TopicState]:
     """The state of the topics that are there."""
     with administrating(settings) as admin:
-        there = _partitions(admin, topics)
         result: dict[str, TopicState] = {}
-        for topic, partitions in there.items():
+        for topic, partitions in _partitions(admin, topics).items():
             every = [TopicPartition(topic, number) for number in range(partitions)]
             starts, ends = offsets_at(admin, every, OffsetSpec.EARLIEST), offsets_at(admin, every, OffsetSpec.LATEST)
             timestamps = _values(admin, [topic], TIMESTAMPS)[topic][TIMESTAMPS]
@@ -360,14 +367,18 @@ def _await_topics(admin: Any, topics: Sequence[str]) -> None:
 
 def _check(admin: Any, settings: KafkaSettings, wanted: Mapping[str, Mapping[str, str]], partitions: int) -> None:
     there, mistakes = _partitions(admin, list(wanted)), list[str]()
+    usual = _usual(there, partitions)
     if gone := [topic for topic in wanted if topic not in there]:
         raise LogError(f"{absent(gone)}; or was it made just now, and is being deleted?")
     for topic, values in _values(admin, list(wanted), *set[str]().union(*wanted.values())).items():
-        if there[topic] != partitions:
-            mistakes.append(
-                f"the topic {topic} has {there[topic]} partitions, not {partitions}: set log.kafka.partitions: "
-                f"{there[topic]}, or use another log.kafka.prefix"
+        if not there[topic] == usual == partitions:
+            remedy = (
+                f"not {partitions}: set log.kafka.partitions: {usual}"
+                if there[topic] == usual
+                else f"not {usual} as the others: if it is empty, delete it and create it with {usual}"
             )
+            has = plural(there[topic], "partition")
+            mistakes.append(f"the topic {topic} has {has}, {remedy}, or use another log.kafka.prefix")
         large = int(values[LARGEST]) >= settings.max_record_bytes
         fits = {LARGEST: large, RETENTION: wanted[topic].get(RETENTION) != "-1"}
         differing = {key: value for key, value in wanted[topic].items() if values[key] != value}

@@ -65,8 +65,7 @@ class ConfigurationStatus:
     def refuse(self, reason: str, *, again: bool = False) -> None:
         """Another configuration was not taken; if it was tried `again` unasked, only a new reason is worth a line."""
         reason = "; ".join(reason.splitlines())
-        since = self.refused.since if self.refused is not None else time.time()
-        self.refused = RefusedConfiguration(reason, since)
+        self.refused = RefusedConfiguration(reason, self.refused.since if self.refused is not None else time.time())
         if not again:
             self._lines.forget(reason)
             self._lines.open.discard(reason)
