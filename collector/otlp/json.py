@@ -134,8 +134,7 @@ def _rule(field: FieldDescriptor) -> Convert:
     if kind == FieldDescriptor.CPPTYPE_MESSAGE:
         return _message(field.message_type)
     if kind == FieldDescriptor.CPPTYPE_ENUM:
-        values = field.enum_type.values if field.enum_type else ()
-        return _enum({value.name: value.number for value in values})
+        return _enum({value.name: value.number for value in (field.enum_type.values if field.enum_type else ())})
     if kind == FieldDescriptor.CPPTYPE_STRING:
         return _bytes(_ID_SIZES.get(field.name)) if field.type == FieldDescriptor.TYPE_BYTES else _string
     if kind == FieldDescriptor.CPPTYPE_BOOL:
