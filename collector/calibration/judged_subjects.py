@@ -192,8 +192,7 @@ def _may_speak_of(tenant: str | None, subject: FeedbackSubject) -> bool:
     """
     if tenant is None:
         return True
-    scope = id_in_tenant("", tenant) if tenant else _ANY_TENANT
-    return subject.conversation_id.startswith(scope) == bool(tenant)
+    return subject.conversation_id.startswith(id_in_tenant("", tenant) if tenant else _ANY_TENANT) == bool(tenant)
 
 
 _ANY_TENANT = id_in_tenant("", "-").removesuffix("-/")

@@ -264,8 +264,7 @@ def _explained(trace_id: str, spans: Sequence[StoredRecord], assembler: Assemble
 
 def _piece(record: StoredRecord) -> TracePiece:
     signal = dict(record.headers).get("signal")
-    thin = record.headers == THIN
-    return TracePiece("logs" if signal == b"logs" else "traces", record.value, record.number, thin)
+    return TracePiece("logs" if signal == b"logs" else "traces", record.value, record.number, record.headers == THIN)
 
 
 _HEAD = ("evaluation_id", "evaluator", "evaluator_version", "subject", "attributes")

@@ -12,7 +12,7 @@ from functools import partial
 from heapq import nsmallest
 
 from collector.backoff import FailureLog
-from collector.golden.runner import GoldenCase, GoldenTarget, Requests, results_of, score_of
+from collector.golden.runner import CHECK_EVERY, GoldenCase, GoldenTarget, Requests, results_of, score_of
 from collector.logs.log import Log, LogUnavailable
 from collector.logs.whole_log import first_offsets
 from collector.past.evaluations import REPLAY_OF, key_of, readable_evaluation
@@ -32,7 +32,6 @@ since the run."""
 _CALLS = 0.1
 """The share of the scores of the day before that is asked again at most, in one run."""
 _DAY = 86_400.0
-_CHECK_EVERY = 60.0
 _SAME_FALL = 21_600.0
 """After this many seconds without an alert, the next one is about another fall. While a window still holds the fall,
 scores that have recovered move the begin of what is looked for to now, so that tells nothing."""
@@ -108,7 +107,7 @@ class OwnPast:
 
     async def run_forever(self) -> None:
         """Ask whenever an alert asks for it."""
-        await self._requests.serve(self.run_due, _CHECK_EVERY)
+        await self._requests.serve(self.run_due, CHECK_EVERY)
 
     async def run_due(self) -> None:
         """Score again what is due."""

@@ -228,7 +228,8 @@ class ReportedJudges:
     def __init__(self, evaluations: Log) -> None:
         self._evaluations = evaluations
         self._reader: IncrementalReader | None = None
-        self._newest: dict[tuple[str, str], JudgeName] = {}
+        self.newest: dict[tuple[str, str], JudgeName] = {}
+        """The model name in the last answer of the judge, by evaluator and version."""
         self.calls = Counter[tuple[str, str]]()
         """The evaluations that were paid since the first reading, by evaluator and version."""
 
@@ -243,12 +244,8 @@ class ReportedJudges:
                 evaluation = evaluation_from_json(record.value)
                 if evaluation.judge is not None:
                     definition = evaluation.evaluator, evaluation.evaluator_version
-                    self._newest[definition] = judge_name(evaluation.judge)
+                    self.newest[definition] = judge_name(evaluation.judge)
                     self.calls[definition] += evaluation.shares is None
-
-    def newest(self, definition: tuple[str, str]) -> JudgeName | None:
-        """The model name in the last answer of the judge of an evaluator's version; None if it has not."""
-        return self._newest.get(definition)
 
 
 logger = logging.getLogger(__name__)
@@ -266,9 +263,7 @@ MOST_RUNS = 10
 SAME_FALL = 3600.0
 """After this many seconds without a suspicion, the next one is about another fall."""
 _HISTORY = 20
-"""Runs of a target that are kept in memory."""
-_PERIODS = 3
-"""Earlier periods whose runs are read at a start."""
+"""Runs of a target that are kept in memory, and the earlier periods whose runs are read at a start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,10 +303,8 @@ class _Checked:
 
     def suspects(self, now: float) -> bool:
         """Whether a run is to say if the judge has changed."""
-        if self.published is None:
-            return False
         is_alerting = self.falling is not None and self.falling.alert_since is not None
-        if self.published.number >= (MOST_RUNS if is_alerting else MOST_CHANGES):
+        if self.published is None or self.published.number >= (MOST_RUNS if is_alerting else MOST_CHANGES):
             return False
         return self.drip.has_tripped or (self.falling is not None and self.falling.asks(self.runs, now))
 
@@ -390,12 +383,10 @@ class GoldenRuns:
             if target.definition == (evaluator, version):
                 known = self.checked[target.key]
                 now = self._clock()
-                before = known.falling if now - known.suspected_at <= SAME_FALL else None
+                before = (known.falling if now - known.suspected_at <= SAME_FALL else None) or Suspicion(since)
                 # while a window still holds a fall, scores that have recovered move its begin to now
-                since = since if before is None else min(since, before.since)
-                began = before.alert_since if before is not None else None
-                alert_since = now if began is None else began
-                known.falling = Suspicion(since, alert_since if alerting else None)
+                since = min(since, before.since)
+                known.falling = Suspicion(since, (before.alert_since or now) if alerting else None)
                 known.suspected_at = now
                 if known.suspects(now):
                     self._requests.ask()
@@ -430,9 +421,21 @@ class GoldenRuns:
         for target in self._targets:
             if self._clock() < self.checked[target.key].attempts.next_at:
                 continue
+            if self.checked[target.key].published is None:
+                await self._read_stored(target)
             await self._ask_single_cases(target)
             while (due := self._due(target)) is not None and await self._run(target, *due):
-                pass  # at a start, the runs of the period that are stored
+                pass  # runs that another process has stored meanwhile
+
+    async def _read_stored(self, target: GoldenTarget) -> None:
+        """Take the stored runs, with all of a period, so that a fall is compared with the same ones after a restart."""
+        current = int(self._clock() // self._rules.every)
+        for period in range(current - _HISTORY, current + 1):
+            for number in range(MOST_RUNS + 1):
+                text = await self._store.load(_run_key(target, period, number))
+                if text is None:
+                    break
+                await self._take(target, period, number, text)
 
     async def _ask_single_cases(self, target: GoldenTarget) -> None:
         """Ask one case after another of the set, for a share of the live calls: at most one set of them at once."""
@@ -457,7 +460,7 @@ class GoldenRuns:
         period, newest = int(self._clock() // self._rules.every), known.published
         if newest is None or newest.period != period:
             return period, 0
-        name = self._reported.newest(target.definition)
+        name = self._reported.newest.get(target.definition)
         if not newest.names and name is not None:  # a run of an earlier release, which did not note it
             known.published = replace(newest, names=frozenset({name}))
             return None
@@ -469,17 +472,16 @@ class GoldenRuns:
 
         One that cannot be made is retried, ever more seldom.
         """
-        key = f"golden.run/{target.key}/{period}" + (f"/{number}" if number else "")
-        known, name = self.checked[target.key], self._reported.newest(target.definition)
+        key = _run_key(target, period, number)
+        known, name = self.checked[target.key], self._reported.newest.get(target.definition)
         text = stored = await self._store.load(key)
         if text is None:
             results = await self._results(target)
             if results is None:
                 known.attempts = known.attempts.after(self._clock())
                 return False
-            names: set[JudgeName] = {judge_name(result.judge) for result in results.values() if result.judge} | (
-                {name} if name else set()
-            )
+            names = {judge_name(result.judge) for result in results.values() if result.judge}
+            names |= {name} if name else set()
             scores = {case: score_of(result) for case, result in results.items()}
             if not any(score is not None for score in scores.values()):
                 # not saved: the file may be mended before the next start
@@ -487,25 +489,19 @@ class GoldenRuns:
                 return False
             record = {"at": self._clock(), "scores": scores, "judges": sorted(names, key=repr)}
             text = await self._store.save(key, orjson.dumps(record).decode())
-        run: Any = orjson.loads(text)
-        await self._remember(target, period, run)
+        await self._take(target, period, number, text)
+        return stored is not None
+
+    async def _take(self, target: GoldenTarget, period: int, number: int, text: str) -> None:
+        """Publish a run, and keep it for later falls."""
+        run, known = orjson.loads(text), self.checked[target.key]
+        scores = {case: score for case, score in run["scores"].items() if score is not None}
+        known.runs = [*known.runs, GoldenRun(run["at"], scores)][-_HISTORY:]
         await self._publish(target, run["scores"], run["at"])
         judges = frozenset((str(model), fingerprint) for model, fingerprint in run.get("judges", ()))
         known.published, known.attempts = _Published(period, number, judges), _Attempts()
         if known.drip.has_tripped:
             known.drip = SingleCaseTest(began=run["at"])
-        return stored is not None
-
-    async def _remember(self, target: GoldenTarget, period: int, run: Mapping[str, Any]) -> None:
-        """Keep a run for later falls; the first time with the earlier periods' runs."""
-        runs, history = [run], self.checked[target.key].runs
-        if not history:
-            keys = [f"golden.run/{target.key}/{period - back}" for back in range(_PERIODS, 0, -1)]
-            runs = [orjson.loads(text) for key in keys if (text := await self._store.load(key)) is not None] + runs
-        for each in runs:
-            scores = {case: score for case, score in each["scores"].items() if score is not None}
-            history.append(GoldenRun(each["at"], scores))
-        del history[:-_HISTORY]
 
     async def _results(self, target: GoldenTarget) -> dict[str, Result] | None:
         """The result of every case by its id; None if more than half of them failed.
@@ -567,11 +563,13 @@ class GoldenRuns:
                 references[case.case_id] = case.scores[evaluator]
             elif score is not None:
                 key = f"golden.reference/{evaluator}/{case.case_id}"
-                stored = await self._store.load(key)
-                if stored is None:
-                    stored = await self._store.save(key, repr(score))
+                stored = await self._store.load(key) or await self._store.save(key, repr(score))
                 references[case.case_id] = float(stored)
         return references
+
+
+def _run_key(target: GoldenTarget, period: int, number: int) -> str:
+    return f"golden.run/{target.key}/{period}" + (f"/{number}" if number else "")
 
 
 def _listed(reasons: Iterable[str]) -> str:

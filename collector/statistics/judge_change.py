@@ -53,6 +53,11 @@ class ScoreShift:
         worse = self.mean if lower_is_better else -self.mean
         return max(0.0, worse + 2.0 * self.stderr) if worse > 0.0 else 0.0
 
+    @property
+    def by_chance(self) -> float:
+        """The most that chance surely moves the mean."""
+        return _SURE * (1.0 + (_SURE**2 + 1.0) / (4.0 * (self.count - 1))) * self.stderr
+
     def exceeds(self, tolerance: float) -> bool:
         """Whether the shift is beyond the tolerance, significantly."""
         return abs(self.mean) > tolerance + STANDARD_ERRORS * self.stderr
@@ -103,17 +108,28 @@ def judge_since(runs: Sequence[GoldenRun], since: float, cases: str = "golden ca
     before, after = [run for run in ordered if run.at < since], [run for run in ordered if run.at >= since]
     if not before or not after:
         return None
-    known = _known([run for run in before if run.at < since - _CERTAINLY_BEFORE] or before)
+    known = _known(_as_before(before, since))
     shift = score_shift(after[-1].scores, {case: fmean(scores) for case, scores in known.items()})
     if shift is None:
         return None
-    half = _SURE * (1.0 + (_SURE**2 + 1.0) / (4.0 * (shift.count - 1))) * shift.stderr
     where = f"{shift.count} {cases} at {datetime.fromtimestamp(after[-1].at, UTC):%H:%M} UTC"
-    if abs(shift.mean) > half:
+    if abs(shift.mean) > shift.by_chance:
         moved = f"moved by {shift.mean:+.2f} {plus_minus(Z * shift.stderr, 2)}"
         return JudgeVerdict(True, shift.mean, f"The judge has changed: {where}, scored again, {moved}.")
-    most = abs(shift.mean) + half
+    most = abs(shift.mean) + shift.by_chance
     return JudgeVerdict(False, most, f"The judge has not changed: {where}, scored again, moved by at most {most:.2f}.")
+
+
+def _as_before(runs: Sequence[GoldenRun], since: float) -> Sequence[GoldenRun]:
+    """The runs by the judge as it was before a fall, not of a shift that had ended: all with the scores of the newest.
+
+    If none is old enough, the newest may be by a judge that caused the fall: then only if the first has its scores.
+    """
+    certain = [run for run in runs if run.at < since - _CERTAINLY_BEFORE]
+    runs = certain or runs
+    shifts = ((run, score_shift(run.scores, runs[-1].scores)) for run in runs)
+    same = [run for run, shift in shifts if shift is None or abs(shift.mean) <= shift.by_chance]
+    return same if certain or same[0] is runs[0] else runs
 
 
 def _known(runs: Sequence[GoldenRun]) -> dict[str, list[float]]:

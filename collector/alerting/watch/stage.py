@@ -441,9 +441,8 @@ class WatchFold(MemoryFold):
         series = list(self._series_of(evaluation))
         is_past = evaluation.happened_at is not None
         is_unwanted = evaluation.outcome == "skipped" and evaluation.reason_code not in LOSSES
-        if not series or is_unwanted or (is_past and evaluation.retry is None):
-            return
-        if self._seen.repeats(evaluation.evaluation_id):
+        is_uncounted = not series or is_unwanted or (is_past and evaluation.retry is None)
+        if is_uncounted or self._seen.repeats(evaluation.evaluation_id):
             return
         if evaluation.retry is not None and evaluation.score is not None:
             key = (evaluation.monitor, evaluation.evaluator, evaluation.evaluator_version)

@@ -302,6 +302,46 @@ async def test_a_fall_of_scores_has_the_judge_asked_and_the_verdict_outlives_a_r
     assert again.judge_since("helpful", "other", began, alerting=False) is None, "of a version that is not checked"
 
 
+async def test_a_shift_that_was_mended_before_a_fall_is_not_named_as_its_cause_also_after_a_restart(
+    tmp_path: Path,
+) -> None:
+    """The runs by the stricter judge were averaged in: the judge that stayed "moved by +0.12", a rise, in a fall."""
+    bench = Bench(golden_file(tmp_path, helpful=0.8))
+    runs = await bench.look(8)
+    version = runs._targets[0].assignment.version
+    for model, score in (("a", 8), ("b", 8), ("c", 5), ("d", 5), ("e", 8)):  # reported changes: a run each
+        bench.score = score
+        bench.time += 60.0
+        await bench.answer(model)
+        await runs.run_due()
+    began = bench.time + 60.0
+    bench.time += 120.0
+    runs.judge_since("helpful", version, began, alerting=True)
+    await runs.run_due()
+    said = runs.judge_since("helpful", version, began, alerting=True)
+    again = await bench.look(8)
+    assert bench.judge.questions == []
+    assert again.checked[f"helpful/{version}/scripted"].runs == runs.checked[f"helpful/{version}/scripted"].runs
+    assert bench.metric("evalstream_golden_last_run_timestamp_seconds") == bench.time
+    assert again.judge_since("helpful", version, began, alerting=False) == said
+    assert said is not None
+    assert not said.has_changed
+
+
+async def test_a_judge_that_shifted_in_the_day_is_shifted_after_a_restart_on_the_next(tmp_path: Path) -> None:
+    """A restart read the first run of each day alone."""
+    bench = Bench(golden_file(tmp_path, helpful=0.8))
+    runs = await bench.look(8)
+    await bench.answer("another")
+    bench.score = 5
+    await runs.run_due()
+    again = await bench.look(5)
+    assert again.significant_shift("helpful") is not None, "on the same day"
+    bench.time += DAY
+    [known] = (await bench.look(5)).checked.values()
+    assert [run.scores[next(iter(run.scores))] for run in known.runs] == [0.8, 0.5, 0.5]
+
+
 async def test_another_configuration_asks_nothing_again_for_an_alert_that_lasts(tmp_path: Path) -> None:
     bench = Bench(golden_file(tmp_path, helpful=0.8))
     await bench.look(8)
