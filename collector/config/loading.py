@@ -526,7 +526,8 @@ def _exporter(name: str, definition: Mapping[str, Any], mistakes: list[str]) -> 
         return None
     settings: type[BaseModel] = BaseModel
     try:
-        return plugins.load(plugins.EXPORTERS, name).Settings.model_validate(definition)
+        settings = plugins.load(plugins.EXPORTERS, name).Settings
+        return settings.model_validate(definition)
     except ConfigError as error:
         mistakes.append(f"export.{name}: {error}")
     except ValidationError as error:

@@ -160,8 +160,7 @@ class Classification(ReasonSettings, TextSettings, Evaluator[Case], Generic[Case
     @property
     def templates(self) -> tuple[str, ...]:
         """See `Evaluator.templates`."""
-        later = (self.template("classifier_form"),) if self.reason != "before" else ()
-        return (*self.prompts, *later)
+        return (*self.prompts, *((self.template("classifier_form"),) if self.reason != "before" else ()))
 
     @property
     def label_definitions(self) -> Mapping[str, LabelDefinition]:
