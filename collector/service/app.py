@@ -15,7 +15,7 @@ import shutil
 import signal
 import time
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -37,7 +37,7 @@ from collector.logs.log import Log, LogError, LogUnavailable
 from collector.page.score_series import RETENTION
 from collector.service.assembly_builder import follow_wanted, start_assemble, start_link
 from collector.service.evaluate import EvaluateTask
-from collector.service.export import Exporters, open_exporters, serving_metrics, start_exporters, start_feedback_exports
+from collector.service.export import Exporters, open_exporters, show_metrics, start_exporters, start_feedback_exports
 from collector.service.gauges import show_build
 from collector.service.kafka_settings import settings_of_log
 from collector.service.live.exchange import OpenedJudges
@@ -49,7 +49,7 @@ from collector.service.page import start_page
 from collector.service.process import PrepareChange, Process, without_preparation
 from collector.service.process_resources import ProcessResources
 from collector.service.receive import start_receive
-from collector.service.tasks import open_tasks
+from collector.service.tasks import Tasks, Work, open_tasks
 from collector.service.watch import Watching, start_watch
 from collector.service.workers.worker import Worker
 from collector.telemetry.logging import LogLevel, level_of, log_as_json, set_level
@@ -168,8 +168,7 @@ async def open_guard(
     Logs in memory end with the process, so nothing can come back.
     """
     fatal = FatalUnits(logs.definitions, settings.dead_letters.max_ends)
-    prefix = _journal_prefix(settings.log)
-    file = JournalFile.open(prefix) if prefix is not None else None
+    file = JournalFile.open(prefix) if (prefix := _journal_prefix(settings.log)) is not None else None
     with ExitStack() as stack:
         if file is not None:
             stack.callback(file.close)
@@ -180,8 +179,7 @@ async def open_guard(
             file.begin()
         guard = Guard(file.journal if file is not None else None, fatal)
         if on_stall is not None:
-            watchdog = StallWatchdog(guard.journal, settings.dead_letters.stall_after, on_stall)
-            stack.enter_context(watchdog.watching())
+            stack.enter_context(StallWatchdog(guard.journal, settings.dead_letters.stall_after, on_stall).watching())
         yield guard
 
 
@@ -408,11 +406,13 @@ def _addresses(config: Config, service: Running) -> str:
     return where
 
 
-async def _serve_metrics(stack: AsyncExitStack, server: AbstractAsyncContextManager[object]) -> None:
+async def _serve_metrics(tasks: Tasks, serve: Work) -> None:
+    """Of several processes of one file on one machine, the first has the port; when it ends, another one takes it."""
     try:
-        await stack.enter_async_context(server)
-    except ConfigError as error:  # several processes of one file on one machine: the first has the port
-        logger.warning("this process serves no /metrics, /healthz and /readyz: %s", error)
+        await serve()
+    except ConfigError as error:
+        action = "serving /metrics, /healthz and /readyz"
+        tasks.start("metrics", partial(Backoff().repeat, serve, ConfigError, action=action, failed=error))
 
 
 def addresses_of(config: Config, stages: Collection[str]) -> list[Address]:
@@ -466,10 +466,11 @@ async def running(
             exporters = await stack.enter_async_context(
                 open_exporters(config, plan, telemetry, resources.health, own, logs, metrics)
             )
-        else:
-            await _serve_metrics(stack, serving_metrics(config, telemetry, resources.health, metrics))
         before_tasks = await stack.enter_async_context(AsyncExitStack())
         tasks = await stack.enter_async_context(open_tasks(telemetry, guard))
+        if "export" not in stages:
+            serve = partial(show_metrics, before_tasks, config, telemetry, resources.health, metrics)
+            await _serve_metrics(tasks, serve)
         process = Process(
             config=config, plan=plan, logs=logs, telemetry=telemetry, resources=resources, tasks=tasks, stack=stack,
             guard=guard, own=own, history=history, status=status, worker=worker, steps=steps,

@@ -8,7 +8,7 @@ restart.
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import KW_ONLY, InitVar, dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -257,18 +257,19 @@ def start_feedback_exports(process: Process, stages: Sequence[ExportStage]) -> N
     start_correction_readers(process, stages)
 
 
-def serving_metrics(
-    config: Config, telemetry: Telemetry, health: Health, socket: Path | None = None
-) -> AbstractAsyncContextManager[object]:
-    """For a process that does not export, serve its metrics and health where the Prometheus exporter would.
+async def show_metrics(
+    stack: AsyncExitStack, config: Config, telemetry: Telemetry, health: Health, socket: Path | None
+) -> None:
+    """For a process that does not export, serve its metrics and health where the Prometheus exporter would, until the
+    stack closes.
 
     Raises:
         ConfigError: the address cannot be bound.
     """
     settings = config.exporters.get("prometheus")
-    if not isinstance(settings, PrometheusSettings):
-        return nullcontext()
-    return serve_metrics(telemetry, host=settings.host, port=settings.port, health=health, socket=socket)
+    if isinstance(settings, PrometheusSettings):
+        server = serve_metrics(telemetry, host=settings.host, port=settings.port, health=health, socket=socket)
+        await stack.enter_async_context(server)
 
 
 def _watched(config: Config, plan: Plan) -> Iterator[MonitoredEvaluator]:

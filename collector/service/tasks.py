@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 OnFailure = Literal["ends the process", "pauses", "starts again"]
 
 _OF_THE_LOGS = ("lag", "log probe", "retention", "topic notes")
-_OF_THE_FIGURES = ("alerts", "releases", "agreement", "golden", "feedback", "corrections")
+_OF_THE_FIGURES = ("metrics", "alerts", "releases", "agreement", "golden", "feedback", "corrections")
 _BY_ON_FAILURE: Mapping[OnFailure, tuple[str, ...]] = {
     "ends the process": ("receive", "files", "assemble", "link", "evaluate", "configuration"),
     "pauses": ("export", "watch", "page"),

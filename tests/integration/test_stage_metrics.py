@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from contextlib import AsyncExitStack
+from functools import partial
 
 import aiohttp
 import pytest
 from broker import free_ports
 from configurations import checked
 
+from collector.backoff import Backoff
 from collector.config.configured import Config
+from collector.service import app
 from collector.service.app import running
 
 
@@ -37,10 +42,24 @@ async def test_each_stage_by_itself(stages: set[str]):
         assert "evalstream_open_conversations" in text
 
 
-async def test_a_second_process_on_the_same_port_runs_and_says_what_it_does_not_serve(caplog: pytest.LogCaptureFixture):
+async def test_a_second_process_on_the_same_port_serves_once_the_first_has_ended(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
+    """It said once that the port was in use, and never tried again."""
     (port,) = free_ports(1)
-    with caplog.at_level(logging.WARNING):
-        async with running(_config(port), {"assemble"}), running(_config(port), {"evaluate"}):
-            assert (await _get(port, "/healthz"))[0] == 200
-    assert "this process serves no /metrics, /healthz and /readyz" in caplog.text
-    assert "write another export.prometheus.port" in caplog.text
+    monkeypatch.setattr(app, "Backoff", partial(Backoff, cap=0.01))
+    caplog.set_level(logging.INFO)
+    async with AsyncExitStack() as first, AsyncExitStack() as second:
+        await first.enter_async_context(running(_config(port), {"assemble"}))
+        await second.enter_async_context(running(_config(port), {"evaluate"}))
+        assert (await _get(port, "/healthz"))[0] == 200
+        await first.aclose()
+        async with asyncio.timeout(10):
+            while "succeeded" not in caplog.text:
+                await asyncio.sleep(0.01)
+        assert (await _get(port, "/readyz"))[0] == 200
+    refused, taken = [line for line in caplog.messages if "serving /metrics, /healthz and /readyz" in line]
+    assert "write another export.prometheus.port" in refused
+    assert "succeeded after" in taken
+    with pytest.raises(aiohttp.ClientConnectorError):
+        await _get(port, "/healthz")
