@@ -176,8 +176,9 @@ class ConsumerLag:
         try:
             seconds = await log.retention()
             self._telemetry.gauge(series.LOG_RETENTION, log.name).set(math.inf if seconds is None else seconds)
-        except LogRefused:  # a source's need not be known: its lag is measured all the same
-            self._telemetry.remove(series.LOG_RETENTION, log.name)
+        except LogRefused as error:  # a source's need not be known: its lag is measured all the same
+            if self._telemetry.remove(series.LOG_RETENTION, log.name):
+                logger.warning("the retention of %s is not watched any more (%s)", log.name, error)
         self._retention_at[log.name] = now
 
     def _note_progress(self, consumer: tuple[str, str], partition: int, lags_at: int | None) -> None:

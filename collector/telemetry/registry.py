@@ -125,18 +125,19 @@ class Telemetry:
         for labels, value in values.items():
             parent.labels(*labels).set(value)
 
-    def remove(self, of: Series, *labels: str) -> None:
-        """Remove the series of these label values, if there is one: its statement is no longer true.
+    def remove(self, of: Series, *labels: str) -> bool:
+        """Remove the series of these label values, if there is one, and say so: its statement is no longer true.
 
         One without labels stays, and is reset.
         """
         if self._children.pop((of.name, *labels), None) is None:
-            return
+            return False
         if labels:
             self._parents[of.name].remove(*labels)
         else:
             self.registry.unregister(self._parents[of.name])
             self._parents[of.name] = self._declare(of)
+        return True
 
     def drop(self, stage: str, reason: str, count: float = 1) -> None:
         """Count a loss."""

@@ -124,6 +124,28 @@ async def test_the_lag_of_a_source_is_told_without_the_right_to_see_its_retentio
         await measured.until_lag(0)
 
 
+async def test_a_right_to_see_the_retention_that_is_lost_has_a_line(
+    secured_broker: Broker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It had none: the alert on it was blind, and stderr did not say why."""
+    monkeypatch.setattr("collector.logs.consumer_lag.RETENTION_EVERY", 0.0)
+    topic, user = fresh("source"), user_of(secured_broker, "x")
+    await asyncio.to_thread(make, secured_broker, [topic])
+    measured = Measured(scram(secured_broker, user, "x"), [topic])
+    grant(secured_broker.bootstrap, user, "TOPIC", topic, "READ", "DESCRIBE_CONFIGS")
+    grant(secured_broker.bootstrap, user, "GROUP", measured.group, "READ")
+    async with asyncio.TaskGroup() as group, await measured.open(group):
+        await measured.until_lag(0)
+        assert measured.value("log_retention_seconds", topic) == 7 * 86_400
+        revoke(secured_broker.bootstrap, user, "TOPIC", topic, "DESCRIBE_CONFIGS")
+        async with asyncio.timeout(20):
+            while measured.value("log_retention_seconds", topic) is not None:
+                await measured.tasks.lag.sample()
+        await measured.tasks.lag.sample()
+    (line,) = [line for line in caplog.messages if "retention" in line]
+    assert f"DESCRIBE_CONFIGS of the topic {topic}: grant it" in line
+
+
 @pytest.mark.parametrize("described", [False, True])
 async def test_a_source_that_may_not_be_read_any_more_has_no_lag(secured_broker: Broker, *, described: bool) -> None:
     """READ was taken away, and the lag stayed 0 while records came. Who may still see where the topic ends sees it."""

@@ -285,9 +285,7 @@ def empty(settings: KafkaSettings, topics: Mapping[str, TopicState]) -> None:
     """Delete all records of topics."""
     with administrating(settings) as admin:
         _require(described(admin, list(topics)), "DELETE")
-        every = [
-            TopicPartition(topic, partition) for topic, state in topics.items() for partition in range(state.partitions)
-        ]
+        every = [TopicPartition(topic, number) for topic, state in topics.items() for number in range(state.partitions)]
         admin.delete_records(offsets_at(admin, every, OffsetSpec.LATEST))
 
 
@@ -397,10 +395,9 @@ def offsets_at(admin: Any, partitions: Sequence[TopicPartition], spec: Any) -> d
 
 def _needs(admin: Any, topic: str) -> list[dict[TopicPartition, int]]:
     """The committed offsets in the topic of each group that has any."""
-    committed = committed_by(admin, [group["group_id"] for group in admin.list_groups()])
     needs = [
         {where: state.offset for where, state in offsets.items() if where.topic == topic and state.offset >= 0}
-        for offsets in committed.values()
+        for offsets in committed_by(admin, [group["group_id"] for group in admin.list_groups()]).values()
     ]
     return [need for need in needs if need]
 

@@ -192,7 +192,9 @@ LAG = ("evalstream_consumer_lag_records", "evalstream_consumer_lag_seconds", "ev
     ("trouble", "kept"),
     [(NotPermitted("READ"), 0), (LogUnavailable("it restarts"), 60), (RuntimeError("a mistake of ours"), 60)],
 )
-async def test_what_cannot_be_measured_any_more_has_no_lag(trouble: Exception, kept: int) -> None:
+async def test_what_cannot_be_measured_any_more_has_no_lag(
+    trouble: Exception, kept: int, caplog: pytest.LogCaptureFixture
+) -> None:
     """The lag of a topic that was not permitted any more stayed 0. A broker that restarts leaves no gap."""
     now, telemetry, log = [1000.0], Telemetry(), Troubled("turns", partitions=1)
     lag = ConsumerLag(telemetry, clock=lambda: now[0])
@@ -217,9 +219,11 @@ async def test_what_cannot_be_measured_any_more_has_no_lag(trouble: Exception, k
             await lag.sample()
             assert values() == [0.0 if known else None] * 3
         assert retention() == 60
-        now[0] = 1600.0
-        await lag.sample()
-        assert retention() == (None if isinstance(trouble, NotPermitted) else 60)
+        for now[0] in (1600.0, 2200.0):
+            await lag.sample()
+            assert retention() == (None if isinstance(trouble, NotPermitted) else 60)
+        line = f"the retention of turns is not watched any more ({trouble})"
+        assert caplog.messages.count(line) == isinstance(trouble, NotPermitted), "once"
         log.trouble = None
         await lag.sample()
         assert values() == [0.0] * 3
