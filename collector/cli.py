@@ -660,11 +660,12 @@ def rejudge(
     The running service makes the evaluations, beside the traffic of now and apart from its budgets and live metrics.
     Run the same command again to resume: nothing is judged twice.
     """
+    from collector.commands.check.traffic import service_difference
     from collector.commands.rejudge.rejudge import RejudgeOptions, rejudge as rejudge_past
     from collector.evaluate.retry.past_jobs import Stretch
 
     options = _options(RejudgeOptions, locals(), stretch=_options(Stretch, locals()))
-    _finish(rejudge_past(_load(config, serves=True), options, show))
+    _finish(rejudge_past(_load(config, serves=True), options, show, service_difference))
 
 
 @app.command()

@@ -245,8 +245,7 @@ async def _evaluate_cascade(
         outcome, _ = await _evaluate(evaluator, case, cascade.then, meters[count:], skip_unseen)
     if step is not None and isinstance(outcome, Score):
         outcome = replace(outcome, escalation=step)
-    stamps = [meter.stamp for meter in meters if meter.stamp is not None]
-    return outcome, common_stamp(cascade.model, stamps)
+    return outcome, common_stamp(cascade.model, [meter.stamp for meter in meters if meter.stamp is not None])
 
 
 def _sum_of(costs: Sequence[float | None]) -> float | None:

@@ -41,8 +41,7 @@ def call_breaches(owner: str, method: Any, call: str, *, is_async: bool = True) 
         signature.bind(*(word for word in words if "=" not in word), **named)
         returns = str(signature.return_annotation)
         is_awaited = inspect.iscoroutinefunction(inspect.unwrap(method)) or "Awaitable" in returns
-        other = "is not asynchronous" if is_async else "is asynchronous"
-        wrong = "" if is_awaited == is_async else other
+        wrong = "" if is_awaited == is_async else "is not asynchronous" if is_async else "is asynchronous"
     except TypeError as error:
         wrong = f"cannot be called as it will be ({error})"
     if wrong:

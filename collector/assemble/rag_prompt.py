@@ -100,8 +100,7 @@ def _find_at_end(prompt: str, hint: str) -> int:
 
     Backwards with `find`, because `rfind` takes the product of both lengths in the worst case.
     """
-    window = prompt[-len(hint) - _MAX_ENDING :]
-    distance = window[::-1].find(hint[::-1])
+    distance = prompt[-len(hint) - _MAX_ENDING :][::-1].find(hint[::-1])
     return len(prompt) - distance - len(hint) if distance >= 0 else -1
 
 

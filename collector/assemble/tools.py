@@ -73,8 +73,7 @@ def find_tools_called(draft: TurnDraft, spans: ToolSpans) -> tuple[ToolCall, ...
     span_calls = spans.find(draft)
     if not call_lists:
         return tuple(_deduplicate([(span_calls, False)])) if span_calls else ()
-    calls = _add_results(_deduplicate(call_lists), results, span_calls)
-    return tuple(_without_form(list(calls), draft.answer))
+    return tuple(_without_form(list(_add_results(_deduplicate(call_lists), results, span_calls)), draft.answer))
 
 
 def _without_form(calls: Sequence[ToolCall], answer: str | None) -> Sequence[ToolCall]:

@@ -442,8 +442,7 @@ def _parse_tool_output(value: Json) -> Json:
     message = parse_printed(text, "tool") if isinstance(text, str) else None
     if message is not None:
         return decode(message.text)
-    is_langchains = {"lc", "data", "tool_call_id"} & fields.keys()
-    messages = parse_messages(fields, "tool").messages if is_langchains else ()
+    messages = parse_messages(fields, "tool").messages if {"lc", "data", "tool_call_id"} & fields.keys() else ()
     return decode(messages[-1].text) if messages else decode(value)
 
 

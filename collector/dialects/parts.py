@@ -271,8 +271,7 @@ def make_tool_result(call: JsonObject, value: Json) -> ChatMessage:
     if typed_value.keys() == {"type", "value"}:  # the AI SDK's typed output
         value = typed_value["value"]
         failed = failed or typed_value["type"] in _ERROR_OUTPUTS
-    dumped = isinstance(value, str) and value.startswith(_DUMPED_BLOCKS)
-    text = _join_blocks(decode(value) if dumped else value)
+    text = _join_blocks(decode(value) if isinstance(value, str) and value.startswith(_DUMPED_BLOCKS) else value)
     if text is not None:
         value = text
     call_id = find_text(call, "tool_use_id", "toolCallId", "call_id", "tool_call_id", "toolUseId", "id", "ref")

@@ -129,8 +129,7 @@ class _Values:
 
     def label(self, attributes: Mapping[str, Json]) -> str:
         value = text_of(attributes.get(self.attribute))
-        is_label = self._frequent.is_label(value) if self._frequent else value in self._named
-        return value if is_label else OTHER
+        return value if (self._frequent.is_label(value) if self._frequent else value in self._named) else OTHER
 
     def learn(self, attributes: Mapping[str, Json]) -> bool:
         """Count a value; whether it is a label from now on."""

@@ -314,8 +314,7 @@ def _cascades(config: Config, judges: Mapping[str, Judge], key: str) -> dict[str
 
 
 def _pairs(config: Config, judges: Mapping[str, Judge]) -> dict[str, Judge]:
-    others = _named(config) - set(config.settings.judge_names)
-    pairs = {name: pair_named(name, judges) for name in others}
+    pairs = {name: pair_named(name, judges) for name in _named(config) - set(config.settings.judge_names)}
     return {name: DividedJudge(judges[pair.extract], judges[pair.decide]) for name, pair in pairs.items() if pair}
 
 

@@ -200,8 +200,7 @@ class SqliteLog:
 
     def _feed(self, stack: ExitStack, partition: int, committed: Committed | None, start: int) -> PartitionFeed:
         key = (self._number, partition)
-        fresh = stack.enter_context(self._file.fresh_records(key))
-        stream = _SqliteStream(self, self._file, key, start, fresh)
+        stream = _SqliteStream(self, self._file, key, start, stack.enter_context(self._file.fresh_records(key)))
         return PartitionFeed(partition, committed, start, stream, self._timing)
 
     def _starts(self, connection: sqlite3.Connection, group: str) -> list[tuple[int, Committed | None, int]]:

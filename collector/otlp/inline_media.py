@@ -119,8 +119,7 @@ def _omit(body: bytes, longest: int, key: bytes) -> tuple[bytes, int]:
     pieces: list[bytes] = []
     last = 0
     for start, end in _runs(body):
-        run = body[start:end]
-        content = _content_of(run, body[max(0, start - _CONTEXT) : start] or key)
+        content = _content_of(body[start:end], body[max(0, start - _CONTEXT) : start] or key)
         if content is None or len(content) <= longest:
             continue
         pieces += (body[last:start], _mark(content))

@@ -54,8 +54,7 @@ class TurnCache:
     def add(self, turn: Turn, size: int, partition: int, position: int) -> None:
         """A turn of `size` bytes was assembled; the same turn again takes the place of the first."""
         key = conversation_key(turn)
-        place = self._pinned if key in self._pins else self._unpinned
-        talk = place.setdefault(key, {})
+        talk = (self._pinned if key in self._pins else self._unpinned).setdefault(key, {})
         before = talk.pop(turn.turn_id, None)
         self._bytes += size + OVERHEAD - (before.size + OVERHEAD if before else 0)
         talk[turn.turn_id] = _CachedTurn(turn, size, partition, position)

@@ -179,8 +179,7 @@ def tool_call_fields(value: object, path: str) -> dict[str, Any]:
 
 def _message(value: object, path: str) -> Any:
     """A message in our shape unchanged, one in another shape as it would be read in a trace."""
-    known = isinstance(_inner(value, "content"), str)
-    parsed = () if known else parse_messages([value]).messages
+    parsed = () if isinstance(_inner(value, "content"), str) else parse_messages([value]).messages
     if parsed and (parsed[0].text or parsed[0].tool_calls):
         return {
             "role": parsed[0].role,

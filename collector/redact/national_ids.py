@@ -114,8 +114,7 @@ def _verhoeff(digits: str) -> bool:
         digit = int(char)
         for _ in range(at % 8):
             digit = _PERMUTATION[digit]
-        turn = total + digit if total < 5 else total - digit
-        total = turn % 5 + 5 * ((total < 5) != (digit < 5))
+        total = (total + digit if total < 5 else total - digit) % 5 + 5 * ((total < 5) != (digit < 5))
     return total == 0
 
 

@@ -193,8 +193,7 @@ def _fit(
     sums, *squares = [
         [sum(p.weight * row[i] * row[j] for p, row in zip(pairs, rows, strict=True)) for j in size] for i in (0, *size)
     ]
-    spread = max(means[1] * (1.0 - means[1]), _FLAT)
-    error = min(wrong * (1.0 - wrong) / spread, _MOST_ERROR) * squares[0][0]
+    error = min(wrong * (1.0 - wrong) / max(means[1] * (1.0 - means[1]), _FLAT), _MOST_ERROR) * squares[0][0]
     inverse = _inverse([[squares[0][0] - error, *squares[0][1:]], *squares[1:]])
     sizes = [sum(map(mul, row, sums)) for row in inverse]
     scores: dict[object, list[float]] = {}

@@ -188,8 +188,7 @@ class Level:
         """The lower bound of what an interval adds to the logarithm of a bet's state."""
         value, span = self.value, self.span
         squares = value * value * sums.w2 - 2.0 * value * sums.w2y + sums.w2y2
-        gain = stake * self.shortfall(sums) / span
-        return gain - fans_coefficient(stake) * stake**2 * squares / span**2
+        return stake * self.shortfall(sums) / span - fans_coefficient(stake) * stake**2 * squares / span**2
 
 
 def margin(target: float, level: float) -> float:

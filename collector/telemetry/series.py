@@ -39,8 +39,7 @@ class Series:
 @cache
 def _helps() -> Mapping[str, str]:
     """The docstrings below the series of this module, by the names of the metrics."""
-    source = files("collector.telemetry").joinpath("series.py").read_text(encoding="utf-8")
-    parts = source.split('"' * 3)
+    parts = files("collector.telemetry").joinpath("series.py").read_text(encoding="utf-8").split('"' * 3)
     declared = [(_NAME.findall(code), text) for code, text in zip(parts[::2], parts[1::2], strict=False)]
     return {names[-1]: " ".join(text.split()) for names, text in declared if names}
 

@@ -186,8 +186,7 @@ def in_common_order(material: Mapping[str, Json]) -> dict[str, Json]:
 
 def subject_text(material: Mapping[str, Json]) -> str:
     """The part of the material that is the subject, as JSON; all of it if it has none of the usual fields."""
-    common = {name: material[name] for name in _SUBJECT if name in material}
-    return _as_json(common or material)
+    return _as_json({name: material[name] for name in _SUBJECT if name in material} or material)
 
 
 def wrap_with_keys(

@@ -55,8 +55,7 @@ class EmbeddingJudge(EndpointJudge):
             raise to_judge_error(refusal, " ".join(map(str, texts))) from None
         usage = replace(usage_of(payload.get("usage")), output_tokens=0)
         bill.add(Completion((), text(payload.get("model")), None, usage), estimated_tokens(texts), 0)
-        vectors = orjson.dumps({"vectors": _vectors(payload)}).decode()
-        answer = Answer(parse_reply(vectors, reply), "")
+        answer = Answer(parse_reply(orjson.dumps({"vectors": _vectors(payload)}).decode(), reply), "")
         return Verdict([answer], bill.model or self.model, None, bill.usage, bill.cost_usd)
 
     def _connect(self) -> Connecting:

@@ -127,8 +127,7 @@ def cited_sources(case: Turn, first_number: int = 1) -> CitedSources:
 
 
 def _own_number(source: Json) -> int | None:
-    text = next(iter_texts(source), "") if not isinstance(source, str) else source
-    match = _OWN_NUMBER.match(text)
+    match = _OWN_NUMBER.match(next(iter_texts(source), "") if not isinstance(source, str) else source)
     return int(match.group(1) or match.group(2)) if match else None
 
 

@@ -186,8 +186,7 @@ class Composition(Evaluator[Case], Generic[Case]):
         gate, member = self.of
         first = await _outcome_of(gate, case, judge)
         _require_scores({gate.name: first})
-        asks = _passes(gate, first) is (self.ask_on == "pass")
-        chance = 1.0 if asks else self.share
+        chance = 1.0 if _passes(gate, first) is (self.ask_on == "pass") else self.share
         if _draw(self.name, case) >= chance:
             summary: dict[str, Json] = {
                 "members": {gate.name: _summary(gate, first), member.name: {"outcome": "not asked"}}

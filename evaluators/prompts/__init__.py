@@ -20,8 +20,7 @@ def load(name: str) -> str:
     itself.
     """
     try:
-        is_file = name.endswith(".txt")
-        return files(__name__).joinpath(name).read_text(encoding="utf-8") if is_file else name
+        return files(__name__).joinpath(name).read_text(encoding="utf-8") if name.endswith(".txt") else name
     except OSError:
         raise BrokenPromise(f"names the prompt {name!r}, which evalstream has not; write the prompt's text") from None
 

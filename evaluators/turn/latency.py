@@ -40,6 +40,5 @@ class Latency(Evaluator[Turn]):
         if case.started_at is None or case.ended_at is None or case.ended_at < case.started_at:
             return Skipped(reason=SkipReason.INVALID_FIELD.text("ended_at"))
         seconds = (case.ended_at - case.started_at).total_seconds()
-        share = (self.limit - seconds) / (self.limit - self.target)
-        value = min(1.0, max(0.0, share))
+        value = min(1.0, max(0.0, (self.limit - seconds) / (self.limit - self.target)))
         return Score(value=value, raw_score=seconds, range=self.score_range, explanation=f"{seconds:.3f} s")

@@ -19,15 +19,18 @@ import pytest
 from faulty_judge import Faults
 from past_world import BAD_REQUEST, World, a_world
 from running_service import value
-from service import ServiceProcess
+from service import ServiceProcess, free_port
+from test_live_configuration import PLUGIN, forget
 
 from collector.commands.rejudge.rejudge import RejudgeOptions, rejudge as request
 from collector.config.loading import load
 from collector.errors import ConfigError
 from collector.evaluate.retry.past_jobs import Stretch
+from collector.evaluate.retry.request import requested_evaluations
 from collector.evaluate.sampling.draw import draw, keyed_salt
 from collector.logs.log import Record
 from collector.records.json import turn_to_json
+from collector.service.open_logs import open_logs
 from collector.wording import usd
 from evaluators.cases import Turn
 from evaluators.identity import retry_id
@@ -379,6 +382,22 @@ async def test_all_replaces_what_an_older_definition_has_not_scored(
     assert len({each.evaluator_version for each in await world.ledger()}) == 2
 
 
+async def test_all_makes_again_what_failed_in_a_monitor_whose_pack_has_another_version(world: World) -> None:
+    """The failure was taken for one of another version, as the first monitor asks alone, and was never made."""
+    alone = world.settings["monitors"]["all"] | {"evaluators": ["helpful", "kind"]}
+    packed = deepcopy(alone) | {"packs": [["helpful", "kind"]]}
+    kind = deepcopy(world.settings["evaluators"]["helpful"]) | {"evaluation_steps": ["Is it kind?"]}
+    evaluators = world.settings["evaluators"] | {"kind": kind}
+    world.configure(monitors={"all": alone, "packed": packed}, evaluators=evaluators)
+    world.judge.faults = BAD_REQUEST
+    await live(world, range(4), expected=16)
+    world.judge.faults = Faults()
+    async with world.serving():
+        done = await rejudge(world, "--what", "all", "--max-usd", "1")
+        assert "made 16 of 16 (16 scored)" in done.stdout, done.output
+    assert len({each.evaluator_version for each in of(await world.ledger(), "helpful")}) == 2
+
+
 @pytest.mark.parametrize(("options", "old"), [({}, ()), ({"sample": 0.25}, ()), (None, ("helpful",))])
 async def test_what_came_between_two_times_of_a_definition_is_made_by_it(
     world: World, options: dict[str, Any] | None, old: tuple[str, ...]
@@ -428,7 +447,7 @@ async def test_requests_that_an_older_version_has_taken_are_made_after_the_resta
     options = RejudgeOptions(stretch=Stretch(NOW - timedelta(days=7), datetime.now(UTC)), what="all", patience=1.0)
     async with world.serving():
         monkeypatch.setattr(Length, "revision", 2)
-        assert await request(load(world.folder / "evalstream.yaml"), options, print) == 1
+        assert await request(load(world.folder / "evalstream.yaml"), options, print, lambda *_: "") == 1
         await world.until_drained()
     assert (await world.command("audit")).exit_code == 0
     async with world.serving():
@@ -439,6 +458,50 @@ async def test_requests_that_an_older_version_has_taken_are_made_after_the_resta
     monkeypatch.setattr(Length, "revision", 3)
     audit = await world.command("audit")
     assert audit.exit_code == 0, audit.output
+
+
+async def test_a_service_that_would_judge_by_other_versions_gets_no_request(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It made and paid for 32 evaluations by the code that it had, before the command said so."""
+    present = world.settings["evaluators"]
+    world.settings["export"]["prometheus"]["port"] = port = free_port()
+    plugin = world.folder / "mine" / "brief.py"
+    plugin.parent.mkdir()
+    plugin.write_text(PLUGIN)
+    with_plugin = {"plugins": "mine", "evaluators": present | {"brief": {"kind": "brief"}}}
+    world.configure(**monitored(world, "short", "brief"), **with_plugin)
+    service = f"nothing was requested: the service on port {port} has "
+
+    async def refused() -> str:
+        done = await rejudge(world, "--what", "all", "--max-usd", "1")
+        assert f"{PAST} evaluations to make" in done.stdout, done.output
+        return str(done.exception)
+
+    await live(world, expected=2 * PAST)
+    try:
+        async with world.serving():
+            plugin.write_text(PLUGIN.replace("= 1\n", "= 2\n"))
+            forget()
+            restart = "another configuration: plugins differs; to take this file, restart that service"
+            assert await refused() == service + restart
+        async with world.serving():
+            helpful = {"evaluators": present | {"helpful": present["helpful"] | {"evaluation_steps": ["Is it kind?"]}}}
+            world.configure(**monitored(world, "short", "helpful"), **(with_plugin | helpful))
+            live_part = (
+                "evaluators.brief, evaluators.helpful and monitors.all differ; it takes its own file within seconds"
+            )
+            assert await refused() == f"{service}another configuration: {live_part}"
+            world.configure(**monitored(world, "short", sample=1.0), **with_plugin)
+            assert "there is nothing to make" in (await rejudge(world, "--what", "all")).stdout
+            world.configure(**monitored(world, "short", "brief"), **with_plugin)
+            monkeypatch.setattr(Length, "revision", 2)
+            released = await rejudge(world, "--what", "all", "--evaluator", "short")
+            assert str(released.exception) == f"{service}other code of short; restart it"
+    finally:
+        forget()
+    async with open_logs(load(world.folder / "evalstream.yaml").settings.log) as logs:
+        assert await requested_evaluations(logs.turns, "nobody") == {}
 
 
 async def test_budgets_of_the_traffic_of_now_neither_pay_for_the_past_nor_stop_it(world: World) -> None:

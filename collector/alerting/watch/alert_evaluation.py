@@ -74,8 +74,7 @@ def fall_of(drop: DropState, buckets: Mapping[int, Bucket], interval: float) -> 
         return None
     first = max(drop.first, fall.since - int(WINDOWS["24h"] // interval))
     day = window_from({number: bucket for number, bucket in buckets.items() if number < fall.since}, first).sums
-    of_day = day.mean if day.w else None
-    before = of_day if earlier is None else earlier.level
+    before = (day.mean if day.w else None) if earlier is None else earlier.level
     began, mean = (fall.earliest * interval, fall.latest * interval), fall.level if fall.settled else fall.mean
     return FallOfMean(fall.number, began, before, mean, fall.level, fall.settled)
 

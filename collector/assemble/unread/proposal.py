@@ -185,8 +185,7 @@ def _try(
     mapping: DialectMapping, traces: Sequence[CollectedTrace], assembler: Assembler, repeats: Mapping[str, int]
 ) -> tuple[float, int]:
     """How good a mapping is, and how many complete turns it gives."""
-    dialects = Dialects([make_dialect(mapping), *assembler.dialects.all])
-    trial = Assembler(dialects, assembler.identity)
+    trial = Assembler(Dialects([make_dialect(mapping), *assembler.dialects.all]), assembler.identity)
     # as for other dialects than those that the spans were collected for
     bare = [trace._replace(spans=tuple(span._replace(evidence=0) for span in trace.spans)) for trace in traces]
     turns = [

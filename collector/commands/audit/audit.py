@@ -253,7 +253,6 @@ class _PartitionTurns:
             return True
         if job.assignment.evaluator.scope == "conversation":
             settings = job.monitor.window_settings
-            oldest = (self._began or 0.0) + settings.max_age + settings.allowed_lateness
-            return job.replay_point.time > oldest
+            return job.replay_point.time > (self._began or 0.0) + settings.max_age + settings.allowed_lateness
         limited = job.monitor.budget.limited or self.configurations.plan.budget.limited
         return not limited or job.trigger_offset >= self._rates_from

@@ -63,13 +63,32 @@ def running_metrics(config: Config) -> tuple[str, str]:
     """The text of /metrics of the service that runs with this configuration on this machine; else "" and the reason."""
     text, sections, problem = running_sections(config)
     if not problem and (other := differing(section_hashes(config), sections)):
-        where = f"the service on port {config.exporters['prometheus'].model_dump()['port']}"
-        live, refusal = all(name.partition(".")[0] in LIVE for name in other), running_refusal(config)
-        remedy = "it takes its own file within seconds" if live else "to take this file, restart that service"
-        remedy += f"; to run beside it, this file needs other ports{refusal and f'. That service says: {refusal}'}"
-        verb = "differs" if len(other) == 1 else "differ"
-        problem = f"{where} has another configuration: {listed(other)} {verb}; {remedy}"
+        problem = _difference(config, other, "; to run beside it, this file needs other ports")
     return ("", problem) if problem else (text, "")
+
+
+def _difference(config: Config, sections: Sequence[str], otherwise: str = "") -> str:
+    live, refusal = all(name.partition(".")[0] in LIVE for name in sections), running_refusal(config)
+    remedy = "it takes its own file within seconds" if live else "to take this file, restart that service"
+    differ = f"{listed(sections)} {'differs' if len(sections) == 1 else 'differ'}; {remedy}{otherwise}"
+    says = refusal and f". That service says: {refusal}"
+    return f"{_service(config)} has another configuration: {differ}{says}"
+
+
+def _service(config: Config) -> str:
+    return f"the service on port {config.exporters['prometheus'].model_dump()['port']}"
+
+
+def service_difference(config: Config, versions: Mapping[tuple[str, str], str]) -> str:
+    """Why the service on this machine would judge by other versions, of a monitor and an evaluator, than these; "" if
+    it would not, or none answers.
+    """
+    text, sections, _ = running_sections(config)
+    running, other = running_versions(text), differing(section_hashes(config), sections) if sections else []
+    wrong = sorted({use[1] for use, version in versions.items() if running and version not in running.get(use, ())})
+    if "plugins" in other or (wrong and other):
+        return _difference(config, other)
+    return f"{_service(config)} has other code of {listed(wrong)}; restart it" if wrong else ""
 
 
 def unset_secrets(config: Config, running: Mapping[str, str]) -> dict[str, list[str]]:

@@ -332,8 +332,7 @@ class LogCopy:
     def _budget_of(self, states: Sequence[PartitionTransfer], partitions: int) -> Mapping[str, Any] | None:
         """The part of a partition of the target in what partitions have spent."""
         saved = [transfer.budget for transfer in states if transfer.budget is not None]
-        parts = 1 if self.source.turns.partitions == partitions else partitions
-        return divide(saved, parts) if saved else None
+        return divide(saved, 1 if self.source.turns.partitions == partitions else partitions) if saved else None
 
     async def _copy_evaluations(self, states: Mapping[int, PartitionTransfer], begins: Mapping[int, int]) -> None:
         source, writer = self._sources["evaluations"], self._writers["evaluations"]

@@ -377,6 +377,5 @@ def _in_a_sentence(path: str) -> Generator[None]:
     try:
         yield
     except OSError as error:
-        code = str(error).partition("AWS Error ")[2].partition(" ")[0]
-        why = error.strerror or code or type(error).__name__
+        why = error.strerror or str(error).partition("AWS Error ")[2].partition(" ")[0] or type(error).__name__
         raise ConfigError(f"{path}: cannot be written ({why}); name another destination, or mend it") from error

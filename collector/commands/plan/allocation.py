@@ -68,8 +68,7 @@ def cheapest(day: DayFigures, boosts: Sequence[float], error: float) -> Allocati
     """The rate and share that reach a standard error with these boosts at the least cost; None if none reach it."""
     if day.second is None:
         return _at_share(day, boosts, error, 1.0)
-    shares = sorted({_rounded_up(max(0.001, best_share(day, boosts))), *_SHARES})
-    best = _best(day, boosts, error, shares)
+    best = _best(day, boosts, error, sorted({_rounded_up(max(0.001, best_share(day, boosts))), *_SHARES}))
     if best is None:
         return None
     nearby = {_rounded_up(min(1.0, best.share * each)) for each in (0.75, 0.85, 0.93, 1.0, 1.08, 1.18, 1.3)}

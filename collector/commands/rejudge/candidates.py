@@ -247,7 +247,7 @@ class KnownEvaluations:
     (`usd_now`); `spent_usd` is the cost of the `selected` backfills, whichever version made them.
     """
 
-    versions: Mapping[str, str]
+    versions: Mapping[tuple[str, str], str]
     selected: EvaluationFilter
     usd_now: Callable[[Evaluation], float | None]
     ids: set[str] = field(default_factory=set[str])
@@ -260,6 +260,10 @@ class KnownEvaluations:
     costs: dict[str, tuple[float, int]] = field(default_factory=dict[str, tuple[float, int]])
     ends: dict[int, int] = field(default_factory=dict[int, int])
     """How far each partition was read."""
+    _evaluators: set[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._evaluators = {name for _, name in self.versions}
 
     @property
     def mean_usd(self) -> dict[str, float]:
@@ -279,7 +283,7 @@ class KnownEvaluations:
 
     def is_current(self, evaluation: Evaluation) -> bool:
         """Whether the present version of its evaluator made it."""
-        return evaluation.evaluator_version == self.versions[evaluation.evaluator]
+        return evaluation.evaluator_version == self.versions.get((evaluation.monitor, evaluation.evaluator))
 
     def cost_of(self, evaluation: Evaluation) -> float:
         """The cost of a selected backfill; 0 for others, which the limit does not cover."""
@@ -290,7 +294,7 @@ class KnownEvaluations:
         self.ids.add(evaluation.evaluation_id)
         self.failures.update([evaluation.reason_code] if evaluation.outcome == "failed" else ())
         self.spent_usd += self.cost_of(evaluation)
-        if evaluation.evaluator not in self.versions:
+        if evaluation.evaluator not in self._evaluators:
             return
         key = _key(evaluation)
         if evaluation.happened_at is None:

@@ -1,5 +1,6 @@
 """`evalstream rejudge`: what a stretch of the past lacks, requested of the service, within a limit of US dollars."""
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from collector.judging.batches import at_batch_prices
 from collector.past.evaluations import EvaluationFilter, needs_retry
 from collector.service.live.history import ConfigurationHistory
 from collector.service.open_logs import open_stored_logs
-from collector.service.plan_builder import build_unasked_plan, evaluator_version_in, expected_usd, known_usd, usd_again
+from collector.service.plan_builder import build_unasked_plan, evaluator_versions, expected_usd, known_usd, usd_again
 from collector.wording import listed, plural, usd
 from evaluators.results import NEVER_TRIED, Evaluation
 
@@ -46,14 +47,24 @@ class RejudgeOptions:
     patience: float = PATIENCE
 
 
-async def rejudge(config: Config, options: RejudgeOptions, say: Callable[[str], None]) -> int:
+Versions = Mapping[tuple[str, str], str]
+"""Versions by monitor and evaluator."""
+
+
+async def rejudge(
+    config: Config, options: RejudgeOptions, say: Callable[[str], None], difference: Callable[[Config, Versions], str]
+) -> int:
     """Request what is missing, and follow it; the exit status: 1 if not all of it was made, or all failed.
 
+    `difference` says why the running service would judge by other versions.
+
     Raises:
-        ConfigError: the configuration stores nothing that could be judged, or has not what is named, or no limit.
+        ConfigError: the configuration stores nothing that could be judged, or has not what is named, or no limit; or
+            the running service has another.
     """
     require_window(options.stretch.since, options.stretch.until)
     versions = _versions(config, options)
+    names = {name for _, name in versions}
     async with open_stored_logs(config.settings.log) as logs:
         history = ConfigurationHistory(await logs.generated_steps(), config)
         await history.refresh()
@@ -71,17 +82,19 @@ async def rejudge(config: Config, options: RejudgeOptions, say: Callable[[str], 
             stretch=options.stretch, what=options.what, reasons=options.reasons, requested=frozenset(requested),
         )  # fmt: skip
         await candidates.prepare()
-        expected = {name: known.mean_usd.get(name) or expected_usd(config, name) for name in versions}
+        expected = {name: known.mean_usd.get(name) or expected_usd(config, name) for name in names}
         due = [(one.monitor, one.request.evaluator, one.pays) async for one in candidates.all()]
         counts, paying = Counter(key[:2] for key in due), Counter(key[:2] for key in due if key[2])
-        outstanding = {name: of for name, of in requested.items() if of in versions and name not in known.ids}
-        unknown = {name for name in versions if not known.mean_usd.get(name) and known_usd(config, name) is None}
+        outstanding = {name: of for name, of in requested.items() if of in names and name not in known.ids}
+        unknown = {name for name in names if not known.mean_usd.get(name) and known_usd(config, name) is None}
         lines = _summary(counts, paying, versions, expected, unknown, known.spent_usd, outstanding)
         for line in [*lines, *_notes(candidates.left_out)]:
             say(line)
         if options.dry_run or not (counts or outstanding):
             say("nothing was requested (--dry-run)" if counts else _nothing(options, known))
             return DONE
+        if differs := await asyncio.to_thread(difference, config, versions):
+            raise ConfigError(f"nothing was requested: {differs}")
         window = RequestWindow(
             logs.turns, logs.evaluations, known, limit=options.max_usd, expected=expected, outstanding=outstanding,
             say=say, patience=options.patience,
@@ -101,8 +114,8 @@ def _usd_now(config: Config) -> Callable[[Evaluation], float | None]:
     return lambda past: usd_again(in_batches if past.monitor in deferred else config, past.evaluator, past)
 
 
-def _versions(config: Config, options: RejudgeOptions) -> Mapping[str, str]:
-    """The wanted evaluators, each with its present version."""
+def _versions(config: Config, options: RejudgeOptions) -> Versions:
+    """The present versions of the wanted evaluators."""
     settings = config.settings
     if options.reasons and options.what != "failed":
         raise ConfigError(f"--reason: selects failures; add --what failed ({_UNTRIED})")
@@ -112,8 +125,8 @@ def _versions(config: Config, options: RejudgeOptions) -> Mapping[str, str]:
             "set store_text: true for future traffic"
         )
     require_known("--monitor", "monitor", options.monitors, settings.monitors)
-    monitors = [each for name, each in settings.monitors.items() if not options.monitors or name in options.monitors]
-    used = {use.name for monitor in monitors for use in monitor.uses}
+    monitors = set(options.monitors) or settings.monitors.keys()
+    used = {use.name for name in monitors for use in settings.monitors[name].uses}
     require_known("--evaluator", "evaluator", options.evaluators, config.evaluators)
     if idle := sorted(set(options.evaluators) - used):
         raise ConfigError(
@@ -130,17 +143,17 @@ def _versions(config: Config, options: RejudgeOptions) -> Mapping[str, str]:
         raise ConfigError("\n".join(filter(None, (limit, str(error))))) from None
     if limit:
         raise ConfigError(limit)
-    return {name: evaluator_version_in(config, name) for name in names}
+    return {use: of for use, of in evaluator_versions(config).items() if use[0] in monitors and use[1] in names}
 
 
 def _summary(
-    counts: Counter[tuple[str, str]], paying: Counter[tuple[str, str]], versions: Mapping[str, str],
+    counts: Counter[tuple[str, str]], paying: Counter[tuple[str, str]], versions: Versions,
     expected: Mapping[str, float], unknown: Collection[str], spent: float, outstanding: Mapping[str, str],
 ) -> list[str]:  # fmt: skip
     """The evaluations to make and the cost of those that pay; of the `unknown` evaluators a judge has no price."""
     lines = [
         f"{monitor}  {name}  {count:,}{_usd(paying[monitor, name] * expected[name], name in unknown)}"
-        f"  by version {versions[name]}"
+        f"  by version {versions[monitor, name]}"
         for (monitor, name), count in sorted(counts.items())
     ]
     if counts:

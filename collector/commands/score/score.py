@@ -337,8 +337,7 @@ async def _score(config: Config, options: ScoreOptions, turns: Sequence[Turn]) -
             batches = stack.enter_context(open_batches(options.batch, options.output, options.pace))
             judges = await stack.enter_async_context(open_judges(config, definitions, batches=batches))
             run = await stack.enter_async_context(guarded_run(config, from_logs=False))
-            priced = config if batches is None else at_batch_prices(config)
-            plan = build_plan(without_audits(priced), judges)
+            plan = build_plan(without_audits(config if batches is None else at_batch_prices(config)), judges)
             require_known("--evaluator", "evaluator", options.evaluators, config.evaluators)
             assignments, runs = _assignments(plan, options.evaluators), _of_agent_runs(plan)
             if options.max_usd is not None:

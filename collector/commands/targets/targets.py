@@ -325,8 +325,7 @@ def _delay(past: PastAlerts, scores: Sequence[PastScore], history: ScoreHistory,
     end = history.mean + fall if lower else history.mean - fall
     if past.detector.shortfall(1.0, end) <= 0.0:
         return math.inf  # no worse than the target
-    fallen = with_fall(scores, start, fall, history.mean, lower_is_better=lower, seed=number)
-    delay = past.delay(fallen, start)
+    delay = past.delay(with_fall(scores, start, fall, history.mean, lower_is_better=lower, seed=number), start)
     return math.inf if delay is None or delay > LONGEST else delay
 
 

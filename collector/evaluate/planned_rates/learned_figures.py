@@ -316,8 +316,7 @@ def _unseen(arrivals: float, number: int, share: float | None) -> DayFigures | N
     if not arrivals:
         return None
     rest = (0.0,) * (number - 1)
-    variance = LARGEST_VARIANCE * _UNSEEN_TURNS * arrivals
-    rows = ((variance, *rest), *((0.0,) * number for _ in rest))
+    rows = ((LARGEST_VARIANCE * _UNSEEN_TURNS * arrivals, *rest), *((0.0,) * number for _ in rest))
     counts = (arrivals, *rest)
     day = DayFigures(subjects=counts, arrived=counts, usd=(0.0,) * number, squares=counts, products=rows)
     return day if share is None else _audited(day, ())

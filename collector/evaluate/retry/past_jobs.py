@@ -102,7 +102,6 @@ async def past_jobs(
 
 def ended_at(case: Turn | Conversation, otherwise: float) -> datetime:
     """When a subject ended; `otherwise` (s since the epoch) if its turns have no time."""
-    turns = (case,) if isinstance(case, Turn) else case.turns
-    times = [turn.ended_at or turn.started_at for turn in turns]
+    times = [turn.ended_at or turn.started_at for turn in ((case,) if isinstance(case, Turn) else case.turns)]
     known = [moment for moment in times if moment is not None]
     return max(known) if known else datetime.fromtimestamp(otherwise, UTC)

@@ -55,7 +55,9 @@ async def test_what_another_monitor_paid_for_makes_no_evaluation_cheaper() -> No
     ]
     log = MemoryLog("evaluations")
     await append(log, paid, *shared)
-    known = KnownEvaluations({"helpful": paid.evaluator_version}, EvaluationFilter(), lambda past: past.cost_usd)
+    known = KnownEvaluations(
+        {(paid.monitor, "helpful"): paid.evaluator_version}, EvaluationFilter(), lambda past: past.cost_usd
+    )
     await known.read(log)
     assert known.mean_usd == {"helpful": pytest.approx(0.004)}
 
@@ -64,7 +66,9 @@ async def test_the_limit_covers_what_another_run_spends_meanwhile() -> None:
     log = MemoryLog("evaluations")
     paid = [scored(n, evaluator="helpful", cost_usd=0.001, happened_at=THEN) for n in range(3)]
     other = scored(9, evaluator="helpful", cost_usd=0.006, happened_at=THEN)
-    known = KnownEvaluations({"helpful": paid[0].evaluator_version}, EvaluationFilter(), lambda past: past.cost_usd)
+    known = KnownEvaluations(
+        {(paid[0].monitor, "helpful"): paid[0].evaluator_version}, EvaluationFilter(), lambda past: past.cost_usd
+    )
     await known.read(log)
     turns = Service(log, {made.evaluation_id: [made] for made in paid} | {paid[1].evaluation_id: [paid[1], other]})
     window = RequestWindow(
@@ -79,7 +83,9 @@ async def test_what_the_service_judges_live_meanwhile_is_not_waited_for() -> Non
     """Beside traffic, a run with nothing to make waited two minutes for the turns that had just been judged."""
     log = MemoryLog("evaluations")
     live = [scored(n, evaluator="helpful") for n in range(3)]
-    known = KnownEvaluations({"helpful": live[0].evaluator_version}, EvaluationFilter(), lambda past: past.cost_usd)
+    known = KnownEvaluations(
+        {(live[0].monitor, "helpful"): live[0].evaluator_version}, EvaluationFilter(), lambda past: past.cost_usd
+    )
     await known.read(log)
     turns = Service(log, {})
     window = RequestWindow(turns, log, known, limit=None, expected={}, outstanding={}, say=print, patience=0.5)
@@ -106,6 +112,6 @@ async def test_the_limit_covers_the_selected_backfills_of_the_period_by_any_vers
     log = MemoryLog("evaluations")
     await append(log, made)
     selected = EvaluationFilter(since=THEN, evaluators=["helpful"], monitors=[scored(1).monitor])
-    known = KnownEvaluations({"helpful": "1"}, selected, lambda past: past.cost_usd)
+    known = KnownEvaluations({("all", "helpful"): "1"}, selected, lambda past: past.cost_usd)
     await known.read(log)
     assert known.spent_usd == (0.004 if is_covered else 0.0)
