@@ -80,14 +80,14 @@ def start_health_checks(process: Process) -> None:
 
 
 class LogProbe:
-    """Sees again and again that the logs can be written."""
+    """Sees again and again that the logs can be written, and that no reading of them is refused."""
 
     def __init__(self, logs: Iterable[Log], clock: Callable[[], float] = time.monotonic) -> None:
         self._logs = list(logs)
         self._clock = clock
         self._problem: str | None = None
         self._started: float | None = None
-        self._writing = FailureLog("writing to the logs")
+        self._using = FailureLog("using the logs")
 
     def problem(self) -> str | None:
         """The finding of the last probe, or that the one in progress takes long."""
@@ -102,20 +102,20 @@ class LogProbe:
             await asyncio.sleep(interval)
 
     async def probe(self) -> None:
-        """Probe each log once, up to the first that cannot be written."""
+        """Probe each log once, up to the first that cannot be used."""
         self._started = self._clock()
         try:
             for log in self._logs:
                 await log.probe()
         except LogError as error:
             self._problem = str(error)
-            self._writing.failed(error)
+            self._using.failed(error)
         except Exception as error:
             self._problem = repr(error)
             raise
         else:
             self._problem = None
-            self._writing.succeeded()
+            self._using.succeeded()
         finally:
             self._started = None
 

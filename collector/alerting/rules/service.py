@@ -360,7 +360,7 @@ def _progress(alerts: AlertSettings, timing: Timing) -> Iterator[AlertingRule]:
 
 
 _CHECKS: Sequence[tuple[str, Severity, str]] = (
-    ('check="log"', "page", "Senders get 503, and stages wait: the log cannot be written."),
+    ('check="log"', "page", "Senders may get 503, and stages wait: a log cannot be written or read."),
     # EvalstreamUnscored tells of failing evaluators
     ('check!~"log|configuration|evaluators"', "warning", "What is accepted waits in the log."),
 )

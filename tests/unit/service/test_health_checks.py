@@ -34,8 +34,8 @@ async def test_a_log_that_cannot_be_written_is_a_problem_until_it_can(caplog: py
     await probe.probe()
     assert probe.problem() is None
     assert [record.message for record in caplog.records] == [
-        "writing to the logs failed (database or disk is full); retrying",
-        "writing to the logs succeeded after 2 failed attempts",
+        "using the logs failed (database or disk is full); retrying",
+        "using the logs succeeded after 2 failed attempts",
     ]
 
 
