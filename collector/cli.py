@@ -968,7 +968,7 @@ def calibrate(
     target: Annotated[float, Option(min=0, max=1, help="Share of bad answers that the threshold should fail.")] = 0.9,
     json: Json = False,
     random: RandomLabels = False,
-    certify: Annotated[float | None, Option(min=1e-4, max=0.9999, help="Status 1 unless certainly fewer fail.")] = None,
+    certify: Annotated[float | None, Option(min=1e-4, max=0.9999, help="Failure rate to prove, or status 1.")] = None,
 ) -> None:
     """Measure an evaluator's agreement with human labels."""
     from collector.commands.calibrate.calibrate import CalibrateOptions, measure, printed

@@ -22,7 +22,7 @@ class BurnRate(Section):
     short: Seconds = Field(gt=0)
     """The short window: shows that it continues."""
     factor: float = Field(gt=0)
-    """How many times too fast, in both windows."""
+    """How many times as fast as the objective allows scores may fail, in both windows."""
 
 
 # The usual 14.4/6/3/1 suit objectives of 99.9 %; quality objectives leave 5 to 20 % to fail.
@@ -117,12 +117,12 @@ class AlertSettings(Section):
     min_conversations: float = Field(default=30.0, ge=2)
     """Effective number of conversations that a mean needs."""
     min_agreement: Share | None = None
-    """Kappa of a judge's verdicts with those of people that has to be proven, by the lower end of its 95 % interval
-    from drawn labels, for its scores to page; until then they warn, as uncalibrated."""
+    """The least kappa of a judge's verdicts with those of people, by the lower end of the 95 % interval from drawn
+    labels. Until it is reached, alerts on these scores warn and do not page."""
     by_segment: bool = False
     """Alert on each segment of the traffic by itself."""
     release_error_rate: Share = 0.01
-    """Share of releases that change nothing of which it is ever said that they are worse."""
+    """Of releases that change nothing, the share that is ever called worse."""
     release_drift: Mean = 0.03
     """How far a mean may move with time alone: a mean that is compared before and after has to fall further."""
     judge_shift_tolerance: float = Field(default=0.02, ge=0)

@@ -614,7 +614,7 @@ class LowScoreSettings(Section):
     evaluator: str
     """Its name; it must score turns and need no judge."""
     below: float = Field(gt=0.0, le=1.0)
-    """Scores below this one are low; where lower is better, those above 1 less this one."""
+    """Scores below this one are low; where lower is better, scores above 1 - `below`."""
     factor: Factor = 2.0
     """How many times as often they are judged."""
 
@@ -745,7 +745,7 @@ class MonitorSettings(Section):
     idle_timeout: Seconds = 900.0
     """A conversation is over when no turn arrived for this time."""
     allowed_lateness: Seconds = 600.0
-    """How long after that a late turn reopens it."""
+    """How long after `idle_timeout` a late turn reopens the conversation."""
     max_age: Seconds = Field(default=86_400.0, gt=0)
     """Longest age of a conversation; then it is over."""
     max_turns: int = Field(default=200, ge=1)

@@ -187,7 +187,7 @@ TOTAL_BUDGET_SPENT = gauge("evalstream_total_budget_spent_ratio")
 # --- judges ---
 JUDGE_REQUESTS = counter("evalstream_judge_requests_total", ("judge", "result"))
 """Requests to a judge by result: ok, or the type of the error. Each attempt counts; an unusable answer and the one to
-the repeated question count together."""
+the repeated question count as one."""
 JUDGE_REQUEST_DURATION = histogram("evalstream_judge_request_duration_seconds", ("judge",), _LONG_SECONDS)
 """Time from a request to a judge to its answer, without the wait for a free slot."""
 JUDGE_REQUESTS_IN_FLIGHT = gauge("evalstream_judge_requests_in_flight", ("judge",))
@@ -313,8 +313,8 @@ EVALUATIONS_DUE = counter("evalstream_evaluations_due_total", ("monitor", "evalu
 (left unfinished by an earlier owner of the partition), retried (made again after a failure: *Make it again*, or
 `rejudge --what failed`), backfilled (others by `rejudge`)."""
 EVALUATIONS_STARTED = counter("evalstream_evaluations_started_total", ("monitor", "evaluator"))
-"""Evaluations that went to their judge's queue: not sampled out, duplicate, or requested by `rejudge`. Those resumed
-after a restart count again."""
+"""Evaluations that went to their judge's queue: without those sampled out, duplicate, or requested by `rejudge`.
+Those resumed after a restart count again."""
 EVALUATIONS_ENDED = counter("evalstream_evaluations_ended_total", ("monitor", "evaluator", "outcome", "reason"))
 """Evaluations by outcome: scored, skipped, failed (recorded, with the reason), sampled_out, duplicate, superseded,
 reassigned (unfinished; resumed by the partition's next owner), removed (unfinished; a changed configuration no longer
@@ -391,7 +391,7 @@ WATCH_NOTIFICATIONS = counter("evalstream_watch_notifications_total", ("result",
 """Notifications of the watch stage to Alertmanager or a webhook, by result: ok or failed."""
 _RELEASE = ("monitor", "attribute", "within", "baseline", "version")
 RELEASE_STARTED = gauge("evalstream_release_started_timestamp_seconds", _RELEASE)
-"""When a version came that is compared with its baseline, to the hour, in seconds since the epoch."""
+"""The hour in which a version that is compared with its baseline began, in seconds since the epoch."""
 RELEASE_DIFFERENCE = gauge("evalstream_release_difference", ("evaluator", "evaluator_version", *_RELEASE))
 """Mean score of a version minus that of its baseline: side by side or, if the version replaced the baseline at once,
 the baseline's in the same hours a week before, or else on the day before (then without bounds)."""
@@ -437,8 +437,8 @@ CONFIG_SECTION_INFO = gauge("evalstream_config_section_info", ("section", "hash"
 RULES_INFO = gauge("evalstream_rules_info", ("hash",))
 """Always 1; its label is a hash of the alert rules that `evalstream rules` writes for the running configuration."""
 CONFIGURATION_NUMBER = gauge("evalstream_configuration_number")
-"""The number of the configuration that the process runs; all processes have the same, but for the seconds or
-restarts that a change takes. 0: none has been taken yet."""
+"""The number of the configuration that the process runs; after the seconds or
+restarts that a change takes, all processes have the same. 0: none has been taken yet."""
 CONFIGURATION_SINCE = gauge("evalstream_configuration_taken_timestamp_seconds")
 """When the process took the configuration that it runs, in seconds since the epoch."""
 CONFIGURATION_REFUSED = gauge("evalstream_configuration_refused")

@@ -26,7 +26,7 @@ class PlatformSettings(ExporterSettings):
     """How long a request is tried again that is refused with a status like 401, 403 or 500; then its evaluations are
     dropped and counted. A platform that does not answer is waited for."""
     wait_for_trace: Seconds = Field(default=60.0, ge=0)
-    """How old an evaluation may be before it is dropped, and counted, since the platform does not have its trace."""
+    """If a platform lacks the trace, evaluations that are older than this are dropped, and counted."""
     requests_per_minute: int | None = Field(default=None, ge=1)
     """Rate limit of the API."""
     explanation: bool = True
