@@ -115,7 +115,11 @@ _TURN = _ObjectNames(
 _CONVERSATION = _ObjectNames(
     "a conversation",
     _fields(Conversation),
-    _named(conversation_id="id thread_id session_id", attributes="metadata additional_metadata"),
+    _named(
+        conversation_id="id thread_id session_id",
+        attributes="metadata additional_metadata",
+        expected_outcome="expected_output",
+    ),
     _TURN.silent | {"user_description", "context"},
 )
 _CHAT = _ObjectNames(
@@ -211,12 +215,17 @@ _PARTS: Mapping[str, Callable[[object, str], Any]] = {
 }
 
 
+_OF_TURNS = ("input", "actual_output", "retrieval_context")
+
+
 def conversation_fields(document: Fields) -> dict[str, Any]:
     """The fields of a conversation. Turns with `role` and `content` become one turn for each answer.
 
     Raises:
         BadInput: a key is unknown, or `turns` is no array of objects; names its path.
     """
+    if _inner(document, "metadata", "chosen_as"):  # `dataset` writes the texts of its turns a second time
+        document = {name: value for name, value in document.items() if name not in _OF_TURNS}
     conversation = _CONVERSATION.read(document)
     turns: object = conversation.get("turns")
     if not isinstance(turns, list):

@@ -5,11 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from orjson import loads
 
+from collector.commands.cases.formats import to_jsonl, to_turns
+from collector.commands.cases.selection import SelectedCase
 from collector.errors import BadInput
 from collector.records.foreign_shapes import csv_rows, rows_of
 from collector.records.ready_made import turns_in
-from evaluators.cases import Message, ToolCall, Turn
+from collector.records.whole_conversation import conversation_fields
+from evaluators.cases import Conversation, Message, ToolCall, Turn
 
 CALLED = ToolCall(name="find", arguments={"a": 1})
 
@@ -151,3 +155,17 @@ def test_a_table() -> None:
     ):
         with pytest.raises(BadInput, match=problem):
             csv_rows(wrong)
+
+
+def test_a_conversation_of_a_data_set_is_read_in_the_default_form_too() -> None:
+    """`score` refused it for its key `input`, and did not say which form it reads."""
+    turns = [Turn(turn_id=f"t{n}", conversation_id="c", input=f"{n}?", actual_output="Yes.") for n in range(2)]
+    talk = Conversation(conversation_id="c", turns=tuple(turns), expected_outcome="They agree.")
+    case = SelectedCase(case=talk, evaluations=(), labels=(), which="sampled", probability=0.5)
+    [default, own] = [loads(write([case], "desk")) for write in (to_jsonl, to_turns)]
+    read, plain = (list(turns_in(document, "cases.jsonl:1")) for document in (default, own))
+    assert read == plain
+    assert conversation_fields(read)["expected_outcome"] == "They agree."
+    del default["metadata"]
+    with pytest.raises(BadInput, match="input: unknown key in a conversation"):
+        list(turns_in(default, "cases.jsonl:1"))
