@@ -28,8 +28,7 @@ def main() -> None:
 def _root(path: list[str]) -> str | None:
     """The folder with our packages: where this file is installed, or what stands behind that on the path."""
     here = str(Path(__file__).parent)
-    candidates = [here, *path[path.index(here) + 1 :]] if here in path else [here, *path]
-    for candidate in candidates:
+    for candidate in [here, *path[path.index(here) + 1 :]] if here in path else [here, *path]:
         if all((Path(candidate) / package / file).is_file() for package, file in _PACKAGES.items()):
             return candidate
     return None

@@ -103,8 +103,7 @@ class Relay:
 
     async def close(self) -> None:
         """Close every connection that is left."""
-        opening = [end.abort() for end in list(self._ends)]
-        await asyncio.gather(*filter(None, opening), return_exceptions=True)
+        await asyncio.gather(*filter(None, [end.abort() for end in list(self._ends)]), return_exceptions=True)
         await self._none_left.wait()
 
     def opened(self, end: _RelayedEnd) -> None:

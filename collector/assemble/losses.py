@@ -164,8 +164,7 @@ def _is_limit(longest: Sequence[_Texts]) -> bool:
         if text[-1] not in _ENDS and " " in text:
             prose += 1
         # most documents are whole, and parsing takes a tenth of the time of counting brackets
-        is_doubtful = (text[0] in CLOSING or begins_document(text)) and not is_json(text)
-        if is_doubtful:
+        if (text[0] in CLOSING or begins_document(text)) and not is_json(text):
             is_balanced = text.count("{") == text.count("}") and text.count("[") == text.count("]")
             if is_unfinished(text, at_once=not is_usual and is_balanced):
                 return True

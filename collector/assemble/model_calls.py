@@ -232,8 +232,7 @@ def _find_normalized_question(call: Call) -> str | None:
 
 
 def _join_siblings(parsed_spans: Sequence[ParsedSpan], groups: _Groups, tree: SpanTree) -> None:
-    by_parent = group_by(parsed_spans, lambda parsed_span: _parent_of(parsed_span.span, tree))
-    for siblings in by_parent.values():
+    for siblings in group_by(parsed_spans, lambda parsed_span: _parent_of(parsed_span.span, tree)).values():
         halves = [
             parsed_span for parsed_span in siblings if all(span.call.output is None for span in groups.get(parsed_span))
         ]

@@ -119,8 +119,7 @@ class JudgedSubjects:
                 if _may_speak_of(entry.tenant, subject):
                     yield subject, _EXACT
             return
-        keys = {key: None for name in keys_of_entry(entry) for key in self._by_key.get(name, ())}
-        for key in keys:
+        for key in {key: None for name in keys_of_entry(entry) for key in self._by_key.get(name, ())}:
             judged = self._subjects[key]
             rank = _rank(entry, judged)
             if rank:

@@ -29,8 +29,7 @@ def packs_of(monitor: MonitorSettings, evaluators: Evaluators) -> Sequence[Seque
     for names in alike.values():
         count = -(-len(names) // MOST_OF_A_PACK)
         ends = [round(len(names) * part / count) for part in range(count + 1)]
-        parts = [tuple(names[start:end]) for start, end in pairwise(ends)]
-        packs += [part for part in parts if len(part) > 1]
+        packs += [part for part in [tuple(names[start:end]) for start, end in pairwise(ends)] if len(part) > 1]
     return packs
 
 

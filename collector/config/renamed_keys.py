@@ -72,6 +72,5 @@ def _sections(section: Any, path: list[str], where: str = "") -> Iterator[tuple[
     if not path:
         yield where, mapping
         return
-    names = list(mapping) if path[0] == "*" else [path[0]]
-    for name in names:
+    for name in list(mapping) if path[0] == "*" else [path[0]]:
         yield from _sections(mapping.get(name), path[1:], f"{where}.{name}".lstrip("."))

@@ -378,8 +378,7 @@ class ScoreSeries:
             return self._unsaved.setdefault(partition, {}).setdefault(index, Bin(ScoreSums(), ScoreSums()))
         ring = self._rings[name]
         if index not in ring:
-            newest = max(ring, default=index)
-            if index <= newest - _RINGS[name].bins:
+            if index <= max(ring, default=index) - _RINGS[name].bins:
                 return None
             ring[index] = Bin(ScoreSums(), ScoreSums())
             for old in [each for each in ring if each <= index - _RINGS[name].bins]:

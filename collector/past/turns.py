@@ -104,8 +104,7 @@ def _conversation(evaluation: Evaluation, members: Mapping[str, Turn]) -> Conver
     """
     links = set(evaluation.subject.links)
     turns = [turn for turn in members.values() if not links or (turn.trace_id, turn.span_id) in links]
-    count = evaluation.attributes.get("turns", len(links) or len(turns))
-    if not turns or len(turns) != count:
+    if not turns or len(turns) != evaluation.attributes.get("turns", len(links) or len(turns)):
         return None
     ordered = sorted(turns, key=lambda turn: (turn.started_at or _LONG_AGO, turn.turn_id))
     return Conversation(

@@ -151,8 +151,7 @@ async def _truncate_forever(logs: Logs, settings: Settings) -> None:
     while True:
         for log, consumer in (*consumed, *((log, None) for log in (logs.evaluations, logs.history) if log is not None)):
             with failures[log.name].attempt(LogUnavailable):
-                age = RETENTION if log is logs.history else settings.log.retention
-                await log.truncate(time.time() - age)
+                await log.truncate(time.time() - (RETENTION if log is logs.history else settings.log.retention))
                 # Not before the consumer has read them: it may start later.
                 if consumer is not None and not settings.store_text:
                     await log.truncate(time.time(), (consumer,))

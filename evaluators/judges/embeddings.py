@@ -66,7 +66,6 @@ class EmbeddingJudge(EndpointJudge):
 def _vectors(payload: Mapping[str, Any]) -> list[Json]:
     """The vectors in the order of their texts, which the endpoint says by index."""
     entries = objects(payload["data"])
-    indexed = [entry.get("index") for entry in entries]
-    if sorted(map(str, indexed)) == sorted(map(str, range(len(entries)))):
+    if sorted(map(str, [entry.get("index") for entry in entries])) == sorted(map(str, range(len(entries)))):
         entries.sort(key=lambda each: each["index"])
     return [entry.get("embedding") for entry in entries]

@@ -179,8 +179,7 @@ def _words_of(text: str, citations: Sequence[Citation], end: int) -> bool:
     """Whether a piece of the answer, which ends at `end`, has words beside its citations."""
     at = 0
     for start, stop in sorted({(citation.start, citation.end) for citation in citations}):
-        offset = start - (end - len(text))
-        if any(char.isalnum() for char in text[at:offset]):
+        if any(char.isalnum() for char in text[at : start - (end - len(text))]):
             return True
         at = max(at, stop - (end - len(text)))
     return any(char.isalnum() for char in text[at:])

@@ -13,8 +13,7 @@ def try_pem_files(certificate: Path | None = None, key: Path | None = None, **au
         the reason and the remedy.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    files = {"certificate": certificate, "key": key, **authorities}
-    for name, path in files.items():
+    for name, path in {"certificate": certificate, "key": key, **authorities}.items():
         if path is not None:
             _use(name, path, path.read_bytes)
     for name, path in authorities.items():

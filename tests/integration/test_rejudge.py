@@ -144,6 +144,25 @@ async def test_a_new_evaluator_over_the_past_has_its_own_weights_and_times_and_l
         await world.until_drained()
 
 
+async def test_the_estimate_leaves_out_what_the_service_judges_now(world: World) -> None:
+    """The estimate had it, and the run left it out: it said 40 of 80, and a wrong cost."""
+    world.configure(**monitored(world, "short"))
+    await live(world)
+    world.configure(**monitored(world, "short", "helpful"))
+    world.judge.faults = replace(Faults(), latency=6.0)
+    async with world.serving() as service:
+        await service.logs.turns.append([record(turn(n, days=0.5)) for n in range(PAST, PAST + 5)])
+        await world.until(lambda found: len(of(found, "short")) == PAST + 5)
+        dry = await rejudge(world, "--dry-run")
+        assert f"all  helpful  {PAST}  (about " in dry.stdout, dry.output
+        assert "5 evaluations left out: the service makes them now, as its traffic came" in dry.stdout
+        world.judge.faults = Faults()
+        done = await rejudge(world, "--max-usd", "1")
+        assert f"made {PAST} of {PAST} ({PAST} scored), " in done.stdout, done.output
+        await world.until_drained()
+    assert sum(not each.happened_at for each in of(await world.ledger(), "helpful")) == 5
+
+
 async def test_the_limit_is_kept_over_runs_and_says_how_far_it_came(world: World) -> None:
     world.configure(**monitored(world, "short"))
     await live(world)
@@ -501,7 +520,7 @@ async def test_a_service_that_would_judge_by_other_versions_gets_no_request(
     finally:
         forget()
     async with open_logs(load(world.folder / "evalstream.yaml").settings.log) as logs:
-        assert await requested_evaluations(logs.turns, "nobody") == {}
+        assert await requested_evaluations(logs.turns, {}) == {}
 
 
 async def test_budgets_of_the_traffic_of_now_neither_pay_for_the_past_nor_stop_it(world: World) -> None:

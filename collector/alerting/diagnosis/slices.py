@@ -86,8 +86,7 @@ def labels_to_compare(items: Iterable[ScoredItem]) -> tuple[Label, ...]:
     chosen: list[Label] = []
     by_attribute: Counter[str] = Counter()
     for label, count in sorted(frequent.items(), key=lambda each: (-each[1], each[0])):
-        is_part = FEWEST_CONVERSATIONS <= count < len(everyone)
-        if is_part and by_attribute[label[0]] < MOST_VALUES:
+        if FEWEST_CONVERSATIONS <= count < len(everyone) and by_attribute[label[0]] < MOST_VALUES:
             by_attribute[label[0]] += 1
             chosen.append(label)
     return tuple(sorted(chosen))

@@ -96,8 +96,7 @@ class Release:
             low, high = -high, -low
         if not self.difference.has_interval:
             return "untold"
-        margin = 0.03 if self.difference.method == "week before" else 0.0
-        if low > margin:
+        if low > (0.03 if self.difference.method == "week before" else 0.0):
             return "better"
         return "alike" if low > -0.05 and high < 0.05 else "open"
 

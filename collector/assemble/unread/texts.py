@@ -122,8 +122,7 @@ def _as_messages(place: str, value: Json, span: Span) -> Iterator[TextAt]:
     ]
     if messages:
         side: Side = "input" if messages[-1].role == "user" else "output"
-        last = normalize_whitespace(messages[-1].text)
-        yield TextAt(last, place, span, side, 3 + (side == _hint(place)[0]))
+        yield TextAt(normalize_whitespace(messages[-1].text), place, span, side, 3 + (side == _hint(place)[0]))
 
 
 def _leaves(place: str, value: Json, span: Span) -> Iterator[TextAt]:

@@ -25,8 +25,7 @@ async def read(api: ApiReader, wanted: Wanted) -> AsyncGenerator[bytes, None]:
     """The traces of the search, each whole, also what of it lies outside the time."""
     seen: set[str] = set()
     since = datetime.fromtimestamp(math.floor(wanted.since.timestamp()), UTC)
-    until = datetime.fromtimestamp(math.ceil(wanted.until.timestamp()), UTC)
-    for stretch in stretches(since, until, _WIDEST):
+    for stretch in stretches(since, datetime.fromtimestamp(math.ceil(wanted.until.timestamp()), UTC), _WIDEST):
         open_stretches = [stretch]
         while open_stretches:
             begin, end = open_stretches.pop(0)

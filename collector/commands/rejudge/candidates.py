@@ -69,6 +69,7 @@ class LeftOut:
 
     expired: int = 0
     no_reference: int = 0
+    in_flight: int = 0
     unused: int = 0
     unsampled: int = 0
     older: list[datetime] = field(default_factory=list[datetime])
@@ -80,6 +81,7 @@ class LeftOut:
 @dataclass(slots=True)
 class Candidates:
     """The evaluations of a period that a plan still has to make; `plan` has the wanted monitors and evaluators alone.
+    Records below `done_below`, of each partition, have no unfinished evaluation.
 
     Iterate over it as often as needed, after `prepare`: each time it reads the turns log again, so that memory does not
     grow with the stretch.
@@ -94,6 +96,7 @@ class Candidates:
     reasons: Collection[str]
     requested: frozenset[str]
     history: PlanHistory
+    done_below: Mapping[int, int]
     left_out: LeftOut = field(default_factory=LeftOut)
     _again: list[Candidate] = field(default_factory=list[Candidate])
     _unreferenced: int = 0
@@ -120,7 +123,7 @@ class Candidates:
 
     async def all(self) -> AsyncIterator[Candidate]:
         """Evaluations that are due and not requested yet, about in the order of time."""
-        self.left_out.unsampled = 0
+        self.left_out.unsampled = self.left_out.in_flight = 0
         self.left_out.turns.numbers.clear()
         self.left_out.no_reference = self._unreferenced
         partitions = () if self.what == "failed" else range(self.turns.partitions)
@@ -155,7 +158,13 @@ class Candidates:
             key = job.monitor.name, *subject_key(evaluator.name, evaluator.scope, subject, job.attributes)
             if self.what == "unscored" and key in self.known.by_subject:
                 continue  # scored, or among the owed
-            if key not in self.known.by_others and await self._was_at_work(past_due_job, in_force):
+            in_flight = job.trigger_offset >= self.done_below.get(partition, 0)
+            was_at_work = key not in self.known.by_others and self._was_at_work(past_due_job)
+            is_of_then = await self._is_of_then(past_due_job, in_force) if in_flight or was_at_work else False
+            if in_flight and is_of_then:
+                self.left_out.in_flight += 1
+                continue
+            if was_at_work and is_of_then is not False:
                 # The evaluator did not draw it, because the rates were different. Together with what it drew, which
                 # weighs by its own rate, this one would count too much.
                 self.left_out.unsampled += 1
@@ -169,16 +178,17 @@ class Candidates:
             )  # fmt: skip
             yield Candidate(request, partition, job.monitor.name, past_due_job.happened_at)
 
-    async def _was_at_work(self, past: PastDueJob, in_force: Configurations) -> bool:
-        """Whether this definition judged the traffic of then: between its evaluations, another may have been in force,
-        or the monitor may have done without the evaluator.
-        """
-        names = _names(past)
-        if names not in self._lived or not self._lived[names][0] <= past.happened_at <= self._lived[names][1]:
-            return False
-        plan = await self.history.plan_of(in_force.number_at(past.job.trigger_offset))
-        use = None if plan is None else plan.assignment_of(*names)
-        return plan is None or (use is not None and use[1].definition == past.job.assignment.definition)
+    def _was_at_work(self, past: PastDueJob) -> bool:
+        """Whether it is between evaluations by this definition, as the traffic came."""
+        first_and_last = self._lived.get(_names(past))
+        return first_and_last is not None and first_and_last[0] <= past.happened_at <= first_and_last[1]
+
+    async def _is_of_then(self, past: PastDueJob, in_force: Configurations) -> bool | None:
+        """Whether this definition was in force for the traffic of then; None if that is not known."""
+        if (plan := await self.history.plan_of(in_force.number_at(past.job.trigger_offset))) is None:
+            return None
+        use = plan.assignment_of(*_names(past))
+        return use is not None and use[1].definition == past.job.assignment.definition
 
     async def _find_owed(self) -> None:
         """The failures of the stretch, each with its subject."""

@@ -12,6 +12,7 @@ from collector.config.command_options import require_known, require_window
 from collector.config.configured import Config, judges_of
 from collector.errors import DONE, FAILED, ConfigError
 from collector.evaluate.failures import FAILURE_TYPES
+from collector.evaluate.recovery.replay_point import done_below_of
 from collector.evaluate.retry.past_jobs import Stretch, control_records_in, plan_of
 from collector.evaluate.retry.request import requested_evaluations
 from collector.evaluate.stage import GROUP
@@ -68,7 +69,8 @@ async def rejudge(
     async with open_stored_logs(config.settings.log) as logs:
         history = ConfigurationHistory(await logs.generated_steps(), config)
         await history.refresh()
-        requested = await requested_evaluations(logs.turns, GROUP)
+        done_below = {each: done_below_of(state) for each, state in (await logs.turns.committed(GROUP)).items()}
+        requested = await requested_evaluations(logs.turns, done_below)
         since, until = options.stretch.since, options.stretch.until
         selected = EvaluationFilter(since=since, until=until, monitors=options.monitors, evaluators=options.evaluators)
         known = KnownEvaluations(versions, selected, _usd_now(config))
@@ -76,7 +78,7 @@ async def rejudge(
         wrong = {*options.reasons} - FAILURE_TYPES - NEVER_TRIED - known.failures
         require_known("--reason", "reason", sorted(wrong), known.failures or FAILURE_TYPES)
         candidates = Candidates(
-            turns=logs.turns, known=known, history=history,
+            turns=logs.turns, known=known, history=history, done_below=done_below,
             plan=plan_of(build_unasked_plan(config, history.key), options.monitors, options.evaluators),
             controls={each: await control_records_in(logs.evaluations, each) for each in range(logs.turns.partitions)},
             stretch=options.stretch, what=options.what, reasons=options.reasons, requested=frozenset(requested),
@@ -180,6 +182,7 @@ def _notes(left_out: LeftOut) -> list[str]:
         (left_out.unused, "left out: their monitor does not use their evaluator any more"),
         (left_out.expired, "left out: their turns have expired (log.retention)"),
         (left_out.no_reference, "left out: no reference has come"),
+        (left_out.in_flight, "left out: the service makes them now, as its traffic came"),
         (left_out.unsampled, "left out: the evaluator was at work then, and they were not matched or not drawn"),
     )
     lines = [f"{plural(count, 'evaluation')} {text}" for count, text in notes if count]

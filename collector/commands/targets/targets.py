@@ -322,8 +322,7 @@ def _try(of: Target, mean: float, scores: Sequence[PastScore], history: ScoreHis
 def _delay(past: PastAlerts, scores: Sequence[PastScore], history: ScoreHistory, fall: float, number: int) -> float:
     start = history.begin + (history.end - history.begin) * (number + 0.5) / _STARTS
     lower = past.detector.lower_is_better
-    end = history.mean + fall if lower else history.mean - fall
-    if past.detector.shortfall(1.0, end) <= 0.0:
+    if past.detector.shortfall(1.0, history.mean + fall if lower else history.mean - fall) <= 0.0:
         return math.inf  # no worse than the target
     delay = past.delay(with_fall(scores, start, fall, history.mean, lower_is_better=lower, seed=number), start)
     return math.inf if delay is None or delay > LONGEST else delay

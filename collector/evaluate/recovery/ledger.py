@@ -246,8 +246,7 @@ class Ledger:
             self._forget(self._checkpoints[0].evaluations)
 
     def _forget(self, before: int) -> None:
-        forgettable = [key for key, _ in takewhile(lambda item: item[1] < before, self._ids.items())]
-        for evaluation_id in forgettable:
+        for evaluation_id in [key for key, _ in takewhile(lambda item: item[1] < before, self._ids.items())]:
             del self._ids[evaluation_id]
 
 

@@ -81,8 +81,7 @@ class CommitMetadata:
         if self.configuration:
             parts["c"] = self.configuration
         text = orjson.dumps(parts).decode()
-        optional = {"p": self.pending, "s": self.sampled, "h": self.former, "o": self.past}
-        for name, value in optional.items():
+        for name, value in {"p": self.pending, "s": self.sampled, "h": self.former, "o": self.past}.items():
             if value:
                 longer = orjson.dumps(parts | {name: value}).decode()
                 if len(longer) <= MAX_METADATA and longer.isascii():

@@ -14,7 +14,6 @@ from typing import Any, TypeAlias, cast
 import orjson
 
 from collector.errors import BadInput
-from collector.evaluate.recovery.replay_point import done_below_of
 from collector.logs.log import Headers, Log, Record, RecordTooLarge, StoredRecord
 from collector.logs.whole_log import read_partitions
 from collector.records.json import case_in, case_json, evaluation_from_json, evaluation_to_json, record_of
@@ -164,14 +163,13 @@ async def append_requests(turns: Log, requests: Iterable[tuple[PastRequest, int 
     return too_large
 
 
-async def requested_evaluations(turns: Log, group: str) -> Mapping[str, str]:
-    """The evaluations that requests ask for and that `group` has not finished: evaluators by evaluation id.
+async def requested_evaluations(turns: Log, done_below: Mapping[int, int]) -> Mapping[str, str]:
+    """The evaluations that requests at or above these offsets ask for: evaluators by evaluation id.
 
-    Read the evaluations log after this: it then has the evaluation of each finished request. If it has none, a service
-    with another version of the evaluator took that request, and it may be made again.
+    Read the evaluations log after the offsets, below which all is done: it then has the evaluation of each finished
+    request. If it has none, a service with another version took that request, and it may be made again.
     """
     requested: dict[str, str] = {}
-    done_below = {partition: done_below_of(state) for partition, state in (await turns.committed(group)).items()}
     async for batch in read_partitions(turns):
         for record in filter(is_retry_request, batch):
             try:
