@@ -1,7 +1,7 @@
 """`evalstream labels next`: evaluations for people to label in a file, drawn as the page's queue draws them."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from math import isclose
@@ -46,6 +46,7 @@ class LabelTasks:
     """`lines` to label. `open` evaluations, of `scored`, were drawn and wait for a label, the oldest since `since`.
     Of them `second` have one person's, and `again` are labelled or listed, by a draw with other shares. With `fewer`, a
     larger `page.queue.random` draws more. `repeated` lines are about an answer of another line, for another monitor.
+    `gone` are monitors of before, whose scores by an evaluator no monitor of now has.
     """
 
     lines: tuple[bytes, ...]
@@ -56,6 +57,7 @@ class LabelTasks:
     second: int
     again: int
     repeated: int
+    gone: Collection[str]
 
 
 def next_labels(config: Config, options: LabelsNextOptions) -> LabelTasks:
@@ -115,7 +117,8 @@ class _Earlier:
 async def _next(config: Config, options: LabelsNextOptions, files: Mapping[Path, Mapping[str, float]]) -> LabelTasks:
     async with open_logs(config.settings.log, create=False) as logs:
         earlier = _Earlier(await _labels_by_person(logs.labels), files, options.by)
-        answers = [answer async for answer in _draws(config, options, logs)]
+        gone: dict[str, set[str]] = {}
+        answers = [answer async for answer in _draws(config, options, logs, gone)]
         changed = {source for answer in answers for source in earlier.changed(answer)}
         draws = {answer.names[-1]: (answer, answer.draw) for answer in answers if answer.draw is not None}
         # what a draw with other shares took first is no random part of this one: without it, no probability is true
@@ -126,22 +129,30 @@ async def _next(config: Config, options: LabelsNextOptions, files: Mapping[Path,
     cases = ((judged, how, case_of(judged, turns)) for judged, how in candidates)
     listed = [(judged, how, case) for judged, how, case in cases if case is not None][: options.number]
     new = [answer for answer, _ in ordered if not any(earlier.having(answer))]
+    scored = {(answer.evaluation.monitor, answer.evaluation.evaluator) for answer in answers}
+    unscored = [use for use in evaluator_versions(config).keys() - scored if options.monitor in (None, use[0])]
     return LabelTasks(
         tuple(_line(*task) for task in listed), len(ordered), len(answers),
         since=min((answer.evaluation.time for answer, _ in ordered), default=None),
         fewer=len(ordered) < options.number and (config.settings.page or PageSettings()).queue.random < 1.0,
         second=sum(bool(earlier.people(answer)) for answer in new),
         again=len(ordered) - len(new), repeated=len(listed) - len({key_of(judged) for judged, _, _ in listed}),
+        gone=sorted({name for _, of in unscored if options.evaluator in (None, of) for name in gone.get(of, ())}),
     )  # fmt: skip
 
 
-async def _draws(config: Config, options: LabelsNextOptions, logs: Logs) -> AsyncIterator[_AnswerDraw]:
+async def _draws(
+    config: Config, options: LabelsNextOptions, logs: Logs, gone: dict[str, set[str]]
+) -> AsyncIterator[_AnswerDraw]:
+    """The answers with a score by the present version; `gone` gets the former monitors of each evaluator."""
     settings, versions = (config.settings.page or PageSettings()).queue, evaluator_versions(config)
     key = await draw_key(await logs.generated_steps())
     answers = dict[str, tuple[list[str], Draw | None]]()
     async for past in evaluations_in(logs.evaluations):
         evaluation, replayed = past.evaluation, str(past.evaluation.attributes.get(REPLAY_OF, ""))
         present = versions.get((evaluation.monitor, evaluation.evaluator))
+        if evaluation.monitor not in config.settings.monitors and evaluation.score is not None:
+            gone.setdefault(evaluation.evaluator, set()).add(evaluation.monitor)
         if present is None or evaluation.score is None or not _is_wanted(evaluation, options):
             continue
         if (known := answers.get(replayed)) is None:
@@ -199,7 +210,10 @@ def _listed_in(path: Path) -> Iterator[tuple[str, float]]:
 def summary(tasks: LabelTasks) -> str:
     """The summary for stderr."""
     more = "; a larger page.queue.random draws more" if tasks.fewer else ""
-    if not tasks.scored:
+    if tasks.gone:
+        why = f"; the scores of {', '.join(tasks.gone)} are left out, as the configuration has no such monitor"
+        more = f"{why}; write that name again, or let evalstream rejudge score their answers for a monitor of now"
+    elif not tasks.scored:
         more = "; the log has no score by the present version; evalstream rejudge scores past answers with it"
     among = f", {tasks.second} of them for a second person's label" if tasks.second else ""
     copy = "copy their human into this file, and calibrate it without the earlier ones"

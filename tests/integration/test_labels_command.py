@@ -261,6 +261,18 @@ def test_answers_judged_by_an_earlier_version_are_not_handed_out(config: Path) -
     assert "the log has no score by the present version; evalstream rejudge scores past answers with it" in talk
 
 
+def test_a_monitor_that_was_renamed_has_a_reason_and_a_remedy(config: Path) -> None:
+    """Nothing was offered, "by the present version", which had scored all of it."""
+    left_out = "; the scores of all are left out, as the configuration has no such monitor; write that name again, or"
+    config.write_text(config.read_text().replace("  all:", "  every:"))
+    for arguments in ((), ("--monitor", "every"), ("--evaluator", "short")):
+        rows, talk = run(config, "labels", "next", *arguments)
+        assert (rows, left_out in talk, "present version" in talk) == ([], True, False), talk
+    both = config.read_text().replace("  every:", "  all:\n    evaluators: [short]\n  every:")
+    config.write_text(both)
+    assert "left out" not in run(config, "labels", "next")[1], "that monitor is new"
+
+
 async def rejudge(path: Path, rows: list[dict[str, object]], maximum: int = 8) -> None:
     """Scores by the version of now; ann labels the rows, which are of the one before."""
     loaded, by_id = load(path), {str(row["evaluation_id"]): row for row in rows}
