@@ -44,7 +44,7 @@ class World:
         return path
 
     async def command(self, name: str, *arguments: str, config: Path | None = None) -> Result:
-        command = [name, "-c", str(config or self.folder / "evalstream.yaml"), *arguments]
+        command = [*name.split(), "-c", str(config or self.folder / "evalstream.yaml"), *arguments]
         return await asyncio.to_thread(CliRunner().invoke, app, command)
 
     @asynccontextmanager

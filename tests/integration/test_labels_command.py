@@ -258,12 +258,14 @@ def test_answers_judged_by_an_earlier_version_are_not_handed_out(config: Path) -
     config.write_text(config.read_text().replace("maximum: 9", "maximum: 8"))
     rows, talk = run(config, "labels", "next", "--n", "100")
     assert rows == []
-    assert "the log has no score by the present version; evalstream rejudge scores past answers with it" in talk
+    assert (
+        "the log has no score by the present version; evalstream rejudge --what all scores past answers with it" in talk
+    )
 
 
 def test_a_monitor_that_was_renamed_has_a_reason_and_a_remedy(config: Path) -> None:
     """Nothing was offered, "by the present version", which had scored all of it."""
-    left_out = "; the scores of all are left out, as the configuration has no such monitor; write that name again, or"
+    left_out = "; the scores of all are left out, as the configuration has no such monitor; write that name again,"
     config.write_text(config.read_text().replace("  all:", "  every:"))
     for arguments in ((), ("--monitor", "every"), ("--evaluator", "short")):
         rows, talk = run(config, "labels", "next", *arguments)

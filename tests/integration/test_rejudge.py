@@ -144,6 +144,31 @@ async def test_a_new_evaluator_over_the_past_has_its_own_weights_and_times_and_l
         await world.until_drained()
 
 
+async def test_the_former_name_of_a_monitor_is_the_remedy_as_nothing_is_judged_once_more(world: World) -> None:
+    """`labels next` named `rejudge`, which made nothing: a sole monitor's evaluations have ids without its name."""
+    world.settings["page"] = {"queue": {"random": 1.0}}
+    world.configure(**monitored(world, "short"))
+    await live(world)
+    world.configure(monitors={"every": world.settings["monitors"]["all"] | {"evaluators": ["short"]}})
+    assert "there is nothing to make" in (await rejudge(world, "--what", "all", "--dry-run")).stdout
+    renamed = await world.command("labels next")
+    assert "no such monitor; write that name again, or wait for new scores" in renamed.stderr, renamed.output
+    world.configure(**monitored(world, "short"))
+    assert (await world.command("labels next")).stdout.count("human") == PAST
+
+
+async def test_what_is_requested_before_is_in_the_estimate(world: World) -> None:
+    """A second run's estimate had the 8 that were left, and it made 40."""
+    world.configure(**monitored(world, "short"))
+    await live(world)
+    world.configure(**monitored(world, "short", "helpful"))
+    estimate = costs((await rejudge(world, "--dry-run")).stdout)[0]
+    options = RejudgeOptions(stretch=Stretch(NOW - timedelta(days=7), datetime.now(UTC)), max_usd=1.0, patience=0.5)
+    assert await request(load(world.folder / "evalstream.yaml"), options, print, lambda *_: "") == 1
+    [_, rest, before] = costs((await rejudge(world, "--dry-run")).stdout)
+    assert float(rest) + float(before) == pytest.approx(float(estimate), abs=0.001)
+
+
 async def test_the_estimate_leaves_out_what_the_service_judges_now(world: World) -> None:
     """The estimate had it, and the run left it out: it said 40 of 80, and a wrong cost."""
     world.configure(**monitored(world, "short"))

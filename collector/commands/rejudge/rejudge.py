@@ -150,7 +150,7 @@ def _versions(config: Config, options: RejudgeOptions) -> Versions:
 
 def _summary(
     counts: Counter[tuple[str, str]], paying: Counter[tuple[str, str]], versions: Versions,
-    expected: Mapping[str, float], unknown: Collection[str], spent: float, outstanding: Mapping[str, str],
+    expected: Mapping[str, float], unknown: set[str], spent: float, outstanding: Mapping[str, str],
 ) -> list[str]:  # fmt: skip
     """The evaluations to make and the cost of those that pay; of the `unknown` evaluators a judge has no price."""
     lines = [
@@ -163,7 +163,8 @@ def _summary(
         cost = _usd(total, any(evaluator in unknown for _, evaluator in counts))
         lines.append(f"{plural(sum(counts.values()), 'evaluation')} to make{cost}")
     if outstanding:
-        lines.append(f"{plural(len(outstanding), 'evaluation')} requested before and not made yet")
+        cost = _usd(sum(expected[of] for of in outstanding.values()), not unknown.isdisjoint(outstanding.values()))
+        lines.append(f"{plural(len(outstanding), 'evaluation')} requested before and not made yet{cost}")
     if spent:
         lines.append(f"{usd(spent)} spent on this period by earlier runs")
     return lines
