@@ -140,8 +140,7 @@ class FeedbackStage:
         """The labels that an expert's feedback is: of the evaluation that it names, or of those by its evaluator."""
         if joined.entry.source != "expert" or joined.outcome != "joined":
             return []
-        ids = self._subjects.evaluations_named(joined.entry)
-        evaluations = [await self._evaluations.read(each) for each in ids]
+        evaluations = [await self._evaluations.read(each) for each in self._subjects.evaluations_named(joined.entry)]
         labels = [
             _label(joined, evaluation, number, await self._evaluations.read(evaluation.shares or ""))
             for number, evaluation in enumerate(evaluations)

@@ -106,8 +106,7 @@ async def _find_subject(config: Config, logs: Logs, name: str) -> dict[str, Any]
             ended[record.key] = max(record.timestamp, ended.get(record.key, 0.0))
         return key in record.value
 
-    mentions = await _select(logs.turns, mentions_it)
-    read = [(record, turn) for record in mentions if (turn := readable_turn(record))]
+    read = [(record, turn) for record in await _select(logs.turns, mentions_it) if (turn := readable_turn(record))]
     turns = [(record, turn) for record, turn in read if name in (turn.turn_id, turn.trace_id)]
     spans = await _spans(logs.spans, name)
     if not turns and not spans:

@@ -24,8 +24,7 @@ def redaction_notes(evaluators: Mapping[str, Evaluator[Any]], settings: RedactSe
     """A sentence for each evaluator that cannot find what it looks for; none where nothing is redacted."""
     if not settings.enabled or "patterns" not in settings.detectors:
         return
-    detectors = [built_in(), *([configured(settings.patterns)] if settings.patterns else [])]
-    redactor = Redactor(detectors, b"evalstream")
+    redactor = Redactor([built_in(), *([configured(settings.patterns)] if settings.patterns else [])], b"evalstream")
     for name, evaluator in evaluators.items():
         if evaluator.needs_judge:
             continue

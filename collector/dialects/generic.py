@@ -110,8 +110,7 @@ def _find_kind(span: Span, kind_name: str | None, input_key: str, output_key: st
 
 def _parse_content(value: Json, kind: Kind, role: str) -> Content:
     texts = as_list(decode(value))
-    is_texts = bool(texts) and all(isinstance(text, str) for text in texts)
-    if kind == "model" and not is_texts:
+    if kind == "model" and not (texts and all(isinstance(text, str) for text in texts)):
         transcript = parse_messages(value, role)
         if transcript.is_structured and transcript.messages:
             return Content(transcript.messages, transcript.incomplete or find_redaction(value))

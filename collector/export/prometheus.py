@@ -265,8 +265,7 @@ class PrometheusExporter:
             self._count_audit(evaluation, score, audited.audit_version, labels, grown)
         if evaluation.passed is not None:
             verdict = "pass" if evaluation.passed else "fail"
-            exemplar = None if evaluation.passed else trace
-            self._telemetry.counter(metrics.VERDICTS, *labels, verdict).inc(1, exemplar)
+            self._telemetry.counter(metrics.VERDICTS, *labels, verdict).inc(1, None if evaluation.passed else trace)
             self._telemetry.counter(metrics.VERDICT_WEIGHT, *labels, verdict).inc(grown.mean.w)
 
     def _estimate(self, evaluation: Evaluation, score: float, labels: tuple[str, ...]) -> BoundedIncrements:

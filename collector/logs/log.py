@@ -464,5 +464,4 @@ async def append_until_durable(
     try:
         await write(records)
     except LogUnavailable as error:
-        attempt = partial(write, records)
-        await backoff.repeat(attempt, LogUnavailable, action=f"writing to {log.name}", failed=error)
+        await backoff.repeat(partial(write, records), LogUnavailable, action=f"writing to {log.name}", failed=error)

@@ -215,8 +215,7 @@ async def _open_batched(
         warn=logger.warning,
         absent=absent,
     )
-    pace = replace(PACE, linger=gather, longest_linger=gather)
-    batches = Batches(journal, pace, logger.info, enduring=enduring)
+    batches = Batches(journal, replace(PACE, linger=gather, longest_linger=gather), logger.info, enduring=enduring)
     assert process.steps is not None, "a service has a definitions log"
 
     def lacks_batches(evaluator: str) -> bool:

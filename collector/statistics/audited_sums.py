@@ -159,8 +159,7 @@ def corrected_by_people(labels: AuditedSums, by_audits: CorrectedMean) -> Correc
     λ is computed as if the mean by audits had no error. Then the covariance of that mean with its labelled part cancels
     in Var(R_y - λ R_x) + λ² error². None with too few labels.
     """
-    of_audits = sums_of_scores(Sums(1.0, by_audits.mean, 1.0, by_audits.mean, by_audits.mean**2))
-    people = (labels + of_audits).corrected()
+    people = (labels + sums_of_scores(Sums(1.0, by_audits.mean, 1.0, by_audits.mean, by_audits.mean**2))).corrected()
     if people is None:
         return None
     floor, base = VARIANCE_FLOOR / people.audits, (people.power * by_audits.error) ** 2

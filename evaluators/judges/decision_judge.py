@@ -12,7 +12,7 @@ from evaluators.judge import Answer, Prompt, R, Verdict
 from evaluators.judges.apis.deciding import DecisionRequest, NumberedQuestion, number_questions
 from evaluators.judges.completions import estimated_tokens
 from evaluators.judges.endpoint import CostTracker, DecidingOptions, DecidingSettings, EndpointJudge
-from evaluators.judges.error_mapping import HttpStatusError, complaint_text, to_judge_error
+from evaluators.judges.error_mapping import HttpStatusError, complaint_text
 from evaluators.questions import Decision, deciding_model
 
 _TOO_MANY = frozenset({400, 413, 422, 501})
@@ -81,11 +81,10 @@ class DecisionJudge(EndpointJudge):
             )
             try:
                 body = self._api.body(request)
-                answered = await self._endpoint.post(body)
-                reply = self._api.reply(answered.content, request.questions)
+                reply = self._api.reply((await self._endpoint.post(body)).content, request.questions)
             except HttpStatusError as error:
                 if not self._learn(len(part), error):
-                    raise to_judge_error(error, fenced) from None
+                    raise self._refused(error, fenced) from None
                 continue
             bill.add(reply, estimated_tokens(body), 0)
             decisions += reply.decisions

@@ -16,7 +16,7 @@ from evaluators.judges.apis.writing import bearer
 from evaluators.judges.completions import Completion, estimated_tokens, usage_of
 from evaluators.judges.connection import Connecting
 from evaluators.judges.endpoint import CostTracker, Endpoint, EndpointJudge, EndpointOptions, EndpointSettings
-from evaluators.judges.error_mapping import HttpStatusError, to_judge_error
+from evaluators.judges.error_mapping import HttpStatusError
 
 OPENAI = "https://api.openai.com/v1"
 _PATH = "/embeddings"
@@ -52,7 +52,7 @@ class EmbeddingJudge(EndpointJudge):
         try:
             payload = object_in((await self._endpoint.post(body)).content, "data")
         except HttpStatusError as refusal:
-            raise to_judge_error(refusal, " ".join(map(str, texts))) from None
+            raise self._refused(refusal, " ".join(map(str, texts))) from None
         usage = replace(usage_of(payload.get("usage")), output_tokens=0)
         bill.add(Completion((), text(payload.get("model")), None, usage), estimated_tokens(texts), 0)
         answer = Answer(parse_reply(orjson.dumps({"vectors": _vectors(payload)}).decode(), reply), "")

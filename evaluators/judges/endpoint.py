@@ -393,6 +393,7 @@ class EndpointJudge:
         self._notices = Notices(model)
         self._extra_body = dict(settings.extra_body or {})
         self._fresh_headers = settings.fresh_headers or dict[str, str]
+        self._secrets = [settings.api_key or "", *(settings.headers or {}).values()]
         self._endpoint = endpoint
 
     async def __aenter__(self) -> Self:
@@ -404,6 +405,11 @@ class EndpointJudge:
     async def aclose(self) -> None:
         """Close the connections."""
         await self._endpoint.aclose()
+
+    def _refused(self, error: HttpStatusError, question: str) -> JudgeError:
+        """The judge's error for a refusal; the endpoint may quote the question and the key in it."""
+        sent = [*self._secrets, *self._fresh_headers().values()]
+        return to_judge_error(error, question, [value.rpartition(" ")[2] for value in sent])
 
     @asynccontextmanager
     async def _billed(self) -> AsyncGenerator[CostTracker]:

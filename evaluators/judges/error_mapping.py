@@ -3,7 +3,7 @@
 import math
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from email.utils import parsedate_to_datetime
 from typing import Any, cast
 
@@ -85,12 +85,14 @@ def meaning_of(error: HttpStatusError, question: str = "") -> endpoint_meanings.
     return endpoint_meanings.STATUSES.get(error.status) or unknown
 
 
-def to_judge_error(error: HttpStatusError, question: str = "") -> JudgeError:
-    """The judge's error for an error response, in the endpoint's own words without the words of the `question`."""
+def to_judge_error(error: HttpStatusError, question: str = "", keys: Iterable[str] = ()) -> JudgeError:
+    """The judge's error for an error response, in the endpoint's own words without the words of the `question` and the
+    `keys` that were sent.
+    """
     status, meaning = error.status, meaning_of(error, question)
     code = next((code for code in _codes(error.body) if not code.isdecimal() and _CODE.fullmatch(code)), None)
     inside = " with an error inside" if status < _REDIRECTS else ""
-    words = own_words(_message(error.body), question) if question else ""
+    words = own_words(_message(error.body), question, keys) if question else ""
     message = f"the judge answered HTTP {status}{inside}" + (f" ({code})" if code else "")
     message += f": {words}" if words else ""
     match meaning:

@@ -18,7 +18,7 @@ from evaluators.judge import Answer, Prompt, R, Verdict
 from evaluators.judges.capabilities import Capabilities, LearntCapabilities, QuestionAttempt
 from evaluators.judges.completions import Choice, Completion, estimated_tokens
 from evaluators.judges.endpoint import CostTracker, EndpointJudge, RequestOutdated, WritingOptions, WritingSettings
-from evaluators.judges.error_mapping import ABOUT_QUESTION, HttpStatusError, complaint_text, meaning_of, to_judge_error
+from evaluators.judges.error_mapping import ABOUT_QUESTION, HttpStatusError, complaint_text, meaning_of
 from evaluators.judges.own_words import words_beside
 from evaluators.judges.requests import (
     ALONE,
@@ -157,8 +157,7 @@ class OpenAIJudge(EndpointJudge):
         """The further parameters of a request: with the key of the subject in the provider's cache."""
         if not self._has_cache_key:
             return self._optional
-        key = hashlib.sha256(subject_text(prompt.material).encode()).hexdigest()[:32]
-        return {**self._optional, _CACHE_KEY: key}
+        return {**self._optional, _CACHE_KEY: hashlib.sha256(subject_text(prompt.material).encode()).hexdigest()[:32]}
 
     async def _ask_pack(self, pack: PackPrompt, bill: CostTracker) -> Verdict[PackReply]:
         async def complete(chat: Chat, questions: Sequence[NamedQuestion]) -> Choice:
@@ -222,13 +221,11 @@ class OpenAIJudge(EndpointJudge):
         earlier = self._learnt.current
         self._learnt.current = earlier.bounded()
         if has_reasons(reply):
-            alone = replace(request, alone=True)
-            completion = await self._complete(with_text(question.chat, ALONE), alone, 1, bill)
+            completion = await self._complete(with_text(question.chat, ALONE), replace(request, alone=True), 1, bill)
             return _read_one(completion.choices[0], reply, question.key, alone=True)
         if earlier.bounds != "unneeded" or earlier.format != "json_schema":
             raise error
-        completion = await self._complete(question.chat, request, 1, bill)
-        return _read_one(completion.choices[0], reply, question.key)
+        return _read_one((await self._complete(question.chat, request, 1, bill)).choices[0], reply, question.key)
 
     async def _repair(
         self, question: Question, request: Request, reply: type[R], choice: Choice, error: JudgeError, bill: CostTracker
@@ -265,7 +262,7 @@ class OpenAIJudge(EndpointJudge):
             except HttpStatusError as error:
                 lessons += 1
                 if lessons == _LESSONS or not self._goes_on(attempt, error, chat):
-                    problem = to_judge_error(error, question_text(chat))
+                    problem = self._refused(error, question_text(chat))
                     self._notices.warn(f"{error.status} {meaning_of(error)}", str(problem))
                     raise problem from None
                 continue

@@ -1,6 +1,8 @@
 """An endpoint's own words about a refusal, fit for records and logs: without the question's text, and short."""
 
 import re
+from collections.abc import Collection, Iterable
+from functools import partial
 
 _LONGEST = 240
 _MOST_READ = 2000
@@ -11,6 +13,10 @@ _QUOTED = re.compile(r"'[^']{1,400}'|\"[^\"]{1,400}\"|`[^`]{1,400}`|“[^”]{1,
 _TOKEN = re.compile(r"[\w*.\-]++")
 _DIGIT = re.compile(r"\d")
 _SHORTEST_KEY = 20
+_NAMED = re.compile(r"(?i:key|token|bearer|password|secret)\W{1,4}(?:\w{1,20}\W{1,4}){0,2}$")
+"""The words before a key that is quoted: a short one, or one of letters alone, may be a common word elsewhere."""
+_DISTINCT = 8
+"""Characters from which on a key with another sign than letters is no word of a sentence."""
 _SEVERAL = re.compile(rf"{re.escape(_GONE)}(?:\W*{re.escape(_GONE)})*")
 _PLAIN = re.compile(r"[a-z_]+")
 _PART = 5
@@ -20,9 +26,16 @@ _RUN = 3
 plain words."""
 
 
-def own_words(spoken: str, question: str) -> str:
-    """An endpoint's words, at most 240 characters, with `[…]` for what it quotes of the question and for keys."""
-    spoken = " ".join(_SEVERAL.sub(_GONE, without_question(_TOKEN.sub(_unless_key, spoken), question)).split())
+def own_words(spoken: str, question: str, keys: Iterable[str] = ()) -> str:
+    """An endpoint's words, at most 240 characters, with `[…]` for what it quotes of the question and for keys.
+
+    `keys` are those that were sent; other texts count as keys by their form.
+    """
+    sent = frozenset(filter(None, keys))
+    for key in sent:
+        spoken = spoken if len(key) < _DISTINCT or key.isalpha() else spoken.replace(key, _GONE)
+    spoken = _TOKEN.sub(partial(_unless_key, sent), spoken)
+    spoken = " ".join(_SEVERAL.sub(_GONE, without_question(spoken, question)).split())
     spoken = "".join(letter for letter in spoken if letter.isprintable())
     return spoken if len(spoken) <= _LONGEST else spoken[:_LONGEST].rstrip() + " …"
 
@@ -41,9 +54,11 @@ def words_beside(spoken: str, question: str) -> str:
     return _WORD.sub(lambda word: "" if word[0].lower() in question_words else word[0], _decoded(spoken))
 
 
-def _unless_key(token: re.Match[str]) -> str:
-    """The token, unless it may be a key: masked, of a known form, or long with a digit in it."""
+def _unless_key(sent: Collection[str], token: re.Match[str]) -> str:
+    """The token, unless it may be a key: sent and named so, masked, of a known form, or long with a digit in it."""
     word = token[0]
+    if (bare := word.strip(".-")) in sent and _NAMED.search(token.string, max(0, token.start() - 60), token.start()):
+        return word.replace(bare, _GONE)
     parts = word.replace("*", ".").split(".")
     is_long = any(len(part) >= _SHORTEST_KEY and _DIGIT.search(part) for part in parts)
     return _GONE if is_long or "***" in word or "sk-" in word else word

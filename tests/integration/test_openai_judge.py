@@ -317,6 +317,21 @@ async def test_the_other_name_of_the_length_limit():
     assert server.requests[-1]["max_completion_tokens"] == 99
 
 
+async def test_a_key_that_is_refused_is_not_printed(caplog):
+    """A short key, and one of letters alone, stood in the error and in the log. The keys of a client are its own."""
+    key = "" if TRANSPORT["client"] else "abcd"
+    said = f"Incorrect API key provided: {key}. The token 'wxyz' is unknown"
+    async with judging(
+        lambda body, n: refusal(401, said), api_key=key or "key", headers={"X-Token": "Bearer wxyz"}
+    ) as (_, judge):
+        with pytest.raises(JudgeDenied, match=r"The token '\[…\]' is unknown") as error:
+            await judge.ask(PROMPT, REPLY)
+    for text in (str(error.value), caplog.text):
+        assert "Incorrect API key provided" in text
+        assert "abcd" not in text
+        assert "wxyz" not in text
+
+
 async def test_a_refusal_without_a_reason_is_probed():
     def respond(body, n):
         return refusal(400, "Bad request") if "response_format" in body or "logprobs" in body else rating()

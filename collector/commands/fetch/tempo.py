@@ -29,8 +29,7 @@ async def read(api: ApiReader, wanted: Wanted) -> AsyncGenerator[bytes, None]:
         open_stretches = [stretch]
         while open_stretches:
             begin, end = open_stretches.pop(0)
-            query = search_query(wanted.query, begin, end)
-            matches = trace_ids_of(api.document(await api.get("/api/search", query)))
+            matches = trace_ids_of(api.document(await api.get("/api/search", search_query(wanted.query, begin, end))))
             narrower = halves(begin, end, _SECOND) if len(matches) >= _MOST else []
             if narrower:
                 open_stretches = [*narrower, *open_stretches]

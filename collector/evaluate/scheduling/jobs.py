@@ -178,8 +178,7 @@ class PartitionJobs:
             assert task is not None
             self._running.add(task)
             await self.dispatcher.confirm()
-            evaluations = await self.dispatcher.execute(jobs, self.partition, has_slot=has_slot)
-            await self._record(task, jobs, evaluations)
+            await self._record(task, jobs, await self.dispatcher.execute(jobs, self.partition, has_slot=has_slot))
 
     async def _run_deferred(self, jobs: Sequence[Job], deferred: DeferredEvaluations, *, has_room: bool) -> None:
         task = asyncio.current_task()

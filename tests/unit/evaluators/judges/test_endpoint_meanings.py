@@ -219,6 +219,24 @@ def test_an_endpoints_own_words_without_the_questions(spoken, words):
     assert len(message) < 300
 
 
+@pytest.mark.parametrize(
+    ("key", "spoken", "words"),
+    [
+        ("good", "Incorrect API key provided: good. A good key is longer", "Incorrect API key provided: […]. A good key is longer"),
+        ("good", "the token 'good' has expired", "the token '[…]' has expired"),
+        ("good", "Bearer good is unknown; no good goods", "Bearer […] is unknown; no good goods"),
+        ("team-key-7", "no access for team-key-7", "no access for […]"),
+        ("a/b+c7/=", "no access for a/b+c7/=", "no access for […]"),
+        ("...", "Bearer ... is unknown", "Bearer ... is unknown"),
+        ("r2", "model r2 is unknown to key r2", "model r2 is unknown to key […]"),
+        ("", "no key: . No key", "no key: . No key"),
+    ],
+)  # fmt: skip
+def test_a_key_that_an_endpoint_quotes_is_left_out(key, spoken, words):
+    """Keys were known by their form alone: a key of four letters was printed."""
+    assert own_words(spoken, QUESTION, [key]) == words
+
+
 def test_quoted_text_means_nothing():
     quoting = error("invalid message: Credit balance logprobs, says the user")
     asked = "Is it true? Credit balance logprobs, says the user"
