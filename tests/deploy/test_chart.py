@@ -113,10 +113,13 @@ def test_an_address_on_a_port_that_the_network_policy_closes_is_named(tmp_path: 
     said = f'{{{{ define "said" }}}}{notes}{{{{ end }}}}said: {{{{ include "said" . | toJson }}}}'
     (chart / "templates" / "said.yaml").write_text(said)
 
-    def blocked_by(*options: str) -> list[str]:
+    def notes_of(*options: str) -> list[str]:
         given = ("--kube-version", KUBERNETES, "--set-json", f"config={json.dumps(config)}", *options)
-        text = yaml.safe_load(run("helm", "template", "live", chart, "-s", "templates/said.yaml", *given))["said"]
-        return [line for line in text.splitlines() if line.startswith("The network policy blocks ")]
+        rendered = yaml.safe_load(run("helm", "template", "live", chart, "-s", "templates/said.yaml", *given))
+        return rendered["said"].splitlines()
+
+    def blocked_by(*options: str) -> list[str]:
+        return [line for line in notes_of(*options) if line.startswith("The network policy blocks ")]
 
     blocked = {
         "export.otlp.endpoint": "collector:4319", "judges.closed.base_url": "judge.ml.svc:24010",
@@ -128,6 +131,8 @@ def test_an_address_on_a_port_that_the_network_policy_closes_is_named(tmp_path: 
         "networkPolicy.outside.ports, and a peer if the address is private."
         for key, where in blocked.items()
     ]
+    assert "Send OTLP/HTTP to http://live-evalstream.default.svc:4318" in notes_of()
+    assert "Send OTLP" not in str(notes_of("--set", "stages.receive.enabled=false")), "then there is no such service"
     assert not blocked_by("--set", "networkPolicy.enabled=false")
     assert not blocked_by("--set-json", "networkPolicy.outside.ports=[80,81,443,444,4319,24010]")
 
