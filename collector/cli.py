@@ -917,8 +917,7 @@ def plan(
     if not 0.0 < error < 0.5:
         raise ConfigError(f"--error: {error:g} is no standard error of a mean of scores; write one like 0.02")
     loaded = _load(config, serves=True)
-    options = _options(PlanOptions, locals(), monitor=_monitor(loaded, monitor))
-    _finish(print_plan(loaded, options, show, as_json=json))
+    _finish(print_plan(loaded, _options(PlanOptions, locals(), monitor=_monitor(loaded, monitor)), show, as_json=json))
 
 
 def _monitor(config: Config, name: str | None) -> str:

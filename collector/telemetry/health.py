@@ -56,8 +56,7 @@ class Health:
 
     def takes_work(self, results: Mapping[str, CheckResult]) -> bool:
         """Whether work should be sent here: it has started, does not drain, and no vital check fails."""
-        ready = self._started and not self._draining
-        return ready and all(result.status != "failing" for result in results.values())
+        return self._started and not self._draining and all(result.status != "failing" for result in results.values())
 
     def problems(self, results: Mapping[str, CheckResult]) -> list[str]:
         """The problems, given the results of the checks; none if all is well."""

@@ -112,8 +112,11 @@ class RequestWindow:
         await self._read_on()
         self._silent += _POLL
         self._idle = 0.0 if len(self._outstanding) < before else self._idle + _POLL
-        if self._idle and abs(self._idle - _HINT) < _POLL / 2:
-            self.say("no evaluation is made: restart the service if a plug-in has changed; see that its judge answers")
+        if abs(self._idle - _HINT) < _POLL / 2:
+            self.say(
+                f"no evaluation is made for {_HINT:g} s: the service is busy (live traffic goes first), its judge does "
+                "not answer, or a plug-in has changed and the service has to be restarted"
+            )
         if self._silent >= _TALK and not self._idle:
             self._silent = 0.0
             self.say(f"made {self.progress.made:,}, {usd(self.progress.spent_usd)} so far")

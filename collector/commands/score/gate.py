@@ -79,8 +79,7 @@ def compare_two(evaluations: Iterable[Evaluation], old: str, new: str) -> Compar
 
 
 def _key(evaluation: Evaluation) -> tuple[str, str]:
-    subject = evaluation.subject
-    return evaluation.evaluator, subject.turn_id or f"conversation {subject.conversation_id}"
+    return evaluation.evaluator, evaluation.subject.turn_id or f"conversation {evaluation.subject.conversation_id}"
 
 
 def _result(name: str, pairs: Sequence[EvaluationPair], tolerance: float, sign: float) -> GateResult:

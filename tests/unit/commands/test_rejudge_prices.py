@@ -94,6 +94,21 @@ async def test_what_the_service_judges_live_meanwhile_is_not_waited_for() -> Non
     assert (window.progress.made, window.progress.stalled, turns.count) == (0, False, 0)
 
 
+async def test_a_busy_service_is_among_the_causes_of_a_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Live traffic went first, and the line blamed a plug-in or the judge."""
+    monkeypatch.setattr("collector.commands.rejudge.request_window._POLL", 0.001)
+    monkeypatch.setattr("collector.commands.rejudge.request_window._HINT", 0.003)
+    log, lines = MemoryLog("evaluations"), list[str]()
+    made = scored(1, evaluator="helpful")
+    known = KnownEvaluations({("all", "helpful"): "1"}, EvaluationFilter(), lambda past: past.cost_usd)
+    turns = Service(log, {made.evaluation_id: []})
+    window = RequestWindow(turns, log, known, limit=None, expected={}, outstanding={}, say=lines.append, patience=0.006)
+    await window.request_all(candidates([made]))
+    [line] = lines
+    assert "live traffic goes first" in line
+    assert "a plug-in has changed" in line
+
+
 @pytest.mark.parametrize(
     ("changes", "is_covered"),
     [
