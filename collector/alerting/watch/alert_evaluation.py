@@ -68,12 +68,17 @@ class FallOfMean:
 
 
 def fall_of(drop: DropState, buckets: Mapping[int, Bucket], interval: float) -> FallOfMean | None:
-    """The fall that a series' alert fires for; a first one fell from the mean over the day before it."""
+    """The fall that a series' alert fires for; a first one fell from the mean over the day before it, without incidents
+    that are over.
+    """
     fall, earlier = drop.life.fall, drop.life.before
     if fall is None:
         return None
     first = max(drop.first, fall.since - int(WINDOWS["24h"] // interval))
-    day = window_from({number: bucket for number, bucket in buckets.items() if number < fall.since}, first).sums
+    good = {number: bucket for number, bucket in buckets.items() if number < fall.since}
+    for begin, end in drop.life.incidents:
+        good = {number: bucket for number, bucket in good.items() if not begin <= number < end}
+    day = window_from(good, first).sums
     before = (day.mean if day.w else None) if earlier is None else earlier.level
     began, mean = (fall.earliest * interval, fall.latest * interval), fall.level if fall.settled else fall.mean
     return FallOfMean(fall.number, began, before, mean, fall.level, fall.settled)

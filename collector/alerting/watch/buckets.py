@@ -86,16 +86,15 @@ class Buckets:
         bucket.wanted += 1
         bucket.unshown += unshown
         grown = self._scores.add(series, conversation, weight=weight, score=score, time=time)
-        mean, evidence = grown.mean, grown.evidence
-        bucket.sums += mean
-        bucket.evidence += evidence
+        bucket.sums += grown.mean
+        bucket.evidence += grown.evidence
         bucket.clipped += grown.clipped
         if bucket.gains is None:
             return
         if not bucket.gains:
             bucket.gains = [0.0] * len(detector.bets)
         # Turns of one conversation are not independent: each adds the growth of the conversation's gain.
-        (w, wy), after = grown.before, (grown.before[0] + evidence.w, grown.before[1] + evidence.wy)
+        (w, wy), after = grown.before, (grown.before[0] + grown.evidence.w, grown.before[1] + grown.evidence.wy)
         for place, bet in enumerate(detector.bets):
             bucket.gains[place] += detector.log_gain(bet, *after) - detector.log_gain(bet, w, wy)
 

@@ -27,8 +27,6 @@ from collector.telemetry.registry import Telemetry
 from collector.wording import plural
 from evaluators.results import Evaluation
 
-_REFERENCE = 7
-"""The period before is this many times as long as the window, unless an option says otherwise."""
 _SURE = 3.0
 """Standard errors beyond which a change is real. A 95 % interval has two, and one of twenty leaves it by chance."""
 _INTERVAL, _DAY = 60.0, timedelta(days=1)
@@ -47,8 +45,8 @@ class DiagnoseOptions:
 
     @property
     def reference(self) -> datetime:
-        """The start of the period that the window is compared with."""
-        return self.against or self.since - _REFERENCE * (self.until - self.since)
+        """The start of the period that the window is compared with: seven times as long, unless an option says when."""
+        return self.against or self.since - 7 * (self.until - self.since)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -190,6 +190,30 @@ async def test_a_raised_target_is_no_fall_and_its_alert_ends_when_it_is_set_back
         assert stage.update(start + 60.0 * 152) == []
 
 
+async def test_the_mean_before_a_fall_is_without_an_incident_that_is_over_also_after_a_restart() -> None:
+    """The page said that the mean fell from 0.73, the log that it fell from 0.8: the page's had an incident in it."""
+    config, start = configured(threshold=0.7), 1_795_000_020.0
+    of = detector(targets(config)[0], targets(config), config.settings.alerts, 1)
+    levels = [0.8] * 60 + [0.2] * 30 + [0.8] * 40 + [0.4] * 20
+    stored = [
+        StoredRecord(0, number, start + 60.0 * (number // 50), b"k", evaluation_to_json(scored(
+            number, evaluator="exact", monitor="all", score=float(number % 50 < 50 * level),
+            subject=replace(scored().subject, conversation_id=str(number)),
+        )))
+        for number, level in enumerate(level for level in levels for _ in range(50))
+    ]  # fmt: skip
+    for restarts in (False, True):
+        stage = WatchStage(WatchRules({("all", "exact"): of}, config.settings.alerts), Telemetry())
+        async with stage.open_fold(0, None) as fold:
+            for minute in range(0 if restarts else 150):
+                await fold.deliver(stored[50 * minute : 50 * (minute + 1)])
+                stage.update(start + 60.0 * (minute + 1))
+            if restarts:
+                await fold.replay(stored)
+            (alert,) = stage.update(start + 60.0 * 150)
+        assert "from 0.8 to 0.4" in alert.annotations["summary"], restarts
+
+
 async def test_of_two_processes_the_owner_of_one_partition_watches_all_scores() -> None:
     """Each saw half of them: two texts with two means of one hour, and causes that were named twice."""
     config, kept = configured(threshold=0.77), MemoryLog("evaluations", 2)
