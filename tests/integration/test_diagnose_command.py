@@ -119,6 +119,7 @@ async def test_the_time_before_is_without_an_incident_that_is_over(tmp_path: Pat
     log = {"kind": "sqlite", "path": str(tmp_path / "logs.db")}
     config = checked({"exact": {"kind": "exact_match", "threshold": 0.8}}, log=log)
     chance, began = random.Random(3), NOW - timedelta(minutes=20)
+    bad = began - timedelta(minutes=60), began - timedelta(minutes=40)
     evaluations = [
         scored(
             number, evaluation_id=f"{number:032x}", evaluator="exact", monitor="all", ended_at=ended,
@@ -126,7 +127,6 @@ async def test_the_time_before_is_without_an_incident_that_is_over(tmp_path: Pat
             evaluator_version=evaluator_version_in(config, "exact"),
             score=0.7 if ended >= began else 0.4 if model == "m-2" and bad[0] <= ended < bad[1] else 0.9,
         )
-        for bad in [(began - timedelta(minutes=60), began - timedelta(minutes=40))]
         for number in range(1800)
         for ended in [NOW - timedelta(seconds=(1800 - number) * 5)]
         for model in [chance.choice(("m-1", "m-2"))]
@@ -137,7 +137,7 @@ async def test_the_time_before_is_without_an_incident_that_is_over(tmp_path: Pat
     wanted = options(since=began, until=NOW, against=against)
     assert await diagnose(config, wanted, lines.append, as_json=False) == 0
     named = [line for line in lines if line.startswith("  model=")]
-    left_out = [line for line in lines if line.startswith("  the time before is without the incident from ")]
+    left_out = [line for line in lines if line.startswith("  the incident from ")]
     if compared:
         assert (len(named), left_out) == (1, []), "who says what to compare with gets that"
     else:
@@ -145,7 +145,21 @@ async def test_the_time_before_is_without_an_incident_that_is_over(tmp_path: Pat
         assert "from 2026-10-31T22:4" in left_out[0]
         document: list[str] = []
         await diagnose(config, wanted, document.append, as_json=True)
-        assert len(json.loads(document[0])["evaluators"]["exact"]["incidents"]) == 1
+        [(_, ended)] = json.loads(document[0])["evaluators"]["exact"]["incidents"]
+        lines.clear()
+        await diagnose(
+            config,
+            replace(wanted, since=datetime.fromisoformat(ended) - timedelta(seconds=5)),
+            lines.append,
+            as_json=False,
+        )
+        found = [line for line in lines if line.startswith(("exact: 0.900 before", *left_out))]
+        assert len(found) == 2, "the incident ended after the window began"
+        lines.clear()
+        await diagnose(
+            config, replace(wanted, since=bad[0] + timedelta(minutes=3), until=began), lines.append, as_json=False
+        )
+        assert any(line.startswith("  model=m-2: 0.8") for line in lines), "this incident is what the window is about"
 
 
 async def test_where_none_fell_it_says_so(tmp_path: Path) -> None:

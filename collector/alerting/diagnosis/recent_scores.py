@@ -60,15 +60,13 @@ class RecentScores:
         return list(self._scores.get(key, ()))
 
 
-def scores_before(
-    items: Iterable[ScoredItem], begin: float, since: float, over: Collection[Period]
-) -> list[ScoredItem]:
-    """The scores from `begin` to before a fall at `since` (s), without those of incidents that were `over` by then.
+def scores_between(items: Iterable[ScoredItem], begin: float, end: float, over: Collection[Period]) -> list[ScoredItem]:
+    """The scores from `begin` to before `end` (s), without those of incidents that are `over`.
 
     A part that an incident touched looks bad before a new fall, so that the other parts would seem to explain it.
     """
-    near = [item for item in items if begin <= item.time < since]
-    return [item for item in near if not any(first <= item.time < end <= since for first, end in over)]
+    near = [item for item in items if begin <= item.time < end]
+    return [item for item in near if not any(first <= item.time < last for first, last in over)]
 
 
 def explanation_of(
@@ -85,7 +83,7 @@ def explanation_of(
     `evaluators` share the error rate, the chance that a part is named although none fell more than the rest.
     `moved` is that of the explanation before; `incidents` are those of these scores.
     """
-    before = scores_before((item for _, item in scores), since - _REFERENCE, since, incidents)
+    before = scores_between((item for _, item in scores), since - _REFERENCE, since, incidents)
     after = [item for time, item in scores if time >= since]
     counts = [len({item.conversation for item in items}) for items in (before, after)]
     if min(counts) < FEWEST_CONVERSATIONS:

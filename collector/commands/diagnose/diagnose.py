@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from collector.alerting.diagnosis.explain_drop import ERROR_RATE, DropExplanation, SliceDrop, explain_drop, in_words
-from collector.alerting.diagnosis.recent_scores import Period, scored_item, scores_before, worst_of
+from collector.alerting.diagnosis.recent_scores import Period, scored_item, scores_between, worst_of
 from collector.alerting.diagnosis.slices import FEWEST_CONVERSATIONS
 from collector.alerting.watch.stage import WatchFold, WatchStage
 from collector.config.command_options import require_known
@@ -61,7 +61,7 @@ class Diagnosis:
     improved: bool = False
     """Whether the mean got surely better; then no slice explains anything."""
     incidents: tuple[Period, ...] = ()
-    """Incidents in the time before, whose scores are left out."""
+    """Incidents that began before the window, whose scores are left out."""
 
 
 async def diagnose(config: Config, options: DiagnoseOptions, say: Callable[[str], None], *, as_json: bool) -> int:
@@ -72,10 +72,11 @@ async def diagnose(config: Config, options: DiagnoseOptions, say: Callable[[str]
         EvalstreamError: there are too few scores to compare.
     """
     names = _names(config, options)
-    alerts = WatchStage(watch_rules(config, _INTERVAL), Telemetry(), interval=_INTERVAL)
+    memory = (options.until - options.reference + _DAY).total_seconds()
+    alerts = WatchStage(watch_rules(config, _INTERVAL), Telemetry(), interval=_INTERVAL, memory=memory)
     async with open_stored_logs(config.settings.log) as logs, alerts.open_fold(0, None) as fold:
         evaluations = await _read(logs.evaluations, options, names, fold)
-        list(alerts.evaluate(options.since.timestamp()))
+        list(alerts.evaluate(options.until.timestamp()))
         made = [each for name in names if (each := _diagnose(name, evaluations, options, config, alerts))]
     if not made:
         raise EvalstreamError(
@@ -104,7 +105,7 @@ def _names(config: Config, options: DiagnoseOptions) -> Sequence[str]:
 async def _read(log: Log, options: DiagnoseOptions, names: Sequence[str], alerts: WatchFold) -> list[Evaluation]:
     """The scores of the monitor in both windows, each once, without those that another stands in for.
 
-    `alerts` take those of the period before, and of a day before it: an incident may have been on when it began.
+    `alerts` take those of a day before, too: an incident may have been on when the period before began.
     """
     scores: dict[str, Evaluation] = {}
     superseded: set[str] = set()
@@ -112,7 +113,7 @@ async def _read(log: Log, options: DiagnoseOptions, names: Sequence[str], alerts
     async for past in evaluations_in(log):
         evaluation = past.evaluation
         superseded.update(evaluation.supersedes)
-        if evaluation.monitor == options.monitor and options.reference - _DAY <= evaluation.time < options.since:
+        if evaluation.monitor == options.monitor and options.reference - _DAY <= evaluation.time < options.until:
             alerts.take(evaluation, evaluation.time.timestamp())
         if evaluation.score is not None and both.matches(evaluation):
             scores[evaluation.evaluation_id] = evaluation
@@ -135,9 +136,10 @@ def _diagnose(
         ]
         # who says what to compare with gets that
         known = alerts.incidents((options.monitor, name, version)) if options.against is None else ()
-        incidents = tuple(period for period in known if begin < period[1] <= since)
-        before = scores_before(own, begin, since, incidents)
-        after = [item for item in own if item.time >= since]
+        # one that the window begins in is what it is about, unless most of it came before the window
+        incidents = tuple((first, end) for first, end in known if begin < end and first + end < 2.0 * since)
+        before = scores_between(own, begin, since, incidents)
+        after = scores_between(own, since, options.until.timestamp(), incidents)
         if min(len({item.conversation for item in items}) for items in (before, after)) >= FEWEST_CONVERSATIONS:
             break
     else:
@@ -207,7 +209,7 @@ def _evaluator_lines(made: Diagnosis) -> Iterator[str]:
         others = plural(made.other_versions, "score")
         yield f"  {others} of another version or judge left out: scores of two are not one mean"
     for begin, end in made.incidents:
-        yield f"  the time before is without the incident from {_time(_moment(begin))} to {_time(_moment(end))}"
+        yield f"  the incident from {_time(_moment(begin))} to {_time(_moment(end))} is left out"
     if made.improved:
         yield "  the mean got better: diagnose explains falls only"
         return
