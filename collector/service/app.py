@@ -40,9 +40,9 @@ from collector.service.evaluate import EvaluateTask
 from collector.service.export import Exporters, open_exporters, show_metrics, start_exporters, start_feedback_exports
 from collector.service.gauges import show_build
 from collector.service.kafka_settings import settings_of_log
-from collector.service.live.exchange import OpenedJudges
+from collector.service.live.exchange import Exchange, OpenedJudges
 from collector.service.live.history import ConfigurationHistory
-from collector.service.live.reload import Reload, start_reload
+from collector.service.live.reload import Reload
 from collector.service.live.status import ConfigurationStatus
 from collector.service.open_logs import COPIED, Logs, open_logs, own_items
 from collector.service.page import start_page
@@ -405,7 +405,7 @@ def _addresses(config: Config, service: Running) -> str:
     return where
 
 
-async def _serve_metrics(tasks: Tasks, serve: Work) -> None:
+async def _serve_port(tasks: Tasks, serve: Work) -> None:
     """Of several processes of one file on one machine, the first has the port; when it ends, another one takes it."""
     try:
         await serve()
@@ -468,8 +468,7 @@ async def running(
         before_tasks = await stack.enter_async_context(AsyncExitStack())
         tasks = await stack.enter_async_context(open_tasks(telemetry, guard))
         if "export" not in stages:
-            serve = partial(show_metrics, before_tasks, config, telemetry, resources.health, metrics)
-            await _serve_metrics(tasks, serve)
+            await _serve_port(tasks, partial(show_metrics, before_tasks, config, telemetry, resources.health, metrics))
         process = Process(
             config=config, plan=plan, logs=logs, telemetry=telemetry, resources=resources, tasks=tasks, stack=stack,
             guard=guard, own=own, history=history, status=status, worker=worker, steps=steps,
@@ -492,7 +491,8 @@ async def running(
             await start_assemble(process, wanted)
         await tasks.claim_groups()
         otlp_port, grpc_port = await start_receive(process, wanted) if "receive" in stages else (None, None)
-        reload = start_reload(process, judges, history, path=path, evaluates=evaluating is not None)
+        reload = Reload(Exchange(process, judges), history, path=path, evaluates=evaluating is not None)
+        tasks.start("configuration", reload.run_forever)
         resources.health.start()
         try:
             yield Running(logs, plan, telemetry, otlp_port, reload, process.changes, page_port, grpc_port)

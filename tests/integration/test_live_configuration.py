@@ -318,7 +318,8 @@ async def test_what_others_have_taken_is_taken_once_what_it_needs_is_there(
                 for _ in range(8):
                     await service.reload.look()
             assert value(service, "evalstream_configuration_number") == 2
-            assert value(service, "evalstream_configuration_refused") == 0
+            assert value(service, "evalstream_configuration_refused") == 1
+            assert "monitors.all.sample than this process runs" in caplog.messages[-1], "the file is not what runs"
 
 
 async def test_a_comment_makes_a_file_that_is_refused_no_old_one(tmp_path: Path) -> None:
@@ -897,6 +898,66 @@ async def test_a_file_that_another_process_has_made_the_newest_again_is_no_old_o
         assert value(service, "evalstream_configuration_number") == 3
         assert value(service, "evalstream_configuration_refused") == 0
     await clean(file)
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+async def test_a_process_that_does_not_evaluate_says_that_its_file_is_not_what_runs(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, *, restarts: bool
+) -> None:
+    """It said of an earlier file, and of one that nobody had taken, that it had the configuration that runs."""
+    caplog.set_level(logging.INFO)
+    file = ConfigFile(tmp_path, "http://127.0.0.1:1")
+    for sample in (0.5, 0.25):
+        file.change(lambda values, sample=sample: values["monitors"]["all"].update(sample=sample))
+        async with running(load(file.path), {"evaluate"}):
+            pass
+    for sample, reason in (
+        (0.5, "has configuration 1 (of "),
+        (0.125, "has another monitors.all.sample than this process runs; "),
+    ):
+        if restarts:
+            file.change(lambda values, sample=sample: values["monitors"]["all"].update(sample=sample))
+        async with running(load(file.path), {"watch"}, path=file.path) as service:
+            if not restarts:
+                file.change(lambda values, sample=sample: values["monitors"]["all"].update(sample=sample))
+                for _ in range(2):
+                    await service.reload.look()
+                assert reason in caplog.messages[-1]
+            assert value(service, "evalstream_configuration_refused") == 0, "the others may have it in a minute"
+            for _ in range(40):
+                await service.reload.look()
+            refusals = [each for each in caplog.messages if "configuration refused, and configuration 2" in each]
+            assert reason in refusals.pop()
+            assert value(service, "evalstream_configuration_refused") == 1
+            assert value(service, "evalstream_configuration_number") == 2
+            assert "runs already" not in caplog.text
+            file.change(lambda values: values["monitors"]["all"].update(sample=0.25))
+            for _ in range(2):
+                await service.reload.look()
+            assert value(service, "evalstream_configuration_refused") == 0
+        caplog.clear()
+
+
+async def test_a_process_that_has_the_file_before_one_that_evaluates_takes_all_of_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its own addresses of alerts were not taken: the log has none."""
+    file = ConfigFile(tmp_path, "http://127.0.0.1:1")
+    async with running(load(file.path), {"evaluate"}):
+        pass
+    async with running(load(file.path), {"watch"}, path=file.path) as service:
+        file.change(lambda values: values["monitors"]["all"].update(sample=0.25))
+        file.change(lambda values: values.update(alerts={"webhook": "http://127.0.0.1:1/new"}))
+        for _ in range(2):
+            await service.reload.look()
+        other = ConfigurationHistory(await service.logs.generated_steps(), load(file.path))
+        assert await other.take(load(file.path)) == 2
+        for _ in range(40):
+            await service.reload.look()
+        assert value(service, "evalstream_configuration_number") == 2
+        assert value(service, "evalstream_configuration_refused") == 0
+        assert service.reload.exchange.process.config.settings.alerts.webhook == "http://127.0.0.1:1/new"
+        assert "configuration refused" not in caplog.text
 
 
 async def test_an_old_file_counts_where_no_other_process_evaluates(

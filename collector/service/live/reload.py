@@ -15,9 +15,8 @@ from collector.config.configured import Config
 from collector.config.live_part import digest_of, live_keys, live_values, restart_keys, start_changes, with_live_values
 from collector.config.loading import load
 from collector.errors import ConfigError
-from collector.service.live.exchange import Exchange, OpenedJudges
+from collector.service.live.exchange import Exchange
 from collector.service.live.history import ConfigurationHistory, NumberedConfiguration
-from collector.service.process import Process
 from collector.telemetry.plain import fault_of
 from collector.wording import listed
 
@@ -48,12 +47,12 @@ class Reload:
         self._signalled = False
         self._last_content = self._read()
         self._content: bytes | None = None  # it may have been changed since the start has read it
-        self._in_file = self.exchange.process.config.settings
+        self._in_file = self._running  # as it was read last
+        self._may_differ = self.path is not None  # the file from what runs
         self._newest_seen = self.history.number if self.history.newest is None else self.history.newest.number
         self._refused_number = 0
         self._file_is_refused = False
         self._looks = 0  # since the last attempt that was no repetition
-        self._began_with = self.history.earlier(self.exchange.process.config) if self.evaluates else None
 
     def request(self) -> None:
         """A signal asks for the file to be read, changed or not."""
@@ -82,14 +81,32 @@ class Reload:
             attempt = self._take_file(self.path, signalled=signalled, again=not requested)
             self._file_is_refused = not await self._succeeds(attempt, again=not requested)
         newest = await self.history.refresh()
-        if newest is None or newest.number <= self.history.number:
-            return
-        again = newest.number == self._refused_number
-        if not again or (is_due and not requested):
+        again = newest is not None and newest.number == self._refused_number
+        if newest is not None and newest.number > self.history.number and (not again or (is_due and not requested)):
             succeeded = await self._succeeds(self._follow(newest), again=again)
             self._refused_number = 0 if succeeded else newest.number
             if succeeded:  # the deployment has gone on, and an older file must not turn it back
                 self._file_is_refused = False
+        if self._may_differ and newest is not None and newest.number == self.history.number:
+            self._report_file()
+
+    def _report_file(self) -> None:
+        """Refuse a file that has something else than what all processes run."""
+        self._may_differ = (other := self._other(self._in_file)) is not None
+        # a changed file may reach a process that evaluates about a minute later than this one
+        if other and self._status.refused is None and (self.evaluates or self._looks >= 32):
+            self._status.refuse(other, again=True)
+
+    def _other(self, config: Config) -> str | None:
+        """The sentence about a file that has what this process does not run, with the remedy."""
+        if not (keys := live_keys(self._running.settings, config.settings)):
+            return None
+        has = f"another {_named(keys)} than this process runs"
+        if (old := self.history.earlier(config)) is not None:
+            after = self.history.describe(old.number + 1)
+            has = f"{self.history.describe(old.number)}, which others have replaced by {after}"
+        way = "send SIGHUP to make all take this one" if self.evaluates else "write this one to one that evaluates"
+        return f"{self.path} has {has}; write the file of the other processes here, or {way}"
 
     async def _succeeds(self, attempt: Awaitable[None], *, again: bool) -> bool:
         """Whether an attempt ends without a refusal. `again`: it is a repetition for which nobody asked."""
@@ -110,11 +127,10 @@ class Reload:
         with _refused_by_a_fault():
             config = await asyncio.to_thread(load, path, serves=True)
         self._require_live(config)
-        if config.settings == self._in_file and not signalled:
-            if self._began_with is None and self._status.refused is not None:
-                self._status.keep()  # the file says nothing new, whatever others have taken meanwhile
+        if config.settings == self._in_file.settings and not signalled:
+            if self._file_is_refused:  # it says nothing new, whatever others have taken meanwhile
+                self._status.keep(self._other(config))
             return
-        self._began_with = None
         newest = await self.history.refresh()
         digest = digest_of(live_values(config))
         # A file may reach one machine later than another. A configuration that others have taken meanwhile, and
@@ -130,9 +146,10 @@ class Reload:
             await self._take(config, newest.number)
         elif seen is None and self.evaluates and not (again and later):
             await self._take(config, None)
-        else:
-            self._status.keep()  # the deployment's configuration is in the log
-        self._in_file = config.settings
+        else:  # the deployment's configuration is in the log
+            self._may_differ = True
+            self._status.keep(self._other(config))
+        self._in_file = config
 
     @property
     def _running(self) -> Config:
@@ -150,29 +167,22 @@ class Reload:
                 "process to take all of it, or put the old values back"
             )
 
-    def _require_same_start(self, newest: NumberedConfiguration) -> None:
-        if keys := start_changes(newest.values, self._running):
-            raise ConfigError(
-                f"{self.history.describe(newest.number)} has another {_named(keys)}, which only a start reads; "
-                "write the newest file everywhere and restart, or keep this one by SIGHUP to a process that evaluates"
-            )
-
     async def _follow(self, newest: NumberedConfiguration) -> None:
         """Take what another process has taken.
 
         Raises:
             ConfigError: it cannot be taken here.
         """
-        self._require_same_start(newest)
+        if keys := start_changes(newest.values, self._running):
+            raise ConfigError(
+                f"{self.history.describe(newest.number)} has another {_named(keys)}, which only a start reads; "
+                "write the newest file everywhere and restart, or keep this one by SIGHUP to a process that evaluates"
+            )
         with _refused_by_a_fault():
             config = with_live_values(self._running, newest.values, f"configuration {newest.number}")
+        if self._may_differ and digest_of(live_values(self._in_file)) == newest.digest:
+            config = self._in_file  # it has this process's own addresses of alerts, too
         await self._take(config, newest.number)
-        if (old := self._began_with) is not None and old.digest != newest.digest:
-            self._status.refuse(
-                f"{self.path} has {self.history.describe(old.number)}, which others have replaced by "
-                f"{self.history.describe(old.number + 1)}; write the newer file here, too, or send SIGHUP to take all "
-                "processes back to this one"
-            )
 
     async def _take(self, config: Config, number: int | None) -> None:
         changed = live_keys(self._running.settings, config.settings)
@@ -201,12 +211,3 @@ def _refused_by_a_fault() -> Generator[None]:
 def _named(keys: Sequence[str]) -> str:
     """The first keys, and how many there are besides."""
     return listed([*keys[:_NAMED], *([f"{len(keys) - _NAMED} more"] if len(keys) > _NAMED else [])])
-
-
-def start_reload(
-    process: Process, judges: OpenedJudges, history: ConfigurationHistory, *, path: Path | None, evaluates: bool
-) -> Reload:
-    """Watch the file at `path` and the log."""
-    reload = Reload(Exchange(process, judges), history, path=path, evaluates=evaluates)
-    process.tasks.start("configuration", reload.run_forever)
-    return reload

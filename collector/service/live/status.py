@@ -56,9 +56,9 @@ class ConfigurationStatus:
         self._telemetry.counter(series.CONFIGURATION_CHANGES, "taken").inc()
         logger.info("configuration %d is taken: %s", number, what)
 
-    def keep(self) -> None:
-        """Nothing else is to be taken: the file has the running configuration, or another process decides."""
-        logger.info("the file has %s, which runs already", self._running)
+    def keep(self, other: str | None = None) -> None:
+        """Nothing else is to be taken: the file has the running configuration, or an `other` one."""
+        logger.info("%s", other or f"the file has {self._running}, which runs already")
         self.refused = None
         self._lines.open.clear()
 
