@@ -526,8 +526,8 @@ def score(
     worst: Annotated[int, Option(min=0, help="Print so many of each evaluator's worst answers, with reasons.")] = 0,
     against: Annotated[Path | None, _file("JSONL of an earlier run to compare; exit 1 if surely worse.")] = None,
     tolerance: Annotated[float, Option(min=0, max=1, help="How much worse a mean may be with --against.")] = 0.0,
-    junit: Annotated[Path | None, _file("Write the comparison as JUnit XML.")] = None,
-    markdown: Annotated[Path | None, _file("Write the comparison as a Markdown table.")] = None,
+    junit: Annotated[Path | None, _file("Write the result as JUnit XML.")] = None,
+    markdown: Annotated[Path | None, _file("Write the result as a Markdown table.")] = None,
     json: Json = False,
 ) -> None:
     """Evaluate turns and conversations in files.

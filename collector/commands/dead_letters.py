@@ -100,8 +100,7 @@ async def redrive_letters(config: Config, wanted: LetterFilter, say: Print) -> i
     """
     redactor = open_redactor(config.settings.redact, lambda _kind, _count: None, lambda: None)
     outcomes: Counter[str] = Counter()
-    linking = config.optional_logs["linking"]
-    async with open_stored_logs(config.settings.log, linking=linking) as logs:
+    async with open_stored_logs(config.settings.log, linking=config.optional_logs["linking"]) as logs:
         every = [letter async for letter in letters_in(logs.dead_letters)]
         if unknown := sorted(set(wanted.ids) - {letter.letter_id for letter in every}):
             raise _unknown(unknown)

@@ -64,8 +64,7 @@ async def export_again(config: Config, options: ExportOptions, say: Callable[[st
         for name in names:
             plugin: ExporterPlugin = plugins.load(plugins.EXPORTERS, name)
             sent[name] = _Sent(await stack.enter_async_context(plugin.open(config.exporters[name], context)))
-        selection = EvaluationFilter(since=options.since, until=options.until)
-        async for batch in _batches(logs.evaluations, selection):
+        async for batch in _batches(logs.evaluations, EvaluationFilter(since=options.since, until=options.until)):
             for each in sent.values():
                 await _send(each, batch, options.patience)
     for name, each in sent.items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import subprocess
+import xml.etree.ElementTree as ET
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -204,6 +205,35 @@ def test_turns_are_scored_and_gated(world: Path) -> None:
     config.write_text(config.read_text().replace("boat", "Nothing"))
     other = CliRunner().invoke(app, [*score, "other.jsonl", "--against", "new.jsonl"])
     assert (other.exit_code, "write both into one configuration" in " ".join(other.output.split())) == (0, True)
+
+
+def test_what_fails_a_run_fails_its_reports(world: Path) -> None:
+    """The JUnit file was green beside a failed --fail-under, and without --against no report was written."""
+    assert run("--as", "turns", "--which", "sampled", "--no-diverse").exit_code == 0
+    Path("cases.json").rename("turns.jsonl")
+    assert CliRunner().invoke(app, ["score", "turns.jsonl", "--output", "base.jsonl"]).exit_code == 0
+    reports = ["score", "turns.jsonl", "--junit", "gate.xml", "--markdown", "gate.md", "--fail-under"]
+    for compared in (["--output", "new.jsonl", "--against", "base.jsonl"], []):
+        failed = CliRunner().invoke(app, [*reports, "0.6", *compared])
+        assert (failed.exit_code, "helpful: mean 0.000 is below 0.6" in failed.output) == (1, True)
+        [case] = ET.parse("gate.xml").getroot().iter("testcase")
+        assert case.get("name") == "helpful"
+        [failure] = case
+        assert (failure.tag, failure.get("message")) == ("failure", "mean 0.000 is below 0.6")
+        assert "mean 0.000 is below 0.6" in Path("gate.md").read_text()
+    assert CliRunner().invoke(app, [*reports, "0"]).exit_code == 0
+    assert 'failures="0"' in Path("gate.xml").read_text()
+    assert "mean 0.000 of 5 scores" in Path("gate.xml").read_text()
+    assert "| helpful | 5 | – | 0.000 | – | – | **not compared** |" in Path("gate.md").read_text()
+    lines = Path("turns.jsonl").read_text().splitlines()
+    Path("turns.jsonl").write_text(lines[0])
+    assert CliRunner().invoke(app, ["score", "turns.jsonl", "--output", "one.jsonl"]).exit_code == 0
+    Path("turns.jsonl").write_text(lines[1])
+    other = CliRunner().invoke(app, [*reports, "0", "--against", "one.jsonl"])
+    assert (other.exit_code, "one.jsonl: no case has a score in both runs" in other.output) == (1, True)
+    report = ET.parse("gate.xml").getroot()[0]
+    assert (report.get("failures"), report.get("skipped")) == ("1", "1")
+    assert "the whole run" in Path("gate.md").read_text()
 
 
 def test_the_bodies_of_phoenix_and_promptfoo(world: Path) -> None:

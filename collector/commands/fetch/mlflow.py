@@ -62,9 +62,8 @@ def search_body(wanted: Wanted, experiment: str, token: str | None) -> Document:
         f"attributes.timestamp_ms < {_milliseconds(wanted.until)}",
         *([wanted.query] if wanted.query else []),
     ]
-    location = {"type": "MLFLOW_EXPERIMENT", "mlflow_experiment": {"experiment_id": experiment}}
     body: Document = {
-        "locations": [location],
+        "locations": [{"type": "MLFLOW_EXPERIMENT", "mlflow_experiment": {"experiment_id": experiment}}],
         "filter": " AND ".join(conditions),
         "max_results": _PAGE,
         "order_by": ["timestamp_ms DESC"],

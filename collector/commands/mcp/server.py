@@ -68,10 +68,9 @@ class PageReader:
 
     async def _get(self, path: str, query: Mapping[str, str], token: str | None) -> tuple[int, bytes]:
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-        url = self.address + path
         try:
             async with HttpClient(timeout=_WITHIN) as client:
-                answer = await client.request("GET", url, params=query, headers=headers)
+                answer = await client.request("GET", self.address + path, params=query, headers=headers)
         except (aiohttp.ClientError, OSError) as error:
             raise PageUnavailable(
                 f"no page answers at {self.address} ({connection_problem(error)}); start `evalstream run` with a page, "
@@ -214,8 +213,7 @@ async def serve_http(options: McpOptions, host: str, port: int) -> None:
         )
     uvicorn: Any = importlib.import_module("uvicorn")
     application = Gate(server.streamable_http_app(host=host, stateless_http=True, json_response=True), page)
-    config = uvicorn.Config(application, host=host, port=port, log_level="warning", access_log=False)
-    http: Any = uvicorn.Server(config)
+    http: Any = uvicorn.Server(uvicorn.Config(application, host=host, port=port, log_level="warning", access_log=False))
     try:
         await http.serve()
     finally:
@@ -372,8 +370,7 @@ class Tools:
         ),
     ) -> str:
         """Past turns as a test set, with people's corrections as expected outputs. Refused where texts are hidden."""
-        overview = await self._page.get("/api/overview")
-        if not overview.get("text"):
+        if not (await self._page.get("/api/overview")).get("text"):
             return "page.show_text is false, so no texts are shown; run `evalstream dataset` on the service's machine"
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "cases"

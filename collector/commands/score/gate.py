@@ -1,4 +1,4 @@
-"""A gate for continuous integration: scores beside those of a base run, case by case, as JUnit XML and Markdown."""
+"""A gate for continuous integration: a run, or its comparison with a base case by case, as JUnit XML and Markdown."""
 
 import xml.etree.ElementTree as ET
 from collections.abc import Collection, Iterable, Sequence
@@ -9,10 +9,11 @@ from typing import Literal
 from collector.commands.replay.comparison import Comparison, EvaluationPair, compare
 from collector.commands.score.output import read_earlier
 from collector.errors import ConfigError
-from collector.telemetry.plain import plain
+from collector.telemetry.plain import in_chat, plain
+from collector.wording import plural
 from evaluators.results import Evaluation
 
-Verdict = Literal["worse", "better", "alike", "unsure", "no pairs", "other version"]
+Verdict = Literal["worse", "better", "alike", "unsure", "no pairs", "other version", "no base"]
 TWO_DEFINITIONS = (
     "to compare two definitions on files, write both into one configuration and run evalstream score FILE "
     "--evaluator OLD --evaluator NEW"
@@ -21,23 +22,36 @@ _TEXTS = {
     "worse": "worse for sure", "better": "better for sure", "alike": "not worse by more than the tolerance",
     "unsure": "not known: more cases are needed", "no pairs": "no case has a score in both runs",
     "other version": "no verdict, as another version of the evaluator judged the base; judge both by one version; "
-    f"{TWO_DEFINITIONS}",
+    f"{TWO_DEFINITIONS}", "no base": "not compared",
 }  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateResult:
-    """One evaluator's comparison with the base; `comparison` is None if no case has a score by one version in both."""
+    """One evaluator's result; `comparison` is None if no case has a score by one version in both runs.
+
+    Without a base it has how many scores there are, and their `mean`. `problem` fails the run beside the verdict.
+    """
 
     evaluator: str
-    verdict: Verdict
-    comparison: Comparison | None
+    verdict: Verdict = "no base"
+    comparison: Comparison | None = None
+    scored: int = 0
+    mean: float | None = None
+    problem: str = ""
 
     @property
     def text(self) -> str:
-        """The result in one line."""
+        """The comparison in one line; without a base the mean."""
+        if self.mean is not None:
+            return f"mean {self.mean:.3f} of {plural(self.scored, 'score')}"
         means = "" if self.comparison is None else f"{self.comparison.mean}: "
         return f"{means}{_TEXTS[self.verdict]}"
+
+    @property
+    def failure(self) -> str:
+        """The reasons for exit status 1; "" without any."""
+        return plain("; ".join(filter(None, (self.problem, self.text if self.verdict == "worse" else ""))))
 
 
 def read_base(path: Path) -> list[Evaluation]:
@@ -109,28 +123,28 @@ def as_markdown(results: Sequence[GateResult]) -> str:
     ]
     for result in results:
         name = result.evaluator.replace("|", "\\|")
-        pairs, cells = (0, "––––") if (both := result.comparison) is None else (both.pairs, both.mean.cells)
-        rows.append(f"| {name} | {pairs} | {' | '.join(cells)} | **{_TEXTS[result.verdict]}** |")
+        alone = ("–", "–" if result.mean is None else f"{result.mean:.3f}", "–", "–")
+        cases, cells = (result.scored, alone) if (both := result.comparison) is None else (both.pairs, both.mean.cells)
+        verdict = in_chat("; ".join(filter(None, (result.problem, _TEXTS[result.verdict]))))
+        rows.append(f"| {name} | {cases} | {' | '.join(cells)} | **{verdict}** |")
     return "\n".join(rows) + "\n"
 
 
 def as_junit(results: Sequence[GateResult]) -> bytes:
-    """JUnit XML: a test case for each evaluator; worse is a failure, what has no verdict is skipped."""
-    verdicts = [result.verdict for result in results]
-    skipped = ("unsure", "no pairs", "other version")
+    """JUnit XML: a test case for each result. Reasons for exit status 1 are failures; no verdict is skipped."""
     whole = ET.Element("testsuites")
-    suite = ET.SubElement(
-        whole, "testsuite", name="evalstream score --against", tests=str(len(results)), errors="0",
-        failures=str(verdicts.count("worse")), skipped=str(sum(map(verdicts.count, skipped))),
-    )  # fmt: skip
+    suite = ET.SubElement(whole, "testsuite", name="evalstream score", tests=str(len(results)), errors="0")
     for result in results:
         case = ET.SubElement(suite, "testcase", classname="evalstream", name=result.evaluator)
-        if result.verdict == "worse":
-            ET.SubElement(case, "failure", message=result.text, type="worse").text = _examples(result)
-        elif result.verdict in skipped:
+        if result.failure:
+            kind = "worse" if result.verdict == "worse" else "limit"
+            ET.SubElement(case, "failure", message=result.failure, type=kind).text = _examples(result)
+        elif result.verdict in ("unsure", "no pairs", "other version"):
             ET.SubElement(case, "skipped", message=result.text)
         else:
             ET.SubElement(case, "system-out").text = result.text
+    for name, tag in (("failures", "failure"), ("skipped", "skipped")):
+        suite.set(name, str(len(suite.findall(f"testcase/{tag}"))))
     return ET.tostring(whole, encoding="utf-8", xml_declaration=True) + b"\n"
 
 

@@ -10,7 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -170,8 +170,7 @@ def as_table(
     by_evaluator: Mapping[str, ScoreSummary], lower: Collection[str] = (), classified: Mapping[str, Confusion] = NONE
 ) -> str:
     """A table as text, coloured only on a terminal; `lower` are the evaluators for which lower is better."""
-    headings = ("scored", "mean", "95 % interval", "passed", "skipped", "failed", "cost")
-    table = figures_table("evaluator", headings)
+    table = figures_table("evaluator", ("scored", "mean", "95 % interval", "passed", "skipped", "failed", "cost"))
     for name, summary in by_evaluator.items():
         table.add_row(f"{name} (lower is better)" if name in lower else name, *_cells(summary))
     labels = [f"{name}: {_labels(summary)}" for name, summary in by_evaluator.items() if summary.labels]
@@ -264,13 +263,14 @@ def score(config: Config, options: ScoreOptions) -> int:
     for line in _worst(made.evaluations, turns, options.worst, lower):
         text += line.replace("\n", f"\n{' ' * 12}") + "\n"
     show(as_json(by_evaluator, lower, more) if options.json else text, end="")
-    problems = [
-        *_problems(config, by_evaluator, options.fail_under, lower),
-        *(_gate(gate, options) if base is not None else ()),
-    ]
-    if made.left:
-        problems.append(limit_message(made, options.max_usd, options.output))
-    return report_problems(problems)
+    problems = dict(_problems(config, by_evaluator, options.fail_under, lower))
+    alone = (GateResult(evaluator=name, scored=of.scored, mean=of.mean) for name, of in by_evaluator.items())
+    rows = [replace(result, problem=problems.get(result.evaluator, "")) for result in gate or alone]
+    of_run = [limit_message(made, options.max_usd, options.output)] if made.left else []
+    if gate and all(result.verdict == "no pairs" for result in gate):
+        of_run.append(f"{options.against}: no case has a score in both runs; is it of the same files and evaluators?")
+    _write_reports(options, [*rows, *(GateResult(evaluator="the whole run", problem=text) for text in of_run)])
+    return report_problems([*(f"{row.evaluator}: {row.failure}" for row in rows if row.failure), *of_run])
 
 
 def _worst(
@@ -289,17 +289,13 @@ def _worst(
             yield f"  reason    {evaluation.explanation or 'none'}"
 
 
-def _gate(results: Sequence[GateResult], options: ScoreOptions) -> Iterator[str]:
-    """Write the reports of a comparison with a base; the problems that it found."""
+def _write_reports(options: ScoreOptions, results: Sequence[GateResult]) -> None:
     for path, content in ((options.junit, as_junit(results)), (options.markdown, as_markdown(results).encode())):
         if path is not None:
             try:
                 path.write_bytes(content)
             except OSError as error:
                 raise ConfigError(f"{path}: cannot be written ({error.strerror}); name another file") from error
-    yield from (f"{result.evaluator}: {result.text}" for result in results if result.verdict == "worse")
-    if results and all(result.verdict == "no pairs" for result in results):
-        yield f"{options.against}: no case of it has a score in both runs; is it of the same files and evaluators?"
 
 
 def resume_hint(output: Path | None) -> str:
@@ -373,15 +369,16 @@ def _assignments(plan: Plan, named: Sequence[str]) -> list[Assignment]:
 
 def _problems(
     config: Config, by_evaluator: dict[str, ScoreSummary], line: float | None, lower: Collection[str]
-) -> Iterator[str]:
+) -> Iterator[tuple[str, str]]:
+    """The problems of evaluators, by their names."""
     for name, summary in by_evaluator.items():
         if not summary.scored and summary.failed:
             failed = f"{sum(summary.failed.values())} failed ({', '.join(summary.failed)})"
             error = f"the first error: {summary.problem}"
             advice = _advice(next(iter(summary.failed)), error, config.evaluators[name].judge or "<name>")
-            yield f"{name}: nothing could be scored: {failed}; {error}{advice}"
+            yield name, f"nothing could be scored: {failed}; {error}{advice}"
         elif line is not None and below(summary, line, lower_is_better=name in lower):
-            yield f"{name}: {_shortfall(summary, line, name in lower)}"
+            yield name, _shortfall(summary, line, name in lower)
 
 
 def _advice(kind: str, message: str, judge: str) -> str:
