@@ -1,7 +1,7 @@
 """The texts of the watcher's alerts."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from collector.alerting.rules.falls import BELOW, DROPPED
@@ -57,12 +57,12 @@ def drop_alert(watched: Watched, fall: FallOfMean, miss: TargetMiss | None, sett
     return _alert(
         DROPPED,
         "warning" if watched.uncalibrated else "page",
-        watched.labels | {"fall": str(fall.number)},
+        watched,
+        {"fall": str(fall.number)},
         f"{watched.evaluator} of {watched.monitor}: {subject} {summary}{_mark(watched)}",
         f"The mean of {watched.evaluator} ({watched.monitor}) {description}. Its target is {of.target:g}.{now} The "
         f"alert ends when the mean is surely {better} {recovered:.3g}. {_explained(watched)}{_of_judge(watched)}",
         settings,
-        watched.causes,
     )
 
 
@@ -77,13 +77,13 @@ def mean_alert(target: Watched, miss: TargetMiss, fall: int, settings: AlertSett
     return _alert(
         DROPPED if pages else BELOW,
         "page" if pages and not target.uncalibrated else "warning",
-        target.labels | ({"fall": str(fall)} if pages else {}),
+        target,
+        {"fall": str(fall)} if pages else {},
         f"{target.evaluator} of {target.monitor}: {measure} is {side} its target of {target.detector.target:g}"
         f"{_mark(target)}",
         f"The target of {target.evaluator} is {target.detector.target:g}. {_mean(miss)[:1].upper()}{_mean(miss)[1:]}: "
         f"{miss.standard_errors:.1f} standard errors on the wrong side. {_explained(target)}{_of_judge(target)}",
         settings,
-        target.causes,
     )
 
 
@@ -94,12 +94,12 @@ def shift_alert(watched: Watched, shifted: str, settings: AlertSettings) -> Aler
     return _alert(
         SHIFT,
         "warning",
-        watched.labels,
+        replace(watched, causes=()),
+        {},
         f"{watched.evaluator} of {watched.monitor}: the judge has shifted",
         f"{shifted} Only the judge can have caused this. Until it ends, score alerts on this evaluator fire only for "
         "larger drops.",
         settings,
-        (),
     )
 
 
@@ -141,18 +141,13 @@ def _failed(miss: TargetMiss) -> str:
 
 
 def _alert(
-    name: str,
-    severity: str,
-    labels: Mapping[str, str],
-    summary: str,
-    description: str,
-    settings: AlertSettings,
-    causes: tuple[Cause, ...],
+    name: str, severity: str, of: Watched, fall: Mapping[str, str], summary: str, text: str, settings: AlertSettings
 ) -> AlertInstance:
     return AlertInstance(
-        {"alertname": name, "severity": severity, **settings.labels, **labels},
-        {"summary": summary, "description": description, **links(name, labels, settings)},
-        causes,
+        {"alertname": name, "severity": severity, **settings.labels, **of.labels, **fall},
+        {"summary": summary, "description": text, **links(name, of.labels, settings)},
+        of.causes,
+        of.detector.target,
     )
 
 

@@ -32,6 +32,7 @@ class AlertInstance:
     annotations: Mapping[str, str]
     causes: tuple[Cause, ...] = ()
     """The causes of a drop; the texts name them, too."""
+    target: float | None = None
 
     @property
     def key(self) -> str:

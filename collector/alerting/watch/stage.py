@@ -356,11 +356,11 @@ class WatchStage:
 
     def _why_over(self, alert: AlertInstance) -> str:
         """Why an alert ended although its scores have not recovered; "" otherwise."""
-        labels = alert.labels
-        version = labels.get("evaluator_version", "")
-        if self.rules.uses(labels.get("monitor", ""), labels.get("evaluator", ""), version):
-            return ""
-        return f"It ended as another version of {labels['evaluator']} has replaced {version}, whose scores these are."
+        monitor, evaluator, version = (alert.labels.get(of, "") for of in ("monitor", "evaluator", "evaluator_version"))
+        if not self.rules.uses(monitor, evaluator, version):
+            return f"It ended as another version of {evaluator} has replaced {version}, whose scores these are."
+        of = self.rules.targets.get((monitor, evaluator))
+        return f"It ended as its target is now {of.target:g}." if of and alert.target not in {None, of.target} else ""
 
     def _evaluate_series(self, series: Series, detector: DropDetector, now: float) -> Iterator[AlertInstance]:
         monitor, evaluator, version = series

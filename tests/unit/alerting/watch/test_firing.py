@@ -248,8 +248,11 @@ async def test_of_two_processes_the_owner_of_one_partition_watches_all_scores() 
             assert await owner.look(now) == expected, "nothing counts twice"
 
 
-async def test_alerts_of_a_version_that_is_replaced_end_with_one_sentence() -> None:
-    """They went on for a day: the scores of a version that nobody uses any more never recover."""
+@pytest.mark.parametrize("changed", ["version", "target"])
+async def test_alerts_of_a_version_or_target_that_is_replaced_end_with_one_sentence(changed: str) -> None:
+    """They went on for a day: the scores of a version that nobody uses any more never recover. And of a new target the
+    end said that the mean is far below the target.
+    """
     config, kept = configured(threshold=0.77), logs()
     held = targets(config)
     of = detector(held[0], held, config.settings.alerts, 1)
@@ -275,11 +278,17 @@ async def test_alerts_of_a_version_that_is_replaced_end_with_one_sentence() -> N
                 await asyncio.sleep(0.01)
             assert {alert["status"] for alert in posted} == {"firing"}
             posted.clear()
-            stage.reconfigure(replace(rules, versions={key: {"newer"}}))
+            stage.reconfigure(
+                replace(rules, versions={key: {"newer"}})
+                if changed == "version"
+                else replace(rules, targets={key: replace(of, target=0.01)})
+            )
             while not posted:
                 await asyncio.sleep(0.01)
         watching.cancel()
-    sentence = f"It ended as another version of exact has replaced {version}, whose scores these are."
+    sentence = f"It ended as another version of exact has replaced {version}, whose scores these are. The "
+    if changed == "target":
+        sentence = "It ended as its target is now 0.01. The "
     assert posted
     for alert in posted:
         assert alert["status"] == "resolved"
