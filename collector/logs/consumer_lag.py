@@ -94,10 +94,16 @@ class ConsumerLag:
 
     def _long_openings(self, now: float, after: float) -> list[str]:
         return [
-            f"{consumer} does not read {log}[{partition}] yet: it restores what it needs, {now - since:.0f} s so far"
+            f"{consumer} does not read {log}[{partition}] yet: {self._reason(consumer, log, partition)}, "
+            f"{now - since:.0f} s so far"
             for (consumer, log, partition), since in self._opening.items()
             if now - since > after
         ]
+
+    def _reason(self, consumer: str, name: str, partition: int) -> str:
+        log, _ = self._consumers[consumer, name]
+        added = not isinstance(log, TopicOfSource) and partition >= log.partitions
+        return "it was added meanwhile, and gets no records" if added else "it restores what it needs"
 
     def measured(self, consumer: str, log: Log | TopicOfSource, open_fold: OpenFold) -> OpenFold:
         """The same folds, with their progress recorded. `consumer` is their name in the metrics."""

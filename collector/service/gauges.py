@@ -71,8 +71,7 @@ def show_evaluate(telemetry: Telemetry, stage: EvaluateStage) -> None:
 def show_bulkheads(telemetry: Telemetry, plan: Plan, bulkheads: Bulkheads) -> None:
     """The evaluations that wait for each judge, and the partitions that are paused for it."""
     for name in plan.judge_names:
-        bulkhead = bulkheads[name]
-        waiting, paused = (partial(getattr, bulkhead, figure) for figure in ("waiting", "paused_partitions"))
+        waiting, paused = (partial(getattr, bulkheads[name], figure) for figure in ("waiting", "paused_partitions"))
         telemetry.gauge(series.EVALUATIONS_WAITING, name or "none").set_function(waiting)
         telemetry.gauge(series.PAUSED_PARTITIONS, name or "none").set_function(paused)
 

@@ -203,8 +203,7 @@ def _products(before: Sequence[float], more: Sequence[float]) -> Iterator[float]
 def totals_of(weight: float, score: float, audit: AuditScore | None) -> tuple[float, ...]:
     """The amount that a cheap score of this weight adds to the totals of its conversation."""
     audited = weight / audit.probability if audit is not None else 0.0
-    expensive = audit.score if audit is not None else 0.0
-    return audited, audited * expensive, audited * score, weight, weight * score
+    return audited, audited * (0.0 if audit is None else audit.score), audited * score, weight, weight * score
 
 
 @dataclass(slots=True)

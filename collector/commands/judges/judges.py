@@ -311,8 +311,7 @@ def _jobs(
             for name, assignment in assignments.items():
                 parts = (assignment.version, f"{name}\x1f{assignment.judge.model}", subject)
                 evaluation_id = make_evaluation_id(evaluator.name, *parts, f"{revision}\x1f{number}\x1f{attempt}")
-                job = command_job(monitor, assignment, labelled.case, evaluation_id=evaluation_id)
-                yield job, (name, number)
+                yield command_job(monitor, assignment, labelled.case, evaluation_id=evaluation_id), (name, number)
 
 
 def _judged(

@@ -171,8 +171,7 @@ def with_second_phase(day: DayFigures, pairs: Sequence[ScoredTwice], usd: float)
     residuals: list[float] = []
     for number, squares in enumerate(day.squares):
         own = [pair for pair in pairs if pair.stratum == number]
-        of = _unexplained(own, first, second, slope) if len(own) >= FEWEST_AUDITS else whole
-        residuals.append(of * squares)
+        residuals.append(squares * (_unexplained(own, first, second, slope) if len(own) >= FEWEST_AUDITS else whole))
     again = SecondPhase(
         spread=yy / xx, residuals=tuple(residuals), usd=tuple(usd * each for each in day.arrived),
         correlation=max(-1.0, min(1.0, xy / math.sqrt(xx * yy))), pairs=len(pairs),

@@ -71,8 +71,7 @@ class PlatformSender:
                 known = await self._looked_up(request)
                 if known is None:
                     return 0
-                answer = await self._call(known.method, known.path, known)
-                refused = self.platform.refused(answer)
+                refused = self.platform.refused(await self._call(known.method, known.path, known))
                 return self._dropped("refused", bounded_refusals(refused, len(request.evaluations), self.platform.name))
             except TraceMissing:
                 return self._without_trace(request)

@@ -111,7 +111,12 @@ async def test_a_consumer_that_lags_without_progress_is_stalled():
         assert lag.stalled() is None, "it has all"
 
 
-async def test_a_partition_whose_fold_takes_long_to_open_has_interval(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    ("partitions", "why"), [(4, "it restores what it needs"), (3, "it was added meanwhile, and gets no records")]
+)
+async def test_a_partition_whose_fold_takes_long_to_open_has_interval(
+    partitions: int, why: str, caplog: pytest.LogCaptureFixture
+) -> None:
     """A consumer may wait for a broker, or read much back: /readyz said nothing for the first 30 s after a start."""
     now, entered = [1000.0], asyncio.Event()
     lag = ConsumerLag(Telemetry(), clock=lambda: now[0])
@@ -122,7 +127,7 @@ async def test_a_partition_whose_fold_takes_long_to_open_has_interval(caplog: py
         yield Consumer()
 
     async def open_and_hold() -> None:
-        async with lag.measured("evaluate", MemoryLog("turns", partitions=4), open_fold)(3, None):
+        async with lag.measured("evaluate", MemoryLog("turns", partitions=partitions), open_fold)(3, None):
             await asyncio.Event().wait()
 
     holding = asyncio.create_task(open_and_hold())
@@ -130,11 +135,11 @@ async def test_a_partition_whose_fold_takes_long_to_open_has_interval(caplog: py
     now[0] += 5
     assert lag.stalled() is None
     now[0] += 1
-    assert lag.stalled() == "evaluate does not read turns[3] yet: it restores what it needs, 6 s so far"
+    assert lag.stalled() == f"evaluate does not read turns[3] yet: {why}, 6 s so far"
     await lag.sample()
     assert caplog.text == ""
     now[0] += 25
-    said = "evaluate does not read turns[3] yet: it restores what it needs, 31 s so far"
+    said = f"evaluate does not read turns[3] yet: {why}, 31 s so far"
     assert lag.stalled() == said
     await lag.sample()
     assert said in caplog.text
