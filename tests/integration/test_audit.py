@@ -216,7 +216,7 @@ async def test_a_deleted_turn_is_a_hole(world: World) -> None:
     assert result.exit_code == 1
     assert "turns[0]: 1 record (offsets 4 to 4) is gone from the middle of the log" in result.output
     assert (
-        "brief of all: 11 = 11 scored (the log has 1 more, not compared: newer than the audit, from a replay, or due before the configuration changed or the log was copied)"
+        "brief of all: 11 = 11 scored; 1 other in the log not compared (newer than the audit, from a replay, or due before the configuration changed or the log was copied)"
         in result.output
     )
 

@@ -100,9 +100,7 @@ async def test_a_new_evaluator_over_the_past_has_its_own_weights_and_times_and_l
     dry = await rejudge(world, "--dry-run")
     assert f"all  helpful  {len(drawn)}" in dry.stdout, dry.output
     assert "  by version " in dry.stdout
-    undrawn = (
-        f"{2 * (PAST - len(drawn))} evaluations left out: not drawn, by `sample` and the factor of a budget of then\n"
-    )
+    undrawn = f"{2 * (PAST - len(drawn))} evaluations left out: not drawn at the sampling rate of that time (`sample` times the budget's factor)\n"
     assert undrawn in dry.stdout
     assert f"{2 * len(drawn)} evaluations to make  (about " in dry.stdout
     assert "nothing was requested" in dry.stdout

@@ -132,7 +132,7 @@ def _balance(balance: Balance) -> str:
         parts += [f"{number:,} {name}"] if number else []
     again = f"; they replace {plural(balance.retried, 'evaluation')} without a score" if balance.retried else ""
     why = "newer than the audit, from a replay, or due before the configuration changed or the log was copied"
-    others = f" (the log has {balance.others:,} more, not compared: {why})" if balance.others else ""
+    others = f"; {plural(balance.others, 'other')} in the log not compared ({why})" if balance.others else ""
     sampled_out = f"; besides, {number:,} sampled out" if (number := balance.sampled_out) else ""
     return (f" = {listed(parts)}" if parts else "") + again + others + sampled_out
 

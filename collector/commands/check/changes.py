@@ -16,7 +16,7 @@ from collector.alerting.rules.targets import targets
 from collector.commands.check import traffic as here
 from collector.commands.check.capacity import capacity_of, costs_here
 from collector.commands.check.check import boosts, judge_calls
-from collector.commands.check.summary import Spent, basis, usd_per_1000
+from collector.commands.check.summary import Spent, basis, for_turns, usd_per_1000
 from collector.config.configured import Config
 from collector.config.live_part import LIVE, SECRET_JUDGE_KEYS, live_keys, restart_keys, start_changes, with_live_values
 from collector.config.section_hashes import differing, section_hashes
@@ -98,7 +98,7 @@ def changes_of(
         targets=tuple(_differences(dict(_targets(old)), dict(_targets(new)))),
         cost=_cost(old, new, spent, tokens),
         monitor_costs=tuple(sorted(_monitor_costs(old, new, spent, tokens), key=lambda cost: cost.where)),
-        calls=NumberChange(_for_turns(new), *calls),
+        calls=NumberChange(for_turns(new), *calls),
         new_rules=tuple(sorted(rules.keys() - earlier.keys())),
         removed_rules=tuple(sorted(earlier.keys() - rules.keys())),
         changed_rules=tuple(sorted(name for name in rules.keys() & earlier.keys() if rules[name] != earlier[name])),
@@ -154,14 +154,10 @@ def _cost(old: Config, new: Config, spent: Spent, tokens: Tokens) -> NumberChang
         paid = {name: spent[name] for name in spent if after is None or name in again or name not in new.evaluators}
         same = all(spent.get(name) == calls for name, calls in again.items())
         source = basis(new, again, "by calls since the start" if same else "by the tokens of calls since the start")
-        return NumberChange(f"{_for_turns(new)}{f' ({source})' if after else ''}", usd_per_1000(old, paid), after)
+        return NumberChange(f"{for_turns(new)}{f' ({source})' if after else ''}", usd_per_1000(old, paid), after)
     expecting = replace(old, settings=old.settings.model_copy(update={"traffic": traffic}))
     needs = (capacity_of(config, costs_here()) for config in (expecting, new))
     return NumberChange("a day", *(need.usd_per_day for need in needs if need is not None))
-
-
-def _for_turns(config: Config) -> str:
-    return f"for 1,000 {'matching turns' if len(config.settings.monitors) < 2 else 'turns that match every monitor'}"
 
 
 def _monitor_costs(old: Config, new: Config, spent: Spent, tokens: Tokens) -> Iterator[NumberChange]:

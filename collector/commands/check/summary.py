@@ -76,11 +76,15 @@ def _judges(config: Config, spent: Spent) -> Iterator[str]:
         yield f"           and {plural(len(judges) - _MOST, 'more judge')}"
     calls, more = plan.judge_calls(monitors := config.settings.monitors.values(), config)
     of_turns = plan.asking(monitors, config, "turn")
-    match = "match every monitor" if len(monitors) > 1 else "match"
     if more or of_turns:
         dollars = usd_per_1000(config, spent) if of_turns else None
         cost = "" if dollars is None else f", ≈ {usd(dollars)} ({basis(config, spent)})"
-        yield f"           ≈ {calls}{cost} for 1,000 turns that {match}{more}"
+        yield f"           ≈ {calls}{cost} {for_turns(config)}{more}"
+
+
+def for_turns(config: Config) -> str:
+    """The turns that a cost is of; it counts an evaluator of several monitors once."""
+    return f"for 1,000 {'matching turns' if len(config.settings.monitors) < 2 else 'turns if all monitors match them'}"
 
 
 def basis(config: Config, spent: Spent, paid: str = "by calls since the start") -> str:

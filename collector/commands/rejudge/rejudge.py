@@ -179,7 +179,7 @@ def _usd(amount: float, is_unknown: bool) -> str:
 def _notes(left_out: LeftOut) -> list[str]:
     undrawn = sum(number for names, number in left_out.turns.numbers.items() if "sampled_out" in names[3:])
     notes = (
-        (undrawn, "left out: not drawn, by `sample` and the factor of a budget of then"),
+        (undrawn, "left out: not drawn at the sampling rate of that time (`sample` times the budget's factor)"),
         (left_out.unused, "left out: their monitor does not use their evaluator any more"),
         (left_out.expired, "left out: their turns have expired (log.retention)"),
         (left_out.no_reference, "left out: no reference has come"),

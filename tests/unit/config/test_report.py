@@ -100,4 +100,4 @@ def test_calls_for_conversations_are_named_beside_those_for_turns() -> None:
         report(config)
     )
     said = "\n".join(summary(config, []))
-    assert "≈ 500 judge calls for 1,000 turns that match; each conversation adds ≈ 0.5 and its cost" in said
+    assert "≈ 500 judge calls for 1,000 matching turns; each conversation adds ≈ 0.5 and its cost" in said

@@ -78,14 +78,16 @@ def test_two_monitors_that_use_one_evaluator_pay_once_and_the_guess_is_said() ->
     several = {"all": {"evaluators": ["e"]}, "tenth": {"sample": 0.1, "evaluators": ["e"]}}
     lines = summed(judges={"main": judge}, evaluators={"e": G_EVAL}, monitors=several)
     guess = "assuming 1,500 tokens in and 200 out per evaluation"
-    assert any(f"≈ 1,000 judge calls, ≈ 1.50 USD ({guess}) for 1,000 turns" in line for line in lines)
+    assert any(
+        f"≈ 1,000 judge calls, ≈ 1.50 USD ({guess}) for 1,000 turns if all monitors match" in line for line in lines
+    )
 
 
 def test_the_cost_is_that_of_calls_so_far_where_there_are_any() -> None:
     judge = {"model": "m", "usd_per_million_input_tokens": 1, "usd_per_million_output_tokens": 0}
     values = {"judges": {"main": judge}, "evaluators": {"e": G_EVAL}, "monitors": {"all": {"evaluators": ["e"]}}}
     lines = list(summary(check(values, "c.yaml"), [], {"e": (0.5, 1000)}))
-    assert any("≈ 0.50 USD (by calls since the start) for 1,000 turns" in line for line in lines)
+    assert any("≈ 0.50 USD (by calls since the start) for 1,000 matching turns" in line for line in lines)
 
 
 def test_a_cluster_has_one_line_and_a_retention_that_is_not_near_none() -> None:
