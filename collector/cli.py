@@ -269,11 +269,13 @@ def run(
     workers: Annotated[int, Option(min=1, help="How many processes share the work, a core for each.")] = 1,
 ) -> None:
     """Run the service until SIGTERM or Ctrl-C."""
+    import atexit
     import gc
 
     from collector.service.garbage import COLLECT_AFTER
 
     gc.set_threshold(*COLLECT_AFTER)  # before all else is imported
+    atexit.register(gc.freeze)  # else the process goes through all of its state for seconds after it has stopped
     checked = _load(config, serves=True)
     from collector.service.app import serve, stages_of
 
