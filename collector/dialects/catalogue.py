@@ -30,5 +30,4 @@ def _row(dialect: Dialect) -> tuple[str, ...]:
 
 def _section(dialect: Dialect) -> str:
     places = ((column, getattr(dialect.coverage, column)) for column in _COLUMNS)
-    lines = [f"- {column}: {place}" for column, place in places if place]
-    return "\n".join([f"### {dialect.name}", "", *lines, ""])
+    return "\n".join([f"### {dialect.name}", "", *[f"- {column}: {place}" for column, place in places if place], ""])

@@ -364,11 +364,10 @@ def _read_spoken(span: Span) -> Call:
     answer = find_text(attributes, _OUTPUT_TRANSCRIPT, "output.value")
     if not (question and answer) and _END not in attributes and not span.failed:
         return _make_call(span, kind="other")
-    settings = as_dict(decode(attributes.get("llm.invocation_parameters")))
     return _make_call(
         span,
         kind="agent",
-        system=find_text(settings, "instructions"),
+        system=find_text(as_dict(decode(attributes.get("llm.invocation_parameters"))), "instructions"),
         input=(ChatMessage("user", question),) if question else None,
         output=(ChatMessage("assistant", answer),) if answer else None,
         input_incomplete=find_redaction(question),

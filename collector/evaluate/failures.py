@@ -5,7 +5,7 @@ A judge that cannot be reached causes no such report: evaluations wait for it, a
 
 import logging
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from collector.backoff import StateLines
 from collector.records.grouping import group_by
@@ -45,10 +45,14 @@ def remedy_of(type: str, message: str, judge: str = "<name>") -> str:
 
 
 class FailingEvaluators:
-    """Counts the failures in a row of each evaluator. `judges` maps an evaluator's name to the key of its judge."""
+    """Counts the failures in a row of each evaluator. `judges` maps an evaluator's name to the key of its judge.
 
-    def __init__(self, judges: Mapping[str, str]) -> None:
+    `waits` says whether an evaluator waits for a judge at present: what failed before that is no problem meanwhile.
+    """
+
+    def __init__(self, judges: Mapping[str, str], waits: Callable[[str], bool] = lambda _: False) -> None:
         self._judges = judges
+        self._waits = waits
         self._in_a_row: dict[str, int] = {}
         self._problems: dict[str, dict[str, str]] = {}
         """The problems of each evaluator by the type of its failures; the newest is the last."""
@@ -75,6 +79,7 @@ class FailingEvaluators:
 
     def problem(self) -> str | None:
         """See `telemetry.health.Check`. Evaluators that fail alike, as by one judge, are named together."""
-        alike = group_by(sorted(self._problems), lambda name: list(self._problems[name].values())[-1])
+        failing = sorted(name for name in self._problems if not self._waits(name))
+        alike = group_by(failing, lambda name: list(self._problems[name].values())[-1])
         problems = (f"{listed(names)} fail{'s' * (len(names) == 1)} {why}" for why, names in alike.items())
         return "; ".join(problems) or None

@@ -79,8 +79,7 @@ def read_cases(path: Path) -> tuple[GoldenCase, ...]:
     Raises:
         ConfigError: it cannot be read, or a line is not right; says which and why, not what was in it.
     """
-    lines = numbered_lines(path, "golden.path: ", remedy="")
-    cases = [_case(line, f"{path}, line {number}") for number, line in lines]
+    cases = [_case(line, f"{path}, line {number}") for number, line in numbered_lines(path, "golden.path: ", remedy="")]
     if not cases:
         raise ConfigError(f"golden.path: {path}: has no cases")
     return tuple(cases)

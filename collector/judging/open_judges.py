@@ -269,6 +269,7 @@ async def open_judges(
         if batches is not None:
             await batches.start()
         if health is not None and names:
+            health.unavailable_judges = unavailable
             health.add("judges", partial(_in_words, unavailable), vital=False)
         stack.callback(unavailable.clear)  # the check stays if no judge is configured next
         panels = judges | _juries(config, judges)

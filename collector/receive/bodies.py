@@ -57,8 +57,7 @@ async def read_body(request: web.BaseRequest, holding: Holding, *, limit: int, d
 
 
 def _decompressor_of(request: web.BaseRequest, limit: int) -> "GzipDecompressor | ZstdDecompressor | None":
-    encoding = request.headers.get("Content-Encoding", "identity").strip().lower()
-    match encoding:
+    match request.headers.get("Content-Encoding", "identity").strip().lower():
         case "gzip":
             return GzipDecompressor(limit)
         case "deflate":

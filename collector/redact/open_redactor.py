@@ -88,5 +88,4 @@ def open_redactor(settings: TextRedactSettings, count: Count, fail: Fail) -> Red
     detectors: list[Detector] = [plugins.detector(name) for name in settings.detectors]
     if settings.patterns:
         detectors.append(configured(settings.patterns))
-    key = settings.key.get_secret_value().encode() if settings.key else b"evalstream"
-    return Redactor(detectors, key, count, fail)
+    return Redactor(detectors, settings.key.get_secret_value().encode() if settings.key else b"evalstream", count, fail)

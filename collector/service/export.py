@@ -202,8 +202,7 @@ def start_exporters(process: Process, exporters: Exporters) -> None:
     evaluations = process.logs.evaluations
     process.changes.append(without_preparation(exporters.take_over))
     for stage in exporters.stages:
-        void = partial(stage.count, "void")
-        process.follow("export", evaluations, stage.group, stage.open_fold, on_void=void)
+        process.follow("export", evaluations, stage.group, stage.open_fold, on_void=partial(stage.count, "void"))
         if stage.second_log is not None:
             log, group, folds = stage.second_log
             process.follow("export", log, group, folds)

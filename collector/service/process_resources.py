@@ -49,7 +49,15 @@ class ProcessResources:
     def guardrails(self, config: Config, draw_key: str) -> EvaluationGuardrails:
         """The guardrails of evaluations, with the canary runs of `config`. A health check tells failures."""
         keys = {name: each.judge for name, each in config.evaluators.items() if each.judge in config.settings.judges}
-        failing = FailingEvaluators(keys)
+
+        def waits(evaluator: str) -> bool:
+            """With a fallback that answers, or where requests are shed, no evaluation waits for a judge."""
+            if (judge := keys.get(evaluator, "")) not in (away := self.health.unavailable_judges):
+                return False
+            configured = config.settings.judges[judge]
+            return configured.breaker.when_open == "pause" and configured.fallback in {None, *away}
+
+        failing = FailingEvaluators(keys, waits)
         self.health.add("evaluators", failing.problem, vital=False)
         return EvaluationGuardrails(
             self._telemetry,

@@ -113,5 +113,4 @@ class VerdictAgreement:
     def by_name(self) -> dict[str, Bounded]:
         """Every measure by the name that it has in `calibrate`, where sides have one each."""
         names = ("equal_verdicts", "cohen_kappa", "sensitivity", "specificity", "youden_j")
-        measures = (self.share, self.kappa, self.sensitivity, self.specificity, self.youden)
-        return dict(zip(names, measures, strict=True))
+        return dict(zip(names, (self.share, self.kappa, self.sensitivity, self.specificity, self.youden), strict=True))

@@ -33,6 +33,8 @@ class Health:
         self._started = False
         self._draining = False
         self._checks: dict[str, tuple[Check, bool]] = {}
+        self.unavailable_judges: Mapping[str, str] = {}
+        """Their problems by their names: evaluations wait for them, which changes what another check says."""
 
     def start(self) -> None:
         """Everything runs."""

@@ -227,8 +227,7 @@ async def propose(config: Config, options: TargetsOptions, say: Callable[[str], 
             f"no evaluator's present version has {FEWEST} scores (or {FEWEST} audits, if it is audited) in this time; "
             "name an earlier --from, or come back when there are more"
         )
-    document = {"targets": [_document(proposal) for proposal in made]}
-    json = orjson.dumps(document, option=orjson.OPT_INDENT_2).decode()
+    json = orjson.dumps({"targets": [_document(proposal) for proposal in made]}, option=orjson.OPT_INDENT_2).decode()
     for line in [json] if as_json else _lines(made, past):
         say(line)
     return DONE

@@ -8,12 +8,19 @@ from functools import partial
 import pytest
 
 from collector.backoff import StateLines
+from collector.config.loading import check
 from collector.evaluate.failures import REPORT_AT, FailingEvaluators
 from collector.evaluate.guardrails import EvaluationGuardrails
+from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
+from collector.judging.open_judges import open_judges
+from collector.judging.outage_reporter import OutageReporter
+from collector.logs.memory import MemoryLog
+from collector.service.process_resources import ProcessResources
 from collector.telemetry.health import Health
 from collector.telemetry.registry import Telemetry
 from evaluators.cases import Turn
 from evaluators.evaluation import utc_now
+from evaluators.judges.wrapper import JudgeWrapper
 from evaluators.results import Failure, Score
 from evaluators.testing import ScriptedJudge
 from evaluators.turn.g_eval import GEval
@@ -80,6 +87,40 @@ def test_evaluators_that_fail_alike_are_told_of_once() -> None:
     assert problem.startswith("brief and good fail in every evaluation (judge_reply_invalid: no JSON); name a model")
     assert "; own fails in every evaluation" in problem
     assert problem.count("judges.main.model") == 1
+
+
+async def test_a_judge_that_refuses_all_is_named_without_its_earlier_answers() -> None:
+    """/readyz named a model that writes no JSON beside the key that the judge now refused: two remedies, one wrong."""
+    judges = {
+        "main": {"model": "m", "base_url": "http://127.0.0.1:9/v1"},
+        "safe": {"model": "m", "base_url": "http://127.0.0.1:9/v1", "fallback": "other"},
+        "other": {"model": "n", "base_url": "http://127.0.0.1:9/v1"},
+        "shed": {"model": "m", "base_url": "http://127.0.0.1:9/v1", "breaker": {"when_open": "shed"}},
+    }
+    uses = {"good": "main", "kind": "safe", "short": "shed"}
+    evaluators = {name: {"kind": "toxicity", "judge": judge} for name, judge in uses.items()}
+    values = {"judges": judges, "evaluators": evaluators, "monitors": {"all": {"evaluators": [*evaluators]}}}
+    config = check(values, "here")
+    resources = ProcessResources(config, Telemetry())
+    failing = resources.guardrails(config, "").failing
+    assert failing is not None
+    for evaluator in [*uses] * REPORT_AT:
+        failing.add(evaluator, Failure(type="judge_reply_invalid", message="no JSON"))
+    async with open_judges(
+        config, GeneratedStepsStore(MemoryLog("definitions")), Telemetry(), resources.health
+    ) as opened:
+        assert "good" in resources.health.results["evaluators"].detail
+        for judge in (opened["main"], opened["safe"], opened["shed"]):
+            reporter = judge
+            while not isinstance(reporter, OutageReporter):
+                assert isinstance(reporter, JudgeWrapper)
+                reporter = reporter.inner
+            reporter._report("refuses every request (HTTP 401)")
+        results = resources.health.results
+        assert "main refuses every request" in results["judges"].detail
+        assert "good" not in results["evaluators"].detail, "its evaluations wait"
+        assert results["evaluators"].detail.startswith(("kind", "short")), "the fallback answers"
+        assert "short" in results["evaluators"].detail, "its evaluations fail"
 
 
 def test_the_newest_cause_is_said(caplog: pytest.LogCaptureFixture) -> None:
