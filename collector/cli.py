@@ -337,8 +337,7 @@ def check(
         return
     clusters = list(kafka_lines(checked, offline=offline))
     running, retention = list(traffic(checked)), () if offline else retention_lines(checked)
-    parts = (planned, notes, clusters, batch_lines(checked), running, retention)
-    plan = [line for part in parts for line in part]
+    plan = [*planned, *notes, *clusters, *batch_lines(checked), *running, *retention]
     if json:
         show(hidden(plan_json(checked, plan)))
         return

@@ -159,10 +159,9 @@ class Evaluator(Described, ABC, Generic[Case]):
 
     def _unused(self) -> set[str]:
         """The fields that were added later and are at their default."""
-        fields = type(self).model_fields
         return {
             name
-            for name, field in fields.items()
+            for name, field in type(self).model_fields.items()
             if ADDED_LATER in field.metadata and getattr(self, name) == field.get_default(call_default_factory=True)
         }
 

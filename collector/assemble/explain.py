@@ -161,6 +161,13 @@ _OF_RESOURCE = {
 }
 
 
+_OF_TURN = {
+    "language": "the user's words",
+    "tools": "the tools that were called",
+    "dialect": "the attributes of the span",
+}
+
+
 def _explain_attributes(assembled: AssembledTurn, tree: SpanTree) -> Iterator[tuple[str, str]]:
     """The attributes that the turn's evaluations will have, each with the place that it came from."""
     turn = assembled.turn
@@ -174,14 +181,8 @@ def _explain_attributes(assembled: AssembledTurn, tree: SpanTree) -> Iterator[tu
             keys = _OF_RESOURCE[name]
             key = next((key for key in keys if span is not None and key in span.resource), keys[0])
             yield name, f"{key} of the resource"
-        elif name == "language":
-            yield name, "the user's words"
-        elif name == "tools":
-            yield name, "the tools that were called"
-        elif name == "dialect":
-            yield name, "the attributes of the span"
         else:
-            yield name, f"span {turn.span_id}, as read by {turn.dialect}"
+            yield name, _OF_TURN.get(name, f"span {turn.span_id}, as read by {turn.dialect}")
 
 
 _WITHOUT_MESSAGES = frozenset({"tool", "retrieval", "other"})

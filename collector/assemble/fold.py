@@ -258,9 +258,8 @@ class AssembleFold:
 
     def _examine(self, trace: OpenTrace, pieces: int, tenant: str, assembly: Assembly) -> None:
         """From time to time, look in a trace for texts or conversation ids that other settings would read."""
-        is_read = False
-        for turn in map(_TURN, assembly.turns):
-            is_read = is_read or turn.error is not None or turn.incomplete in {None, "unwanted"}
+        turns = map(_TURN, assembly.turns)
+        is_read = any(turn.error is not None or turn.incomplete in {None, "unwanted"} for turn in turns)
         if is_read:
             self._id_watch.note_ids(trace.trace_id, [turn.turn.conversation_id for turn in assembly.turns])
         watch = self._id_watch if is_read else self._text_watch

@@ -437,8 +437,7 @@ def _missing_reason(draft: TurnDraft, losses: Losses) -> Incomplete | None:
         reason = call.input_incomplete or call.output_incomplete
         if reason is not None:
             return reason  # the missing part may have been the user's last message
-    has_cut = losses.texts and losses.has_cut((draft.answer, draft.question, draft.prompt), spans)
-    return "truncated" if has_cut else None
+    return "truncated" if losses.texts and losses.has_cut((draft.answer, draft.question, draft.prompt), spans) else None
 
 
 def _find_interrupt(spans: Iterable[Span]) -> bool:

@@ -91,8 +91,7 @@ def with_live_values(own: Config, live: Mapping[str, Any], source: str, *, answe
         for name, judge in cast("Mapping[str, dict[str, Any]]", live.get("judges", {})).items()
     }
     if "receive" in values or "trust_tracestate" in live:
-        receive = values.setdefault("receive", {"otlp_http": {}})
-        receive["trust_tracestate"] = live.get("trust_tracestate", "never")
+        values.setdefault("receive", {"otlp_http": {}})["trust_tracestate"] = live.get("trust_tracestate", "never")
     if not answering:
         values.setdefault("assemble", {})["attributes"] = live.get("attributes", [])
         values.pop("golden", None)

@@ -34,12 +34,11 @@ def read(_span: Span, records: Sequence[LogRecord]) -> Call | None:
     if body is None:
         return None
     system, input_messages = split_system_prompt(_parse_list(as_dict(body.get("input")).get("messages"), "user"))
-    output_messages = _parse_list(as_dict(body.get("output")).get("messages"), "assistant")
     return Call(
         dialect="aws_adot",
         system=system,
         input=as_messages(input_messages),
-        output=as_messages(output_messages),
+        output=as_messages(_parse_list(as_dict(body.get("output")).get("messages"), "assistant")),
         sources={"input": "body.input.messages", "output": "body.output.messages"},
     )
 

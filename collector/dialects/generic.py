@@ -119,12 +119,10 @@ def _parse_content(value: Json, kind: Kind, role: str) -> Content:
 
 def _read_tool(span: Span, input_value: Json, output_value: Json) -> Call:
     attributes = span.attributes
-    tool_arguments = attributes.get("tool.parameters", input_value)
-    name = find_text(attributes, "tool.name", "gen_ai.tool.name") or span.name
     call = ToolCall(
         id=find_text(attributes, "gen_ai.tool.call.id"),
-        name=name,
-        arguments=parse_arguments(tool_arguments),
+        name=find_text(attributes, "tool.name", "gen_ai.tool.name") or span.name,
+        arguments=parse_arguments(attributes.get("tool.parameters", input_value)),
         result=decode(output_value),
     )
     return Call(dialect="generic", kind="tool", tool=call)

@@ -284,13 +284,12 @@ def _read_tool(span: Span, attributes: Attributes, events: message_events.EventM
         input_value = events.input[-1].text
     if output_value is None and events.output:
         output_value = events.output[-1].text
-    # The AI SDK's results are JSON throughout.
-    result = decode_json(output_value) if span.scope == "gen_ai" else decode(output_value)
     call = ToolCall(
         id=find_text(attributes, "gen_ai.tool.call.id"),
         name=name,
         arguments=parse_arguments(input_value),
-        result=result,
+        # The AI SDK's results are JSON throughout.
+        result=decode_json(output_value) if span.scope == "gen_ai" else decode(output_value),
     )
     is_summary = name.startswith("(merged")  # a summary of parallel calls, which have spans beside it
     return Call(

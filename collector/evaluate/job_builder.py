@@ -80,12 +80,11 @@ def closed_conversation(monitor: Monitor, result: WindowResult, offset: int, tri
     attributes: dict[str, Json] = {"closed_by": result.closed_by, "turns": len(result.turns)}
     if result.missing_messages:
         attributes |= {"gaps": result.missing_messages, "incomplete": True}
-    size = sum(len(packed.data) for _, packed in result.turns)
     return ClosedConversation(
         result,
         _unpacker(result, attributes, monitor.attributes),
         attributes,
-        Trigger(result.replay_point, offset, triggered_at, size),
+        Trigger(result.replay_point, offset, triggered_at, sum(len(packed.data) for _, packed in result.turns)),
     )
 
 

@@ -55,7 +55,6 @@ class JsonlExporter:
         Raises:
             ConfigError: it cannot be written.
         """
-        del context
         try:
             file = await asyncio.to_thread(_open, settings)
         except OSError as error:

@@ -401,8 +401,7 @@ def _create_series(telemetry: Telemetry, watched: MonitoredEvaluator, segment: s
     """Create the series of an evaluator at 0: Prometheus sees no increase in a series that begins at 1."""
     labels = (watched.evaluator, watched.evaluator_version, watched.monitor, segment)
     telemetry.counter(metrics.UNSHOWN, *labels)
-    shares = (share_name(watched.evaluator, label) for label in watched.watched_labels)
-    for name in (watched.evaluator, *shares):
+    for name in (watched.evaluator, *(share_name(watched.evaluator, label) for label in watched.watched_labels)):
         telemetry.histogram(metrics.SCORE, name, *labels[1:])
         for counter in (*metrics.ESTIMATOR_SUMS, *metrics.EVIDENCE_SUMS, metrics.ESTIMATOR_CLIPPED):
             telemetry.counter(counter, name, *labels[1:])

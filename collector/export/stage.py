@@ -80,7 +80,6 @@ class ExportStage:
     @asynccontextmanager
     async def open_fold(self, partition: int, committed: Committed | None) -> "AsyncGenerator[ExportFold]":
         """Open the fold of a partition. It has no state, so it ignores the commit."""
-        del committed
         self._open.add(partition)
         try:
             yield ExportFold(self)
@@ -209,7 +208,6 @@ class FeedbackExport:
     @asynccontextmanager
     async def open_fold(self, partition: int, committed: Committed | None) -> "AsyncGenerator[FeedbackExportFold]":
         """Open the fold of a partition. It has no state, so it ignores the commit."""
-        del partition, committed
         yield FeedbackExportFold(self)
 
     async def deliver(self, batch: Sequence[JoinedFeedback]) -> None:
@@ -266,14 +264,13 @@ def feedback_events(
 
 
 def _event(joined: JoinedFeedback, subject: FeedbackSubject, *, comment: bool) -> LogRecord:
-    attributes = {name: value for name, value in _attributes(joined, subject, comment=comment) if value is not None}
     return event_record(
         EVENT_NAME,
         time=joined.entry.at or joined.received_at,
         observed=joined.received_at,
         trace_id=subject.trace_id,
         span_id=subject.span_id,
-        attributes=attributes,
+        attributes={name: value for name, value in _attributes(joined, subject, comment=comment) if value is not None},
     )
 
 

@@ -249,13 +249,12 @@ def _discounted(settings: JudgeSettings) -> JudgeSettings:
 
 def _provider(settings: JudgeSettings, api: WritingApi, options: EndpointOptions, terms: BatchTerms) -> BatchProvider:
     headers, fresh_headers = options.get("headers") or {}, options.get("fresh_headers") or dict
-    context = options.get("ssl_context")
     if settings.api == "anthropic":
         return AnthropicBatches(
             BatchConnection(
                 settings.base_url,
                 {**api.headers(settings.api_key.get_secret_value()), **headers},
-                ssl_context=context,
+                ssl_context=options.get("ssl_context"),
                 proxy=settings.proxy.get_secret_value() if settings.proxy else None,
                 fresh_headers=fresh_headers,
             )

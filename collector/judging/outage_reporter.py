@@ -71,14 +71,13 @@ def address_without_secrets(judge: JudgeSettings) -> str:
 
 def limits_by_endpoint(judges: Iterable[JudgeSettings]) -> Mapping[tuple[str, str], EndpointLimits]:
     """The limits of each endpoint: the strictest of its judges' settings."""
-    groups = group_by(judges, endpoint_of)
     return {
         endpoint: EndpointLimits(
             min(judge.concurrency for judge in group),
             _strictest(judge.requests_per_minute for judge in group),
             _strictest(judge.tokens_per_minute for judge in group),
         )
-        for endpoint, group in groups.items()
+        for endpoint, group in group_by(judges, endpoint_of).items()
     }
 
 

@@ -166,8 +166,7 @@ def _walk(path: list[_Step], written: str, scale: Scale) -> Distribution | None:
     for step in path:
         if not step.part and prefix not in beginnings:
             break  # the number is complete and cannot go on: the next token says nothing about it
-        part_of = partial(_part, before=step.before, first=not prefix)
-        weighed = weigh(step.tokens[step.index], step.part, part_of)
+        weighed = weigh(step.tokens[step.index], step.part, partial(_part, before=step.before, first=not prefix))
         if weighed is None:
             return None
         own, others = weighed

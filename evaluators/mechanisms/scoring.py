@@ -47,8 +47,7 @@ async def ask_score(
     """
     if mode == "samples":
         return await _sampled(judge, prompt, scale, n_samples or SAMPLES, reason)
-    verdict = await judge.ask(prompt, scale.reply_with(reason), logprobs=mode != "single")
-    answer = verdict.answers[0]
+    answer = (await judge.ask(prompt, scale.reply_with(reason), logprobs=mode != "single")).answers[0]
     if answer.decisions:
         return _decided(answer.decisions[0], scale)
     weighted = None if mode == "single" else _weighted(answer, scale)

@@ -199,5 +199,4 @@ class TwoRatios(VerdictSettings, WindowSettings, Evaluator[Turn]):
         if any(share.details.get("truncated") for share in shares.values()):
             details["truncated"] = True
         explanation = " ".join(f"{name}: {share.explanation}" for name, share in shares.items())
-        method = next(iter(shares.values())).method
-        return Score(value=value, explanation=explanation, details=details, method=method)
+        return Score(value=value, explanation=explanation, details=details, method=next(iter(shares.values())).method)

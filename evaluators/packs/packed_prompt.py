@@ -122,11 +122,10 @@ def pack_questions(questions: Sequence[PackedQuestion]) -> PackPrompt:
         if question.prompt.reminder:
             reminders.setdefault(question.prompt.reminder, []).append(name)
     notes = [f"For {', '.join(those)}: {reminder}" for reminder, those in reminders.items()]
-    first = questions[0].prompt
     return PackPrompt(
         instructions=_instructions(names, [question.prompt.instructions for question in questions]),
         material=material,
-        temperature=first.temperature,
+        temperature=questions[0].prompt.temperature,
         reminder=" ".join([f"The fields of each question: {'; '.join(about)}.", *notes]),
         groups=_groups(names, questions, shared),
         questions=tuple(questions),

@@ -159,8 +159,7 @@ async def sqlite_target(to: Config) -> AsyncGenerator[Logs]:
     path = Path(settings.path)
     unfinished = path.with_name(path.name + UNFINISHED)
     _begin(path, unfinished, where)
-    copied = settings.model_copy(update={"path": str(unfinished)})
-    async with open_logs(copied, **to.optional_logs) as logs:
+    async with open_logs(settings.model_copy(update={"path": str(unfinished)}), **to.optional_logs) as logs:
         yield logs
     _finish(path, unfinished, where)
 

@@ -23,10 +23,9 @@ from collector.commands.plan.past_figures import (
 )
 from collector.config.command_options import require_known, require_window
 from collector.config.configured import Config
-from collector.config.settings import BoostSettings, MonitorSettings, PlannedRate, UseSettings
+from collector.config.settings import BoostSettings, PlannedRate, UseSettings
 from collector.errors import DONE, ConfigError, EvalstreamError
 from collector.evaluate.planned_rates.learned_figures import DayFigures, rates_of
-from collector.evaluate.sampling.strata import EVERYTHING
 from collector.logs.log import Log
 from collector.logs.whole_log import read_records
 from collector.past.evaluations import EvaluationFilter, of_versions
@@ -100,7 +99,7 @@ async def plan(config: Config, options: PlanOptions) -> SamplingPlan:
     async with open_stored_logs(config.settings.log) as logs:
         past = await _read(logs.evaluations, config, options)
         labels = await _labels(logs, config) if options.usd_per_label is not None else None
-    strata = _strata(config.settings.monitors[options.monitor], config)
+    strata = strata_of(config.settings.monitors[options.monitor].boost, config.evaluators).by_name
     counts = {use.name: sum(one.score is not None for one in past.get(use.name, [])) for use in uses}
     enough = [use for use in uses if counts[use.name] >= FEWEST]
     if not enough:
@@ -157,14 +156,6 @@ async def _labels(logs: Logs, config: Config) -> LabelIndex:
     async for record in read_records(logs.labels):
         index.add(record)
     return index
-
-
-def _strata(monitor: MonitorSettings, config: Config) -> dict[str, float]:
-    """The strata that records can name, with their boosts; the first one is everything else."""
-    strata = {EVERYTHING: 1.0}
-    for boost in strata_of(monitor.boost, config.evaluators).boosts:
-        strata[boost.stratum] = max(strata.get(boost.stratum, 1.0), boost.factor)
-    return strata
 
 
 def _evaluator(

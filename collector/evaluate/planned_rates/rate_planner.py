@@ -10,7 +10,6 @@ from typing import Any
 from collector.evaluate.budget.windows import round_to_digits
 from collector.evaluate.plan import Assignment, Job, Monitor, Plan
 from collector.evaluate.planned_rates.learned_figures import LearnedFigures, day_of, least_rate
-from collector.evaluate.sampling.strata import EVERYTHING
 from collector.records.audits import audit_of
 from evaluators.judges.audited import Audited
 from evaluators.results import Evaluation
@@ -49,7 +48,7 @@ class RatePlanner:
         known: dict[tuple[str, str], LearnedFigures] = {}
         for name, monitor in self._monitors.items():
             for assignment in _planned(monitor):
-                key, strata = (name, assignment.evaluator.name), _strata(monitor)
+                key, strata = (name, assignment.evaluator.name), monitor.strata.by_name
                 figures = LearnedFigures(assignment.version, list(strata), now)
                 if key in former:
                     restored = LearnedFigures.from_json(former[key])
@@ -85,7 +84,7 @@ class RatePlanner:
         """The rate of a monitor from now on, in [`LOWEST`, 1], at which the mean of each evaluator has its error."""
         of = self._monitors[monitor]
         assert of.standard_error is not None
-        boosts = tuple(_strata(of).values())
+        boosts = tuple(of.strata.by_name.values())
         rates = [self._least(of, assignment, boosts, of.standard_error, now) for assignment in _planned(of)]
         return round_to_digits(max(LOWEST, max(rates, default=1.0)), 3)
 
@@ -108,14 +107,6 @@ class RatePlanner:
 def _planned(monitor: Monitor) -> Iterator[Assignment]:
     """The evaluators that share the monitor's rate."""
     yield from (assignment for assignment in monitor.assignments if assignment.rate is None)
-
-
-def _strata(monitor: Monitor) -> Mapping[str, float]:
-    """The strata that records can name, with their boosts; the first has the subjects without a boost."""
-    strata = {EVERYTHING: 1.0}
-    for boost in monitor.strata.boosts:
-        strata[boost.stratum] = max(strata.get(boost.stratum, 1.0), boost.factor)
-    return strata
 
 
 def divided(saved: Sequence[Saved], partitions: int) -> Saved:

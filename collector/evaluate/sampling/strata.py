@@ -45,6 +45,14 @@ class Strata:
         """The factor beyond which no turn is boosted."""
         return max((boost.factor for boost in self.boosts), default=1.0)
 
+    @property
+    def by_name(self) -> Mapping[str, float]:
+        """The strata that records can name, with their boosts; the first has the subjects without a boost."""
+        strata = {EVERYTHING: 1.0}
+        for boost in self.boosts:
+            strata[boost.stratum] = max(strata.get(boost.stratum, 1.0), boost.factor)
+        return strata
+
     def of(self, turn: Turn, scores: Mapping[str, float]) -> tuple[float, str]:
         """The boost of a turn and the name of its stratum."""
         met = [(boost.factor, boost.stratum) for boost in self.boosts if boost.test(turn, scores)]

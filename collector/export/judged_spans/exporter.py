@@ -44,18 +44,16 @@ class JudgedSpansExporter:
         Raises:
             ConfigError: the topic is not there, or a file with a secret cannot be read.
         """
-        log = context.judged_spans or MemoryLog("judged_spans", 1)
         async with AsyncExitStack() as stack:
-            destination = await stack.enter_async_context(_destination(settings, context, backoff or Backoff()))
             stage = JudgedSpansStage(
-                destination,
+                await stack.enter_async_context(_destination(settings, context, backoff or Backoff())),
                 context.telemetry,
                 remember=settings.remember,
                 max_bytes=settings.max_bytes,
                 explanation=settings.explanation,
                 own=context.own,
             )
-            yield cls(settings, log, stage)
+            yield cls(settings, context.judged_spans or MemoryLog("judged_spans", 1), stage)
 
     @property
     def problem(self) -> str | None:

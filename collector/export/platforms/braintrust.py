@@ -36,20 +36,16 @@ class Braintrust(platform.Platform[BraintrustSettings]):
 
     name = "braintrust"
 
-    def __init__(self, settings: BraintrustSettings, page: str | None = None) -> None:
-        super().__init__(settings, page)
-        self._path = f"/v1/project_logs/{quote(settings.project_id, safe='')}/insert"
-
     def headers(self) -> Mapping[str, SecretStr]:
         """The bearer token."""
         return {"Authorization": SecretStr(f"Bearer {self._settings.api_key.get_secret_value()}")}
 
     def requests(self, batch: Sequence[Evaluation]) -> Iterator[platform.PlatformRequest]:
         """Batches of rows; a conversation's is below the span of its last turn."""
+        path = f"/v1/project_logs/{quote(self._settings.project_id, safe='')}/insert"
         for piece in platform.chunks(platform.placed(batch), _MOST):
-            yield platform.PlatformRequest(
-                path=self._path, body={"events": [self._row(evaluation) for evaluation in piece]}, evaluations=piece
-            )
+            body = {"events": [self._row(evaluation) for evaluation in piece]}
+            yield platform.PlatformRequest(path=path, body=body, evaluations=piece)
 
     def _row(self, evaluation: Evaluation) -> dict[str, Any]:
         subject = evaluation.subject

@@ -11,7 +11,6 @@ from urllib.parse import parse_qsl, urlencode
 
 from pydantic import Field, SecretStr
 
-from collector.export.attributes import conversation_id
 from collector.export.platforms import corrections, platform
 from collector.export.platforms.exporter import platform_exporter
 from collector.records.json import not_none
@@ -66,7 +65,6 @@ class Langfuse(platform.Platform[LangfuseSettings]):
 
     def correction_paths(self, since: datetime, subjects: Sequence[Subject]) -> Iterator[str]:
         """The scores that people gave; needs Langfuse's read API of version 3."""
-        del subjects
         yield _corrections_path({"fromTimestamp": corrections.iso(since)})
 
     def corrections_in(self, path: str, answer: bytes) -> corrections.CorrectionPage:
@@ -114,8 +112,8 @@ def _correction(score: dict[str, Any]) -> dict[str, Any] | None:
 
 def _place(evaluation: Evaluation) -> dict[str, str] | None:
     subject = evaluation.subject
-    session = conversation_id(subject)
-    if evaluation.scope == "conversation" and session is not None:
+    session = platform.session_of(evaluation)
+    if session is not None:
         return {"sessionId": session}
     if not subject.trace_id:
         return None

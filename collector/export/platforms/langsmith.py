@@ -69,7 +69,6 @@ class LangSmith(platform.Platform[LangSmithSettings]):
 
     def correction_paths(self, since: datetime, subjects: Sequence[Subject]) -> Iterator[str]:
         """The feedback that people gave in its pages, and our own, which they may have corrected."""
-        del subjects
         yield _corrections_path(_PEOPLE, corrections.iso(since), 0)
         if self._settings.corrected_scores:
             yield _corrections_path(_OURS, corrections.iso(since), 0)

@@ -10,7 +10,6 @@ from typing import Any
 
 from pydantic import Field, SecretStr
 
-from collector.export.attributes import conversation_id
 from collector.export.platforms import platform
 from collector.export.platforms.exporter import platform_exporter
 from evaluators.results import Evaluation
@@ -72,8 +71,7 @@ class Mlflow(platform.Platform[MlflowSettings]):
         feedback: dict[str, Any] = {"value": evaluation.score}
         if evaluation.error is not None:
             feedback = {"error": {"error_code": evaluation.error.type, "error_message": evaluation.error.message}}
-        session = conversation_id(evaluation.subject) if evaluation.scope == "conversation" else None
-        others = {"evalstream.label": evaluation.label, "mlflow.trace.session": session}
+        others = {"evalstream.label": evaluation.label, "mlflow.trace.session": platform.session_of(evaluation)}
         ended = evaluation.ended_at.isoformat().replace("+00:00", "Z")
         metadata = platform.metadata_of(evaluation, self._page, others)
         known = {

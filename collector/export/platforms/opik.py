@@ -16,7 +16,6 @@ from urllib.parse import urlencode
 import orjson
 from pydantic import Field, SecretStr
 
-from collector.export.attributes import conversation_id
 from collector.export.platforms import platform
 from collector.export.platforms.corrections import object_of, objects_in
 from collector.export.platforms.exporter import platform_exporter
@@ -57,12 +56,12 @@ class Opik(platform.Platform[OpikSettings]):
 
         The score of a conversation without a thread id stands on the span of its last turn.
         """
-        threads = [evaluation for evaluation in platform.scored(batch) if _thread(evaluation) is not None]
+        threads = [evaluation for evaluation in platform.scored(batch) if platform.session_of(evaluation) is not None]
         for piece in platform.chunks(threads, _MOST):
-            scores = [{"thread_id": _thread(evaluation), **self._score(evaluation)} for evaluation in piece]
+            scores = [{"thread_id": platform.session_of(evaluation), **self._score(evaluation)} for evaluation in piece]
             yield platform.PlatformRequest(path=_THREADS, method="PUT", body={"scores": scores}, evaluations=piece)
         for evaluation in platform.scored(batch):
-            if _thread(evaluation) is None and evaluation.subject.span_id:
+            if platform.session_of(evaluation) is None and evaluation.subject.span_id:
                 body = {"scores": [self._score(evaluation)]}
                 yield platform.PlatformRequest(path=_SPANS, method="PUT", body=body, evaluations=(evaluation,))
 
@@ -123,10 +122,6 @@ def id_end(span_id: str) -> str:
 def _span_in(answer: bytes, end: str) -> str | None:
     ids = (span.get("id") for span in objects_in(object_of(answer), "content"))
     return next((id_ for id_ in ids if isinstance(id_, str) and id_.endswith(end)), None)
-
-
-def _thread(evaluation: Evaluation) -> str | None:
-    return conversation_id(evaluation.subject) if evaluation.scope == "conversation" else None
 
 
 OpikExporter = platform_exporter(OpikSettings, Opik)

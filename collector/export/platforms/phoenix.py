@@ -67,7 +67,6 @@ class Phoenix(platform.Platform[PhoenixSettings]):
 
     def correction_paths(self, since: datetime, subjects: Sequence[Subject]) -> Iterator[str]:
         """The annotations of what was judged: its API lists them by ids alone."""
-        del since
         known: dict[str, dict[str, None]] = {"span": {}, "trace": {}, "session": {}}
         for subject in subjects:
             for kind, name in (

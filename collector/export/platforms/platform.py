@@ -12,6 +12,7 @@ from pydantic import Field, SecretStr
 
 from collector.durations import Seconds
 from collector.errors import EvalstreamError
+from collector.export.attributes import conversation_id
 from collector.export.exporter import ExporterSettings
 from evaluators.cases import Json
 from evaluators.results import Evaluation
@@ -84,12 +85,10 @@ class Platform(ABC, Generic[S]):
 
     def signature(self, request: PlatformRequest, body: bytes, now: float) -> Mapping[str, str]:
         """Further headers of one request, made from its body and the time of sending (s since the epoch)."""
-        del request, body, now
         return {}
 
     def refused(self, answer: bytes) -> int:
         """How many evaluations of an accepted request the response says were refused."""
-        del answer
         return 0
 
     def lacks_trace(self, status: int, answer: bytes) -> bool:
@@ -97,12 +96,10 @@ class Platform(ABC, Generic[S]):
 
         Most never say so: scores wait there for their trace, or stay without.
         """
-        del status, answer
         return False
 
     def look_up(self, request: PlatformRequest) -> str | None:
         """The path to GET before the request; None where the evaluation's id and the span's say all."""
-        del request
         return None
 
     def after_look_up(self, request: PlatformRequest, answer: bytes) -> PlatformRequest | None:
@@ -111,7 +108,6 @@ class Platform(ABC, Generic[S]):
         Raises:
             TraceMissing: the platform does not have the trace or span.
         """
-        del answer
         return request
 
 
@@ -153,6 +149,11 @@ def metadata_of(
 def annotator_kind(evaluation: Evaluation) -> str:
     """LLM or CODE, as several platforms call who judged."""
     return "CODE" if evaluation.judge is None else "LLM"
+
+
+def session_of(evaluation: Evaluation) -> str | None:
+    """The id of the conversation that was judged, as the traffic had it; None for a turn, or without such an id."""
+    return conversation_id(evaluation.subject) if evaluation.scope == "conversation" else None
 
 
 def scored(batch: Sequence[Evaluation]) -> list[Evaluation]:

@@ -51,7 +51,7 @@ class Weave(platform.Platform[WeaveSettings]):
 
     def _place(self, evaluation: Evaluation) -> str | None:
         span, in_agents = evaluation.subject.span_id, self._settings.view == "agents"
-        conversation = conversation_id(evaluation.subject) if evaluation.scope == "conversation" else None
+        conversation = platform.session_of(evaluation)
         if in_agents and conversation is not None:
             return f"agent_conversation/{quote(conversation, safe='')}"
         return None if not span else f"{'agent_span' if in_agents else 'call'}/{span}"

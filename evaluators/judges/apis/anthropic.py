@@ -30,11 +30,10 @@ def headers(api_key: str) -> Mapping[str, str]:
 def body(chat: Chat, request: Request, features: Capabilities, _samples: int) -> dict[str, Json]:
     """The request's JSON. The answer's form is an output format, else the input of a required tool."""
     system = [text_of(each) for each in chat if each["role"] == "system"]
-    fixed = {"type": "text", "text": "\n\n".join(system), "cache_control": {"type": "ephemeral"}}
     body: dict[str, Json] = {
         "model": request.model,
         "max_tokens": request.max_tokens or LONGEST_ANSWER,
-        "system": [fixed],
+        "system": [{"type": "text", "text": "\n\n".join(system), "cache_control": {"type": "ephemeral"}}],
         "messages": [
             _with_breakpoint(with_parts(each, _part), request.shared) for each in chat if each["role"] != "system"
         ],

@@ -50,7 +50,6 @@ class AnthropicBatches:
 
     async def submit(self, key: str, items: Sequence[provider.BatchItem]) -> str:
         """See `BatchProvider.submit`."""
-        del key
         requests = [{"custom_id": item.name, "params": item.body} for item in items]
         return provider.id_in(await self._connection.post(_PATH, orjson.dumps({"requests": requests})))
 
@@ -58,7 +57,6 @@ class AnthropicBatches:
         """See `BatchProvider.find_batch`. A batch of the same size is a candidate; once it has ended, the names in its
         results show whether it is the one.
         """
-        del key
         for each in await self._since(since):
             counts = mapping(each.get("request_counts"))
             if provider.id_in(each) in known or sum(map(count, counts.values())) != len(names):

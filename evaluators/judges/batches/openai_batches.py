@@ -73,7 +73,6 @@ class OpenAIBatches:
 
     async def find_batch(self, key: str, names: Collection[str], since: float, known: Collection[str]) -> str | None:
         """See `BatchProvider.find_batch`: the list begins with the newest."""
-        del names, known
         after: dict[str, str] = {}
         while True:
             page = await self._answer(self._client.with_raw_response.batches.list, limit=100, **after)
