@@ -188,11 +188,28 @@ async def test_a_change_beyond_its_interval_is_not_denied(tmp_path: Path) -> Non
     )
 
 
+@pytest.mark.parametrize(
+    "judge", ["", " or of the judge; the alert and evalstream_judge_moved say if that has changed"]
+)
+async def test_a_change_of_all_may_be_one_of_the_judge(tmp_path: Path, judge: str) -> None:
+    """While the judge was another one, it said that the change was of the traffic, and did not name the judge."""
+    g_eval = {"kind": "g_eval", "evaluation_steps": ["Look."], "evaluation_params": ["input"]}
+    log = {"kind": "sqlite", "path": str(tmp_path / "logs.db")}
+    config = checked({"exact": g_eval if judge else {"kind": "exact_match"}}, judges={"main": {"model": "m"}}, log=log)
+    await stored(config, [
+        replace(each, score=0.5 - 0.2 * (each.ended_at >= BEGAN) + 0.01 * (number % 3))
+        for number, each in enumerate(incident("none"))
+    ])  # fmt: skip
+    lines: list[str] = []
+    assert await diagnose(config, options(), lines.append, as_json=False) == 0
+    assert f"  no part fell more than the rest: the change is of all traffic{judge}" in lines
+
+
 @pytest.mark.parametrize(("kind", "better"), [("exact_match", 1.0), ("refusal", -1.0)])
 async def test_of_a_mean_that_got_better_it_says_that_it_explains_falls_only(
     tmp_path: Path, kind: str, better: float
 ) -> None:
-    """After a recovery of one part it said that the change was of the traffic as a whole."""
+    """After a recovery of one part it said that the change was of all traffic."""
     config = checked(
         {"exact": {"kind": kind}}, judges={"main": {"model": "m"}},
         log={"kind": "sqlite", "path": str(tmp_path / "logs.db")}, assemble={"attributes": ["tier"]},
@@ -205,7 +222,7 @@ async def test_of_a_mean_that_got_better_it_says_that_it_explains_falls_only(
     lines: list[str] = []
     assert await diagnose(config, options(), lines.append, as_json=False) == 0
     assert lines[-3] == "  the mean got better: diagnose explains falls only"
-    assert not any("explained" in line or "read:" in line or "as a whole" in line for line in lines)
+    assert not any("explained" in line or "read:" in line or "all traffic" in line for line in lines)
     document: list[str] = []
     assert await diagnose(config, options(), document.append, as_json=True) == 0
     assert json.loads(document[0])["evaluators"]["exact"]["slices"] == []

@@ -62,6 +62,8 @@ class Diagnosis:
     """Whether the mean got surely better; then no slice explains anything."""
     incidents: tuple[Period, ...] = ()
     """Incidents that began before the window, whose scores are left out."""
+    has_judge: bool = False
+    """Whether a judge scores: then that may have changed instead of the traffic."""
 
 
 async def diagnose(config: Config, options: DiagnoseOptions, say: Callable[[str], None], *, as_json: bool) -> int:
@@ -151,6 +153,7 @@ def _diagnose(
     return Diagnosis(
         evaluator=name, explanation=explanation, to_read=to_read, other_versions=len(of_name) - len(own),
         improved=explanation.change * (-1.0 if lower else 1.0) > _SURE * explanation.error, incidents=incidents,
+        has_judge=config.evaluators[name].judge is not None,
     )  # fmt: skip
 
 
@@ -219,8 +222,8 @@ def _evaluator_lines(made: Diagnosis) -> Iterator[str]:
     elif not explanation.drops:
         is_real = abs(explanation.change) > _SURE * explanation.error
         chance = f"the change itself is within {_SURE:g} standard errors, so it may be chance"
-        scope = "the change is of the traffic as a whole" if is_real else chance
-        yield f"  no part fell more than the rest: {scope}"
+        judge = " or of the judge; the alert and evalstream_judge_moved say if that has changed" * made.has_judge
+        yield f"  no part fell more than the rest: {f'the change is of all traffic{judge}' if is_real else chance}"
         yield f"  {explanation.none_named}"
     for drop, to_read in zip(explanation.drops, made.to_read, strict=True):
         yield f"  {in_words(drop.slice)}: {_level(drop)}"
