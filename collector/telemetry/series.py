@@ -77,7 +77,7 @@ ESTIMATOR_W = counter("evalstream_estimator_w_total", _EVALUATION)
 ESTIMATOR_WY = counter("evalstream_estimator_wy_total", _EVALUATION)
 """Sum of w times score; divided by the sum of w it is the unbiased mean score."""
 ESTIMATOR_W2 = counter("evalstream_estimator_w2_total", _EVALUATION)
-"""Sum over conversations of (Σ w)², for the standard error."""
+"""Sum over conversations of (Σ w)², for the standard error; a product of scores h hours apart counts e^(-h/12)."""
 ESTIMATOR_W2Y = counter("evalstream_estimator_w2y_total", _EVALUATION)
 """Sum over conversations of (Σ w)(Σ w·score)."""
 ESTIMATOR_W2Y2 = counter("evalstream_estimator_w2y2_total", _EVALUATION)
@@ -207,7 +207,8 @@ instructed), failed, skipped (no free slot, or over budget)."""
 CANARY_COST = counter("evalstream_judge_canary_cost_usd_total", ("evaluator", "judge"))
 """Cost of canary runs in US dollars."""
 GOLDEN_SHIFT = gauge("evalstream_golden_shift", ("evaluator", "evaluator_version", "judge"))
-"""Mean difference between the judge's newest scores of the golden set and their references."""
+"""Mean difference between the judge's newest scores of the golden set and their references: the file's `scores`, or the
+evaluator's first scores where the file has none."""
 GOLDEN_SHIFT_STDERR = gauge("evalstream_golden_shift_stderr", ("evaluator", "evaluator_version", "judge"))
 """Standard error of that mean difference."""
 GOLDEN_CASES = gauge("evalstream_golden_cases", ("evaluator", "evaluator_version", "judge", "outcome"))

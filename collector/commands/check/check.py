@@ -418,9 +418,10 @@ def _golden(config: Config) -> Iterator[str]:
         cases = read_cases(Path(golden.path))
         when = f"every {_time(golden.interval)}, whenever a judge or evaluator changes, and when scores seem to fall"
         when += f"; single ones among {golden.share:.0%} of the judge's calls" if golden.share else ""
-        yield f"golden     {plural(len(cases), 'frozen case')}, evaluated again {when}"
         used = {use.name for monitor in config.settings.monitors.values() for use in monitor.uses}
         asking = {name: each.evaluator for name, each in config.evaluators.items() if each.judge and name in used}
+        number = sum(case.scope == evaluator.scope for case in cases for evaluator in asking.values())
+        yield f"golden     {plural(len(cases), 'frozen case')}: {plural(number, 'evaluation')} by judges {when}"
         yield from (f"note       {note}" for note in case_notes(cases, asking))
 
 

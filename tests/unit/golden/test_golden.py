@@ -6,8 +6,10 @@ from typing import Any
 
 import orjson
 import pytest
+from configurations import checked
 from evaluation_samples import scored
 
+from collector.commands.check.check import report
 from collector.errors import ConfigError
 from collector.evaluate.plan import Assignment
 from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
@@ -269,6 +271,19 @@ def test_check_says_what_of_a_set_cannot_be_scored(tmp_path: Path):
         "golden.path: scores names an unknown evaluator 'helpfull'; did you mean 'helpful'?",
     ]
     assert list(case_notes(read_cases(golden_file(tmp_path)), {"helpful": helpful})) == []
+
+
+def test_check_says_how_many_evaluations_a_run_asks_for(tmp_path: Path):
+    """The set is asked with every evaluator that has a judge, also with those that it has no scores of."""
+    steps = {"kind": "g_eval", "evaluation_steps": ["Look."], "evaluation_params": ["input"]}
+    golden = {"path": str(golden_file(tmp_path))}
+    config = checked(
+        {"helpful": steps, "polite": steps, "exact": {"kind": "exact_match"}},
+        judges={"main": {"model": "m"}},
+        golden=golden,
+    )
+    [line] = [line for line in report(config) if line.startswith("golden  ")]
+    assert line.startswith("golden     20 frozen cases: 40 evaluations by judges every 1 day, whenever")
 
 
 async def test_a_fall_of_scores_has_the_judge_asked_and_the_verdict_outlives_a_restart(tmp_path: Path) -> None:
