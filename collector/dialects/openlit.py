@@ -121,7 +121,8 @@ def _parse_tool_calls(attributes: Attributes) -> tuple[ToolCall, ...]:
 
     Some versions write only the last of several names: then the calls before it are unknown.
     """
-    names, ids = (_split_list(attributes.get(f"gen_ai.tool.{key}")) for key in ("name", "call.id"))
+    listed = (attributes.get(f"gen_ai.tool.{key}") for key in ("name", "call.id"))
+    names, ids = (value.split(", ") if isinstance(value, str) and value else [] for value in listed)
     call_arguments = _parse_arguments(attributes.get("gen_ai.tool.args"))[-len(names) :] if names else []
     if len(call_arguments) != len(names):
         return ()
@@ -130,10 +131,6 @@ def _parse_tool_calls(attributes: Attributes) -> tuple[ToolCall, ...]:
         ToolCall(id=ids[index] if known else None, name=name, arguments=value)
         for index, (name, value) in enumerate(zip(names, call_arguments, strict=True))
     )
-
-
-def _split_list(value: Json) -> list[str]:
-    return value.split(", ") if isinstance(value, str) and value else []
 
 
 _NEXT = re.compile(r"(?<=\}),? ?(?=\{)")

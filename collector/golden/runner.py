@@ -15,11 +15,12 @@ import hashlib
 import logging
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -350,7 +351,10 @@ class GoldenRuns:
         }
         self.checked = {target.key: _Checked() for target in targets}
         self._unscorable: set[str] = set()
-        self._shifts: dict[str, ScoreShift] = {}
+        self._shifts: dict[str, list[tuple[float, ScoreShift]]] = {}
+        """The shifts of each evaluator by the times of its runs (s), oldest first."""
+        self.incidents: dict[tuple[str, str], Collection[tuple[float, float]]] = {}
+        """Begins and ends (s) of incidents that are over, by evaluator and version."""
         self._requests = Requests()
         self.wait_for_answer = self._requests.wait_for_answer
 
@@ -365,8 +369,8 @@ class GoldenRuns:
 
     def significant_shift(self, evaluator: str) -> ScoreShift | None:
         """How far the scores of an evaluator's judge have shifted by its newest run; None if not significantly."""
-        shift = self._shifts.get(evaluator)
-        return shift if shift is not None and shift.exceeds(self._rules.tolerance) else None
+        shifts = self._shifts.get(evaluator)
+        return shifts[-1][1] if shifts and shifts[-1][1].exceeds(self._rules.tolerance) else None
 
     def shifted(self, evaluator: str) -> str:
         """The significant shift of an evaluator's judge in a sentence; "" without one."""
@@ -382,7 +386,10 @@ class GoldenRuns:
             if target.definition == (evaluator, version):
                 known = self.checked[target.key]
                 now = self._clock()
-                before = (known.falling if now - known.suspected_at <= SAME_FALL else None) or Suspicion(since)
+                over = max((end for _, end in self.incidents.get(target.definition, ()) if end <= now), default=0.0)
+                before = known.falling or Suspicion(since)
+                if before.since < over or now - known.suspected_at > SAME_FALL:  # this is another fall
+                    before = Suspicion(since)
                 # while a window still holds a fall, scores that have recovered move its begin to now
                 since = min(since, before.since)
                 known.falling = Suspicion(since, (before.alert_since or now) if alerting else None)
@@ -392,10 +399,18 @@ class GoldenRuns:
                 return judge_since(known.runs, since)
         return None
 
-    def explained_miss(self, evaluator: str, lower_is_better: bool) -> float:
-        """How much worse an evaluator's scores may have become by its judge alone; 0 without a significant shift."""
-        shift = self.significant_shift(evaluator)
-        return shift.explains(lower_is_better=lower_is_better) if shift is not None else 0.0
+    def explained_miss(self, evaluator: str, lower_is_better: bool, length: float) -> float:
+        """How much worse an evaluator's scores of the last `length` s may be by its judge alone: by its newest run or,
+        if that is more, by the mean over this time. 0 without a significant shift.
+        """
+        now, tolerance = self._clock(), self._rules.tolerance
+        misses = [
+            (at, shift.explains(lower_is_better=lower_is_better) if shift.exceeds(tolerance) else 0.0)
+            for at, shift in self._shifts.get(evaluator, ())
+        ]
+        ends = [*(at for at, _ in misses[1:]), now]
+        over = sum(miss * max(0.0, end - max(at, now - length)) for (at, miss), end in zip(misses, ends, strict=False))
+        return max(misses[-1][1], over / length) if misses else 0.0
 
     def withdraw(self) -> None:
         """Remove the series of its runs: another configuration's come in their place, without replaced versions."""
@@ -550,7 +565,7 @@ class GoldenRuns:
         shift = score_shift(scores, await self._references(evaluator, scores))
         if shift is None:
             return
-        self._shifts[evaluator] = shift
+        self._shifts[evaluator] = sorted([*self._shifts.get(evaluator, ()), (at, shift)], key=itemgetter(0))[-_HISTORY:]
         self._telemetry.gauge(GOLDEN_SHIFT, *labels).set(shift.mean)
         self._telemetry.gauge(GOLDEN_SHIFT_STDERR, *labels).set(shift.stderr)
 

@@ -147,8 +147,8 @@ class _Explained:
     def __init__(self) -> None:
         self.judges: GoldenRuns | OwnPast | None = None
 
-    def miss(self, evaluator: str, lower: bool) -> float:
-        return self.judges.explained_miss(evaluator, lower) if isinstance(self.judges, GoldenRuns) else 0.0
+    def miss(self, evaluator: str, lower: bool, length: float) -> float:
+        return self.judges.explained_miss(evaluator, lower, length) if isinstance(self.judges, GoldenRuns) else 0.0
 
     def shifted(self, evaluator: str) -> str:
         return self.judges.shifted(evaluator) if isinstance(self.judges, GoldenRuns) else ""
@@ -157,7 +157,7 @@ class _Explained:
         return self.judges and self.judges.judge_since(evaluator, version, since, alerting=alerting)
 
     def note_incidents(self, evaluator: str, version: str, over: Sequence[Period]) -> None:
-        if isinstance(self.judges, OwnPast):
+        if self.judges is not None:
             self.judges.incidents[evaluator, version] = over
 
     async def wait_for_answer(self) -> bool:

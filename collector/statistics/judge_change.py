@@ -58,6 +58,11 @@ class ScoreShift:
         """The most that chance surely moves the mean."""
         return _SURE * (1.0 + (_SURE**2 + 1.0) / (4.0 * (self.count - 1))) * self.stderr
 
+    @property
+    def is_sure(self) -> bool:
+        """Whether chance alone does not move the mean so far."""
+        return abs(self.mean) > self.by_chance
+
     def exceeds(self, tolerance: float) -> bool:
         """Whether the shift is beyond the tolerance, significantly."""
         return abs(self.mean) > tolerance + STANDARD_ERRORS * self.stderr
@@ -101,6 +106,12 @@ class JudgeVerdict(NamedTuple):
     shift: float
     sentence: str
 
+    def beside_a_fall(self, *, lower_is_better: bool) -> tuple[str, str]:
+        """The word for Prometheus (unchanged, better, changed) and the sentence: better scores explain no fall."""
+        if self.has_changed and (self.shift > 0.0) != lower_is_better:
+            return "better", f"{self.sentence} Better scores explain no fall."
+        return "changed" if self.has_changed else "unchanged", self.sentence
+
 
 def judge_since(runs: Sequence[GoldenRun], since: float, cases: str = "golden cases") -> JudgeVerdict | None:
     """The verdict on a judge since `since` (s); None without a run before and after, or with too few pairs."""
@@ -108,16 +119,19 @@ def judge_since(runs: Sequence[GoldenRun], since: float, cases: str = "golden ca
     before, after = [run for run in ordered if run.at < since], [run for run in ordered if run.at >= since]
     if not before or not after:
         return None
-    known = _known(_as_before(before, since))
-    shift = score_shift(after[-1].scores, {case: fmean(scores) for case, scores in known.items()})
+    known = {case: fmean(scores) for case, scores in _known(_as_before(before, since)).items()}
+    shift, first = score_shift(after[-1].scores, known), score_shift(after[0].scores, known)
     if shift is None:
         return None
-    where = f"{shift.count} {cases} at {datetime.fromtimestamp(after[-1].at, UTC):%H:%M} UTC"
-    if abs(shift.mean) > shift.by_chance:
-        moved = f"moved by {shift.mean:+.2f} {plus_minus(Z * shift.stderr, 2)}"
-        return JudgeVerdict(True, shift.mean, f"The judge has changed: {where}, scored again, {moved}.")
+    has, end, run = "has", "", after[-1]
+    if first is not None and first.is_sure and not shift.is_sure:  # repaired since, it is the cause all the same
+        has, end, run, shift = "had", " The newest run finds no change.", after[0], first
+    where = f"{shift.count} {cases} at {datetime.fromtimestamp(run.at, UTC):%H:%M} UTC, scored again, moved by"
+    if shift.is_sure:
+        moved = f"{shift.mean:+.2f} {plus_minus(Z * shift.stderr, 2)}"
+        return JudgeVerdict(True, shift.mean, f"The judge {has} changed: {where} {moved}.{end}")
     most = abs(shift.mean) + shift.by_chance
-    return JudgeVerdict(False, most, f"The judge has not changed: {where}, scored again, moved by at most {most:.2f}.")
+    return JudgeVerdict(False, most, f"The judge has not changed: {where} at most {most:.2f}.")
 
 
 def _as_before(runs: Sequence[GoldenRun], since: float) -> Sequence[GoldenRun]:
@@ -128,7 +142,7 @@ def _as_before(runs: Sequence[GoldenRun], since: float) -> Sequence[GoldenRun]:
     certain = [run for run in runs if run.at < since - _CERTAINLY_BEFORE]
     runs = certain or runs
     shifts = ((run, score_shift(run.scores, runs[-1].scores)) for run in runs)
-    same = [run for run, shift in shifts if shift is None or abs(shift.mean) <= shift.by_chance]
+    same = [run for run, shift in shifts if shift is None or not shift.is_sure]
     return same if certain or same[0] is runs[0] else runs
 
 

@@ -100,7 +100,7 @@ def _budgets() -> list[object]:
             ),
             Query(f"{_spent('1h')} and on (monitor) {_budget('hour')}", "{{monitor}}"),
             Query(_budget("hour"), "{{monitor}} budget"),
-            Query(f"{_total_spent('1h')} and {_total_budget('hour')}", "all monitors"),
+            Query(f"sum(increase({JUDGE_COST.name}[1h])) and {_total_budget('hour')}", "all monitors"),
             Query(_total_budget("hour"), "all monitors budget"),
         ),
         lines(
@@ -135,10 +135,6 @@ def _spent(window: str) -> str:
 def _budget(period: str) -> str:
     chosen = MONITORS.replace("}", f',period="{period}"}}')
     return f"max by (monitor) ({BUDGET_USD.name}{chosen})"
-
-
-def _total_spent(window: str) -> str:
-    return f"sum(increase({JUDGE_COST.name}[{window}]))"
 
 
 def _total_budget(period: str) -> str:

@@ -242,8 +242,8 @@ def _where() -> list[object]:
 
 
 def _releases() -> object:
-    by = "evaluator, attribute, within, baseline, version"
-    shown = (RELEASE_DIFFERENCE.name + WATCHED, *(RELEASE_BOUND.name + _bound(each) for each in ("low", "high")))
+    by, first = "evaluator, attribute, within, baseline, version", RELEASE_DIFFERENCE.name + WATCHED
+    bounds = (RELEASE_BOUND.name + WATCHED.replace("}", f',bound="{bound}"}}') for bound in ("low", "high"))
     return rows(
         Look(
             "Releases",
@@ -253,13 +253,9 @@ def _releases() -> object:
             width=24,
         ),
         ("difference", "low", "high", "worse"),
-        *(Query(f"max by ({by}) ({each})", "{{evaluator}} {{version}}") for each in shown),
+        *(Query(f"max by ({by}) ({each})", "{{evaluator}} {{version}}") for each in (first, *bounds)),
         Query(f"max by ({by}) ({RELEASE_WORSE.name}{WATCHED})", "{{evaluator}} {{version}}"),
     )
-
-
-def _bound(which: str) -> str:
-    return WATCHED.replace("}", f',bound="{which}"}}')
 
 
 def _pass_share(by: str) -> str:

@@ -10,8 +10,6 @@ from evaluators.descriptions import Described
 from evaluators.errors import NotApplicable
 from evaluators.results import Score, SkipReason
 
-_Bound = float | None
-
 MEASURES = ("tool_calls", "model_calls", "steps", "input_tokens", "output_tokens", "usd", "seconds")
 
 

@@ -26,7 +26,8 @@ def decided_answer(reply: type[R], questions: Sequence[TypedQuestion], decisions
         raise _failure(problems)
     placed: dict[Any, Any] = {}
     for question, decision in zip(questions, decisions, strict=True):
-        _set_at(placed, question.place, _written(question, decision))
+        value = int(decision.choice) if isinstance(question, ScoreQuestion) else decision.choice
+        _set_at(placed, question.place, value)
     schema = _schema(reply)
     value = _fill(schema, schema.get("$defs", {}), placed)
     try:
@@ -40,10 +41,6 @@ def _failure(problems: AbstractSet[str]) -> JudgeReplyInvalid:
     if "judge_refused" in problems:
         return JudgeReplyInvalid("the judge refused to answer", type="judge_refused")
     return JudgeReplyInvalid("the judge left a question without an answer, or answered it in another form")
-
-
-def _written(question: TypedQuestion, decision: Decision) -> Json:
-    return int(decision.choice) if isinstance(question, ScoreQuestion) else decision.choice
 
 
 def _set_at(tree: dict[Any, Any], place: Sequence[str | int], value: Json) -> None:

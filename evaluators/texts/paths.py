@@ -114,10 +114,6 @@ def without_fence(text: str) -> str:
 def _with_long_numbers(text: str, value: Json) -> Json:
     """The value with whole numbers of more than 64 bits unrounded: orjson rounds them, so that ids look equal."""
     try:
-        return json.loads(text, parse_int=_whole_number)
+        return json.loads(text, parse_int=lambda digits: int(digits) if len(digits) <= _LONGEST_NUMBER else digits)
     except RecursionError:
         return value
-
-
-def _whole_number(digits: str) -> Json:
-    return int(digits) if len(digits) <= _LONGEST_NUMBER else digits

@@ -923,6 +923,19 @@ def test_a_warning_silences_what_it_explains_and_no_more(tmp_path: Path, warning
         run(tmp_path, configured(), [case])
 
 
+def test_a_judge_that_was_repaired_explains_the_scores_of_its_time_and_a_restart_forgets_no_shift(tmp_path: Path):
+    """A restart took the shift away for a minute, and a repair for good: both paged for what the judge had done."""
+    of = Stream(8.0, mean=lambda now: 0.55 if 300 <= now < 360 else 0.85, seed=23).run(420)
+    moved = [
+        series("evalstream_golden_shift", "0x300 -0.3x28 stale _x1 -0.3x28 0x60", **GOLDEN),
+        series("evalstream_golden_shift_stderr", "0.005x328 stale _x1 0.005x89", **GOLDEN),
+    ]
+    warned = {"alertname": "EvalstreamJudgeShift", "severity": "warning"}
+    quiet = [firing(minute, "EvalstreamScore.*") for minute in (315, 331, 345, 361, 364, 372, 390, 419)]
+    shifts = [firing(minute, "EvalstreamJudgeShift", warned) for minute in (315, 331, 345)]
+    run(tmp_path, configured(), [{"inputs": [*in_full(420, of), *moved], "alerts": [*quiet, *shifts]}])
+
+
 @pytest.mark.long
 def test_without_a_warning_the_little_drop_pages(tmp_path: Path):
     little = Stream(8.0, mean=lambda _: 0.72, seed=22).run(420)

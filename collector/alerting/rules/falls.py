@@ -17,7 +17,7 @@ from collector.alerting.rules import series
 from collector.alerting.rules.agreement import by_proof
 from collector.alerting.rules.drops import MEMORY, States
 from collector.alerting.rules.model import AlertingRule, Fact, Listing, RecordingRule, Timing, selector
-from collector.alerting.rules.service import inconsistent_weights, judge_shift, unscored
+from collector.alerting.rules.service import JUDGE_MEMORY, inconsistent_weights, judge_shift, unscored
 from collector.alerting.rules.targets import Target
 from collector.config.alerts import DAY, AlertSettings
 from collector.statistics.incident import LARGEST_MARGIN, LEAST_DIFFERENCE, DropDetector
@@ -31,30 +31,40 @@ CAUSES = Fact(
     ),
 )  # fmt: skip
 """The parts of the traffic that explain a drop, as a process that watches scores has found them."""
-JUDGE_CHANGED, JUDGE_UNCHANGED = (
-    Fact(series.JUDGE_VERDICT, series.BY, {"verdict": verdict}, phrase=phrase)
+_CHANGED = "The judge has changed: the same cases, scored again, moved by {}. "
+JUDGE_VERDICTS = {
+    verdict: Fact(series.JUDGE_VERDICT, series.BY, {"verdict": verdict}, phrase=phrase)
     for verdict, phrase in (
-        ("changed", "The judge has changed: the same cases, scored again, moved by {}. "),
+        ("changed", _CHANGED),
+        ("better", f"{_CHANGED}Better scores explain no fall. "),
         ("unchanged", "The judge has not changed: the same cases, scored again, moved by at most {}. "),
     )
-)
+}
 """Whether the judge has changed, by cases that it judged again; from a process that watches scores."""
 MARGIN_ERRORS = 2.0
 """A judge's shift, and the miss of a mean, may differ from what was measured by this many standard errors."""
 
 
-def doubt_rule(target: Target, alerts: AlertSettings, timing: Timing) -> RecordingRule:
-    """The doubt in a target's mean: the distance that missing or doubtful scores may explain; 0 without any."""
+def doubt_rules(target: Target, alerts: AlertSettings, timing: Timing) -> Iterator[RecordingRule]:
+    """The doubt in a target's mean, the distance that missing or doubtful scores may explain: now, and in each window.
+
+    A window holds scores of a warning that is over: until it has left them, its doubt is the warning's mean over it.
+    """
     where = {"evaluator": target.evaluator, "monitor": target.monitor}
     here, of_judge = selector(evaluator=target.source, monitor=target.monitor), selector(evaluator=target.source)
     # the judge's shift to the bad side; a judge that has become more lenient explains no drop
-    worse = judge_shift(alerts, "" if target.lower_is_better else "-", of_judge)
-    shifted = f"({worse}) + {MARGIN_ERRORS:g} * {GOLDEN_SHIFT_STDERR.name}{of_judge}"
+    worse = judge_shift(alerts, timing, "" if target.lower_is_better else "-", of_judge)
+    error = f"last_over_time({GOLDEN_SHIFT_STDERR.name}{of_judge}[{timing.text(JUDGE_MEMORY)}])"
+    shifted = f"({worse}) + {MARGIN_ERRORS:g} * {error}"
     parts = [f"sum({unscored(alerts, timing, here)})", f"max({inconsistent_weights(alerts, here)})"]
     # not for shares of labels, whose shift by a judge is unknown, nor for audited means, which audits correct
     if not target.is_derived:
         parts.insert(1, f"max({shifted})")
-    return RecordingRule(series.SCORE_DOUBT, " + ".join(f"({part} or vector(0))" for part in parts), where)
+    yield RecordingRule(series.SCORE_DOUBT, " + ".join(f"({part} or vector(0))" for part in parts), where)
+    doubt = f"{series.SCORE_DOUBT}{selector(**where)}"
+    for window, length in series.WINDOWS.items():
+        mean = f"avg_over_time({doubt}[{timing.text(length)}])"
+        yield RecordingRule(series.WINDOW_DOUBT, f"{mean} > {doubt} or {doubt}", {"window": window})
 
 
 def _short(target: Target, mean: float) -> str:
@@ -69,9 +79,9 @@ def explained(target: Target, mean: float, alerts: AlertSettings, by: str) -> st
     """PromQL with a result while the warnings explain the target's whole miss in every window with enough scores."""
     here = selector(evaluator=target.evaluator, monitor=target.monitor)
     surely = f"{_short(target, mean)} - {MARGIN_ERRORS:g} * {series.SCORE_STDERR}{here}"
-    enough = f"{series.SCORE_N_EFF}{here} >= {alerts.min_conversations:g}"
-    doubt = f"({series.SCORE_DOUBT}{here} > 0)"
-    return f"max by ({by}) ({surely} and {enough}) <= on (evaluator, monitor) group_left () {doubt}"
+    enough, doubt = f"{series.SCORE_N_EFF}{here} >= {alerts.min_conversations:g}", f"{series.WINDOW_DOUBT}{here}"
+    beyond = f"{surely} - on (evaluator, monitor, window) group_left () {doubt} and {enough}"
+    return f"max by ({by}) ({beyond}) <= 0 and on (evaluator, monitor) {doubt} > 0"
 
 
 DROPPED, BELOW = "EvalstreamScoreDropped", "EvalstreamScoreBelowTarget"
@@ -127,7 +137,7 @@ def _miss(target: Target, mean: float, n: float) -> str:
     side.
     """
     chosen = selector(evaluator=target.evaluator, monitor=target.monitor)
-    doubt = f"on (evaluator, monitor) group_left () {series.SCORE_DOUBT}{chosen}"
+    doubt = f"on (evaluator, monitor, window) group_left () {series.WINDOW_DOUBT}{chosen}"
     return (
         f"({_short(target, mean)} - {doubt}) / {series.SCORE_STDERR}{chosen} and {series.SCORE_N_EFF}{chosen} >= {n:g}"
         f" unless {series.WINDOW_OVERLAPS}{chosen}"
@@ -189,10 +199,10 @@ def _alert(
         summary=f"{{label:evaluator}} of {{label:monitor}}: {target.measure} is {side} its target of "
         f"{target.mean:g}{also}",
         description=(
-            f"{begin}{{causes}}. {{changed}}{{unchanged}}The mean of {{label:evaluator}} ({{label:monitor}}) over the "
-            f"last hour{', which may have scores from before the fall,' * bool(also)} is {{mean}} (95 %: ± {{error}}), "
-            f"from {{n}} effective conversations; its target is {target.mean:g}. {{lowest}}{{highest}}{{clipped}}"
-            f"{{doubt}}{{windows}}.{ends}"
+            f"{begin}{{causes}}. {{changed}}{{better}}{{unchanged}}The mean of {{label:evaluator}} "
+            f"({{label:monitor}}) over the last hour{', which may have scores from before the fall,' * bool(also)} is "
+            f"{{mean}} (95 %: ± {{error}}), from {{n}} effective conversations; its target is {target.mean:g}. "
+            f"{{lowest}}{{highest}}{{clipped}}{{doubt}}{{windows}}.{ends}"
         ),
         facts={
             word: Fact(record, by, hour)
@@ -203,10 +213,9 @@ def _alert(
             "lowest": Fact(series.SCORE_LOWEST, by, length, only=bounds[0], phrase=_BOUNDS % period),
             "highest": Fact(series.SCORE_HIGHEST, by, length, only=bounds[1], phrase="and {}. "),
             "clipped": Fact(series.SCORE_CLIPPED, by, hour, only="> 0.005", phrase=_CLIPPED),
-            "doubt": Fact(series.SCORE_DOUBT, ("evaluator", "monitor"), only="> 0", phrase=_DOUBT),
+            "doubt": Fact(series.WINDOW_DOUBT, ("evaluator", "monitor"), length, only="> 0", phrase=_DOUBT),
             "causes": CAUSES,
-            "changed": JUDGE_CHANGED,
-            "unchanged": JUDGE_UNCHANGED,
+            **JUDGE_VERDICTS,
         },
     )
 

@@ -62,6 +62,8 @@ JUDGE_VERDICT = "evalstream:judge_verdict"
 """How far the judge has moved, with the label `verdict`; it stays until the alert ends."""
 SCORE_DOUBT = "evalstream:score_doubt"
 """The part of that mean's error that firing warnings explain; 0 without them. Labels `evaluator`, `monitor` only."""
+WINDOW_DOUBT = "evalstream:window_doubt"
+"""That part in the scores of a window: now or, if it was larger, its mean over the window. With the label `window`."""
 
 AUDITED_INCREASE = "evalstream:audited_sums:increase"
 """Growth of the sums by which audits correct a mean. Labels `window`, `sum`; the evaluator is that of the audits."""

@@ -73,9 +73,16 @@ def inconsistent_weights(alerts: AlertSettings, where: str = "") -> str:
     )
 
 
-def judge_shift(alerts: AlertSettings, sign: Literal["abs", "-", ""] = "abs", where: str = "") -> str:
+JUDGE_MEMORY = 300.0
+"""A judge's shift is remembered for so many seconds: a restart of the service takes its series away for some."""
+
+
+def judge_shift(alerts: AlertSettings, timing: Timing, sign: Literal["abs", "-", ""] = "abs", where: str = "") -> str:
     """How far a judge has shifted, to either side or to one, where it is significantly too far."""
-    shift, error = f"{metrics.GOLDEN_SHIFT.name}{where}", f"{metrics.GOLDEN_SHIFT_STDERR.name}{where}"
+    shift, error = (
+        f"last_over_time({gauge.name}{where}[{timing.text(JUDGE_MEMORY)}])"
+        for gauge in (metrics.GOLDEN_SHIFT, metrics.GOLDEN_SHIFT_STDERR)
+    )
     size = f"abs({shift})" if sign == "abs" else f"{sign}{shift}"
     return f"{size} > {alerts.judge_shift_tolerance:g} + {_SHIFT_ERRORS:g} * {error}"
 
@@ -205,7 +212,7 @@ def _stale(target: Target, timing: Timing) -> AlertingRule:
 
 
 def _judge(alerts: AlertSettings, timing: Timing, *, limited: bool) -> Iterator[AlertingRule]:
-    yield _shifted(alerts)
+    yield _shifted(alerts, timing)
     yield _failing(timing)
     yield _unavailable(timing)
     if limited:
@@ -214,12 +221,12 @@ def _judge(alerts: AlertSettings, timing: Timing, *, limited: bool) -> Iterator[
         yield _expensive(alerts.expected_usd_per_hour, timing)
 
 
-def _shifted(alerts: AlertSettings) -> AlertingRule:
-    shift, error = metrics.GOLDEN_SHIFT.name, metrics.GOLDEN_SHIFT_STDERR.name
+def _shifted(alerts: AlertSettings, timing: Timing) -> AlertingRule:
+    by, memory = ("evaluator", "evaluator_version", "judge"), timing.text(JUDGE_MEMORY)
     return AlertingRule(
         name=SHIFT,
         board="trust",
-        expr=judge_shift(alerts),
+        expr=judge_shift(alerts, timing),
         severity="warning",
         summary="{label:evaluator}: the judge has shifted",
         description=(
@@ -228,8 +235,8 @@ def _shifted(alerts: AlertSettings) -> AlertingRule:
             "this. Until it ends, score alerts on this evaluator fire only for larger drops."
         ),
         facts={
-            "shift": Fact(shift, ("evaluator", "evaluator_version", "judge")),
-            "error": Fact(error, ("evaluator", "evaluator_version", "judge"), is_margin=True),
+            "shift": Fact(metrics.GOLDEN_SHIFT.name, by, within=memory),
+            "error": Fact(metrics.GOLDEN_SHIFT_STDERR.name, by, within=memory, is_margin=True),
         },
     )
 

@@ -132,10 +132,10 @@ def target_misses(
     now: float,
     interval: float,
     min_n: float,
-    doubt: float = 0.0,
+    doubts: Mapping[str, float] | None = None,
     recovered: int | None = None,
 ) -> list[TargetMiss]:
-    """The windows with enough scores in which the mean is on the wrong side of its target, by more than the doubt.
+    """The windows with enough scores in which the mean is on the wrong side of its target, by more than its doubt.
     Windows that reach back before the interval `recovered` hold scores of an incident that is over, and are left out.
     """
     misses: list[TargetMiss] = []
@@ -148,7 +148,7 @@ def target_misses(
         if known is None or known[0].n_eff < min_n:
             continue
         sums, stderr = known
-        errors = (detector.shortfall(1.0, sums.mean) - doubt) / stderr
+        errors = (detector.shortfall(1.0, sums.mean) - (doubts or {}).get(window, 0.0)) / stderr
         if errors > 0:
             clipped, uncovered = _clipped_share(buckets, first, sums), _uncovered_share(buckets, first)
             misses.append(TargetMiss(window, sums, stderr, errors, clipped, uncovered))

@@ -18,6 +18,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from collector.alerting.diagnosis.recent_scores import Explanation, Period, RecentScores, explanation_of
 from collector.alerting.memory_fold import MemoryFold
+from collector.alerting.rules.series import WINDOWS
 from collector.alerting.watch.alert_evaluation import DropState, fall_of, merge_buckets, target_misses, unscored_share
 from collector.alerting.watch.alert_texts import Watched, drop_alert, mean_alert, shift_alert
 from collector.alerting.watch.buckets import Buckets, Series
@@ -88,8 +89,9 @@ class OtherPartitions(Generic[F]):
             self._next[partition] = batch[-1].offset + 1
 
 
-ExplainedMiss = Callable[[str, bool], float]
-"""How far a mean may miss its target by its judge alone, from the evaluator and whether lower is better."""
+ExplainedMiss = Callable[[str, bool, float], float]
+"""How far the mean of a window may miss its target by its judge alone, from the evaluator, whether lower is better, and
+the window's length (s)."""
 _UNKNOWN = (0.0, Explanation())
 _SUSPICIOUS, _SUSPICIOUS_ERRORS = 0.3, 2.0
 """For evidence above this share of its threshold, or a mean so many errors off, causes are looked for, so that they are
@@ -171,7 +173,7 @@ class JudgeTrust:
     its references; "" if not significantly.
     """
 
-    explained: ExplainedMiss = lambda _evaluator, _lower: 0.0
+    explained: ExplainedMiss = lambda _evaluator, _lower, _length: 0.0
     uncalibrated: UncalibratedReason = lambda _monitor, _evaluator, _version: ""
     shifted: Callable[[str], str] = lambda _evaluator: ""
     judge_since: JudgeSince = _no_verdict
@@ -374,18 +376,20 @@ class WatchStage:
         drop.advance(buckets, int(now // self._interval))
         life = drop.life
         self._telemetry.gauge(DROP_LOG_EVIDENCE, evaluator, version, monitor, "all").set(max(0.0, life.evidence))
-        doubt = self._doubt(monitor, evaluator, detector, now)
+        doubts = self._doubts(monitor, evaluator, detector, now)
         misses = target_misses(
             buckets, detector, now=now, interval=self._interval, min_n=self.rules.settings.min_conversations,
-            doubt=doubt, recovered=life.recovered,
+            doubts=doubts, recovered=life.recovered,
         )  # fmt: skip
         worst = max(misses, key=lambda each: each.standard_errors, default=None)
         explanation = self._causes.get(series, _UNKNOWN)[1]
         fall = fall_of(drop, buckets, self._interval)
-        has_fallen = fall is not None and not (doubt and all(miss.standard_errors <= SURE for miss in misses))
+        has_fallen = fall is not None and not (
+            any(doubts.values()) and all(miss.standard_errors <= SURE for miss in misses)
+        )
         is_below = worst is not None and worst.standard_errors > self.rules.settings.warn_standard_errors
         self._suspects.pop(series, None)
-        verdict: JudgeVerdict | None = None
+        judge_verdict = ""
         if (
             life.fall is not None
             or life.evidence > _SUSPICIOUS * detector.threshold
@@ -399,14 +403,13 @@ class WatchStage:
             # of another series, too: its judge is the same, and one look has both
             is_alerting = now - self._alerted.get((evaluator, version), 0.0) <= 1.5 * self._interval
             verdict = self._trust.judge_since(evaluator, version, since, alerting=is_alerting)
-        if verdict is not None:
-            labels = (evaluator, version, monitor, "changed" if verdict.has_changed else "unchanged")
-            self._verdicts[labels] = verdict.shift
+            if verdict is not None:
+                word, judge_verdict = verdict.beside_a_fall(lower_is_better=detector.lower_is_better)
+                self._verdicts[evaluator, version, monitor, word] = verdict.shift
         subject = Watched(
             monitor, evaluator, version, detector, of_label=self.rules.is_share(monitor, evaluator),
             causes=explanation.causes, otherwise=explanation.otherwise,
-            uncalibrated=self._trust.uncalibrated(monitor, evaluator, version),
-            judge_verdict="" if verdict is None else verdict.sentence,
+            uncalibrated=self._trust.uncalibrated(monitor, evaluator, version), judge_verdict=judge_verdict,
         )  # fmt: skip
         if fall is not None and has_fallen:
             yield drop_alert(subject, fall, misses[0] if misses else None, self.rules.settings)
@@ -415,8 +418,8 @@ class WatchStage:
         if shifted := self._trust.shifted(evaluator):
             yield shift_alert(subject, shifted, self.rules.settings)
 
-    def _doubt(self, monitor: str, evaluator: str, detector: DropDetector, now: float) -> float:
-        """How far the mean may be off by what is known of its judge, and by what has no score."""
+    def _doubts(self, monitor: str, evaluator: str, detector: DropDetector, now: float) -> dict[str, float]:
+        """How far each window's mean may be off by what is known of its judge, and by what has no score."""
         here = (
             fold.buckets.of(series)
             for fold in self._all_folds
@@ -425,7 +428,8 @@ class WatchStage:
         )
         unscored = unscored_share(here, now=now, interval=self._interval)
         known = unscored if unscored > self.rules.settings.max_unscored_share else 0.0
-        return self._trust.explained(evaluator, detector.lower_is_better) + known
+        lower = detector.lower_is_better
+        return {name: self._trust.explained(evaluator, lower, length) + known for name, length in WINDOWS.items()}
 
 
 class WatchFold(MemoryFold):

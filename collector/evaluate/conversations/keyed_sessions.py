@@ -102,7 +102,8 @@ class KeyedSessions:
                 window.last_ignored_at = time
                 return None, []
         at = incoming.packed.happened_at
-        matching = [session_window for session_window in windows if self._fits(session_window, at)]
+        begin, end = at - self._reach, at + self._reach
+        matching = [other for other in windows if not other.purged and other.first_at < end and other.last_at > begin]
         if incoming.is_copy and not matching:  # its window has ended: by itself it would be a second conversation
             return None, []
         if conversation is None:
@@ -118,9 +119,6 @@ class KeyedSessions:
         self._add_turn(window, incoming, time)
         conversation.last_change = replay_point.offset
         return window, self._close_if_ended(conversation, window)
-
-    def _fits(self, window: SessionWindow, at: float) -> bool:
-        return not window.purged and window.first_at - self._reach < at < window.last_at + self._reach
 
     def _open(self, conversation: ConversationWindows, window: SessionWindow) -> SessionWindow:
         conversation.windows.append(window)

@@ -403,6 +403,42 @@ async def test_a_share_of_the_live_calls_is_asked_of_single_cases_and_a_judge_th
     assert len(bench.judge.questions) == asked + 40 + 20, "compared with the new run from then on"
 
 
+async def test_a_shift_that_is_over_explains_its_share_of_a_window(tmp_path: Path) -> None:
+    bench = Bench(golden_file(tmp_path, helpful=0.8))
+    runs = await bench.look(8)
+    for score in (5, 8):
+        bench.time, bench.score = bench.time + 300.0, score
+        await bench.answer(f"another, {score}")
+        await runs.run_due()
+    bench.time += 300.0
+    shift = 0.3 + 2.0 * 0.01 / 20**0.5
+    shares = {300.0: 0.0, 600.0: shift / 2, 900.0: shift / 3, 3600.0: shift / 12}
+    assert {length: runs.explained_miss("helpful", False, length) for length in shares} == pytest.approx(shares)
+    assert runs.explained_miss("helpful", True, 900.0) == 0.0, "a stricter judge explains no rise"
+    again = await bench.look(8)
+    assert again.explained_miss("helpful", False, 600.0) == pytest.approx(shift / 2), "after a restart"
+
+
+async def test_a_run_from_before_an_incident_ended_says_nothing_of_the_next_fall(tmp_path: Path) -> None:
+    """The second fall was the judge's, and an alert said of it that the judge had not changed, by an earlier run."""
+    bench = Bench(golden_file(tmp_path, helpful=0.8))
+    await bench.look(8)
+    bench.time += DAY
+    runs = await bench.look(8)
+    version, first = runs._targets[0].assignment.version, bench.time + 60.0
+    bench.time += 120.0
+    runs.judge_since("helpful", version, first, alerting=True)
+    await runs.run_due()
+    runs.incidents["helpful", version] = [(first, bench.time + 60.0)]
+    bench.time += 600.0
+    bench.score = 5
+    assert runs.judge_since("helpful", version, bench.time - 60.0, alerting=True) is None
+    await runs.run_due()
+    said = runs.judge_since("helpful", version, bench.time - 60.0, alerting=True)
+    assert said is not None
+    assert said.has_changed
+
+
 async def test_while_the_begin_of_a_fall_moves_it_is_one_fall_and_few_runs(tmp_path: Path) -> None:
     """A window still holds the fall, and scores have recovered: each minute asked anew, and the day's runs were used up."""
     bench = Bench(golden_file(tmp_path, helpful=0.8))

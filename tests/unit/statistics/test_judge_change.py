@@ -57,6 +57,35 @@ def test_the_sentence() -> None:
     assert judge_since(runs, 500.0) is judge_since(runs, 0.0) is None, "nothing on one side"
 
 
+def test_a_judge_that_was_repaired_since_is_the_cause_all_the_same() -> None:
+    """The next run acquitted it, while the alert on its fall was still on."""
+    runs = [run(0.0, np.full(60, 0.8)), run(60.0, np.full(60, 0.5)), run(120.0, np.full(60, 0.8))]
+    was = "The judge had changed: 60 golden cases at 00:01 UTC, scored again, moved by -0.30 (95 %: ± 0.00)."
+    assert sentence(runs, 30.0) == f"{was} The newest run finds no change."
+    later = "The judge has not changed: 60 golden cases at 00:02 UTC, scored again, moved by at most 0.00."
+    assert sentence([runs[0], run(40.0, np.full(60, 0.8)), *runs[1:]], 30.0) == later, "too late"
+
+
+@pytest.mark.parametrize(
+    ("after", "lower_is_better", "word", "end"),
+    [
+        (0.5, False, "changed", "± 0.00)."),
+        (0.5, True, "better", "Better scores explain no fall."),
+        (0.9, False, "better", "Better scores explain no fall."),
+        (0.9, True, "changed", "± 0.00)."),
+        (0.8, True, "unchanged", "at most 0.00."),
+    ],
+)
+def test_a_judge_that_changed_for_the_better_is_no_cause(
+    after: float, lower_is_better: bool, word: str, end: str
+) -> None:
+    verdict = judge_since([run(0.0, np.full(60, 0.8)), run(120.0, np.full(60, after))], 60.0)
+    assert verdict is not None
+    said, text = verdict.beside_a_fall(lower_is_better=lower_is_better)
+    assert said == word
+    assert text.endswith(end)
+
+
 def test_a_run_shortly_before_the_fall_is_not_taken_for_the_judge_as_it_was() -> None:
     """When scores began to fall is an estimate: the newest run before it was by the changed judge already."""
     runs = [run(0.0, np.full(60, 0.8)), run(2.9 * DAY, np.full(60, 0.5)), run(3.1 * DAY, np.full(60, 0.5))]

@@ -6,6 +6,7 @@ import random
 import pytest
 from streams import MEAN, Stream, drop_at
 
+from collector.alerting.rules.series import WINDOWS
 from collector.alerting.watch.alert_evaluation import (
     DropState,
     fall_of,
@@ -163,7 +164,10 @@ def test_the_mean_is_tested_in_every_window(mean: float, wrong: bool):
     buckets = filled(stream).of(SERIES)
     found = target_misses(buckets, DETECTOR, now=300 * 60.0, interval=60.0, min_n=30)
     assert any(each.standard_errors > 4 for each in found) == wrong
-    assert target_misses(buckets, DETECTOR, now=300 * 60.0, interval=60.0, min_n=30, doubt=0.3) == []
+    assert (
+        target_misses(buckets, DETECTOR, now=300 * 60.0, interval=60.0, min_n=30, doubts=dict.fromkeys(WINDOWS, 0.3))
+        == []
+    )
 
 
 def test_what_is_older_than_the_memory_is_forgotten():

@@ -54,12 +54,12 @@ def record(number: int, at: float, score: float) -> StoredRecord:
     return StoredRecord(0, number, at, b"k", evaluation_to_json(made))
 
 
-async def first_alert(seed: int, fall: float, *, is_judge: bool) -> tuple[str, str]:
+async def first_alert(seed: int, fall: float, by_judge: float) -> tuple[str, str]:
     """The text of the first alert after a fall of the mean, and the verdict on the judge as Prometheus has it."""
     chance = np.random.default_rng(seed)
     config = checked({"exact": {"kind": "exact_match", "threshold": 0.8}})
     of = detector(targets(config)[0], targets(config), config.settings.alerts, 1)
-    golden = GoldenSet(chance, fall if is_judge else 0.0)
+    golden = GoldenSet(chance, by_judge)
     rules = WatchRules({("all", "exact"): of}, config.settings.alerts)
     telemetry = Telemetry()
     stage = WatchStage(rules, telemetry, trust=JudgeTrust(judge_since=golden.judge_since))
@@ -90,7 +90,7 @@ async def test_a_shift_that_explains_a_fall_is_said_in_its_place() -> None:
     config = checked({"exact": {"kind": "exact_match", "threshold": 0.8}})
     of = detector(targets(config)[0], targets(config), config.settings.alerts, 1)
     trust = JudgeTrust(
-        explained=lambda _evaluator, _lower: 0.4, shifted=lambda _evaluator: "It has left its references."
+        explained=lambda _evaluator, _lower, _length: 0.4, shifted=lambda _evaluator: "It has left its references."
     )
     stage = WatchStage(WatchRules({("all", "exact"): of}, config.settings.alerts), Telemetry(), trust=trust)
     async with stage.open_fold(0, None) as fold:
@@ -104,11 +104,13 @@ async def test_a_shift_that_explains_a_fall_is_said_in_its_place() -> None:
 async def test_a_judge_that_changed_is_named_with_the_page_and_a_system_that_changed_is_not_its_fault(
     fall: float,
 ) -> None:
-    judged = [await first_alert(seed, fall, is_judge=True) for seed in range(12)]
+    judged = [await first_alert(seed, fall, fall) for seed in range(12)]
     assert sum("The judge has changed" in text and verdict == "changed" for text, verdict in judged) >= 11
-    system = [await first_alert(seed, fall, is_judge=False) for seed in range(12)]
+    system = [await first_alert(seed, fall, 0.0) for seed in range(12)]
     assert all("60 golden cases" in text and "The judge has not changed" in text for text, _ in system)
     assert {verdict for _, verdict in system} == {"unchanged"}
+    milder = [await first_alert(seed, fall, -fall) for seed in range(12)]
+    assert sum("Better scores explain no fall." in text and verdict == "better" for text, verdict in milder) >= 11
 
 
 async def test_a_monitor_that_is_only_suspicious_does_not_end_the_alert_of_another_on_the_same_judge() -> None:
