@@ -168,8 +168,7 @@ def _foot(scene: Scene) -> Text:
 
 def _sparkline(series: EvaluatorScores, scene: Scene, now: float) -> Text:
     line = Text()
-    first = max(0, int(now // BIN_SECONDS) - _COLUMNS + 1)
-    for column, mean in enumerate(series.bins(now, _COLUMNS), start=first):
+    for column, mean in enumerate(series.bins(now, _COLUMNS), start=max(0, int(now // BIN_SECONDS) - _COLUMNS + 1)):
         turning = column == int(scene.worse_after // BIN_SECONDS)
         block = " " if mean is None else _BLOCKS[min(7, int(mean * 8))]
         line.append(block, style="on red" if turning else _colour(mean))

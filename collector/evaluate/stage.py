@@ -162,14 +162,13 @@ class PartitionProcessor:
         """The state that a restart needs in addition to the two offsets."""
         done, low, pending = self._position()
         rate_history, configurations = self.start.rate_history if pending else None, self._configurations
-        former = tuple(rates for rates in rate_history.former if rates[0] > low.offset) if rate_history else ()
         return CommitMetadata(
             ledger_offset=self._ledger.start_offset,
             done_below=done,
             replay_point=low,
             pending=pending or None,
             sampled=rate_history.now if rate_history else None,
-            former=former,
+            former=tuple(rates for rates in rate_history.former if rates[0] > low.offset) if rate_history else (),
             configuration=configurations.number_at(low.offset) if configurations else 0,
             past=configurations.past_at(low.offset, self.start.committed.past) if configurations else (),
         ).to_json()

@@ -226,9 +226,8 @@ def _point(start: float, column: Bin | None) -> list[float | int | None]:
 
 
 def _summary(whole: Bin) -> Json:
-    sums = whole.across_columns
     return {
-        **fields_of(sums, "mean", "interval", "scores", "conversations"),
+        **fields_of(whole.across_columns, "mean", "interval", "scores", "conversations"),
         "passed": whole.passed / whole.verdicts if whole.verdicts else None,
         "corrected": _corrected(whole),
         "clipped": whole.clipped_share,

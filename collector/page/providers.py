@@ -146,11 +146,10 @@ def deferred_view(telemetry: Telemetry) -> DeferredView | None:
     }
     if not states:
         return None
-    oldest = [value for _, value in _samples(telemetry.registry, series.DEFERRED_OLDEST.name)]
     return DeferredView(
         gathering=states["gathering"],
         submitted=states["submitted"],
-        oldest=max(oldest, default=0.0),
+        oldest=max((value for _, value in _samples(telemetry.registry, series.DEFERRED_OLDEST.name)), default=0.0),
         batches=sum(int(value) for _, value in _samples(telemetry.registry, series.BATCHES_OPEN.name)),
     )
 

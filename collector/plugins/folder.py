@@ -30,8 +30,7 @@ class PluginFolder(MetaPathFinder):
     def __init__(self, path: Path, package: str) -> None:
         self.path = path
         self.package = package
-        files = sorted(path.rglob("*.py"))
-        self.digest = hashlib.sha256(b"\0".join(file.read_bytes() for file in files)).hexdigest()
+        self.digest = hashlib.sha256(b"\0".join(file.read_bytes() for file in sorted(path.rglob("*.py")))).hexdigest()
         """Stands for the content of the files when the folder was opened."""
         self.idle: list[str] = []
         """Names of the modules in which no plug-in was found."""
@@ -56,8 +55,7 @@ class PluginFolder(MetaPathFinder):
     def module(self, name: str) -> str | None:
         """The full name of the module that a file of this name is; None if there is no such file."""
         top = name.partition(".")[0]
-        exists = (self.path / f"{top}.py").is_file() or (self.path / top).is_dir()
-        return f"{self.package}.{name}" if exists else None
+        return f"{self.package}.{name}" if (self.path / f"{top}.py").is_file() or (self.path / top).is_dir() else None
 
 
 class _Uncached(SourceFileLoader):

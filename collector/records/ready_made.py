@@ -212,11 +212,10 @@ def _chat(document: Mapping[str, Any], place: str) -> Iterator[Turn]:
         answers = [message.text for message in rest if message.role == "assistant" and message.text]
         if not answers:
             continue
-        last = number + 1 == len(requests)
         extra = {
             key: document[key]
             for key in ("retrieval_context", "context", "expected_output")
-            if last and key in document
+            if number + 1 == len(requests) and key in document
         }
         base = Turn(
             turn_id="",

@@ -115,10 +115,9 @@ def follow_wanted(process: Process, stages: Collection[str]) -> WantedConversati
 def build_assembler(settings: AssembleSettings, dialects: Mapping[str, DialectSettings] = NO_DIALECTS) -> Assembler:
     """The assembler with the configuration's dialects and, after them, every installed one."""
     where = settings.identity
-    identity = IdentityLookup(where.conversation, where.user, where.ignore, made_up=where.made_up)
     return Assembler(
         Dialects.installed(build_dialects(dialects)),
-        identity,
+        IdentityLookup(where.conversation, where.user, where.ignore, made_up=where.made_up),
         ApplicationAttributes(settings.declared_attributes),
         MediaLimits(settings.attachments.stored_bytes),
         references=TraceReferences(settings.fields),

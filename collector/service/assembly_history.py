@@ -33,8 +33,7 @@ async def note_assembly(definitions: AnswerStore, settings: Settings, now: float
     """Write what traces are read by from `now` on, unless it is the newest."""
     entries, parts = await _entries(definitions), _parts(settings)
     while not entries or entries[-1]["parts"] != parts:
-        plain = {"at": now, "parts": parts}
-        await definitions.save(f"assembly/{len(entries) + 1}", orjson.dumps(plain).decode())
+        await definitions.save(f"assembly/{len(entries) + 1}", orjson.dumps({"at": now, "parts": parts}).decode())
         entries = await _entries(definitions)  # another process may have been the first
 
 
@@ -53,10 +52,9 @@ def _since(entries: list[dict[str, Any]], name: str, part: str) -> float:
 
 def _parts(settings: Settings) -> dict[str, str]:
     """A hash of each part; a written-out default is no change."""
-    parts = {_ASSEMBLE: settings.assemble, **settings.dialects}
     return {
         name: hash_of(part.model_dump(mode="json", exclude_defaults=True, exclude=_NOT_READING if not name else None))
-        for name, part in parts.items()
+        for name, part in {_ASSEMBLE: settings.assemble, **settings.dialects}.items()
     }
 
 

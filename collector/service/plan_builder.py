@@ -218,8 +218,7 @@ def reading_usd(config: Config, name: str) -> float | None:
 
 
 def _guess_of(judge: str | None, config: Config) -> float:
-    members = config.settings.members(judge) if judge else ()
-    return sum(_guess(config.settings.judges[member]) for member in members)
+    return sum(_guess(config.settings.judges[member]) for member in (config.settings.members(judge) if judge else ()))
 
 
 def evaluator_version_in(config: Config, name: str, monitor: str = "") -> str:

@@ -360,8 +360,7 @@ def _versions(process: Process) -> VersionsInUse:
     for monitor in process.plan.monitors:
         for assignment in monitor.assignments:
             name = assignment.evaluator.name
-            shares = (share_name(name, label) for label in labels.get((monitor.name, name), ()))
-            for series in (name, *shares):
+            for series in (name, *(share_name(name, label) for label in labels.get((monitor.name, name), ()))):
                 versions[monitor.name, series] = {assignment.version, assignment.version_by(fallback=True)}
     audits = _audits(process.config)
     return versions | {(monitor, audit_name(name)): {version} for (monitor, name), version in audits.items()}

@@ -95,8 +95,7 @@ class Suspicion(NamedTuple):
     def asks(self, runs: Sequence[GoldenRun], now: float) -> bool:
         """Whether a run is due: there is none since the fall, the newest is too old, or none since the alert began."""
         newest = max((run.at for run in runs), default=0.0)
-        is_old = now - newest > max(SOON, (now - self.since) / 2.0)
-        return is_old or newest < max(self.since, self.alert_since or 0.0)
+        return (now - newest > max(SOON, (now - self.since) / 2.0)) or newest < max(self.since, self.alert_since or 0.0)
 
 
 class JudgeVerdict(NamedTuple):

@@ -263,7 +263,6 @@ class _Comparison:
         )
         rest_after = whole_after.without(after)
         share = after.sums.w / whole_after.sums.w
-        difference = (after.mean - before.mean) - (rest_after.mean - rest_before.mean)
         return SliceDrop(
             slice=of,
             mean_before=before.mean if is_known else None,
@@ -272,7 +271,7 @@ class _Comparison:
             share_before=own_before.sums.w / max(whole_before.sums.w, 1e-12),
             share=share,
             conversations=after.conversations,
-            explained=share * difference,
+            explained=share * ((after.mean - before.mean) - (rest_after.mean - rest_before.mean)),
             z=z,
         )
 

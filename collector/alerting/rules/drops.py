@@ -140,8 +140,7 @@ def incident_rules(detector: DropDetector, states: States, recovers: float) -> I
         for stake in incident.STAKES:
             gain = _gain(states, value, f"({stake:g} / {span})", fans_coefficient(stake), at_most=at_most)
             label = {"stake": f"{stake:g}"}
-            advanced = states.advance(name, label, gain, ceiling)
-            yield states.rule(name, f"{advanced} and {states.in_incident}", label)
+            yield states.rule(name, f"{states.advance(name, label, gain, ceiling)} and {states.in_incident}", label)
     yield states.rule(
         series.RECOVERY_EVIDENCE,
         states.only_with_scrapes(

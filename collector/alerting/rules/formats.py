@@ -134,11 +134,10 @@ def _recording(rule: RecordingRule) -> dict[str, Any]:
 
 
 def _alert(alert: AlertingRule, rules: RuleSet) -> dict[str, Any]:
-    hold = {"for": duration(alert.hold)} if alert.hold else {}
     return {
         "alert": alert.name,
         "expr": alert.expr,
-        **hold,
+        **({"for": duration(alert.hold)} if alert.hold else {}),
         "labels": {"severity": alert.severity, **rules.labels, **alert.labels},
         "annotations": _annotations(alert, rules, lambda word: _prometheus_value(alert, word)),
     }

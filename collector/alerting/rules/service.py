@@ -289,11 +289,10 @@ def _refused(timing: Timing) -> AlertingRule:
 
 
 def _expensive(usd_per_hour: float, timing: Timing) -> AlertingRule:
-    spent = f"sum(increase({metrics.JUDGE_COST.name}[{timing.text(3600)}]))"
     return AlertingRule(
         name=BUDGET,
         board="cost",
-        expr=f"{spent} > {1.2 * usd_per_hour:g}",
+        expr=f"sum(increase({metrics.JUDGE_COST.name}[{timing.text(3600)}])) > {1.2 * usd_per_hour:g}",
         severity="warning",
         summary="Judges cost more than expected",
         description=f"Judges cost {{value}} USD in the last hour; alerts.expected_usd_per_hour is {usd_per_hour:g}.",
@@ -309,10 +308,9 @@ def _progress(alerts: AlertSettings, timing: Timing) -> Iterator[AlertingRule]:
             name=name, expr=expr, severity=severity, hold=hold, summary=summary, description=description
         )
 
-    lag = f"max by (exporter) ({metrics.EXPORT_LAG.name}) > {alerts.max_lag:g}"
     yield alert(
         "EvalstreamExportLag",
-        lag,
+        f"max by (exporter) ({metrics.EXPORT_LAG.name}) > {alerts.max_lag:g}",
         "{label:exporter}: evaluations are exported late",
         f"The newest evaluation exported by {{label:exporter}} was {{value}} s old; the limit is {alerts.max_lag:g} s.",
     )
@@ -348,10 +346,9 @@ def _progress(alerts: AlertSettings, timing: Timing) -> Iterator[AlertingRule]:
         "It judges its partitions by an older one.",
     )
     behind = f"sum by (consumer) ({metrics.CONSUMER_LAG_RECORDS.name}) > {alerts.max_backlog:g}"
-    old = f"max by (consumer) ({metrics.CONSUMER_LAG_SECONDS.name}) > {alerts.max_lag:g}"
     yield alert(
         "EvalstreamBehind",
-        f"{behind} or {old}",
+        f"{behind} or max by (consumer) ({metrics.CONSUMER_LAG_SECONDS.name}) > {alerts.max_lag:g}",
         "{label:consumer} does not keep up",
         f"{{label:consumer}} lags by {{value}} (records, or seconds); "
         f"the limits are {alerts.max_backlog:g} records and {alerts.max_lag:g} s.",

@@ -500,8 +500,7 @@ class WatchFold(MemoryFold):
         """The series with targets that an evaluation adds to: its evaluator's mean, and the shares of labels."""
         labels = self._stage.rules.labels.get((evaluation.monitor, evaluation.evaluator), ())
         audits = ((audit_name(evaluation.evaluator), evaluation.score),)
-        own = ((evaluation.evaluator, evaluation.score), *label_scores(evaluation, labels))
-        for name, score in (*own, *audits):
+        for name, score in (*((evaluation.evaluator, evaluation.score), *label_scores(evaluation, labels)), *audits):
             detector = self._stage.rules.targets.get((evaluation.monitor, name))
             if detector is not None:
                 yield name, score, detector

@@ -28,8 +28,7 @@ async def read_sample_rates(log: Log) -> Notes:
             if record.key == RATES_KEY:
                 plain = cast("dict[str, Any]", orjson.loads(record.value))
                 partition, since, rates = plain["partition"], plain["from"], plain["rates"]
-                earlier = [note for note in notes.get(partition, ()) if note[0] < since]
-                notes[partition] = [*earlier, (since, rates)]
+                notes[partition] = [*(note for note in notes.get(partition, ()) if note[0] < since), (since, rates)]
     return notes
 
 

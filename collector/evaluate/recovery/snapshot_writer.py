@@ -56,10 +56,9 @@ class SnapshotWriter:
         """
         self.note_work()
         state, limits = self._state, self._limits
-        windows = sum(map(len, state.sessions_by_monitor.values()))
         # Not `snapshot_records` alone: if more windows are open than that, the snapshots of some would push the others
         # beyond the limit, and the log would grow by snapshots of snapshots.
-        records = max(limits.snapshot_records, 2 * windows)
+        records = max(limits.snapshot_records, 2 * sum(map(len, state.sessions_by_monitor.values())))
         latest = ReplayPoint(state.next_offset - records, state.time - limits.snapshot_seconds)
         # Snapshots count as no work, so that none can cause another one.
         work = self._unsnapshotted_work
