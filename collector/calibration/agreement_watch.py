@@ -136,12 +136,14 @@ class PeopleSums:
     """The sums of the last seven days' drawn labels, for the mean of one evaluator in one monitor, or of its audits.
 
     `withheld` is the reason why these labels correct no mean. Labels of audited answers correct the mean by audits if
-    there are enough; until then, labels of all answers correct the judge's mean.
+    there are enough; until then, labels of all answers correct the judge's mean. `notes` are on the monitor's labels
+    that are not in this mean, and on whether those in it were drawn alike, in sentences.
     """
 
     version: Version
     withheld: WithheldReason
     sums: AuditedSums
+    notes: Sequence[str]
 
 
 class AgreementWatcher:
@@ -166,8 +168,6 @@ class AgreementWatcher:
         """The biases of judges by drawn labels, in sentences."""
         self.people: Mapping[tuple[str, str], PeopleSums] = {}
         """By monitor and evaluator."""
-        self.notes: Mapping[Version, Sequence[str]] = {}
-        """The labels that are not in the mean by people, and whether those in it were drawn alike, in sentences."""
         self._clock = clock
         self._logged = logged
         self._queue = queue or LabelQueueSettings()
@@ -225,21 +225,19 @@ class AgreementWatcher:
         labels = {version: labels_of_queue(self._labels.labels(version)) for version in self._judged}
         others = {version: labels_of_queue(self._labels.others(version, self._judged)) for version in self._judged}
         labels = {version: each for version, each in labels.items() if each or others[version]}
-        self.notes = {
-            version: tuple(_notes(recent_labels(each, now), _labels_since(now, (*each, *others[version])), self._queue))
-            for version, each in labels.items()
-        }
         self.agreements = {
             version: verdict_agreement(_scores_of(each), self._judged[version]) for version, each in labels.items()
         }
         parts = labels.items() if self._segmented else ()
         self.segments = {version: self._by_segment(each, self._judged[version]) for version, each in parts}
         self.people = {
-            (monitor, scored_name(version[0])): PeopleSums(version, why, self._label_sums(version, week))
+            (monitor, scored_name(version[0])): PeopleSums(version, why, self._label_sums(version, week), notes)
             for by_version in (others, labels)  # a monitor's labels of a version in use come last, and so count
             for version, each in by_version.items()
             for monitor, own in group_by(each, lambda label: label.monitor).items()
             for week in [recent_labels(own if by_version is labels else [], now)]
+            for whole in [[label for label in (*labels[version], *others[version]) if label.monitor == monitor]]
+            for notes in (tuple(_notes(week, _labels_since(now, whole), self._queue)),)
             for why in (why_withheld(week, self._judged[version]),)
             if not (is_of_audits(version) and why == "few")  # until then people correct the judge's mean
         }

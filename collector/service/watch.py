@@ -109,7 +109,7 @@ class PeopleAgreement:
                 **{part: watcher.agreements[by] for part, by in judged.items() if by in watcher.agreements},
                 **dict(sorted(watcher.segments.get(judged[""], {}).items())),
             },
-            biases=(*watcher.biases.get(judged[""], ()), *watcher.notes[sums.version]),
+            biases=(*watcher.biases.get(judged[""], ()), *sums.notes),
         )
 
     def uncalibrated(self, monitor: str, evaluator: str, version: str) -> str:

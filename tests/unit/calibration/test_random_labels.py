@@ -241,7 +241,7 @@ async def test_until_enough_audited_answers_are_labelled_people_correct_the_judg
         for version in {VERSION[1], AUDITS[1]}:
             own = {**names, "evaluator_version": version, "segment": "all", "sum": "a"}
             assert (value("evalstream_people_sums", own) is not None) is (version == people.version[1])
-        assert watch.notes[people.version] == ()
+        assert people.notes == ()
         return people.version[0], people.withheld
 
     assert await labelled(given[:20]) == (VERSION[0], "few")
@@ -261,18 +261,26 @@ async def test_labels_that_are_not_in_the_mean_by_people_are_said_to_be_so_as_is
     await watch.measure_changes()
     (people,) = watch.people.values()
     assert (people.withheld, people.version) == ("few", VERSION)
+
+    def notes() -> Sequence[str]:
+        return watch.people[given[0].monitor, VERSION[0]].notes
+
     not_in_mean = "of scores by rejudge or another version are not in the mean by people; evalstream calibrate counts"
-    assert [note[: len(not_in_mean) + 9] for note in watch.notes[VERSION]] == [f"7 labels {not_in_mean}"]
+    assert [note[: len(not_in_mean) + 9] for note in notes()] == [f"7 labels {not_in_mean}"]
     now = [replace(each, label_probability=0.05) for each in given[7:15]]
     backfilled = [replace(each, label_probability=0.05, happened_at=START) for each in given[15:]]
     await log.append([Record(b"k", label_to_json(each), partition=0) for each in (*now, *backfilled)])
     await watch.measure_changes()
-    assert [note.partition(" ")[0] for note in watch.notes[VERSION]] == ["12"]
+    assert [note.partition(" ")[0] for note in notes()] == ["12"]
     await log.append([Record(b"k", label_to_json(each), partition=0) for each in given[:3]])
     await watch.measure_changes()
-    assert watch.notes[VERSION][1].startswith(
-        "Mixed draws: page.queue does not give the probability of 3 of 11 labels now"
-    )
+    assert notes()[1].startswith("Mixed draws: page.queue does not give the probability of 3 of 11 labels now")
+    of_b = [replace(each, label_id=f"b{n}", evaluation_id=f"b{n}", monitor="b") for n, each in enumerate(before)]
+    of_a = notes()
+    await log.append([Record(b"k", label_to_json(each), partition=0) for each in of_b])
+    await watch.measure_changes()
+    assert notes() == of_a, "the labels of another monitor were counted, too"
+    assert watch.people["b", VERSION[0]].notes[0].startswith(f"7 labels {not_in_mean}")
 
 
 async def test_two_versions_in_use_each_keep_their_monitors_labels() -> None:
@@ -290,4 +298,4 @@ async def test_two_versions_in_use_each_keep_their_monitors_labels() -> None:
         given[0].monitor: VERSION, "b": other,
     }  # fmt: skip
     assert len({people.sums.audits for people in watch.people.values()}) == 1
-    assert watch.notes == {VERSION: (), other: ()}
+    assert [people.notes for people in watch.people.values()] == [(), ()]
