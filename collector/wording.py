@@ -54,8 +54,10 @@ def listed(names: Iterable[str]) -> str:
 
 
 def usd(amount: float) -> str:
-    """An amount with at least two digits that are not 0: `12.30 USD`, `0.0022 USD`."""
-    return f"{amount:,.{max(2, 1 - floor(log10(amount))) if amount > 0 else 2}f} USD"
+    """An amount to the cent, below a dollar to the third digit: `12.30 USD`, `0.235 USD`, `0.50 USD`, `0.0022 USD`."""
+    if not 0.0 < amount < 1.0:
+        return f"{amount:,.2f} USD"
+    return f"{f'{amount:.{2 - floor(log10(amount))}f}'.removesuffix('0')} USD"
 
 
 def cost_text(amount: float | None, unpriced: int) -> str:

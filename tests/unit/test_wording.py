@@ -13,13 +13,13 @@ def test_a_count_agrees_with_its_noun(count: int, text: str) -> None:
     assert plural(count, "call") == text
 
 
-def test_amounts_have_two_digits_at_least() -> None:
-    assert [usd(amount) for amount in (0, 0.00224, 0.45, 1234.5)] == [
-        "0.00 USD",
-        "0.0022 USD",
-        "0.45 USD",
-        "1,234.50 USD",
-    ]
+def test_amounts_below_a_dollar_have_three_digits() -> None:
+    """A run stopped by --max-usd 0.0999 said that 0.10 USD were spent."""
+    amounts = {
+        0: "0.00 USD", 0.00224: "0.00224 USD", 0.0022: "0.0022 USD", 0.0981: "0.0981 USD", 0.45: "0.45 USD",
+        0.235: "0.235 USD", 0.1: "0.10 USD", 0.9996: "1.00 USD", 1.985: "1.99 USD", 1234.5: "1,234.50 USD",
+    }  # fmt: skip
+    assert {amount: usd(amount) for amount in amounts} == amounts
 
 
 def test_irregular_plurals() -> None:
