@@ -20,8 +20,10 @@ from stand_in_judge import serve_judge
 from typer.testing import CliRunner
 
 from collector.cli import app
+from collector.commands.audit.report import _balance
 from collector.config.loading import load
 from collector.errors import ConfigError
+from collector.evaluate.audit import Balance
 from collector.logs.log import TICK, Record
 from collector.records.json import turn_to_json
 from collector.records.shared_records import share_records
@@ -208,6 +210,17 @@ async def test_a_turn_that_was_passed_over_has_no_outcome(world: World) -> None:
     assert result.exit_code == 1
     assert "1 evaluation by brief of all became due without an outcome: due by turns[0] offset 12" in result.output
     assert "1 evaluation by exact of all became due without an outcome: due by turns[0] offset 12" in result.output
+
+
+def test_evaluations_of_an_earlier_configuration_are_no_surplus() -> None:
+    """After a new version of a plug-in, 3,541 were read as missing, and 3,541 more as too many."""
+    balance = Balance(
+        evaluator="brief", monitor="all", due=4288, outcomes={"scored": 747}, not_compared=3541, others=3541
+    )
+    assert _balance(balance) == (
+        " = 747 scored and 3,541 not compared, as due before the first evaluation as configured now; for these the log has "
+        "3,541 evaluations by an earlier configuration (or from a replay, or newer than the audit), not compared either"
+    )
 
 
 async def test_a_deleted_turn_is_a_hole(world: World) -> None:

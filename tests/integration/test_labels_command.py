@@ -148,7 +148,10 @@ def test_a_draw_with_other_shares_leaves_nothing_out_and_a_mix_of_two_is_named(c
     undoubted = [line for line in alone.splitlines() if int(orjson.loads(line)["turn_id"][1:]) % 2 == 0]
     left = b"".join(line + b"\n" for line in undoubted)
     for content, said in (
-        (filled, "Drawn with other shares: "),
+        (
+            filled,
+            f"Drawn with other shares: 9 labels count by a label_probability that page.queue does not give",
+        ),
         (alone, ""),
         (filled + alone[: len(alone) // 2].rpartition(b"\n")[0], "Mixed draws: "),
         (left, "Not represented by labels: the judge's mean score of labelled answers is 0.900, of all 0.700,"),

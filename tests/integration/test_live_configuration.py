@@ -650,7 +650,7 @@ async def test_the_preview_knows_the_version_of_a_plug_in_that_changed(tmp_path:
             file.change(lambda values: values["monitors"]["all"].update(sample=0.5))
             lines = await compared(file)
             assert "no restart monitors.all.sample: in force seconds after the file is saved" in lines
-            assert "restart    takes other code" in lines
+            assert "restart    the next start loads changed code, of evalstream or a plug-in" in lines
             assert ("refused" not in lines, "unless plugins names another folder" not in lines) == (True, True)
             # what the code of the service may not know is refused, and it said "in force seconds after"
             plugin.write_text(PLUGIN.replace("    async", "    limit: int = 3\n\n    async"))

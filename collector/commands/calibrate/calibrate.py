@@ -348,10 +348,9 @@ def _notes_on_shares(labels: Sequence[HumanLabel], ledger: LabelLedger) -> tuple
                 note = f"equal scores have the label_probability {share:.3g} and {label.probability:.3g}"
                 why = "page.queue or the threshold changed between them, so these figures may be wrong"
                 return (f"{_MIXED}{note}, as {why}. evalstream labels next draws again; calibrate its file alone.",)
-    what = f"Drawn with other shares: page.queue does not give the label_probability of {ledger.count(others)} now"
-    return (
-        (f"{what}. If that draw left answers out (--without), evalstream labels next draws again.",) if others else ()
-    )
+    count = f"{ledger.count(others)} count by a label_probability that page.queue does not give now"
+    why = "it or the threshold has changed, or that draw left answers out (--without): then evalstream labels next"
+    return (f"Drawn with other shares: {count}, as {why} draws again.",) if others else ()
 
 
 _MIXED = "Mixed draws: "

@@ -332,8 +332,8 @@ def change_lines(config: Config, compared: Compared) -> Iterator[str]:
         yield f"changes    nothing{unseen}{compared.since}"
         return
     if compared.code or (compared.versions and not changes.restart):
-        versions = ", with other versions" if compared.versions else ""
-        yield f"restart    takes other code, of evalstream or a plug-in{versions}"
+        versions = ", which makes new versions of the evaluators below" if compared.versions else ""
+        yield f"restart    the next start loads changed code, of evalstream or a plug-in{versions}"
     if changes.restart:
         yield f"restart    {listed(changes.restart)}: {_AT_START} it"
     if any(key.startswith("export") for key in changes.restart):
