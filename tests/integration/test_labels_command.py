@@ -150,7 +150,7 @@ def test_a_draw_with_other_shares_leaves_nothing_out_and_a_mix_of_two_is_named(c
     for content, said in (
         (
             filled,
-            f"Drawn with other shares: 9 labels count by a label_probability that page.queue does not give",
+            "Drawn with other shares: 9 labels count by a label_probability that page.queue does not give",
         ),
         (alone, ""),
         (filled + alone[: len(alone) // 2].rpartition(b"\n")[0], "Mixed draws: "),
