@@ -1046,7 +1046,8 @@ async def test_a_restart_with_other_settings_of_a_start_shows_in_the_number(
         assert value(service, "evalstream_configuration_number") == 1
         assert value(service, "evalstream_configuration_refused") == 1
         assert "configuration 2 (of " in caplog.text
-        assert "has another assemble.idle_timeout, which only a start reads" in caplog.text
+        assert "has another assemble.idle_timeout, which only a start reads; to take configuration 2, " in caplog.text
+        assert "; to keep configuration 1, send SIGHUP to a process that runs it and evaluates" in caplog.text
     async with running(load(file.path), {"evaluate"}, path=file.path) as service:
         await service.reload.look()
         assert value(service, "evalstream_configuration_number") == 2
@@ -1088,6 +1089,24 @@ async def test_a_rolling_restart_with_the_earlier_file_takes_back_what_only_a_st
                 await service.reload.look()
             assert value(service, "evalstream_configuration_number") == 3
             assert value(service, "evalstream_configuration_refused") == 0
+
+
+async def test_a_reader_that_restarts_first_in_a_roll_out_names_what_is_left_to_do(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It asked to write the newest file everywhere and to restart, which was done."""
+    file = ConfigFile(tmp_path, "http://127.0.0.1:1")
+    async with running(load(file.path), {"evaluate"}):
+        pass
+    file.change(lambda values: values.update(assemble={"idle_timeout": "5s"}))
+    async with running(load(file.path), {"watch"}, path=file.path) as service:
+        await service.reload.look()
+        assert value(service, "evalstream_configuration_refused") == 1
+        assert "this process's file, restart a process that evaluates with that file" in caplog.messages[-1]
+        other = ConfigurationHistory(await service.logs.generated_steps(), load(file.path))
+        assert await other.take(load(file.path)) == 2
+        await service.reload.look()
+        assert value(service, "evalstream_configuration_refused") == 0
 
 
 async def test_evaluators_begin_and_cease_to_ask_together(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from collector.config.configured import Config
 from collector.config.live_part import digest_of, live_keys, live_values, restart_keys, start_changes, with_live_values
 from collector.config.loading import load
 from collector.errors import ConfigError
+from collector.evaluate.recovery.configurations import UNNUMBERED
 from collector.service.live.exchange import Exchange
 from collector.service.live.history import ConfigurationHistory, NumberedConfiguration
 from collector.telemetry.plain import fault_of
@@ -174,9 +175,13 @@ class Reload:
             ConfigError: it cannot be taken here.
         """
         if keys := start_changes(newest.values, self._running):
+            own, number = self.history.number, newest.number
+            keep = f"keep configuration {own}, send SIGHUP to a process that runs it and evaluates"
+            if own == UNNUMBERED:  # in a roll-out, its file is the newer one
+                keep = "replace it by this process's file, restart a process that evaluates with that file"
             raise ConfigError(
-                f"{self.history.describe(newest.number)} has another {_named(keys)}, which only a start reads; "
-                "write the newest file everywhere and restart, or keep this one by SIGHUP to a process that evaluates"
+                f"{self.history.describe(number)} has another {_named(keys)}, which only a start reads; to take "
+                f"configuration {number}, write its file everywhere and restart; to {keep}"
             )
         with _refused_by_a_fault():
             config = with_live_values(self._running, newest.values, f"configuration {newest.number}")
