@@ -159,9 +159,9 @@ def test_all_that_is_not_permitted_is_said_at_once(secured_broker: Broker, tmp_p
     assert [
         line.partition(": ")[2].partition(", ")[0] for line in said(cluster.file(tmp_path, source=source)).splitlines()
     ] == [
-        f"log: Kafka does not permit it (group {cluster.name}.assemble); grant this user READ of groups that begin with the prefix",
+        f"log: Kafka does not permit this user to use the group {cluster.name}.assemble; grant this user READ of groups that begin with the prefix",
         f"log: Kafka does not permit this user CREATE of the topic {cluster.name}.dead_letters",
-        f"receive.kafka[0]: Kafka does not permit it (group {cluster.name}.traces); grant this user READ of groups that begin with the prefix",
+        f"receive.kafka[0]: Kafka does not permit this user to use the group {cluster.name}.traces; grant this user READ of groups that begin with the prefix",
         f"receive.kafka[0]: Kafka does not permit this user READ of the topic {source}: grant it",
     ]
 
@@ -180,10 +180,10 @@ def test_a_start_names_all_that_it_lacks_before_it_makes_a_topic(
     start = ["run", "-c", str(path)]
     done = CliRunner().invoke(app, start)
     assert isinstance(done.exception, ConfigError)
-    assert [line.partition(": ")[2].partition(" (")[0][:60] for line in str(done.exception).splitlines()] == [
-        "log: Kafka does not permit it",
-        "receive.kafka[0]: Kafka does not permit it",
-        "receive.kafka[0]: Kafka does not permit this user READ of th",
+    assert [line.partition(": ")[2][:53] for line in str(done.exception).splitlines()] == [
+        "log: Kafka does not permit this user to use the group",
+        "receive.kafka[0]: Kafka does not permit this user to ",
+        "receive.kafka[0]: Kafka does not permit this user REA",
     ]
     assert cluster.topics() == []
     cluster.grant("GROUP", f"{cluster.name}.evaluate", "READ")

@@ -121,9 +121,9 @@ def translate(
         kind = refusal[1].lower()
         named = _named(error) or ([group] if kind == "group" and group else []) if kind in {"topic", "group"} else []
         parts = [kind, *named] if named or not topic else ["topic", topic]
-        what = f" ({' '.join(parts)})" if parts[0] in {"topic", "group"} else ""
+        what = f"this user to use the {' '.join(parts)}" if parts[0] in {"topic", "group"} else "it"
         rights = _RIGHTS | ({"topic": f"{'WRITE' if topic else 'READ'} of it"} if topic or group else {})
-        return NotPermitted(f"Kafka does not permit it{what}; grant this user {rights.get(kind, _RIGHTS['topic'])}")
+        return NotPermitted(f"Kafka does not permit {what}; grant this user {rights.get(kind, _RIGHTS['topic'])}")
     if isinstance(error, _LOGIN):
         if settings is not None and isinstance(error, errors.SaslAuthenticationFailedError):
             return LogRefused(f"Kafka at {', '.join(settings.bootstrap_servers)} {login_sentence(settings)}")

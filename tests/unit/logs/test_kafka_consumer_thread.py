@@ -213,7 +213,7 @@ async def test_a_topic_that_is_refused_has_lines_of_its_own_until_it_is_read(mon
         thread._decoding.answered.add("b")
         thread._note_answers()
     assert len(said) == 1
-    assert "(topic a)" in str(said[0])
+    assert "to use the topic a;" in str(said[0])
     assert [record.getMessage()[:28] for record in caplog.records] == ["reading a for group g failed"]
     thread._decoding.answered.add("a")
     thread._note_answers()
@@ -224,7 +224,7 @@ async def test_a_topic_that_is_refused_has_lines_of_its_own_until_it_is_read(mon
 async def test_a_group_that_is_refused_is_named(monkeypatch):
     thread, said = failing_thread(monkeypatch, "a")
     thread._tolerate(GroupAuthorizationFailedError())
-    assert "(group g)" in str(said[0])
+    assert "to use the group g;" in str(said[0])
 
 
 def test_a_group_whose_commit_is_refused_is_named():
@@ -234,7 +234,7 @@ def test_a_group_whose_commit_is_refused_is_named():
     answers = list[object]()
     sender = owned_partitions.CommitSender(lambda done, answer: done(answer), "g")
     sender.send(SimpleNamespace(commit_async=refuse), {}, answers.append)
-    assert "(group g)" in str(answers[0])
+    assert "to use the group g;" in str(answers[0])
 
 
 async def test_an_outage_skips_no_record_that_waits_in_the_client(monkeypatch):

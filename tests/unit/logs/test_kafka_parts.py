@@ -202,10 +202,10 @@ def test_who_writes_and_who_reads_know_the_right_that_is_missing() -> None:
     """A write that lost WRITE named four operations."""
     no = TopicAuthorizationFailedError("no")
     assert str(translate(no, topic="l.spans")) == (
-        "Kafka does not permit it (topic l.spans); grant this user WRITE of it"
+        "Kafka does not permit this user to use the topic l.spans; grant this user WRITE of it"
     )
     assert str(translate(TopicAuthorizationFailedError({"l.spans"}), group="l.assemble")) == (
-        "Kafka does not permit it (topic l.spans); grant this user READ of it"
+        "Kafka does not permit this user to use the topic l.spans; grant this user READ of it"
     )
     assert "READ, WRITE, CREATE and DESCRIBE_CONFIGS" in str(translate(no))
     assert "READ of groups" in str(translate(GroupAuthorizationFailedError("no"), group="l.assemble"))
