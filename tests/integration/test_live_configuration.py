@@ -533,7 +533,7 @@ async def test_the_preview_refuses_what_the_service_refuses(tmp_path: Path) -> N
             lines = await compared(file)
             assert "restart    assemble.attributes and plugins: read at a start alone" in lines
             assert (
-                "refused    evaluators.answers.evaluation_steps: a service refuses a file as a whole; the restart reads these, too"
+                "waits      evaluators.answers.evaluation_steps: with the keys above, read at the restart; alone it needs none"
                 in lines
             )
             assert "taken" not in lines
@@ -651,7 +651,7 @@ async def test_the_preview_knows_the_version_of_a_plug_in_that_changed(tmp_path:
             lines = await compared(file)
             assert "no restart monitors.all.sample: in force seconds after the file is saved" in lines
             assert "restart    the next start loads changed code, of evalstream or a plug-in" in lines
-            assert ("refused" not in lines, "unless plugins names another folder" not in lines) == (True, True)
+            assert ("waits" not in lines, "unless plugins names another folder" not in lines) == (True, True)
             # what the code of the service may not know is refused, and it said "in force seconds after"
             plugin.write_text(PLUGIN.replace("    async", "    limit: int = 3\n\n    async"))
             plugin.with_name("short.py").write_text(PLUGIN.replace("Brief", "Short").replace('"brief"', '"short"'))
@@ -660,7 +660,7 @@ async def test_the_preview_knows_the_version_of_a_plug_in_that_changed(tmp_path:
                 file.change(lambda values, new=new: values.update(evaluators=new))
                 lines = await compared(file)
                 assert "restart    plugins: read at a start alone; a service refuses a file that changes it" in lines
-                assert "refused    " in lines
+                assert "waits      " in lines
             file.change(lambda values: values.update(evaluators={"brief": {"kind": "brief"}}))
             plugin.write_text(PLUGIN.replace("= 1\n", "= 2\n"))
             forget()

@@ -341,7 +341,7 @@ def change_lines(config: Config, compared: Compared) -> Iterator[str]:
     if compared.code and not (compared.versions or changes.evaluators):
         yield "           no version changes: if a plug-in's evaluator now scores otherwise, raise its `revision`"
     if changes.live and changes.restart:
-        yield f"refused    {listed(changes.live)}: a service refuses a file as a whole; the restart reads these, too"
+        yield f"waits      {listed(changes.live)}: with the keys above, read at the restart; alone it needs none"
     elif changes.live:
         yield f"no restart {listed(changes.live)}: in force seconds after the file is saved{unseen}"
     yield from (f"evaluator  {_evaluator(evaluator)}" for evaluator in changes.evaluators)
