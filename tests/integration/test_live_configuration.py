@@ -508,7 +508,7 @@ async def test_check_says_what_a_service_waits_for(tmp_path: Path) -> None:
             says = "configuration: configuration refused since "
             (tmp_path / "later").write_text("k3y")
             problem = (await asyncio.to_thread(running_metrics, load(file.path)))[1]
-            assert "; it takes its own file within seconds; to run beside it, this file needs other ports. " in problem
+            assert "; it has not taken its own file; to run beside it, this file needs other ports. " in problem
             assert f". That service says: {says}" in problem
             assert "restart" not in problem
             lines = (await compared(file)).splitlines()

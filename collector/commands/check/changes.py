@@ -249,8 +249,7 @@ async def running_configuration(config: Config) -> Compared:
     try:
         compared = Compared(with_live_values(config, newest.values, source), name, since=since)
     except ConfigError:  # a judge of then is not in this file, so its key is not known here
-        before = with_live_values(config, newest.values, source, answering=False)
-        compared = Compared(before, name, knows_secrets=False)
+        compared = Compared(with_live_values(config, newest.values, source, answering=False), name, knows_secrets=False)
     return await asyncio.to_thread(_with_start_keys, compared, config, newest.values)
 
 

@@ -69,10 +69,10 @@ def running_metrics(config: Config) -> tuple[str, str]:
 
 def _difference(config: Config, sections: Sequence[str], otherwise: str = "") -> str:
     live, refusal = all(name.partition(".")[0] in LIVE for name in sections), running_refusal(config)
-    remedy = "it takes its own file within seconds" if live else "to take this file, restart that service"
+    by_itself = "it has not taken its own file" if refusal else "it takes its own file within seconds"
+    remedy = by_itself if live else "to take this file, restart that service"
     differ = f"{listed(sections)} {'differs' if len(sections) == 1 else 'differ'}; {remedy}{otherwise}"
-    says = refusal and f". That service says: {refusal}"
-    return f"{_service(config)} has another configuration: {differ}{says}"
+    return f"{_service(config)} has another configuration: {differ}{refusal and f'. That service says: {refusal}'}"
 
 
 def _service(config: Config) -> str:

@@ -106,8 +106,8 @@ class Reload:
         if (old := self.history.earlier(config)) is not None:
             after = self.history.describe(old.number + 1)
             has = f"{self.history.describe(old.number)}, which others have replaced by {after}"
-        way = "send SIGHUP to make all take this one" if self.evaluates else "write this one to one that evaluates"
-        return f"{self.path} has {has}; write the file of the other processes here, or {way}"
+        way = "send SIGHUP to make all take it" if self.evaluates else "write it to a process that evaluates, too"
+        return f"{self.path} has {has}; {way}, or write the file of the other processes here"
 
     async def _succeeds(self, attempt: Awaitable[None], *, again: bool) -> bool:
         """Whether an attempt ends without a refusal. `again`: it is a repetition for which nobody asked."""
