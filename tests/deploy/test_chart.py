@@ -95,6 +95,34 @@ def test_pods_reach_the_brokers_that_the_configuration_names():
     assert [each["port"] for each in egress[1]["ports"]] == [9092, 9093, 9094]
 
 
+def _notes(folder: Path, config: dict[str, Any], *options: str) -> list[str]:
+    chart = folder / "evalstream"  # `helm template` renders no notes
+    if not chart.exists():
+        copytree(CHART, chart)
+        notes = (chart / "templates" / "NOTES.txt").read_text()
+        template = f'{{{{ define "notes" }}}}{notes}{{{{ end }}}}notes: {{{{ include "notes" . | toJson }}}}'
+        (chart / "templates" / "notes.yaml").write_text(template)
+    values = ("--kube-version", KUBERNETES, "--set-json", f"config={json.dumps(config)}", *options)
+    rendered = yaml.safe_load(run("helm", "template", "live", chart, "-s", "templates/notes.yaml", *values))
+    return rendered["notes"].splitlines()
+
+
+def test_replicas_beyond_the_partitions_are_named(tmp_path: Path):
+    """Twenty pods for eight partitions were rendered without a word, and twelve stood idle."""
+    config = {"log": {"kafka": {"partitions": 8}}}
+    wait = "is more than config.log.kafka.partitions: 8. The others wait idle until a pod ends."
+
+    def idle(*options: str) -> list[str]:
+        return [line for line in _notes(tmp_path, config, *options) if "partitions" in line]
+
+    assert idle() == idle("--set", "stages.assemble.replicas=8,autoscaling.maxReplicas=20") == []
+    assert idle("--set", "stages.evaluate.replicas=20") == [f"stages.evaluate.replicas: 20 {wait}"]
+    assert idle("--set", "stages.assemble.replicas=9,stages.evaluate.replicas=20,autoscaling.enabled=true") == [
+        f"autoscaling.maxReplicas: 16 {wait}",
+        f"stages.assemble.replicas: 9 {wait}",
+    ]
+
+
 def test_an_address_on_a_port_that_the_network_policy_closes_is_named(tmp_path: Path):
     """A judge on port 24010 was rendered without a word, and no pod reached it."""
     urls = {
@@ -107,16 +135,8 @@ def test_an_address_on_a_port_that_the_network_policy_closes_is_named(tmp_path: 
         "export": {"otlp": {"endpoint": "http://collector:4319"}, "spans": {}},
     }
 
-    chart = tmp_path / "evalstream"  # `helm template` renders no notes
-    copytree(CHART, chart)
-    notes = (chart / "templates" / "NOTES.txt").read_text()
-    said = f'{{{{ define "said" }}}}{notes}{{{{ end }}}}said: {{{{ include "said" . | toJson }}}}'
-    (chart / "templates" / "said.yaml").write_text(said)
-
     def notes_of(*options: str) -> list[str]:
-        given = ("--kube-version", KUBERNETES, "--set-json", f"config={json.dumps(config)}", *options)
-        rendered = yaml.safe_load(run("helm", "template", "live", chart, "-s", "templates/said.yaml", *given))
-        return rendered["said"].splitlines()
+        return _notes(tmp_path, config, *options)
 
     def blocked_by(*options: str) -> list[str]:
         return [line for line in notes_of(*options) if line.startswith("The network policy blocks ")]
