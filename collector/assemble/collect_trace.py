@@ -153,8 +153,7 @@ class _Findings:
         names = [event.name for event in events] if events else []
         if names:
             self.add_span_events(span, names)
-        mask = self._dialects.match(keys, scope, names)
-        if mask:
+        if mask := self._dialects.match(keys, scope, names):
             self.matched |= mask
             return mask << 1
         if self._names and not (self._names.isdisjoint(keys) and self._names.isdisjoint(names)):

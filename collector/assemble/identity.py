@@ -79,10 +79,8 @@ class _AttributeRanking:
         if not isinstance(value, (str, dict)) or (isinstance(value, str) and not self._pattern.search(value)):
             return None
         for key, each in as_dict(decode_json(value)).items():
-            if self._pattern.fullmatch(key):
-                identifier = parse_identifier(each)
-                if identifier:
-                    return identifier
+            if self._pattern.fullmatch(key) and (identifier := parse_identifier(each)):
+                return identifier
         return None
 
 

@@ -141,11 +141,8 @@ def _deduplicate(lists: Iterable[_CallList]) -> list[ToolCall]:
             content = (call.name, encode_compact(call.arguments))
             if call.id is not None:
                 ids.add(call.id)
-                if renamed_indexes.get(content):
-                    unique[renamed_indexes[content].pop(0)] = call
-                    continue
-                if without_id.get(content):
-                    unique[without_id[content].pop(0)] = call
+                if earlier := renamed_indexes.get(content) or without_id.get(content):
+                    unique[earlier.pop(0)] = call
                     continue
             list_counts[content] += 1
             if call.id is None and list_counts[content] <= counts[content]:

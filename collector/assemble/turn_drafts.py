@@ -254,8 +254,7 @@ def _find_object(attributes: Attributes, names: Iterable[str]) -> Mapping[str, J
         return _NOTHING
     fields = _parse_object(value) if isinstance(value, str) else as_dict(value)
     for wrapper in _WRAPPERS:
-        inner = as_dict(fields.get(wrapper))
-        if inner:
+        if inner := as_dict(fields.get(wrapper)):
             fields = inner
     return fields if fields.keys().isdisjoint(_MESSAGES) else _NOTHING
 

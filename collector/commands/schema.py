@@ -1,6 +1,5 @@
 """JSON Schemas of the configuration and of every record, as `evalstream check --schema configuration` prints them."""
 
-from collections.abc import Mapping
 from typing import Any, cast
 
 import orjson
@@ -11,6 +10,7 @@ from collector.config.settings import Settings
 from collector.errors import ConfigError
 from collector.records.json import json_schemas
 from collector.wording import unknown
+from evaluators.answers.schemas import rewritten
 
 CONFIGURATION = "configuration"
 DRAFT = "http://json-schema.org/draft-07/schema#"
@@ -61,7 +61,7 @@ def configuration_schema() -> dict[str, Any]:
     }
     return {
         "$schema": DRAFT,
-        **cast("dict[str, Any]", _or_environment(schema)),
+        **cast("dict[str, Any]", rewritten(schema, _or_environment)),
         "title": "evalstream.yaml",
         "if": {"not": {"required": ["plugins"]}},
         "then": installed_alone,
@@ -79,13 +79,8 @@ def _if_kind(kind: str) -> dict[str, Any]:
     return {"if": {"properties": {"kind": {"const": kind}}, "required": ["kind"]}, "then": keys}
 
 
-def _or_environment(value: Any) -> Any:
+def _or_environment(node: dict[str, Any]) -> dict[str, Any]:
     """The schema, with `${env:NAME}` allowed where it asks for more than any text."""
-    if isinstance(value, list):
-        return [_or_environment(each) for each in cast("list[Any]", value)]
-    if not isinstance(value, Mapping):
-        return value
-    node = {name: _or_environment(each) for name, each in cast("Mapping[str, Any]", value).items()}
     if "prefixItems" in node:  # as the draft calls it
         node["items"] = node.pop("prefixItems")
     is_number = node.get("type") in ("integer", "number", "boolean")

@@ -40,8 +40,7 @@ def usage_sentence(error: Any, commands: Mapping[str, object]) -> str:
     prefix, _, value = message.rstrip(".: ").removeprefix("Invalid value for ").partition("': ")
     option = prefix.removeprefix("'") if message.startswith("Invalid value for '") else ""
     sentence = f"{option}: {_in_our_words(value)}" if option else _in_our_words(message)
-    possible = getattr(error, "possibilities", None)
-    if possible:
+    if possible := getattr(error, "possibilities", None):
         return f"{sentence}; did you mean {' or '.join(possible)}?"
     return f"{sentence}; {_remedy(sentence, error.ctx.command_path if error.ctx is not None else 'evalstream')}"
 

@@ -162,8 +162,7 @@ def _parse(located: Located, role: str) -> Content:
     value = located.value
     if value is None:
         return Content(None, located.incomplete)
-    redaction = find_redaction(value)
-    if redaction:
+    if redaction := find_redaction(value):
         return Content(None, redaction)
     if located.is_inner and isinstance(value, str):
         return Content((ChatMessage(role, value),), located.incomplete)

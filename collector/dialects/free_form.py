@@ -71,8 +71,7 @@ def parse_content(value: Json, kind: Kind, role: str, *, plain: bool = False) ->
     """
     if value is None or kind in _WITHOUT_MESSAGES:
         return Content(None)
-    redaction = find_redaction(value)
-    if redaction:
+    if redaction := find_redaction(value):
         return Content(None, redaction)
     if kind == "model":
         transcript = parse_messages(value, role)
@@ -92,8 +91,7 @@ def _parse_content(value: Json, role: str, keys: Sequence[str]) -> Content:
         return Content(None)
     if not isinstance(value, str):
         return Content(_find_messages(value, role, keys, _MAX_DEPTH))
-    redaction = find_redaction(value)
-    if redaction:
+    if redaction := find_redaction(value):
         return Content(None, redaction)
     document = parse_document(value)
     if document is None:
@@ -124,10 +122,8 @@ def _find_messages(value: Json, role: str, keys: Sequence[str], depth: int) -> t
 
 def _find_in_fields(fields: JsonObject, role: str, keys: Sequence[str], depth: int) -> tuple[ChatMessage, ...] | None:
     for key in keys:
-        if key in fields:
-            messages = _find_messages(fields[key], role, keys, depth - 1)
-            if messages:
-                return messages
+        if key in fields and (messages := _find_messages(fields[key], role, keys, depth - 1)):
+            return messages
     # Arguments are called anything.
     single_value = next(iter(fields.values())) if role == "user" and len(fields) == 1 else None
     return _parse_text(single_value, role) if isinstance(single_value, str) else None

@@ -270,8 +270,7 @@ def _find_finish_reason(body: JsonObject) -> str | None:
         if body.get(key):
             return parse_finish_reason(body[key])
     for key in ("meta", "_meta", "response_metadata", "generation_info"):
-        about = as_dict(body.get(key))
-        if about:
+        if about := as_dict(body.get(key)):
             return parse_finish_reason(about.get("finish_reason") or about.get("stop_reason"))
     return None
 
@@ -317,8 +316,7 @@ ShapeReader = Callable[[JsonObject, str, list[ChatMessage], int], bool]
 def _add_system_prompt(item: JsonObject, messages: list[ChatMessage]) -> None:
     for holder in (item, as_dict(item.get("config"))):
         for key in ("system", "system_instruction", "systemInstruction", "system_instructions", "instructions"):
-            text = parse_system_text(holder.get(key))
-            if text:
+            if text := parse_system_text(holder.get(key)):
                 messages.append(ChatMessage("system", text))
                 return
 

@@ -113,8 +113,8 @@ def _read_guarded(span: Span) -> Call:
     call = _read_model(span, "model")
     for raw in (span.attributes.get("input.value"), span.attributes.get("llm.invocation_parameters")):
         fields = as_dict(decode(raw)) or as_dict(parse_repr(raw) if isinstance(raw, str) else None)
-        messages = parse_messages(fields.get("messages")).messages
-        if messages:  # the indexed ones are a placeholder where the application gives messages
+        # The indexed ones are a placeholder where the application gives messages.
+        if messages := parse_messages(fields.get("messages")).messages:
             return call._replace(input=messages, input_incomplete=None)
     return call
 
@@ -308,8 +308,7 @@ def _to_openai_message(group: dict[str, Json]) -> dict[str, Any]:
         calls = [_to_tool_call(each) for each in group_indexed(group, "message.tool_calls.")]
         if calls:
             message["tool_calls"] = calls
-        function = find_text(group, "message.function_call_name")
-        if function:
+        if function := find_text(group, "message.function_call_name"):
             arguments = group.get("message.function_call_arguments_json")
             message["function_call"] = {"name": function, "arguments": arguments}
     return message

@@ -22,7 +22,7 @@ from collector.logs.log import Committed, Confirm, Log, OpenFold, StoredRecord, 
 from collector.otlp.own_items import OwnItems
 from collector.records.epochs import RecentIds
 from collector.records.feedback import FeedbackSubject, JoinedFeedback, is_joined_feedback, parse_joined_feedback
-from collector.records.json import evaluation_from_json
+from collector.records.json import evaluation_from_json, readable
 from collector.telemetry.drop_reasons import DropReason
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import EXPORT_EVALUATIONS, EXPORT_FAILURES, EXPORT_LAG
@@ -237,11 +237,8 @@ class FeedbackExportFold(_StatelessFold):
 
     def _read(self, records: Sequence[StoredRecord]) -> Iterator[JoinedFeedback]:
         for record in filter(is_joined_feedback, records):
-            try:
-                joined = parse_joined_feedback(record.value)
-            except BadInput:
-                continue  # a later version wrote it
-            if joined.subjects and not self._seen.repeats(joined.entry.feedback_id):
+            joined = readable(parse_joined_feedback, record.value)  # None: a later version wrote it
+            if joined is not None and joined.subjects and not self._seen.repeats(joined.entry.feedback_id):
                 yield joined
 
 

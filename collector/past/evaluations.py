@@ -6,10 +6,9 @@ from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
 from collector.durations import seconds
-from collector.errors import BadInput
 from collector.logs.log import Log, StoredRecord
 from collector.records.epochs import valid_evaluations
-from collector.records.json import evaluation_from_json
+from collector.records.json import evaluation_from_json, readable
 from evaluators.cases import Json, Scope
 from evaluators.results import NEVER_TRIED, Evaluation, Subject, Usage
 
@@ -168,10 +167,7 @@ async def of_versions(
 
 def readable_evaluation(record: StoredRecord) -> Evaluation | None:
     """The evaluation in a record; None if this version cannot read it, which the exporters report."""
-    try:
-        return evaluation_from_json(record.value)
-    except BadInput:
-        return None
+    return readable(evaluation_from_json, record.value)
 
 
 def was_never_tried(evaluation: Evaluation) -> bool:

@@ -4,11 +4,10 @@ from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequen
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from collector.errors import BadInput
 from collector.logs.log import Log, StoredRecord
 from collector.logs.whole_log import read_partitions, read_records
 from collector.records.attributes import with_declared
-from collector.records.json import label_from_json, turn_from_json
+from collector.records.json import label_from_json, readable, turn_from_json
 from collector.records.shared_records import divide_records
 from collector.records.turns import conversation_key
 from collector.records.whole_conversation import conversation_fields
@@ -19,11 +18,9 @@ from evaluators.results import Evaluation, Label
 async def labels_in(log: Log) -> AsyncIterator[Label]:
     """Every label of the labels log, partition by partition, without feedback. Raises LogUnavailable."""
     async for record in read_records(log):
-        if not record.headers:  # otherwise it is feedback, or a tick
-            try:
-                yield label_from_json(record.value)
-            except BadInput:
-                continue  # a later version wrote it
+        # Other records are feedback, ticks, and labels that a later version wrote.
+        if not record.headers and (label := readable(label_from_json, record.value)) is not None:
+            yield label
 
 
 async def newest_labels(log: Log, evaluator: str | None = None) -> Sequence[Label]:
@@ -72,12 +69,8 @@ async def turns_in_log(
 
 def readable_turn(record: StoredRecord) -> Turn | None:
     """The turn in a record; None if it holds none, or none that this version can read."""
-    if record.headers:
-        return None  # a tick, or a snapshot of the evaluate stage
-    try:
-        return turn_from_json(record.value)
-    except BadInput:
-        return None  # the evaluate stage dead-lettered it
+    # Ticks and snapshots of the evaluate stage have headers; that stage dead-lettered a turn that cannot be read.
+    return None if record.headers else readable(turn_from_json, record.value)
 
 
 def by_conversation(turns: Iterable[Turn]) -> Turns:

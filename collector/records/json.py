@@ -56,6 +56,14 @@ def _from_json(data: bytes | str, kind: type[T]) -> T:
         raise BadInput(describe_error(error, kind)) from None
 
 
+def readable(read: Callable[[bytes], T], value: bytes) -> T | None:
+    """The result of `read`; None if the value is bad input, which another reader of the log reports."""
+    try:
+        return read(value)
+    except BadInput:
+        return None
+
+
 turn_to_json: Callable[[Turn], bytes] = _to_json
 """Writes a turn as one line of JSON, without the line's end.
 

@@ -74,8 +74,7 @@ def share_records(
     sizes: dict[int, int] = {}
 
     def write(partition: int) -> None:
-        pieces = waiting.pop(partition, [])
-        if pieces:
+        if pieces := waiting.pop(partition, []):
             written.append(pieces[0] if len(pieces) == 1 else _shared(pieces))
 
     for record in records:

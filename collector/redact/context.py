@@ -85,8 +85,7 @@ def _after(
             if _is_whole(where, start, end, word, has_ending=has_ending):
                 if has_ending and not _CJK.match(word):
                     end = _end_of_word(where, end)
-                finding = value(text, end, word)
-                if finding:
+                if finding := value(text, end, word):
                     yield finding
                     end = finding.end
             start = where.find(word, end)

@@ -90,8 +90,7 @@ class RequestRedaction:
 
     def _texts(self, message: Outline, *fields: str) -> None:
         for field in fields:
-            text = getattr(message, field)
-            if text:
+            if text := getattr(message, field):
                 part = _FIELD + (text if isinstance(text, bytes) else text.encode())
                 if part not in self._clean.known:
                     self._wait(part, message, field)

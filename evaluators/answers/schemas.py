@@ -1,7 +1,7 @@
 """The form of a reply as JSON Schema, as judges with structured output want it."""
 
-from collections.abc import Iterator, Mapping, Set as AbstractSet
-from functools import cache, lru_cache
+from collections.abc import Callable, Iterator, Mapping, Set as AbstractSet
+from functools import cache, lru_cache, partial
 from typing import Any, cast
 
 import orjson
@@ -56,13 +56,14 @@ def bounded_schema(
     question's key.
     """
     schema = _reduced(reply.model_json_schema(), _UNDERSTOOD | ({"minItems", "maxItems"} if max_tokens else set[str]()))
-    schema = _without_reasons(schema) if alone else schema
+    schema = rewritten(schema, _without_reasons) if alone else schema
     if keyed:
         properties = {ANSWER_KEY: {"type": "string"}, **schema["properties"]}
         schema = {**schema, "properties": properties, "required": list(properties)}
     if max_tokens is not None:
         entries = [node["minItems"] for node in nodes_of(schema) if "minItems" in node]
-        schema = _bounded(schema, max(_SHORTEST_TEXT, max_tokens * _CHARACTERS_PER_TOKEN // max([1, *entries])))
+        longest = max(_SHORTEST_TEXT, max_tokens * _CHARACTERS_PER_TOKEN // max([1, *entries]))
+        schema = rewritten(schema, partial(_bounded, longest=longest))
     return cast("dict[str, Json]", schema)
 
 
@@ -112,24 +113,23 @@ def nodes_of(schema: Any) -> Iterator[dict[str, Any]]:
             yield from nodes_of(child)
 
 
-def _without_reasons(schema: Any) -> Any:
+def rewritten(schema: Any, rewrite: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
+    """A copy of a schema with every object inside it rewritten, itself included; the innermost come first."""
     if isinstance(schema, list):
-        return [_without_reasons(child) for child in cast("list[Any]", schema)]
+        return [rewritten(child, rewrite) for child in cast("list[Any]", schema)]
     if not isinstance(schema, dict):
         return schema
-    node = {key: _without_reasons(value) for key, value in cast("dict[str, Any]", schema).items()}
+    return rewrite({key: rewritten(value, rewrite) for key, value in cast("dict[str, Any]", schema).items()})
+
+
+def _without_reasons(node: dict[str, Any]) -> dict[str, Any]:
     if "properties" in node:
         node["properties"] = {name: form for name, form in node["properties"].items() if not is_reason(name)}
         node["required"] = list(node["properties"])
     return node
 
 
-def _bounded(schema: Any, longest: int) -> Any:
-    if isinstance(schema, list):
-        return [_bounded(child, longest) for child in cast("list[Any]", schema)]
-    if not isinstance(schema, dict):
-        return schema
-    node = {key: _bounded(value, longest) for key, value in cast("dict[str, Any]", schema).items()}
+def _bounded(node: dict[str, Any], longest: int) -> dict[str, Any]:
     if node.get("type") == "string" and "enum" not in node and "const" not in node:
         node["maxLength"] = longest
     if node.get("type") == "array":

@@ -9,7 +9,7 @@ a missing or broken entry fails its own question alone.
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, TypeAlias, cast
 
 from pydantic import BaseModel, ConfigDict
@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict
 from evaluators.answers.alternatives import alternatives_for
 from evaluators.answers.decided_answers import decided_answer
 from evaluators.answers.reply_parser import LONGEST, end_of_reasoning, entry_spans, object_end, parse_answer
-from evaluators.answers.schemas import schema_of, schema_text, schema_with_key
+from evaluators.answers.schemas import rewritten, schema_of, schema_text, schema_with_key
 from evaluators.asking.prompt_isolation import ANSWER_KEY
 from evaluators.cases import Json
 from evaluators.errors import JudgeReplyInvalid
@@ -192,22 +192,15 @@ def _entry_form(name: str, reply: type[BaseModel], *, keyed: bool) -> tuple[Mapp
     """The definitions of an entry's form, and the form itself. The same in every pack: they are never changed."""
     form = dict(schema_with_key(reply) if keyed else schema_of(reply))
     own = cast("Mapping[str, Json]", form.pop("$defs", {}))
-    return {f"{name}_{definition}": _renamed(value, name) for definition, value in own.items()}, _renamed(form, name)
+    renamed = partial(_renamed, name=name)
+    definitions = {f"{name}_{definition}": rewritten(value, renamed) for definition, value in own.items()}
+    return definitions, rewritten(form, renamed)
 
 
-def _renamed(node: Any, name: str) -> Any:
+def _renamed(node: dict[str, Any], name: str) -> dict[str, Any]:
     """A part of a form whose references use the definitions' names in the pack."""
-    if isinstance(node, list):
-        return [_renamed(child, name) for child in cast("list[Any]", node)]
-    if not isinstance(node, dict):
-        return node
-    fields = cast("dict[str, Any]", node)
-    return {
-        key: f"#/$defs/{name}_{value.rpartition('/')[2]}"
-        if key == "$ref" and isinstance(value, str)
-        else _renamed(value, name)
-        for key, value in fields.items()
-    }
+    reference = node.get("$ref")
+    return {**node, "$ref": f"#/$defs/{name}_{reference.rpartition('/')[2]}"} if isinstance(reference, str) else node
 
 
 Entry: TypeAlias = Answer[Any] | JudgeReplyInvalid

@@ -32,8 +32,7 @@ async def read(api: ApiReader, wanted: Wanted) -> AsyncGenerator[bytes, None]:
                 answer = await api.get(_PATH, search_query(service, wanted.query, begin, end), none=says_none)
                 resources = [each for text in documents_in(answer) for each in spans_in(api.document(text))]
                 if len(trace_ids(resources)) >= _MOST:
-                    narrower = halves(begin, end, _NARROWEST)
-                    if narrower:
+                    if narrower := halves(begin, end, _NARROWEST):
                         open_stretches = [*narrower, *open_stretches]
                         continue
                     api.left(f"of the millisecond from {begin.isoformat()} only the first {_MOST} traces of {service}")

@@ -237,8 +237,7 @@ def _unscored(each: EvaluatorComparison) -> str:
 def _difference_lines(pair: EvaluationPair) -> Iterator[str]:
     yield plain(f"  {pair.old.score:.3f} → {pair.new.score:.3f}  {_subject(pair.old)}")
     for side, evaluation in (("old", pair.old), ("new", pair.new)):
-        reason = " ".join((evaluation.explanation or "").split())
-        if reason:
+        if reason := " ".join((evaluation.explanation or "").split()):
             yield plain(f"      {side}: {reason[:_REASON]}{'…' if len(reason) > _REASON else ''}")
 
 

@@ -10,12 +10,12 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
-from collector.errors import BadInput
 from collector.evaluate.conversations.keyed_sessions import KeyedSessions
 from collector.evaluate.conversations.session_window import SessionWindowSettings
 from collector.evaluate.conversations.snapshot import ConversationSnapshot, outline_snapshot, parse_snapshot
 from collector.evaluate.recovery.replay_point import ReplayPoint
 from collector.logs.log import StoredRecord
+from collector.records.json import readable
 
 MAX_CONVERSATIONS = 200_000
 """The most open conversations that are counted in a partition; beyond that the oldest count as idle at once."""
@@ -185,9 +185,7 @@ class PartitionConversations:
         """
         validity: dict[int, bool] = {}
         for record in records:
-            try:
-                snapshot = outline_snapshot(record.value)
-            except BadInput:
+            if (snapshot := readable(outline_snapshot, record.value)) is None:
                 continue  # reported when it is applied
             sessions = self.by_monitor.get(snapshot.monitor)
             named = snapshot.conversation_id, snapshot.first, snapshot.since

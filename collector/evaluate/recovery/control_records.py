@@ -18,6 +18,7 @@ from collector.errors import BadInput
 from collector.evaluate.budget.rates import Rates
 from collector.logs.log import Record, StoredRecord
 from collector.records.epochs import CONTROL_HEADERS
+from collector.records.json import readable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,11 +60,8 @@ class ControlRecord:
 
 def decisions_in(record: StoredRecord) -> Sequence[ControlRecord]:
     """The decisions in a control record; none in a claim, an event of batches, or a record of a later version."""
-    try:
-        control = parse_control_record(record.value)
-    except BadInput:
-        return ()
-    return (control,) if control.batches is None else ()
+    control = readable(parse_control_record, record.value)
+    return () if control is None or control.batches is not None else (control,)
 
 
 def parse_control_record(value: bytes) -> ControlRecord:

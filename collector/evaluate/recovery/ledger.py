@@ -21,7 +21,7 @@ from collector.evaluate.budget.rates import Rates
 from collector.evaluate.recovery.control_records import ControlRecord, parse_control_record
 from collector.logs.log import TICK, Confirm, Log, LogUnavailable, Record, StoredRecord
 from collector.records.epochs import CONTROL_HEADERS, Fence, claim_record, fence_at, owner_of, stamped
-from collector.records.json import evaluation_from_json
+from collector.records.json import evaluation_from_json, readable
 
 logger = logging.getLogger(__name__)
 
@@ -173,11 +173,10 @@ class Ledger:
             self.costs.clear()
 
     def _read_cost(self, record: StoredRecord) -> None:
-        try:
-            evaluation = evaluation_from_json(record.value)
-        except BadInput:
-            return  # the exporters report it
-        if evaluation.cost_usd and evaluation.happened_at is None:  # budgets do not pay backfills
+        evaluation = readable(evaluation_from_json, record.value)  # None: the exporters report it
+        if evaluation is None or not evaluation.cost_usd:
+            return
+        if evaluation.happened_at is None:  # budgets do not pay backfills
             self.costs.append((evaluation.monitor, evaluation.cost_usd, evaluation.ended_at.timestamp()))
 
     @property

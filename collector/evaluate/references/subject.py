@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from collector.errors import BadInput
 from collector.evaluate.plan import Assignment
 from collector.logs.log import Log
 from collector.logs.whole_log import read_partitions
+from collector.records.json import readable
 from collector.records.references import IDS, Reference, comparable_id, is_reference, parse_reference
 from collector.records.tenants import tenant_of
 from collector.records.turns import conversation_key
@@ -97,11 +97,9 @@ async def references_in_log(turns: Log) -> ReferencesByKey:
     known: dict[str, dict[str, Reference]] = {}
     async for batch in read_partitions(turns):
         for record in filter(is_reference, batch):
-            try:
-                reference = parse_reference(record.value)
-            except BadInput:
-                continue  # the evaluate stage dead-lettered it
-            known.setdefault(reference.key, {})[reference.reference_id] = reference
+            reference = readable(parse_reference, record.value)
+            if reference is not None:  # else the evaluate stage dead-lettered it
+                known.setdefault(reference.key, {})[reference.reference_id] = reference
     return {key: tuple(by_id.values()) for key, by_id in known.items()}
 
 

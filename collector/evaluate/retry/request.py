@@ -16,7 +16,7 @@ import orjson
 from collector.errors import BadInput
 from collector.logs.log import Headers, Log, Record, RecordTooLarge, StoredRecord
 from collector.logs.whole_log import read_partitions
-from collector.records.json import case_in, case_json, evaluation_from_json, evaluation_to_json, record_of
+from collector.records.json import case_in, case_json, evaluation_from_json, evaluation_to_json, readable, record_of
 from evaluators.cases import Conversation, Json, Scope, Turn
 from evaluators.identity import conversation_id_of, retry_id
 from evaluators.records import to_json
@@ -172,10 +172,7 @@ async def requested_evaluations(turns: Log, done_below: Mapping[int, int]) -> Ma
     requested: dict[str, str] = {}
     async for batch in read_partitions(turns):
         for record in filter(is_retry_request, batch):
-            try:
-                request = parse_request(record.value)
-            except BadInput:
-                continue  # the evaluate stage dead-lettered it
-            if record.offset >= done_below.get(record.partition, 0):
+            request = readable(parse_request, record.value)  # None: the evaluate stage dead-lettered it
+            if request is not None and record.offset >= done_below.get(record.partition, 0):
                 requested[request.evaluation_id] = request.evaluator
     return requested

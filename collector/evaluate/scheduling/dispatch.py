@@ -17,7 +17,6 @@ from typing import TypeAlias
 from weakref import WeakValueDictionary
 
 from collector.backoff import Backoff, StateLines
-from collector.errors import BadInput
 from collector.evaluate.budget.controller import (
     UNLIMITED,
     BudgetController,
@@ -34,7 +33,7 @@ from collector.logs.journal.guard import Guard
 from collector.logs.log import Confirm, Log, Record, certain
 from collector.otlp.evaluation_spans import judging
 from collector.records.epochs import stamped
-from collector.records.json import evaluation_from_json, evaluation_to_json
+from collector.records.json import evaluation_from_json, evaluation_to_json, readable
 from evaluators.cases import Conversation, Turn
 from evaluators.evaluation import Result, utc_now
 from evaluators.packs.evaluate_pack import run_pack
@@ -83,11 +82,8 @@ class SharedVerdicts:
 
 
 def _verdict(record: bytes) -> Evaluation | None:
-    try:
-        evaluation = evaluation_from_json(record)
-    except BadInput:  # a later version wrote it
-        return None
-    return None if evaluation.outcome == "skipped" else evaluation
+    evaluation = readable(evaluation_from_json, record)  # None: a later version wrote it
+    return None if evaluation is None or evaluation.outcome == "skipped" else evaluation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

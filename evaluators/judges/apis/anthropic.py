@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import orjson
 
+from evaluators.answers.schemas import rewritten
 from evaluators.cases import Json
 from evaluators.judges.answer_places import ending, text_in
 from evaluators.judges.apis.payload import object_in, objects, text
@@ -41,7 +42,8 @@ def body(chat: Chat, request: Request, features: Capabilities, _samples: int) ->
     if features.temperature:
         body["temperature"] = min(1.0, request.temperature)
     if features.format == "json_schema":
-        body["output_config"] = {"format": {"type": "json_schema", "schema": _without_limits(request.schema)}}
+        schema = rewritten(request.schema, _without_limits)
+        body["output_config"] = {"format": {"type": "json_schema", "schema": schema}}
     elif features.format == "json_object":
         body["tools"] = [{"name": _TOOL, "description": "Takes the answer.", "input_schema": request.schema}]
         body["tool_choice"] = {"type": "tool", "name": _TOOL}
@@ -97,13 +99,8 @@ def completion(content: bytes) -> Completion:
     )
 
 
-def _without_limits(node: Any) -> Any:
-    """A schema whose whole numbers are listed instead of limited."""
-    if isinstance(node, list):
-        return [_without_limits(each) for each in cast("list[Any]", node)]
-    if not isinstance(node, dict):
-        return node
-    schema = {key: _without_limits(value) for key, value in cast("dict[str, Any]", node).items()}
+def _without_limits(schema: dict[str, Any]) -> dict[str, Any]:
+    """A schema whose whole number is listed instead of limited."""
     lowest, highest = schema.get("minimum"), schema.get("maximum")
     if schema.get("type") == "integer" and isinstance(lowest, int) and isinstance(highest, int):
         del schema["minimum"], schema["maximum"]

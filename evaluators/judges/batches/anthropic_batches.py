@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from evaluators.judges.batches.batch_connection import BatchConnection
 
 _PATH = "/messages/batches"
-_CLOCKS_DIFFER = 3600.0
 _MISSING: Mapping[str, provider.Missing] = {"expired": "expired", "canceled": "cancelled"}
 _STATUSES = {
     "invalid_request_error": 400,
@@ -37,9 +36,6 @@ _STATUSES = {
 
 class AnthropicBatches:
     """Batches of an endpoint of Anthropic's Messages."""
-
-    most_items = 5_000
-    most_bytes = 90 * 2**20
 
     def __init__(self, connection: "BatchConnection") -> None:
         self._connection = connection
@@ -77,7 +73,7 @@ class AnthropicBatches:
         while True:
             page = await self._connection.get(_PATH, limit="100", **after)
             listed = objects(page.get("data"))
-            recent = [each for each in listed if _time(each.get("created_at")) >= since - _CLOCKS_DIFFER]
+            recent = [each for each in listed if _time(each.get("created_at")) >= since - provider.CLOCKS_DIFFER]
             batches += recent
             if not page.get("has_more") or not listed or len(recent) < len(listed):
                 return batches

@@ -15,7 +15,7 @@ from evaluators.judges.batches.batch_terms import LOOK_AGAIN, BatchTerms
 from evaluators.judges.batches.journal import BatchJournal, JournalEntry
 from evaluators.judges.batches.owned_requests import OwnedRequests, RequestWaits, billed_to_nobody, current_requests
 from evaluators.judges.batches.patient_calls import PatientCalls
-from evaluators.judges.batches.provider import BatchItem, BatchProvider, NoBatches
+from evaluators.judges.batches.provider import MOST_BYTES, MOST_ITEMS, BatchItem, BatchProvider, NoBatches
 from evaluators.judges.batches.submitted_batches import SubmittedBatches
 from evaluators.judges.endpoint import Endpoint, EndpointReply, RequestOutdated
 from evaluators.judges.error_mapping import ABOUT_QUESTION, HttpStatusError, meaning_of, to_judge_error
@@ -232,15 +232,14 @@ class BatchEndpoint:
 
     @property
     def _most_items(self) -> int:
-        most = self.provider.most_items
-        return most if self.terms.most_items is None else min(most, self.terms.most_items)
+        return MOST_ITEMS if self.terms.most_items is None else min(MOST_ITEMS, self.terms.most_items)
 
     def _submit_gathered(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
         gathered, self._gathered, self._timer = self._gathered, {}, None
         items = [BatchItem(name, body) for name, body in gathered.items()]
-        for part in _parts(items, self._most_items, self.provider.most_bytes):
+        for part in _parts(items, self._most_items, MOST_BYTES):
             self._batches.submit(part)
 
 

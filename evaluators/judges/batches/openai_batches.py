@@ -21,8 +21,6 @@ from evaluators.judges.client_connection import STREAMED, WHOLE, as_judge_errors
 METADATA_KEY = "evalstream"
 _ENDED = frozenset({"completed", "expired", "cancelled", "failed"})
 _MISSING: Mapping[str, provider.Missing] = {"batch_expired": "expired", "batch_cancelled": "cancelled"}
-_CLOCKS_DIFFER = 3600.0
-"""Seconds by which the provider's clock may be behind this machine's."""
 
 
 class OpenAIBatches:
@@ -31,9 +29,6 @@ class OpenAIBatches:
     After the file was sent, `confirm` is asked again before the batch is made: a large file takes seconds. `headers` is
     called before each request.
     """
-
-    most_items = 5_000
-    most_bytes = 90 * 2**20
 
     def __init__(
         self,
@@ -80,7 +75,9 @@ class OpenAIBatches:
             for batch in batches:
                 if mapping(batch.get("metadata")).get(METADATA_KEY) == key:
                     return provider.id_in(batch)
-            if not page.get("has_more") or not batches or count(batches[-1].get("created_at")) < since - _CLOCKS_DIFFER:
+            if not page.get("has_more") or not batches:
+                return None
+            if count(batches[-1].get("created_at")) < since - provider.CLOCKS_DIFFER:
                 return None
             after = {"after": provider.id_in(batches[-1])}
 

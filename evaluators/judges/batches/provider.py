@@ -15,6 +15,13 @@ TRANSIENT = frozenset({"transient", "rate limited"})
 ABSENT = frozenset({404, 405, 501})
 """Statuses of an endpoint that has no batches."""
 
+MOST_ITEMS = 5_000
+"""The most requests in a batch; no provider takes fewer."""
+MOST_BYTES = 90 * 2**20
+"""The most bytes of a batch."""
+CLOCKS_DIFFER = 3600.0
+"""Seconds by which the provider's clock may be behind this machine's."""
+
 _LONGEST_NAME, _REDIRECTS = 128, 300
 
 
@@ -111,16 +118,6 @@ class Undecided(Exception):
 
 class BatchProvider(Protocol):
     """A provider's batches of one model. Its errors are `HttpStatusError` and `JudgeUnavailable`."""
-
-    @property
-    def most_items(self) -> int:
-        """The most requests in a batch."""
-        ...
-
-    @property
-    def most_bytes(self) -> int:
-        """The most bytes of a batch."""
-        ...
 
     async def check(self) -> None:
         """Check whether the endpoint takes batches.
