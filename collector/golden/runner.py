@@ -13,6 +13,7 @@ in that period, too, references under evaluator and case.
 import asyncio
 import hashlib
 import logging
+import math
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -262,6 +263,8 @@ MOST_RUNS = 10
 """The most runs in one period, if alerts request some, too."""
 SAME_FALL = 3600.0
 """After this many seconds without a suspicion, the next one is about another fall."""
+_DAY = 86_400.0
+"""The longest window (s) whose mean a shift of a judge explains."""
 _HISTORY = 20
 """Runs of a target that are kept in memory, and the earlier periods whose runs are read at a start."""
 
@@ -387,9 +390,9 @@ class GoldenRuns:
                 known = self.checked[target.key]
                 now = self._clock()
                 over = max((end for _, end in self.incidents.get(target.definition, ()) if end <= now), default=0.0)
-                before = known.falling or Suspicion(since)
-                if before.since < over or now - known.suspected_at > SAME_FALL:  # this is another fall
-                    before = Suspicion(since)
+                before = (known.falling if now - known.suspected_at <= SAME_FALL else None) or Suspicion(since)
+                if before.since < over:  # another fall; of another monitor's that is on, the alert stays known
+                    before = Suspicion(since, before.alert_since if (before.alert_since or 0.0) >= over else None)
                 # while a window still holds a fall, scores that have recovered move its begin to now
                 since = min(since, before.since)
                 known.falling = Suspicion(since, (before.alert_since or now) if alerting else None)
@@ -444,7 +447,7 @@ class GoldenRuns:
     async def _read_stored(self, target: GoldenTarget) -> None:
         """Take the stored runs, with all of a period, so that a fall is compared with the same ones after a restart."""
         current = int(self._clock() // self._rules.every)
-        for period in range(current - _HISTORY, current + 1):
+        for period in range(current - max(_HISTORY, math.ceil(_DAY / self._rules.every)), current + 1):
             for number in range(MOST_RUNS + 1):
                 text = await self._store.load(_run_key(target, period, number))
                 if text is None:
@@ -565,7 +568,9 @@ class GoldenRuns:
         shift = score_shift(scores, await self._references(evaluator, scores))
         if shift is None:
             return
-        self._shifts[evaluator] = sorted([*self._shifts.get(evaluator, ()), (at, shift)], key=itemgetter(0))[-_HISTORY:]
+        shifts = sorted([*self._shifts.get(evaluator, ()), (at, shift)], key=itemgetter(0))
+        old = sum(run_at < self._clock() - _DAY for run_at, _ in shifts[1:])  # the newest of these is in force after it
+        self._shifts[evaluator] = shifts[old:]
         self._telemetry.gauge(GOLDEN_SHIFT, *labels).set(shift.mean)
         self._telemetry.gauge(GOLDEN_SHIFT_STDERR, *labels).set(shift.stderr)
 

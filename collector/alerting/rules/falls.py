@@ -81,7 +81,7 @@ def explained(target: Target, mean: float, alerts: AlertSettings, by: str) -> st
     surely = f"{_short(target, mean)} - {MARGIN_ERRORS:g} * {series.SCORE_STDERR}{here}"
     enough, doubt = f"{series.SCORE_N_EFF}{here} >= {alerts.min_conversations:g}", f"{series.WINDOW_DOUBT}{here}"
     beyond = f"{surely} - on (evaluator, monitor, window) group_left () {doubt} and {enough}"
-    return f"max by ({by}) ({beyond}) <= 0 and on (evaluator, monitor) {doubt} > 0"
+    return f"(max by ({by}) ({beyond}) <= 0 and on (evaluator, monitor) {doubt} > 0)"
 
 
 DROPPED, BELOW = "EvalstreamScoreDropped", "EvalstreamScoreBelowTarget"

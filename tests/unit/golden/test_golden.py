@@ -439,6 +439,23 @@ async def test_a_run_from_before_an_incident_ended_says_nothing_of_the_next_fall
     assert said.has_changed
 
 
+async def test_an_incident_of_one_monitor_asks_no_run_a_minute_for_an_alert_of_another(tmp_path: Path) -> None:
+    """The fall is known by the evaluator, the incidents by the monitor that was looked at last: they took turns."""
+    bench = Bench(golden_file(tmp_path, helpful=0.8))
+    await bench.look(8)
+    bench.time += DAY
+    runs = await bench.look(8)
+    asked, begin = len(bench.judge.questions), bench.time
+    version = runs._targets[0].assignment.version
+    for _ in range(30):
+        bench.time += 60.0
+        for over, since in (([(begin - 9000.0, begin - 60.0)], begin), ([], begin - 9000.0)):
+            runs.incidents["helpful", version] = over
+            runs.judge_since("helpful", version, since, alerting=True)
+        await runs.run_due()
+    assert len(bench.judge.questions) <= asked + 2 * 20
+
+
 async def test_while_the_begin_of_a_fall_moves_it_is_one_fall_and_few_runs(tmp_path: Path) -> None:
     """A window still holds the fall, and scores have recovered: each minute asked anew, and the day's runs were used up."""
     bench = Bench(golden_file(tmp_path, helpful=0.8))
