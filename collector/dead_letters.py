@@ -263,12 +263,11 @@ class DeadLetterWriter:
     settings: DeadLetterSettings
     _: KW_ONLY
     signal: Incoming | None = None
-    backoff: InitVar[Backoff | None] = None
+    backoff: Backoff = field(default_factory=Backoff)
     clock: InitVar[Callable[[], float]] = time.monotonic
 
-    def __post_init__(self, backoff: Backoff | None, clock: Callable[[], float]) -> None:
+    def __post_init__(self, clock: Callable[[], float]) -> None:
         self._keep = bool(self.settings.keep_values)
-        self._backoff = backoff or Backoff()
         self.unwritten: dict[int, dict[int, DeadLetter]] = {}
         self._sparse_log = SparseLog(logger, clock)
 
@@ -324,7 +323,7 @@ class DeadLetterWriter:
             raise self._too_many(exceeded, letters)
 
     async def _write(self, letters: Sequence[DeadLetter]) -> None:
-        await self._backoff.repeat(
+        await self.backoff.repeat(
             lambda: append_letters(self.log, letters), LogUnavailable, action="writing to the dead-letter log"
         )
         for letter in letters:

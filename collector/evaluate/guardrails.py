@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import KW_ONLY, InitVar, dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -80,21 +80,19 @@ class EvaluationGuardrails:
 
     telemetry: Telemetry
     _: KW_ONLY
-    redactors: InitVar[Redactors | None] = None
-    canary: InitVar[CanarySettings | None] = None
+    redactors: Redactors = field(default_factory=Redactors)
+    canary: CanarySettings = field(default_factory=CanarySettings)
     store_text: bool = True
     from_logs: bool = True
     draw_key: str = ""
     failing: FailingEvaluators | None = None
 
-    def __post_init__(self, redactors: Redactors | None, canary: CanarySettings | None) -> None:
-        self._redactors = redactors or Redactors()
-        self._settings = canary or CanarySettings()
+    def __post_init__(self) -> None:
         self._canaries: set[asyncio.Task[None]] = set()
 
     def redacted(self, case: Case) -> RedactedCase:
         """The case for several evaluators. It is redacted once, when the first evaluator asks for it."""
-        redactor = self._redactors.of(tenant_of(case if isinstance(case, Turn) else case.turns[0]))
+        redactor = self.redactors.of(tenant_of(case if isinstance(case, Turn) else case.turns[0]))
         return RedactedCase(case, redactor, from_logs=self.from_logs)
 
     async def run(
@@ -125,10 +123,10 @@ class EvaluationGuardrails:
             judge = judge.judge
         else:
             result = await evaluate(evaluator, case, judge, now=now, skip_unseen=skip_unseen)
-        outcome, has_canaries = result.outcome, self._settings.share > 0.0
+        outcome, has_canaries = result.outcome, self.canary.share > 0.0
         if has_canaries and isinstance(outcome, Score) and result.judge and self._is_selected(evaluator, case):
             canary = (reservation or UNLIMITED).for_canary()
-            if len(self._canaries) < self._settings.concurrency and canary.reserve():
+            if len(self._canaries) < self.canary.concurrency and canary.reserve():
                 task = asyncio.create_task(self._run_canary(evaluator, case, judge, outcome.value, now, canary))
                 self._canaries.add(task)
                 task.add_done_callback(self._canaries.discard)
@@ -154,8 +152,8 @@ class EvaluationGuardrails:
         subject = case.turn_id if isinstance(case, Turn) else f"{case.conversation_id} {case.revision}"
         name = f"canary\x1f{evaluator.name}\x1f{subject}"
         if self.draw_key:
-            return draw(name, salt=self.draw_key) < self._settings.share
-        return draw(name, algorithm="sha256") < self._settings.share
+            return draw(name, salt=self.draw_key) < self.canary.share
+        return draw(name, algorithm="sha256") < self.canary.share
 
     async def _run_canary(
         self,
@@ -179,7 +177,7 @@ class EvaluationGuardrails:
             self._count(evaluator, judge, "failed")
             return
         shift = result.outcome.value - score if better else score - result.outcome.value
-        self._count(evaluator, judge, "shifted" if shift > self._settings.tolerance else "resisted")
+        self._count(evaluator, judge, "shifted" if shift > self.canary.tolerance else "resisted")
 
     def _count(self, evaluator: Evaluator[Any], judge: Judge, result: str) -> None:
         self.telemetry.counter(CANARIES, evaluator.name, judge.model, result).inc()

@@ -9,7 +9,7 @@ they then go out without a score, with `evalstream.outcome` = `skipped` and the 
 Spans of the requests to judges (`judge_spans`) are made where judges are asked: see `judging/judge_spans.py`.
 """
 
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from typing import ClassVar
 
@@ -25,6 +25,7 @@ from collector.records.feedback import JoinedFeedback
 from collector.telemetry.drop_reasons import DropReason
 from collector.telemetry.registry import Telemetry
 from evaluators.results import Evaluation
+from evaluators.wire.http_client import in_requests
 
 _REQUEST_BYTES = 1 << 20
 
@@ -87,7 +88,8 @@ class OtlpExporter:
     async def export(self, batch: Sequence[Evaluation]) -> int:
         """Send the batch; returns how many the endpoint refused for good, as events or as spans."""
         wanted = [evaluation for evaluation in batch if self._settings.skipped or evaluation.outcome != "skipped"]
-        return sum([await self._send(request) for request in _requests(wanted, self._settings.batch_size)])
+        requests = in_requests(wanted, _text_bytes, self._settings.batch_size, _REQUEST_BYTES)
+        return sum([await self._send(request) for request in requests])
 
     async def export_feedback(self, batch: Sequence[JoinedFeedback]) -> int:
         """Send feedback as events; returns how many the endpoint refused for good."""
@@ -120,21 +122,6 @@ class OtlpExporter:
             traces = spans(batch, service=service, explanation=explanation, own=self._own, openinference=openinference)
             spans_refused = await self._client.send_traces(traces)
         return max(events_refused, spans_refused)
-
-
-def _requests(batch: Sequence[Evaluation], most: int) -> Iterator[Sequence[Evaluation]]:
-    """The batch in pieces of `most` evaluations, and of about a megabyte of text: receivers refuse large requests."""
-    request: list[Evaluation] = []
-    size = 0
-    for evaluation in batch:
-        text = _text_bytes(evaluation)
-        if request and (len(request) >= most or size + text > _REQUEST_BYTES):
-            yield request
-            request, size = [], 0
-        request.append(evaluation)
-        size += text
-    if request:
-        yield request
 
 
 def _text_bytes(evaluation: Evaluation) -> int:

@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import KW_ONLY, InitVar, dataclass
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -66,18 +66,14 @@ class OtlpClient:
     """
 
     client: HttpClient
-    destination: InitVar[OtlpDestination]
+    destination: OtlpDestination
     telemetry: Telemetry
     _: KW_ONLY
     backoff: Backoff
     exporter: str = "otlp"
     confirm: Confirm = certain
 
-    def __post_init__(self, destination: OtlpDestination) -> None:
-        self._headers = destination.headers
-        self._endpoint = destination.endpoint.rstrip("/")
-        self._gzip = destination.gzip
-        self._give_up_after = destination.give_up_after
+    def __post_init__(self) -> None:
         self.problem: str | None = None
         """Why requests are not accepted now; None if they are, as far as is known."""
         self.has_logs = True
@@ -104,7 +100,7 @@ class OtlpClient:
         self, path: str, body: bytes, count: int, rejected: Callable[[HttpResponse], int], *, spans_follow: bool = False
     ) -> int:
         headers = {"Content-Type": "application/x-protobuf"}
-        if self._gzip:
+        if self.destination.gzip:
             body = gzip_.compress(body, 6, mtime=0)
             headers["Content-Encoding"] = "gzip"
         give_up: float | None = None
@@ -118,7 +114,7 @@ class OtlpClient:
                 if spans_follow and give_up is None and await self._has_no_logs(error):
                     return 0
                 now = self.backoff.clock()
-                give_up = now + self._give_up_after if give_up is None else give_up
+                give_up = now + self.destination.give_up_after if give_up is None else give_up
                 if error.status in _ABOUT_REQUEST or now >= give_up:
                     return self._drop(error, count)
                 raise
@@ -147,12 +143,10 @@ class OtlpClient:
         return True
 
     async def _post(self, path: str, body: bytes, headers: dict[str, str]) -> HttpResponse:
+        address = self.destination.endpoint.rstrip("/") + path
+        sent = {**self.destination.headers(), **headers}
         try:
-            return _accepted(
-                await self.client.request(
-                    "POST", self._endpoint + path, data=io.BytesIO(body), headers={**self._headers(), **headers}
-                )
-            )
+            return _accepted(await self.client.request("POST", address, data=io.BytesIO(body), headers=sent))
         except (aiohttp.ClientError, OSError) as error:  # a timeout is an OSError
             raise ExportUnavailable(f"no answer: {connection_problem(error)}", reason="no_connection") from error
 

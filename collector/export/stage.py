@@ -8,7 +8,7 @@ exporter with the method `export_feedback` also gets feedback, as soon as the tu
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import KW_ONLY, InitVar, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Protocol, runtime_checkable
 
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
@@ -48,13 +48,12 @@ class ExportStage:
     exporter: Exporter
     telemetry: Telemetry
     _: KW_ONLY
-    backoff: InitVar[Backoff | None] = None
+    backoff: Backoff = field(default_factory=Backoff)
     clock: Callable[[], float] = time.time
     on_bad_record: OnBadRecord = lambda _record, _error: None
     confirm: Confirm = certain
 
-    def __post_init__(self, backoff: Backoff | None) -> None:
-        self._backoff = backoff or Backoff()
+    def __post_init__(self) -> None:
         self._problem: str | None = None
         self._open: set[int] = set()
 
@@ -99,7 +98,7 @@ class ExportStage:
             await self.confirm()
             return await self.exporter.export(batch)
 
-        rejected = await self._backoff.repeat(
+        rejected = await self.backoff.repeat(
             attempt, ExportUnavailable, action=f"exporting to {self.name}", on_failure=self._failed
         )
         self._problem = None
@@ -194,11 +193,8 @@ class FeedbackExport:
     exporter: FeedbackExporter
     telemetry: Telemetry
     _: KW_ONLY
-    backoff: InitVar[Backoff | None] = None
+    backoff: Backoff = field(default_factory=Backoff)
     confirm: Confirm = certain
-
-    def __post_init__(self, backoff: Backoff | None) -> None:
-        self._backoff = backoff or Backoff()
 
     @property
     def group(self) -> str:
@@ -218,7 +214,7 @@ class FeedbackExport:
             return await self.exporter.export_feedback(batch)
 
         action = f"exporting feedback to {self.name}"
-        rejected = await self._backoff.repeat(attempt, ExportUnavailable, action=action)
+        rejected = await self.backoff.repeat(attempt, ExportUnavailable, action=action)
         if rejected := min(max(0, rejected or 0), len(batch)):
             self.telemetry.drop("export", DropReason.FEEDBACK_REJECTED, rejected)
 

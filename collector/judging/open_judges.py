@@ -250,22 +250,19 @@ async def open_judges(
         # judges.
         for name in names:
             settings = configured[name]
-            endpoint = endpoint_of(settings)
             context = LayerContext(
                 name=name,
                 settings=settings,
                 telemetry=telemetry,
                 policy=policy,
                 definitions=definitions,
-                limiter=limiters[endpoint],
+                limiter=limiters[endpoint_of(settings)],
                 breaker=breakers.breaker(name, settings),
                 unavailable=unavailable,
                 confirm=confirm,
             )
-            if settings.takes_batches and batches is not None:
-                judges[name] = wrapped_for_batches(judges[name], context)
-            else:
-                judges[name] = wrapped(judges[name], context)
+            wrap = wrapped_for_batches if settings.takes_batches and batches is not None else wrapped
+            judges[name] = wrap(judges[name], context)
         if batches is not None:
             await batches.start()
         if health is not None and names:

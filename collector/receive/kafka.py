@@ -12,7 +12,7 @@ import binascii
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import KW_ONLY, InitVar, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from typing import Any, Literal, Protocol, cast
 
@@ -137,17 +137,15 @@ class KafkaReceiver:
     telemetry: Telemetry
     _: KW_ONLY
     labels: Log | None = None
-    rules: InitVar[IngestRules | None] = None
-    backoff: InitVar[Backoff | None] = None
+    rules: IngestRules = field(default_factory=IngestRules)
+    backoff: Backoff = field(default_factory=Backoff)
     on_unreadable: OnUnreadableMessage = _pass
     clock: Callable[[], float] = time.time
 
-    def __post_init__(self, rules: IngestRules | None, backoff: Backoff | None) -> None:
+    def __post_init__(self) -> None:
         log_name, unit = _UNITS.get(self.topic.signal, ("spans", "trace"))
         self._action = f"writing {self.topic.name} to the {log_name} log"
         self._too_large = f"a {unit} in the message is larger than the {log_name} log accepts"
-        self._rules = rules or IngestRules()
-        self._backoff = backoff or Backoff()
         # At 0 from the start: Prometheus sees no rise to 1 of a new series.
         self.telemetry.counter(RECEIVE_ITEMS, "kafka", self.topic.signal, "accepted")
 
@@ -202,24 +200,24 @@ class KafkaReceiver:
             at=partial(arrival_times.next, message.timestamp),
             known=known,
             max_items=self.topic.max_items,
-            redactor=self._rules.redactor_of(message.value),
-            stored_media=self._rules.stored_media,
-            comments=self._rules.feedback.comments,
+            redactor=self.rules.redactor_of(message.value),
+            stored_media=self.rules.stored_media,
+            comments=self.rules.feedback.comments,
         )
 
     def _read_documents(self, message: StoredRecord) -> ParsedDocuments:
-        body, most, redactor = unwrap(message.value), self.topic.max_items, self._rules.redactor_of(message.value)
+        body, most, redactor = unwrap(message.value), self.topic.max_items, self.rules.redactor_of(message.value)
         if self.topic.signal == "references":
             return parse_references(body, self.log, tenant=None, max_items=most, redactor=redactor)
-        return parse_feedback(body, self._rules.feedback, tenant=None, max_items=most, redactor=redactor)
+        return parse_feedback(body, self.rules.feedback, tenant=None, max_items=most, redactor=redactor)
 
     def _read_otlp(self, signal: Signal, message: StoredRecord) -> ParsedRequest:
-        body, most, redactor = unwrap(message.value), self.topic.max_items, self._rules.redactor_of(message.value)
-        return self._rules.parse(body, signal, _FORMS[self.topic.encoding], max_items=most, redactor=redactor)
+        body, most, redactor = unwrap(message.value), self.topic.max_items, self.rules.redactor_of(message.value)
+        return self.rules.parse(body, signal, _FORMS[self.topic.encoding], max_items=most, redactor=redactor)
 
     async def _append(self, log: Log, records: list[Record]) -> None:
         if records:
-            await self._backoff.repeat(lambda: append_shared(log, records), LogUnavailable, action=self._action)
+            await self.backoff.repeat(lambda: append_shared(log, records), LogUnavailable, action=self._action)
 
     async def _report_unreadable(self, message: StoredRecord, error: BadInput) -> None:
         self.telemetry.drop("receive", DropReason.UNREADABLE_MESSAGE)

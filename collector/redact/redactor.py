@@ -213,11 +213,10 @@ class Redactor:
         return self._plain(key) if isinstance(key, str) and len(key) >= _SHORTEST else key
 
     def _number(self, value: int) -> Json:
-        if -_LONG_NUMBER < value < _LONG_NUMBER:
+        if -_LONG_NUMBER < value < _LONG_NUMBER or value.bit_length() >= 200:
             return value
-        text = str(value) if value.bit_length() < 200 else ""
-        redacted = self._plain(text) if text else text
-        return value if redacted == text else redacted
+        redacted = self._plain(str(value))
+        return value if redacted == str(value) else redacted
 
     def _plain(self, text: str) -> str:
         if self._known and text in self._known:
@@ -261,11 +260,7 @@ class Redactor:
         except Exception as error:  # noqa: BLE001 - a plug-in's, of any kind: what was not looked through goes nowhere
             self._fail()
             raise RedactionFailed(f"a redactor failed with {type(error).__name__}") from None
-        return (
-            [finding for finding in merge(findings) if not _PSEUDONYM.fullmatch(text, finding.start, finding.end)]
-            if findings
-            else []
-        )
+        return [finding for finding in merge(findings) if not _PSEUDONYM.fullmatch(text, finding.start, finding.end)]
 
     def _look(self, text: str) -> tuple[list[Finding], bool]:
         """The findings of the detectors, and whether they looked through all of it."""

@@ -3,15 +3,17 @@
 import os
 import ssl
 import zlib
-from collections.abc import AsyncGenerator, AsyncIterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from http.client import HTTPException
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 from urllib import request as urllib_request
 
 import aiohttp
 from multidict import CIMultiDict
+
+T = TypeVar("T")
 
 LONGEST = 16 * 2**20
 """The most bytes of an answer, packed or unpacked, that are read unless a client sets another limit."""
@@ -24,6 +26,24 @@ _WINDOW_BITS = {"gzip": 31, "x-gzip": 31, "deflate": 15}
 
 class AnswerRefused(aiohttp.ClientPayloadError):
     """A response is larger than the limit, or has a Content-Encoding that was not asked for. The message says which."""
+
+
+def in_requests(items: Iterable[T], size_of: Callable[[T], int], most: int, longest: int) -> Iterator[list[T]]:
+    """The items in pieces of at most `most`, and of about `longest` bytes by their sizes: servers refuse large ones.
+
+    An item that is larger is a piece of its own.
+    """
+    piece: list[T] = []
+    length = 0
+    for item in items:
+        size = size_of(item)
+        if piece and (len(piece) >= most or length + size > longest):
+            yield piece
+            piece, length = [], 0
+        piece.append(item)
+        length += size
+    if piece:
+        yield piece
 
 
 @dataclass(frozen=True, slots=True)

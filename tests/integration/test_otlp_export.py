@@ -250,11 +250,12 @@ async def test_a_slow_endpoint_is_given_up_and_tried_again(sent: Sent):
         with socket.socket() as silent:
             silent.bind(("127.0.0.1", 0))
             silent.listen()
-            exporter._client._endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"
+            client, there = exporter._client, exporter._client.destination
+            client.destination = replace(there, endpoint=f"http://127.0.0.1:{silent.getsockname()[1]}")
             running = asyncio.create_task(exporter.export([scored()]))
             while not sent.waits:
                 await asyncio.sleep(0.01)
-            exporter._client._endpoint = sent.destination.endpoint
+            client.destination = there
             await running
     assert len(sent.destination.events) == 1
 

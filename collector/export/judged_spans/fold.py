@@ -5,9 +5,9 @@ the span itself, so that a store can group by them. No clock, no I/O.
 """
 
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import KW_ONLY, InitVar, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 import zstandard
@@ -40,18 +40,15 @@ class JudgedSpansStage:
     destination: SpanDestination
     telemetry: Telemetry
     _: KW_ONLY
-    remember: InitVar[float]
-    max_bytes: InitVar[int]
+    remember: float
+    max_bytes: int
     explanation: bool
     own: OwnItems | None = None
-
-    def __post_init__(self, remember: float, max_bytes: int) -> None:
-        self._new_spans: Callable[[], RememberedSpans] = lambda: RememberedSpans(remember=remember, max_bytes=max_bytes)
 
     @asynccontextmanager
     async def open_fold(self, _partition: int, _committed: Committed | None) -> "AsyncGenerator[JudgedSpansFold]":
         """Open the fold of a partition; its state comes by replay."""
-        yield JudgedSpansFold(self, self._new_spans())
+        yield JudgedSpansFold(self, RememberedSpans(remember=self.remember, max_bytes=self.max_bytes))
 
 
 class JudgedSpansFold(UntimedFold):

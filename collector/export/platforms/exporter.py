@@ -8,7 +8,7 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import KW_ONLY, InitVar, dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Self
 
 import aiohttp
@@ -48,14 +48,12 @@ class PlatformSender:
     telemetry: Telemetry
     _: KW_ONLY
     backoff: Backoff
-    settings: InitVar[PlatformSettings]
+    settings: PlatformSettings
     confirm: Confirm
     clock: Callable[[], float] = time.time
 
-    def __post_init__(self, settings: PlatformSettings) -> None:
-        self._give_up_after = settings.give_up_after
-        self._wait_for_trace = settings.wait_for_trace
-        self._interval = 60.0 / settings.requests_per_minute if settings.requests_per_minute else 0.0
+    def __post_init__(self) -> None:
+        self._interval = 60.0 / self.settings.requests_per_minute if self.settings.requests_per_minute else 0.0
         self._next_at = 0.0
         self.problem: str | None = None
         """Why requests are not accepted now; None if they are, as far as is known."""
@@ -81,7 +79,7 @@ class PlatformSender:
                 if error.lacks_trace:
                     return self._without_trace(request)
                 now = self.backoff.clock()
-                give_up = now + self._give_up_after if give_up is None else give_up
+                give_up = now + self.settings.give_up_after if give_up is None else give_up
                 if error.is_about_request or now >= give_up:
                     return self._dropped(error.reason, len(request.evaluations), error)
                 raise
@@ -103,7 +101,7 @@ class PlatformSender:
 
     def _without_trace(self, request: PlatformRequest) -> int:
         [evaluation] = request.evaluations
-        if self.clock() - evaluation.ended_at.timestamp() < self._wait_for_trace:
+        if self.clock() - evaluation.ended_at.timestamp() < self.settings.wait_for_trace:
             raise ExportUnavailable("it does not have the trace yet", reason="no_trace", retry_after=_LOOK_AGAIN)
         return self._dropped("no_trace", 1)
 

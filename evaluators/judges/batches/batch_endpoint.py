@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 import math
 import time
-from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Mapping
 from dataclasses import KW_ONLY, dataclass
 
 import orjson
@@ -19,6 +19,7 @@ from evaluators.judges.batches.provider import MOST_BYTES, MOST_ITEMS, BatchItem
 from evaluators.judges.batches.submitted_batches import SubmittedBatches
 from evaluators.judges.endpoint import Endpoint, EndpointReply, RequestOutdated
 from evaluators.judges.error_mapping import ABOUT_QUESTION, HttpStatusError, meaning_of, to_judge_error
+from evaluators.wire.http_client import in_requests
 
 MOST_ATTEMPTS = 2
 """How many batches a request may be in: a request that expired or failed goes into one more."""
@@ -239,7 +240,7 @@ class BatchEndpoint:
             self._timer.cancel()
         gathered, self._gathered, self._timer = self._gathered, {}, None
         items = [BatchItem(name, body) for name, body in gathered.items()]
-        for part in _parts(items, self._most_items, MOST_BYTES):
+        for part in in_requests(items, _bytes_of, self._most_items, MOST_BYTES):
             self._batches.submit(part)
 
 
@@ -254,16 +255,5 @@ def _raise_if_spent(entry: JournalEntry) -> None:
     raise JudgeUnavailable(f"failed in {MOST_ATTEMPTS} batches")
 
 
-def _parts(items: Sequence[BatchItem], most_items: int, most_bytes: int) -> Iterator[Sequence[BatchItem]]:
-    """The items in batches that are not too large."""
-    part: list[BatchItem] = []
-    size = 0
-    for item in items:
-        length = len(orjson.dumps(item.body)) + 200
-        if part and (len(part) >= most_items or size + length > most_bytes):
-            yield part
-            part, size = [], 0
-        part.append(item)
-        size += length
-    if part:
-        yield part
+def _bytes_of(item: BatchItem) -> int:
+    return len(orjson.dumps(item.body)) + 200
