@@ -80,8 +80,7 @@ def _bounds(evaluator: Evaluator[Any], at_least: float | None, at_most: float | 
     if at_least is None and at_most is None:
         if evaluator.threshold is None:
             raise ValueError(f"{evaluator.name} has no threshold; say at_least=… or at_most=…")
-        higher = evaluator.direction == "higher_is_better"
-        return (evaluator.threshold, 1.0) if higher else (0.0, evaluator.threshold)
+        return (evaluator.threshold, 1.0) if evaluator.direction == "higher_is_better" else (0.0, evaluator.threshold)
     return (0.0 if at_least is None else at_least, 1.0 if at_most is None else at_most)
 
 

@@ -122,8 +122,7 @@ def _with_final_answer(enclosing_span: ParsedSpan, answers: Mapping[str, str]) -
     text = answers.get(enclosing_span.span.span_id)
     if text is None or call.kind != "agent" or find_answer(call.output, run=True):
         return enclosing_span
-    answered = call._replace(output=(ChatMessage("assistant", text),), output_incomplete=None)
-    return enclosing_span._replace(call=answered)
+    return enclosing_span._replace(call=call._replace(output=(ChatMessage("assistant", text),), output_incomplete=None))
 
 
 def _group_by_ancestor(drafts: Iterable[TurnDraft], tree: SpanTree) -> dict[str, list[TurnDraft]]:

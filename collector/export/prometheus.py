@@ -271,8 +271,7 @@ class PrometheusExporter:
     def _estimate(self, evaluation: Evaluation, score: float, labels: tuple[str, ...]) -> BoundedIncrements:
         """Add a score to the sums of a series."""
         conversation, time = evaluation.subject.conversation_id, evaluation.ended_at.timestamp()
-        weight = Weight.of(evaluation.sampling)
-        grown = self._sums.add(labels, conversation, weight=weight, score=score, time=time)
+        grown = self._sums.add(labels, conversation, weight=Weight.of(evaluation.sampling), score=score, time=time)
         self._count_sums(metrics.ESTIMATOR_SUMS, labels, grown.mean)
         self._count_sums(metrics.EVIDENCE_SUMS, labels, grown.evidence)
         self._telemetry.counter(metrics.ESTIMATOR_CLIPPED, *labels).inc(grown.clipped)

@@ -275,8 +275,7 @@ async def _run(
     configured = config.evaluators[name]
     # each judge is opened for a separate evaluator, with the layers that it has in the service
     every = replace(config, evaluators={judge: replace(configured, judge=judge) for judge in judges})
-    has_log_section = "log" in config.settings.model_fields_set
-    async with open_logs(config.settings.log, create=has_log_section) as logs:
+    async with open_logs(config.settings.log, create="log" in config.settings.model_fields_set) as logs:
         definitions = await logs.generated_steps()
         async with open_judges(every, definitions) as opened, guarded_run(config, from_logs=False) as run:
             opened_judges = {judge: without_answer_cache(opened[judge]) for judge in judges}

@@ -141,8 +141,7 @@ def make_server(options: McpOptions) -> Any:
     server: Any = library.MCPServer("evalstream", instructions=INSTRUCTIONS, log_level="WARNING")
     read_only = types.ToolAnnotations(read_only_hint=True, destructive_hint=False, open_world_hint=False)
     for function in tools.functions:
-        tool = _with_sentences(function, exceptions.ToolError)
-        server.tool(annotations=read_only, structured_output=False)(tool)
+        server.tool(annotations=read_only, structured_output=False)(_with_sentences(function, exceptions.ToolError))
     return server
 
 

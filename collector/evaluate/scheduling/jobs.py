@@ -137,9 +137,8 @@ class PartitionJobs:
             if job.happened_at is None:  # only live traffic shows whether an evaluator is stale
                 self.outcomes.count_started(job.monitor.name, job.assignment.evaluator.name)
             name, evaluator = job.evaluation_id, job.assignment.evaluator.name
-            subtract_weight = self.outcomes.count_waiting_weight(job)
             self._pending[name] = pending = PendingJob(
-                job.replay_point, job.trigger_offset, bulkhead, evaluator, subtract_weight
+                job.replay_point, job.trigger_offset, bulkhead, evaluator, self.outcomes.count_waiting_weight(job)
             )
             self._by_replay_point.add(name, pending)
             same = self._by_evaluator.setdefault(evaluator, {})
