@@ -28,7 +28,8 @@ from collector.errors import ConfigError
 from collector.evaluate.retry.past_jobs import Stretch
 from collector.evaluate.retry.request import requested_evaluations
 from collector.evaluate.sampling.draw import draw, keyed_salt
-from collector.logs.log import Record
+from collector.evaluate.stage import GROUP
+from collector.logs.log import Log, Record
 from collector.records.json import turn_to_json
 from collector.service.open_logs import open_logs
 from collector.wording import usd
@@ -70,7 +71,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
         yield world
 
 
-def monitored(world: World, *names: str, **changes: Any) -> dict[str, Any]:
+def monitored(world: World, *names: str | dict[str, Any], **changes: Any) -> dict[str, Any]:
     return {"monitors": {"all": world.settings["monitors"]["all"] | {"evaluators": list(names)} | changes}}
 
 
@@ -184,6 +185,30 @@ async def test_the_estimate_leaves_out_what_the_service_judges_now(world: World)
         assert f"made {PAST} of {PAST} ({PAST} scored), " in done.stdout, done.output
         await world.until_drained()
     assert sum(not each.happened_at for each in of(await world.ledger(), "helpful")) == 5
+
+
+async def test_what_was_not_drawn_is_not_being_made_because_another_evaluator_is_slow(world: World) -> None:
+    """While another evaluator had a question open, each that was not drawn passed for one that the service makes."""
+    drawn = [draw(SALT, f"c{n}") < 0.5 for n in range(PAST)]
+    world.configure(**monitored(world, "helpful", {"name": "short", "sample": 0.5}))
+    world.judge.faults = replace(Faults(), latency=8.0)
+    async with world.serving() as service:
+        await service.logs.turns.append([record(turn(n)) for n in range(PAST)])
+        async with asyncio.timeout(30):
+            while await delivered(service.logs.turns) < PAST:
+                await asyncio.sleep(0.05)
+        await world.until(lambda found: len(of(found, "short")) == sum(drawn))
+        world.configure(**monitored(world, "helpful", "short"))
+        dry = (await rejudge(world, "--dry-run")).stdout
+    assert f"{PAST} evaluations left out: the service makes them now" in dry, dry
+    between = PAST - sum(drawn) - drawn.index(True) - drawn[::-1].index(True)
+    assert (
+        f"{between} evaluations left out: the evaluator was at work then, and they were not matched or not drawn" in dry
+    )
+
+
+async def delivered(turns: Log) -> int:
+    return sum(state.offset for state in (await turns.committed(GROUP)).values())
 
 
 async def test_the_limit_is_kept_over_runs_and_says_how_far_it_came(world: World) -> None:

@@ -13,6 +13,7 @@ from collector.evaluate.outcomes import OutcomeSums
 from collector.evaluate.plan import Plan
 from collector.evaluate.recovery.configurations import UNNUMBERED, Configurations, PlanHistory, switches_of
 from collector.evaluate.recovery.control_records import ControlRecord
+from collector.evaluate.recovery.replay_point import CommitMetadata
 from collector.evaluate.references.subject import (
     ReferencesByKey,
     awaited_fields,
@@ -81,7 +82,7 @@ class LeftOut:
 @dataclass(slots=True)
 class Candidates:
     """The evaluations of a period that a plan still has to make; `plan` has the wanted monitors and evaluators alone.
-    Records below `done_below`, of each partition, have no unfinished evaluation.
+    `committed` has, of each partition, how far its records were delivered, and what was done by then.
 
     Iterate over it as often as needed, after `prepare`: each time it reads the turns log again, so that memory does not
     grow with the stretch.
@@ -96,7 +97,7 @@ class Candidates:
     reasons: Collection[str]
     requested: frozenset[str]
     history: PlanHistory
-    done_below: Mapping[int, int]
+    committed: Mapping[int, tuple[CommitMetadata, int]]
     left_out: LeftOut = field(default_factory=LeftOut)
     _again: list[Candidate] = field(default_factory=list[Candidate])
     _unreferenced: int = 0
@@ -146,6 +147,7 @@ class Candidates:
     async def _new(self, partition: int) -> AsyncIterator[Candidate]:
         """Evaluations that this definition never made, with their draws."""
         in_force = Configurations(switches_of((0, UNNUMBERED), self.controls[partition]), self.plan)
+        committed, delivered = self.committed.get(partition, (CommitMetadata(), 0))
         async for past_due_job in self._due(partition):
             job = past_due_job.job
             name = job.assignment.evaluation_id(*subject_id_of(past_due_job.case))
@@ -158,7 +160,7 @@ class Candidates:
             key = job.monitor.name, *subject_key(evaluator.name, evaluator.scope, subject, job.attributes)
             if self.what == "unscored" and key in self.known.by_subject:
                 continue  # scored, or among the owed
-            in_flight = job.trigger_offset >= self.done_below.get(partition, 0)
+            in_flight = job.trigger_offset >= committed.done_below_of(evaluator.name, delivered)
             was_at_work = key not in self.known.by_others and self._was_at_work(past_due_job)
             is_of_then = await self._is_of_then(past_due_job, in_force) if in_flight or was_at_work else False
             if in_flight and is_of_then:
