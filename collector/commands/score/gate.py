@@ -43,8 +43,8 @@ class GateResult:
     @property
     def text(self) -> str:
         """The comparison in one line; without a base the mean."""
-        if self.mean is not None:
-            return f"mean {self.mean:.3f} of {plural(self.scored, 'score')}"
+        if self.verdict == "no base":
+            return "no score" if self.mean is None else f"mean {self.mean:.3f} of {plural(self.scored, 'score')}"
         means = "" if self.comparison is None else f"{self.comparison.mean}: "
         return f"{means}{_TEXTS[self.verdict]}"
 
@@ -131,7 +131,9 @@ def as_markdown(results: Sequence[GateResult]) -> str:
 
 
 def as_junit(results: Sequence[GateResult]) -> bytes:
-    """JUnit XML: a test case for each result. Reasons for exit status 1 are failures; no verdict is skipped."""
+    """JUnit XML: a test case for each result. Reasons for exit status 1 are failures; without a verdict or a
+    score it is skipped.
+    """
     whole = ET.Element("testsuites")
     suite = ET.SubElement(whole, "testsuite", name="evalstream score", tests=str(len(results)), errors="0")
     for result in results:
@@ -139,7 +141,7 @@ def as_junit(results: Sequence[GateResult]) -> bytes:
         if result.failure:
             kind = "worse" if result.verdict == "worse" else "limit"
             ET.SubElement(case, "failure", message=result.failure, type=kind).text = _examples(result)
-        elif result.verdict in ("unsure", "no pairs", "other version"):
+        elif result.verdict == "unsure" or (result.comparison is None and result.mean is None):
             ET.SubElement(case, "skipped", message=result.text)
         else:
             ET.SubElement(case, "system-out").text = result.text

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from evaluation_samples import scored
 
-from collector.commands.score.gate import as_junit, as_markdown, compare_two, compare_with_base, read_base
+from collector.commands.score.gate import GateResult, as_junit, as_markdown, compare_two, compare_with_base, read_base
 from collector.errors import ConfigError
 from evaluators.results import Evaluation, Subject
 
@@ -106,6 +106,15 @@ def test_reports() -> None:
     assert len(table) == 5
     assert "| polite\\|kind | 0 |" in table[3]
     assert table[2].endswith("| **worse for sure** |"), "the words of the command"
+
+
+def test_an_evaluator_without_any_score_is_skipped_and_no_word_is_of_a_comparison() -> None:
+    """It was a green case, "not compared", though nobody named a base."""
+    suite = ET.fromstring(as_junit([GateResult(evaluator="x"), GateResult(evaluator="y", scored=1, mean=0.5)]))[0]
+    assert [[(part.tag, part.get("message") or part.text) for part in case] for case in suite] == [
+        [("skipped", "no score")],
+        [("system-out", "mean 0.500 of 1 score")],
+    ]
 
 
 def test_a_base_that_is_missing_says_how_to_make_it(tmp_path: Path) -> None:
