@@ -51,7 +51,7 @@ class GateResult:
     @property
     def failure(self) -> str:
         """The reasons for exit status 1; "" without any."""
-        return plain("; ".join(filter(None, (self.problem, self.text if self.verdict == "worse" else ""))))
+        return "; ".join(filter(None, (self.problem, self.text if self.verdict == "worse" else "")))
 
 
 def read_base(path: Path) -> list[Evaluation]:
@@ -140,7 +140,7 @@ def as_junit(results: Sequence[GateResult]) -> bytes:
         case = ET.SubElement(suite, "testcase", classname="evalstream", name=result.evaluator)
         if result.failure:
             kind = "worse" if result.verdict == "worse" else "limit"
-            ET.SubElement(case, "failure", message=result.failure, type=kind).text = _examples(result)
+            ET.SubElement(case, "failure", message=plain(result.failure), type=kind).text = _examples(result)
         elif result.verdict == "unsure" or (result.comparison is None and result.mean is None):
             ET.SubElement(case, "skipped", message=result.text)
         else:

@@ -117,6 +117,13 @@ def test_an_evaluator_without_any_score_is_skipped_and_no_word_is_of_a_compariso
     ]
 
 
+def test_a_problem_keeps_its_lines_but_in_xml() -> None:
+    """The terminal had \\u000a where a plug-in's error has a line end."""
+    failed = GateResult(evaluator="x", problem="the first error: line one\nline two")
+    assert failed.failure == "the first error: line one\nline two"
+    assert b'message="the first error: line one\\u000aline two"' in as_junit([failed])
+
+
 def test_a_base_that_is_missing_says_how_to_make_it(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="--output"):
         read_base(tmp_path / "base.jsonl")
