@@ -267,8 +267,7 @@ def _confirms(draft: TurnDraft, question: str | None, answer: str, *, cut_off: b
         return False
     whole, beginning = normalize_whitespace(draft.answer), normalize_whitespace(answer)
     # a cut answer on the enclosing span is confirmed by this, too
-    is_known = cut_off or len(beginning) >= _DISTINCTIVE_LENGTH
-    if whole != beginning and not (is_known and whole.startswith(beginning)):
+    if whole != beginning and not ((cut_off or len(beginning) >= _DISTINCTIVE_LENGTH) and whole.startswith(beginning)):
         return False
     return question is None or draft.question is None or is_same_question(question, draft.question)
 

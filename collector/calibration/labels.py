@@ -204,8 +204,7 @@ def labels_in(
                 tokens=row.tokens, other_id=row.evaluation_id or "" if name not in ("", row.evaluation_id) else "",
                 passed=judged.passed, by={row.given_by or number: (math.inf, human)},
             )  # fmt: skip
-            case = name or row.evaluation_id or row.turn_id or number
-            people.setdefault((case, row.segment), []).append(label)
+            people.setdefault((name or row.evaluation_id or row.turn_id or number, row.segment), []).append(label)
     return [mean_label(labels) for labels in people.values()]
 
 

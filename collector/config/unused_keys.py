@@ -24,8 +24,7 @@ def unused_notes(config: Config) -> Iterator[str]:
             yield f"monitors.{name}.match.tenant: what Kafka brings has no tenant; match service instead"
     yield from _log_notes(settings)
     prometheus = config.exporters.get("prometheus")
-    segmented = isinstance(prometheus, PrometheusSettings) and bool(prometheus.dimensions)
-    if settings.alerts.by_segment and not segmented:
+    if settings.alerts.by_segment and not (isinstance(prometheus, PrometheusSettings) and bool(prometheus.dimensions)):
         yield "alerts.by_segment does nothing without export.prometheus.segment_by: there is one segment, all"
     yield from _media_notes(settings)
     if settings.canary.share and not any(_judges_in_monitors(config)):

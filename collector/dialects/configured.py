@@ -92,12 +92,11 @@ def make_dialect(mapping: DialectMapping) -> Dialect:
     places = mapping.places
     names = frozenset(place.name for place in places if place.source == "log")
     keys = {place.key if place.number is None else f"{place.key}*" for place in places if not place.source}
-    evidence = tuple(mapping.match.attributes) or (() if mapping.match.scope else tuple(sorted(keys)))
     return Dialect(
         name=mapping.name,
         rank=_RANK,
         read=read,
-        evidence=evidence,
+        evidence=tuple(mapping.match.attributes) or (() if mapping.match.scope else tuple(sorted(keys))),
         scopes=(mapping.match.scope,) if mapping.match.scope else (),
         events=frozenset(place.name for place in places if place.source == "event"),
         records=names,

@@ -133,11 +133,10 @@ def _fill_prefix_cache(judge: Judge, context: LayerContext) -> Judge:
 def _queue_while_open(judge: Judge, context: LayerContext) -> Judge:
     """Let questions wait while the endpoint is unavailable. If a person waits for results, questions fail instead."""
     breaker = context.settings.breaker
-    queues = not context.policy.awaited and breaker.when_open == "pause"
     return QueueWhileOpen(
         judge,
         context.breaker,
-        longest=breaker.max_pause if queues else 0.0,
+        longest=breaker.max_pause if not context.policy.awaited and breaker.when_open == "pause" else 0.0,
         on_wait=context.telemetry.gauge(series.JUDGE_PAUSED_REQUESTS, context.name).inc,
         on_shed=context.telemetry.counter(series.JUDGE_ABANDONED_REQUESTS, context.name).inc,
     )

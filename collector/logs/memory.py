@@ -40,8 +40,7 @@ class _Partition:
 
     def slice(self, start: int, end: int, limit: int) -> list[StoredRecord]:
         first = bisect_left(self.records, start, key=attrgetter("offset"))
-        last = bisect_left(self.records, end, first, key=attrgetter("offset"))
-        return self.records[first : min(last, first + limit)]
+        return self.records[first : min(bisect_left(self.records, end, first, key=attrgetter("offset")), first + limit)]
 
     def delete(self, before: float, bound: int) -> int:
         count = 0

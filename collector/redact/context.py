@@ -148,8 +148,7 @@ def is_prose(text: str, start: int, end: int) -> bool:
         return True
     if value.startswith(("process.env", "os.environ")):
         return True
-    quoted = start > 0 and text[start - 1] in "\"'"
-    if quoted or not value.rstrip(".,;:!?\u3002").isalpha():
+    if (start > 0 and text[start - 1] in "\"'") or not value.rstrip(".,;:!?\u3002").isalpha():
         return False
     return not value.isascii() or (text[end : end + 1].isspace() and text[end + 1 : end + 2].isalpha())
 

@@ -345,6 +345,60 @@ async def test_what_an_earlier_version_judged_is_not_paid_for_where_the_file_cha
     assert f"making {3 * CONVERSATIONS} evaluations again" in done.stderr, "its judge has another model"
 
 
+async def test_scores_by_another_version_are_no_part_of_the_old_mean(world: World) -> None:
+    """650 of 758 old scores were by the criteria of before: 0.555 → 0.233, where the version itself had 0.219."""
+    again = ("--evaluator", "helpful", "--judge", "small")
+    [alone] = (await world.figures(*again))["evaluators"]
+    helpful = [each for each in await world.ledger() if each.evaluator == "helpful"]
+    earlier = [
+        replace(
+            each, evaluation_id=f"earlier{n}", evaluator_version=f"before{n % 2}", score=0.0, passed=False,
+            subject=replace(each.subject, turn_id=f"earlier {each.subject.turn_id}"), ended_at=each.ended_at + timedelta(microseconds=n),
+        )
+        for n, each in enumerate(helpful)
+    ]  # fmt: skip
+    repeated = [replace(case, turn_id=f"earlier {case.turn_id}") for case in turns()]
+    async with open_logs(load(world.folder / "evalstream.yaml").settings.log) as logs:
+        records = [Record(each.evaluation_id.encode(), evaluation_to_json(each)) for each in earlier]
+        await logs.evaluations.append(records)
+        await logs.turns.append(
+            [Record((case.conversation_id or "").encode(), turn_to_json(case)) for case in repeated]
+        )
+    report = await world.figures(*again)
+    assert report["evaluators"] == [alone], "the present version's scores alone"
+    assert report["left_out"]["other_versions"] == len(earlier)
+    shown = (await world.replay(*again)).stdout
+    assert "Omitted, as scores of two are not one mean: 16 scores of another version or judge." in shown
+    assert "evalstream rejudge --what all has these answers scored by the present version." in shown
+
+    stricter = {**world.settings["evaluators"]["helpful"], "evaluation_steps": ["Does it solve it?"]}
+    world.configure(evaluators=world.settings["evaluators"] | {"helpful": stricter})
+    [found] = (await world.figures("--evaluator", "helpful"))["evaluators"]
+    assert found["old"]["version"] == "before1", "nothing is by the version of now, so that the newest counts"
+    assert (found["pairs"], found["no_new_score"]) == (len(earlier) / 2, {})
+
+
+async def test_versions_that_packs_make_have_a_table_each(world: World) -> None:
+    """Packed scores of one monitor and those of another that asks alone are by two versions, both in use."""
+    packed = {
+        name: {**world.settings["evaluators"]["helpful"], "evaluation_steps": [name]} for name in ("helpful", "b")
+    }
+    evaluators = json.loads(json.dumps(world.settings["evaluators"] | packed))
+    monitors = {**world.settings["monitors"], "other": {"evaluators": ["helpful", "b"], "pack": "auto"}}
+    new = world.configure("new.yaml", evaluators=evaluators, monitors=monitors)
+    moved = [replace(each, evaluation_id=f"o{n}", monitor="other", subject=replace(each.subject, turn_id=f"o {each.subject.turn_id}"))
+             for n, each in enumerate(await world.ledger()) if each.evaluator == "helpful"]  # fmt: skip
+    repeated = [replace(case, turn_id=f"o {case.turn_id}") for case in turns()]
+    async with open_logs(load(world.folder / "evalstream.yaml").settings.log) as logs:
+        await logs.evaluations.append([Record(each.evaluation_id.encode(), evaluation_to_json(each)) for each in moved])
+        await logs.turns.append(
+            [Record((case.conversation_id or "").encode(), turn_to_json(case)) for case in repeated]
+        )
+    found = (await world.figures("--with", new, "--evaluator", "helpful"))["evaluators"]
+    assert len({each["new"]["version"] for each in found}) == 2
+    assert [each["pairs"] for each in found] == [2 * CONVERSATIONS] * 2
+
+
 async def test_the_price_is_that_of_the_log_where_the_judge_is_the_same(world: World) -> None:
     changed = {**world.settings["evaluators"]["helpful"], "evaluation_steps": ["Does it solve it?"]}
     new = world.configure("new.yaml", evaluators=world.settings["evaluators"] | {"helpful": changed})

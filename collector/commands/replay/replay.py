@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,7 +53,14 @@ from collector.records.audits import audit_outcome
 from collector.records.grouping import group_by
 from collector.records.json import fields_of
 from collector.service.open_logs import Logs, open_logs
-from collector.service.plan_builder import build_assignment, evaluator_version_in, known_usd, usd_again, with_pack
+from collector.service.plan_builder import (
+    build_assignment,
+    evaluator_version_in,
+    evaluator_versions,
+    known_usd,
+    usd_again,
+    with_pack,
+)
 from collector.statistics.agreement import ScoreScale
 from collector.telemetry.plain import plain, report_problems, show
 from collector.telemetry.wide_console import figures_table, wide_console
@@ -97,9 +105,12 @@ class EvaluatorComparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayReport:
-    """A whole replay. `unscored`, `gone`, `left`: not evaluated again for lack of an old score, of texts, of money."""
+    """A whole replay. `unscored`, `gone`, `left`: not evaluated again for lack of an old score, of texts, of money;
+    `other_versions`: scores that are left out, as another version of the evaluator or another judge made them.
+    """
 
     comparisons: tuple[EvaluatorComparison, ...]
+    other_versions: int
     unscored: tuple[PastEvaluation, ...]
     gone: int
     left: int
@@ -107,7 +118,7 @@ class ReplayReport:
 
 
 def compared_evaluators(pairs: Iterable[tuple[Evaluation, Evaluation]]) -> tuple[ComparedEvaluator, ComparedEvaluator]:
-    """The old and the new side, by the records; of several versions the one with the newest record."""
+    """The old and the new side, by the records, each of one version."""
     old, new = zip(*sorted(pairs, key=lambda each: each[0].ended_at), strict=True)
     return _compared_evaluator(old), _compared_evaluator(new)
 
@@ -129,9 +140,12 @@ def as_json(report: ReplayReport) -> str:
     """One JSON object."""
     document = {
         "evaluators": [_plain(comparison) for comparison in report.comparisons],
-        "left_out": {"no_old_score": len(report.unscored), "text_is_gone": report.gone, "no_money": report.left},
+        "left_out": {
+            "no_old_score": len(report.unscored), "text_is_gone": report.gone, "no_money": report.left,
+            "other_versions": report.other_versions,
+        },
         "spent_usd": report.spent_usd,
-    }
+    }  # fmt: skip
     return orjson.dumps(document).decode() + "\n"
 
 
@@ -222,7 +236,7 @@ def same_verdict_text(comparison: Comparison, share: float) -> str:
 
 def _verdict(mean: MeanChange, subject_start: str) -> str:
     if mean.interval is None:
-        return "No interval: it needs at least two conversations."
+        return "No interval: it needs at least two conversations; begin earlier with --from."
     low, high = mean.interval
     if low <= 0.0 <= high:
         return f"{subject_start} means do not differ beyond chance."
@@ -260,6 +274,10 @@ def _omissions(report: ReplayReport) -> Iterator[str]:
             yield f"  and {len(report.unscored) - _LISTED:,} more"
     if report.gone:
         yield f"Omitted, as turns have expired (log.retention): {plural(report.gone, 'evaluation')}."
+    if report.other_versions:
+        others = plural(report.other_versions, "score")
+        yield f"Omitted, as scores of two are not one mean: {others} of another version or judge."
+        yield "  evalstream rejudge --what all has these answers scored by the present version."
 
 
 PastJob = tuple[PastEvaluation, Job]
@@ -335,13 +353,13 @@ async def _replay(config: Config, new: Config, options: ReplayOptions) -> tuple[
         if options.max_usd is not None:
             require_prices(judging, {evaluator.judge for evaluator in judging.evaluators.values() if evaluator.judge})
         batches = stack.enter_context(open_batches(options.batch, options.output, options.pace))
-        definitions = await logs.generated_steps()
-        judges = await stack.enter_async_context(open_judges(judging, definitions, batches=batches))
+        judges = await stack.enter_async_context(open_judges(judging, await logs.generated_steps(), batches=batches))
         priced = judging if batches is None else at_batch_prices(judging)
         assignments = {old: build_assignment(UseSettings(name=name), priced, judges) for old, name in names.items()}
         wanted = _of_evaluators(selected, assignments)
         if not options.selection.evaluators:
             wanted = _changed(wanted, assignments, config, new)
+        of_all, wanted = wanted, replace(wanted, scored=_of_one_version(wanted.scored, config))
         labels = await _labels(logs, past, assignments, options.labels)
         jobs = _jobs(wanted.scored, await _turns(config, logs, wanted.scored, options), assignments, new)
         if not jobs:
@@ -357,7 +375,7 @@ async def _replay(config: Config, new: Config, options: ReplayOptions) -> tuple[
         )  # fmt: skip
         if batches is not None:
             batches.finish()
-    report = _report(wanted, jobs, made, labels)
+    report = _report(wanted, jobs, made, labels, others=len(of_all.scored) - len(wanted.scored))
     return report, list(_problems(report, made, options))
 
 
@@ -470,6 +488,18 @@ def _changed(
     return replace(changed, scored=scored)
 
 
+def _of_one_version(scored: Sequence[PastEvaluation], config: Config) -> tuple[PastEvaluation, ...]:
+    """Scores by the present versions of each evaluator, which packs make several; without any, by the newest one's."""
+    in_use = {(name, version) for (_, name), version in evaluator_versions(config).items()}
+    in_use &= set(map(_version_of, scored))
+    newest = dict(map(_version_of, sorted(scored, key=attrgetter("evaluation.ended_at"))))
+    versions = in_use.union(each for each in newest.items() if each[0] not in dict(in_use))
+    return tuple(each for each in scored if _version_of(each) in versions)
+
+
+_version_of = attrgetter("evaluation.evaluator", "evaluation.evaluator_version")
+
+
 def _job(old: Evaluation, turns: Turns, assignment: Assignment) -> Job | None:
     if (case := case_of(old, turns)) is None:
         return None
@@ -499,14 +529,17 @@ def _expected_usd(jobs: Sequence[PastJob], new: Config) -> float:
 
 
 def _report(
-    wanted: SelectedEvaluations, jobs: Sequence[PastJob], made: RunResult, labels: Mapping[Hashable, HumanLabel]
-) -> ReplayReport:
+    wanted: SelectedEvaluations, jobs: Sequence[PastJob], made: RunResult, labels: Mapping[Hashable, HumanLabel], *,
+    others: int,
+) -> ReplayReport:  # fmt: skip
     old_of = {job.evaluation_id: past.evaluation for past, job in jobs}
     scales = {past.evaluation.evaluator: ScoreScale.of(job.assignment.evaluator) for past, job in jobs}
     pairs = [EvaluationPair(old_of[evaluation.evaluation_id], evaluation) for evaluation in made.evaluations]
-    by_name = group_by(pairs, lambda pair: pair.old.evaluator)
+    # a pack makes a version of its own
+    sides = group_by(pairs, lambda pair: (pair.old.evaluator, pair.old.evaluator_version, pair.new.evaluator_version))
     return ReplayReport(
-        comparisons=tuple(_replayed(pairs, labels, scales[name]) for name, pairs in sorted(by_name.items())),
+        comparisons=tuple(_replayed(pairs, labels, scales[side[0]]) for side, pairs in sorted(sides.items())),
+        other_versions=others,
         unscored=wanted.unscored,
         gone=len(wanted.scored) - len(jobs),
         left=made.left,
