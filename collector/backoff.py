@@ -148,5 +148,4 @@ class Backoff:
 
     def _wait(self, failures: int, error: Exception) -> float:
         requested: float = getattr(error, "retry_after", None) or 0.0
-        jittered = self.chance() * min(self.cap, self.first * 2.0 ** min(failures, 30))
-        return max(jittered, min(requested, self.patience))
+        return max(self.chance() * min(self.cap, self.first * 2.0 ** min(failures, 30)), min(requested, self.patience))

@@ -321,8 +321,7 @@ def _says_nothing(case: Turn | Conversation, field: str) -> bool:
     text: str = getattr(case, field)
     words = text.split()
     expected = case.expected_output if isinstance(case, Turn) and field == "actual_output" else None
-    may_be_right = expected.split() == words if expected else "".join(words) in EMPTY_JSON
-    return is_trivial_answer(text) and not may_be_right
+    return is_trivial_answer(text) and not (expected.split() == words if expected else "".join(words) in EMPTY_JSON)
 
 
 def _not_judgeable(evaluator: Evaluator[Any], case: Turn | Conversation) -> str | None:

@@ -66,11 +66,10 @@ def _apply(
         if not applied_ids.isdisjoint(tree.ancestors(enclosing_span.span.span_id)):
             continue
         inside = [draft for draft in drafts_inside.get(enclosing_span.span.span_id, ()) if draft in remaining]
-        same_answer = [turn_draft for turn_draft in find_by_answer(enclosing_span) if turn_draft in remaining]
         draft = _match(
             enclosing_span,
             inside,
-            same_answer,
+            [turn_draft for turn_draft in find_by_answer(enclosing_span) if turn_draft in remaining],
             [turn_draft for turn_draft in find_detached(enclosing_span) if turn_draft in remaining],
             failure_ancestors,
         )

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from collector.backoff import FailureLog
-from collector.calibration.labels import HumanLabel, judged_pairs, weighted_pairs
+from collector.calibration.labels import HumanLabel, judged_pairs, undecided, weighted_pairs
 from collector.calibration.page_labels import LabelIndex, Version
 from collector.export.segments import ALL, Dimension, Segments
 from collector.logs.log import Log, LogUnavailable
@@ -235,9 +235,12 @@ class AgreementWatcher:
             for by_version in (others, labels)  # a monitor's labels of a version in use come last, and so count
             for version, each in by_version.items()
             for monitor, own in group_by(each, lambda label: label.monitor).items()
-            for week in [recent_labels(own if by_version is labels else [], now)]
+            for current in [own if by_version is labels else []]
+            for week in [recent_labels(current, now)]
             for whole in [[label for label in (*labels[version], *others[version]) if label.monitor == monitor]]
-            for notes in (tuple(_notes(week, _labels_since(now, whole), self._queue)),)
+            for notes in [
+                (*_notes(week, _labels_since(now, whole), self._queue), *undecided(current, self._judged[version]))
+            ]
             for why in (why_withheld(week, self._judged[version]),)
             if not (is_of_audits(version) and why == "few")  # until then people correct the judge's mean
         }

@@ -18,7 +18,7 @@ from collector.records.numbered_lines import numbered_lines
 from collector.records.ready_made import LABEL_KEYS, turns_in
 from collector.records.turns import conversation_key
 from collector.records.whole_conversation import conversation_fields
-from collector.statistics.agreement import FEWEST, MIDDLE
+from collector.statistics.agreement import FEWEST, MIDDLE, ScoreScale
 from collector.statistics.bias import JudgedPair, labels_of
 from collector.statistics.correction import LabelledScore, WeightedScore
 from collector.wording import listed, plural
@@ -47,13 +47,14 @@ class LabelRow(BaseModel):
     the one with which the evaluation was drawn to be labelled; without it, a person picked the evaluation. `weight` is
     how many subjects of the traffic the evaluation stands for; the log has it, too. Labels with one `conversation_id`
     may depend on each other; it is known where the evaluation is in the log. `given_by` is who labelled. A label of the
-    page has `judge_tokens`, a line of `score --output` the `usage`.
+    page has `judge_tokens`, a line of `score --output` the `usage`. `passed` is the judge's verdict on its `score`.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     human: Annotated[StrictBool | Annotated[float, Field(ge=0, le=1)], BeforeValidator(_as_boolean)]
     score: Annotated[float, Field(ge=0, le=1)] | None = None
+    passed: StrictBool | None = None
     evaluation_id: str | None = None
     turn_id: str | None = _of_subject("turn_id")
     segment: str = "all"
@@ -134,6 +135,13 @@ def measured_labels(labels: Sequence[HumanLabel]) -> Sequence[HumanLabel]:
     """
     at_random = [label for label in labels if label.probability is not None]
     return at_random if len(at_random) >= FEWEST else labels
+
+
+def undecided(labels: Iterable[HumanLabel], scale: ScoreScale) -> Iterator[str]:
+    """A note on labels that count in no measure of verdicts, as the judge's score has none."""
+    if number := sum(not scale.decides(label.passed) for label in labels):
+        why = "the judge's label has no pass, or the line no passed"
+        yield f"Not used for measures of verdicts: {plural(number, 'label')} of scores without a verdict; {why}."
 
 
 def mean_label(by_people: Sequence[HumanLabel]) -> HumanLabel:
@@ -217,7 +225,7 @@ def _judge_score(row: LabelRow, scores: Mapping[str, WeightedScore]) -> Weighted
         logged = logged._replace(weight=max(logged.weight, row.weight))
     if row.score is None:
         return logged
-    return logged._replace(score=row.score, passed=None) if logged else WeightedScore(row.score, row.weight)
+    return (logged or WeightedScore(0.0, row.weight))._replace(score=row.score, passed=row.passed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +248,7 @@ _MEANINGS = {
     "line": "a line is one JSON object, without NaN",
     "human": "human is a number from 0 to 1, true or false, pass or fail",
     "score": "score is the judge's, a number from 0 to 1",
+    "passed": "passed is the judge's verdict, true or false",
     "label_probability": "label_probability is above 0 and at most 1",
     "weight": "weight is a number above 0",
     **dict.fromkeys(("usage", "judge_tokens"), "tokens and calls are numbers"),

@@ -84,8 +84,7 @@ def _or_environment(node: dict[str, Any]) -> dict[str, Any]:
     if "prefixItems" in node:  # as the draft calls it
         node["items"] = node.pop("prefixItems")
     is_number = node.get("type") in ("integer", "number", "boolean")
-    is_narrow_text = node.get("type") == "string" and not {"pattern", "enum", "format"}.isdisjoint(node)
-    if not (is_number or is_narrow_text):
+    if not (is_number or (node.get("type") == "string" and not {"pattern", "enum", "format"}.isdisjoint(node))):
         return node
     outside = {name: node.pop(name) for name in ("title", "description", "default") if name in node}
     as_text = f"{_ENVIRONMENT}|{_NUMBER}" if node.get("type") in ("integer", "number") else _ENVIRONMENT

@@ -344,8 +344,7 @@ def own_probability(evaluation: Evaluation) -> float:
 
 def _wait(traced: EvaluationTrace) -> float | None:
     """Seconds from the log's taking the latest turn until the evaluation began."""
-    began = traced.evaluation.started_at.timestamp()
-    return max(0.0, began - traced.turns[-1][0].timestamp) if traced.turns else None
+    return max(0.0, traced.evaluation.started_at.timestamp() - traced.turns[-1][0].timestamp) if traced.turns else None
 
 
 _SCORE = ("outcome", "score", "label", "passed", "explanation", "reason")

@@ -238,10 +238,9 @@ class Plan:
     @property
     def judge_names(self) -> frozenset[str]:
         """The names of the judges in use; "" for evaluators without a judge."""
-        assignments = [assignment for monitor in self.monitors for assignment in monitor.assignments]
         return frozenset(
             name
-            for assignment in assignments
+            for assignment in [assignment for monitor in self.monitors for assignment in monitor.assignments]
             for name in (assignment.judge_name, assignment.fallback_name or assignment.judge_name)
         )
 

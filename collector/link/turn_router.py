@@ -44,8 +44,7 @@ def _unlinked_key(turns: Sequence[Turn]) -> bytes | None:
 
     The key is the words of their first exchange, or the service if its turns name the previous response.
     """
-    services = (turn.service or "" for turn in turns if follows_responses(turn))
-    if (service := next(services, None)) is not None:
+    if (service := next((turn.service or "" for turn in turns if follows_responses(turn)), None)) is not None:
         return f"responses of {service}".encode(errors="replace")
     opening = next(filter(None, (history_of(turn).opening for turn in turns)), None)
     return None if opening is None else opening.hex().encode()

@@ -32,7 +32,7 @@ Incoming: TypeAlias = Signal | Literal["turns", "references", "feedback"]
 
 LABEL_KEYS = (
     "human", "evaluator", "evaluation_id", "monitor", "label_probability", "weight", "segment", "score", "given_by",
-    "judge_tokens", "note", "comment",
+    "judge_tokens", "note", "comment", "passed",
 )  # fmt: skip
 """The keys beside a case that hold people's verdicts, and the evaluation they are about, as `labels next` and people
 write them and `calibrate` reads them."""

@@ -432,7 +432,7 @@ def _scales(plan: Plan) -> dict[Version, ScoreScale]:
         evaluator = assignment.evaluator
         scales[evaluator.name, assignment.version] = scale = ScoreScale.of(evaluator)
         if (audits := assignment.audit_version) is not None:
-            scales[audit_name(evaluator.name), audits] = scale
+            scales[audit_name(evaluator.name), audits] = replace(scale, by_label=False)  # their labels are not noted
     return scales
 
 

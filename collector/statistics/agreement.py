@@ -214,6 +214,10 @@ class ScoreScale:
             return not passed
         return judge > self.threshold if self.lower_is_better else judge < self.threshold
 
+    def decides(self, passed: bool | None) -> bool:
+        """Whether a score has a verdict: by label, one whose label has no rule for passing has none."""
+        return passed is not None or not self.by_label
+
     def passes(self, evaluation: Evaluation) -> bool:
         """Whether a scored evaluation passes: by its verdict, else by its score."""
         return not self.fails(evaluation.score or 0.0) if evaluation.passed is None else evaluation.passed
@@ -265,7 +269,7 @@ def agreement(segment: str, pairs: Sequence[ScorePair], scale: ScoreScale, *, sa
 
 
 def verdict_agreement(pairs: Iterable[ScorePair], scale: ScoreScale) -> VerdictAgreement:
-    """The agreement of verdicts; without pairs, no measure has a value.
+    """The agreement of verdicts, of pairs that have one; without pairs, no measure has a value.
 
     Shares have Wilson's interval (1927) at the effective number of conversations (Kish 1965), which exists even without
     a disagreement; the intervals of kappa and of sensitivity + specificity - 1 are combined from those of these shares
@@ -275,7 +279,7 @@ def verdict_agreement(pairs: Iterable[ScorePair], scale: ScoreScale) -> VerdictA
         _Verdicts(conversation, not scale.fails(one[0], passed), not scale.is_bad(one[1]), _weight(one))
         for place, pair in enumerate(pairs)
         for conversation, passed in [(getattr(pair, "conversation", "") or place, getattr(pair, "passed", None))]
-        for one in _verdicts([pair])
+        for one in (_verdicts([pair]) if scale.decides(passed) else ())
     ]
     share = _bounded(verdicts, lambda each: each.judge == each.human)
     judge = _bounded(verdicts, lambda each: each.judge).value

@@ -124,6 +124,25 @@ def test_the_cheapest_judge_that_is_enough_is_proposed(config: Path, cases: Path
     assert by_name["mute"]["failures"] == {"judge_reply_invalid": 2 * (120 - by_name["mute"]["scored"])}
 
 
+def test_a_label_that_decides_nothing_is_no_verdict(config: Path, cases: Path) -> None:
+    """A label of score 0.5 without `pass` was a pass."""
+    plugin = config.parent / "own" / "noisy.py"
+    label = '"label": "half" if text.endswith("0") else "good" if good else "bad"'
+    plugin.write_text(plugin.read_text().replace('"score": 9 if good else 2', label))
+    settings = yaml.safe_load(config.read_text())
+    labels = {"good": {"meaning": "g", "pass": True}, "bad": {"meaning": "b", "pass": False},
+              "half": {"meaning": "h", "score": 0.5}}  # fmt: skip
+    settings["evaluators"]["helpful"] = {
+        "kind": "classifier", "question": "Is it good?", "labels": labels, "judge": "strong",
+        "evaluation_params": ["actual_output"],
+    }  # fmt: skip
+    config.write_text(yaml.safe_dump(settings))
+    found = orjson.loads(run(config, cases, "--json", "--judge", "strong", "--judge", "mini", "--repeat", "1"))
+    strong = next(each for each in found["figures"] if each["judge"] == "strong")
+    assert strong["scored"] == 108
+    assert strong["failures"] == {"no_verdict": 12}
+
+
 def test_the_table_says_what_follows(config: Path, cases: Path) -> None:
     text = run(config, cases, "--judge", "strong", "--judge", "mini", "--repeat", "1", "--margin", "0.1")
     assert "helpful: 120 labelled cases" in text

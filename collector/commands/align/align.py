@@ -130,8 +130,7 @@ class Search:
 
     async def _replayed(self, evaluator: Evaluator[Any], subjects: Sequence[LabelledSubject]) -> Replayed:
         most = self._limits.max_usd
-        left = None if most is None else max(0.0, most - self._spent)
-        made = await replayed(self._bench, evaluator, subjects, left)
+        made = await replayed(self._bench, evaluator, subjects, None if most is None else max(0.0, most - self._spent))
         self._spent += made.spent_usd
         return made
 

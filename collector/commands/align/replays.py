@@ -49,13 +49,15 @@ async def replayed(
     scored = {
         jobs[evaluation.evaluation_id][0].name: evaluation
         for evaluation in made.evaluations
-        if evaluation.score is not None
+        if evaluation.score is not None and scale.decides(evaluation.passed)
     }
     return Replayed(
         passes={name: scale.passes(evaluation) for name, evaluation in scored.items()},
         reasons={name: evaluation.explanation for name, evaluation in scored.items() if evaluation.explanation},
         no_score=Counter(
-            evaluation.reason_code or "skipped" for evaluation in made.evaluations if evaluation.score is None
+            evaluation.reason_code or ("skipped" if evaluation.score is None else "no_verdict")
+            for evaluation in made.evaluations
+            if evaluation.score is None or not scale.decides(evaluation.passed)
         ),
         left=made.left,
         spent_usd=made.spent_usd,

@@ -21,6 +21,7 @@ from collector.calibration.labels import (
     mean_label,
     measured_labels,
     read_labels,
+    undecided,
     weighted_pairs,
 )
 from collector.calibration.page_labels import LabelIndex, Version
@@ -442,7 +443,8 @@ def calibration(
         good_failed=good_weight / (math.fsum(pair.weight for pair in good) or 1.0), target=options.target,
         raw_mean=weighted_mean(ledger) if ledger else None,
         corrected_mean=None if why or not ledger else mean_by_people(at_random, ledger),
-        notes=(*notes, *_notes_on_mean(why, at_random, ledger), *_notes_on_draw(labels, at_random)),
+        notes=(*notes, *undecided(measured_labels(labels), scale), *_notes_on_mean(why, at_random, ledger),
+               *_notes_on_draw(labels, at_random)),
         certificate=_certificate(options.certify, at_random, ledger, scale),
     )  # fmt: skip
 

@@ -112,10 +112,9 @@ FORMATS: dict[str, Write] = {
 def metadata_of(selected: SelectedCase) -> dict[str, Any]:
     """The origin of a case: its ids, scores, labels, and how it was drawn."""
     case = selected.case
-    turn = case if isinstance(case, Turn) else case.turns[-1]
     return not_none(
         id=_id(case),
-        **fields_of(turn, "trace_id", "span_id", "service", "model"),
+        **fields_of(case if isinstance(case, Turn) else case.turns[-1], "trace_id", "span_id", "service", "model"),
         conversation_id=case.conversation_id or None,
         chosen_as=selected.which,
         probability=selected.probability,

@@ -85,7 +85,8 @@ def _contradicts(label: Label, evaluation: Evaluation, scales: Mapping[str, Scor
     scale = _scale(evaluation, scales)
     human = human_of(label, lower_is_better=scale.lower_is_better)
     if human is not None:
-        return scale.is_bad(human) != scale.fails(evaluation.score or 0.0, evaluation.passed)
+        passed = evaluation.passed
+        return scale.decides(passed) and scale.is_bad(human) != scale.fails(evaluation.score or 0.0, passed)
     is_valid = label.state != "retracted" and label.judge_passed is None
     return is_valid and label.opinion == "disagree" and label.evaluation_id == evaluation.evaluation_id
 

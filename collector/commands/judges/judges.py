@@ -288,7 +288,7 @@ async def _run(
     places = {job.evaluation_id: place for job, place in jobs}
     scores = [score for case in cases for _, score in case.label.by.values()]
     scale = LossScale(ScoreScale.of(configured.evaluator), all(score in (0, 1) for score in scores))
-    return made, bench(name, models, _judged(made.evaluations, places, judges, cases), scale, options.margin)
+    return made, bench(name, models, _judged(made.evaluations, places, judges, cases, scale), scale, options.margin)
 
 
 def _jobs(
@@ -315,12 +315,12 @@ def _jobs(
 
 def _judged(
     evaluations: Sequence[Evaluation], places: Mapping[str, _Place], judges: Sequence[str],
-    cases: Sequence[LabelledCase],
+    cases: Sequence[LabelledCase], scale: LossScale,
 ) -> dict[str, list[JudgedCase]]:  # fmt: skip
     """The attempts by judge and case."""
     attempts: dict[_Place, list[Attempt]] = {}
     for evaluation in evaluations:
-        attempts.setdefault(places[evaluation.evaluation_id], []).append(_attempt(evaluation))
+        attempts.setdefault(places[evaluation.evaluation_id], []).append(_attempt(evaluation, scale))
     return {
         name: [_judged_case(n, case, made) for n, case in enumerate(cases) if (made := attempts.get((name, n)))]
         for name in judges
@@ -332,7 +332,8 @@ def _judged_case(number: int, case: LabelledCase, attempts: Sequence[Attempt]) -
     return JudgedCase(str(number), cluster, people.human, attempts, people.weight, people.divided)
 
 
-def _attempt(evaluation: Evaluation) -> Attempt:
-    why = None if evaluation.score is not None else evaluation.reason_code or "skipped"
+def _attempt(evaluation: Evaluation, scale: LossScale) -> Attempt:
+    score = evaluation.score if not scale.verdicts or scale.scale.decides(evaluation.passed) else None
+    none = evaluation.reason_code or ("skipped" if evaluation.score is None else "no_verdict")
     seconds = (evaluation.ended_at - evaluation.started_at).total_seconds()
-    return Attempt(evaluation.score, why, evaluation.cost_usd, seconds, evaluation.passed)
+    return Attempt(score, none if score is None else None, evaluation.cost_usd, seconds, evaluation.passed)

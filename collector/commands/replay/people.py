@@ -22,11 +22,12 @@ class PeopleComparison:
     """The shares of verdicts, old and new, that are people's too, over the same labels.
 
     `agreement` is None for fewer than `FEWEST` labels. With at least this many drawn labels, picked ones are left out,
-    so that the shares are the traffic's.
+    so that the shares are the traffic's; so are those `undecided`, as one side has no verdict.
     """
 
     labels: int
     agreement: MeanChange | None
+    undecided: int = 0
 
 
 async def labels_of_page(
@@ -62,9 +63,9 @@ def compare_with_people(
     rows = [replace(pair, label=label) for pair in pairs if (label := labels.get(key_of(pair.old))) is not None]
     at_random = [pair for pair in rows if pair.label is not None and pair.label.probability is not None]
     rows = at_random if len(at_random) >= FEWEST else rows
-    if len(rows) < FEWEST:
-        return PeopleComparison(len(rows), None)
-    return PeopleComparison(len(rows), change(rows, [_agrees(pair, scale) for pair in rows]))
+    decided = [pair for pair in rows if scale.decides(pair.old.passed) and scale.decides(pair.new.passed)]
+    agreement = change(decided, [_agrees(pair, scale) for pair in decided]) if len(decided) >= FEWEST else None
+    return PeopleComparison(len(decided), agreement, len(rows) - len(decided))
 
 
 def _agrees(pair: EvaluationPair, scale: ScoreScale) -> tuple[float, float]:
@@ -77,13 +78,12 @@ def _agrees(pair: EvaluationPair, scale: ScoreScale) -> tuple[float, float]:
 
 def verdict_on_people(people: PeopleComparison) -> str:
     """The conclusion in one sentence, with the remedy where labels are too few."""
+    apart = f", without {people.undecided} of pairs that lack a verdict" if people.undecided else ""
     if people.agreement is None:
-        return (
-            f"Which side is right is not known: people labelled {people.labels} of these, and {FEWEST} are needed "
-            "(evalstream labels next)."
-        )
+        known = f"Which side is right is not known: people labelled {people.labels} of these{apart}"
+        return f"{known}, and {FEWEST} are needed (evalstream labels next)."
     interval = people.agreement.interval
     if interval is None or interval[0] <= 0.0 <= interval[1]:
-        return f"People ({plural(people.labels, 'label')}) do not agree with one side more often beyond chance."
+        return f"People ({plural(people.labels, 'label')}{apart}) do not agree with one side more often beyond chance."
     side = "new" if people.agreement.difference > 0 else "old"
-    return f"People ({plural(people.labels, 'label')}) agree with the {side} verdicts more often, beyond chance."
+    return f"People ({plural(people.labels, 'label')}{apart}) agree with the {side} verdicts more often, beyond chance."

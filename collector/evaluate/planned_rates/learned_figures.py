@@ -300,13 +300,12 @@ def day_of(parts: Iterable[LearnedFigures], share: float | None, whole: float = 
     scored = sum(figures.scored for figures in parts)
     if not any(sums["subjects"]):
         return _unseen(sums["arrivals"][0], number, share)
-    mean = sum(sums["scores"]) / sum(sums["subjects"])
     day = DayFigures(
         subjects=tuple(sums["subjects"]),
         arrived=tuple(sums["subjects"]),
         usd=(0.0,) * number,
         squares=tuple(sums["squares"]),
-        products=_products(sums, mean, number, is_known=scored >= FEWEST),
+        products=_products(sums, sum(sums["scores"]) / sum(sums["subjects"]), number, is_known=scored >= FEWEST),
     )
     return day if share is None else _audited(day, parts)
 

@@ -443,3 +443,26 @@ def test_where_labels_decide_their_verdicts_are_measured(tmp_path: Path) -> None
         assert found["segments"][0]["equal_verdicts"]["value"] == 1.0
         assert found["certificate"]["judged"] == 0.5, "the judge fails half"
         assert found["threshold"] is None, "as no score decides"
+    rows = [{"human": one.score, "score": one.judge_score, "passed": one.judge_passed} for one in given]
+    file.write_text("\n".join(map(json.dumps, rows)))
+    found = json.loads(calibrate(of, CalibrateOptions(labels=file, evaluator="helpful", json=True)))
+    assert found["segments"][0]["equal_verdicts"]["value"] == 1.0, "the line's verdict, not its score of 0.5"
+
+
+def test_where_labels_decide_a_score_without_a_verdict_is_in_no_measure_of_them(tmp_path: Path) -> None:
+    """A label of score 0.5 without `pass` counted as passed: agreement was 0.830 for 0.773, and nothing said so."""
+    labels = {name: {"meaning": name, "pass": name == "good"} for name in ("good", "bad")}
+    labels["half"] = {"meaning": "half", "score": 0.5}
+    settings = {"kind": "classifier", "question": "How?", "labels": labels}
+    of = checked({"helpful": settings}, judges={"main": {"model": "m"}}, log={"path": str(tmp_path / "evalstream.db")})
+    verdicts = [*[(True, 1.0, True)] * 15, *[(False, 1.0, True)] * 5, *[(True, 0.5, None)] * 20]
+    rows = [{"human": human, "score": score, "passed": passed} for human, score, passed in verdicts]
+    (tmp_path / "labels.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    options = CalibrateOptions(labels=tmp_path / "labels.jsonl", evaluator="helpful", json=True)
+    found = json.loads(calibrate(of, options))
+    assert found["segments"][0]["equal_verdicts"]["value"] == pytest.approx(0.75), "without the 20"
+    assert found["segments"][0]["labels"] == 40, "which are in measures of scores"
+    assert any("Not used for measures of verdicts: 20 labels of scores without a verdict;" in n for n in found["notes"])
+    rows = [{"human": human, "score": score} for human, score, _ in verdicts]
+    (tmp_path / "labels.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    assert "Not used for measures of verdicts: 40 labels" in calibrate(of, replace(options, json=False))

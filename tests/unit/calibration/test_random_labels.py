@@ -212,6 +212,21 @@ async def test_agreement_by_segment_and_sums_are_metrics() -> None:
     assert value("agreement", **share) == pytest.approx(0.75)
 
 
+async def test_a_score_whose_label_decides_nothing_is_in_no_agreement() -> None:
+    """It counted as passed, on the page and in metrics, and nothing said so."""
+    log, telemetry = MemoryLog("labels", partitions=1), Telemetry()
+    watch = AgreementWatcher(log, {VERSION: ScoreScale(by_label=True)}, telemetry, clock=START.timestamp)
+    given = [drawn_label(n, tier="x", right=n % 4 > 0, at=float(n), audited=False) for n in range(80)]
+    without = [replace(each, judge_score=0.5, judge_passed=None) if n % 2 else each for n, each in enumerate(given)]
+    await log.append([Record(b"k", label_to_json(each), partition=0) for each in without])
+    await watch.measure_changes()
+    assert watch.agreements[VERSION].number == pytest.approx(40)
+    assert watch.agreements[VERSION].share.value == pytest.approx(0.5), "all that are wrong are among the 40"
+    [people] = watch.people.values()
+    [note] = people.notes
+    assert note.startswith("Not used for measures of verdicts: 40 labels of scores without a verdict;")
+
+
 async def test_where_there_are_audits_people_correct_them() -> None:
     log, telemetry = MemoryLog("labels", partitions=1), Telemetry()
     watch = AgreementWatcher(log, {VERSION: SCALE, AUDITS: SCALE}, telemetry, clock=START.timestamp)

@@ -1,0 +1,33 @@
+"""Whose verdicts people share more often: pairs of which a side has no verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+import pytest
+from evaluation_samples import scored
+
+from collector.calibration.labels import HumanLabel
+from collector.commands.replay.comparison import EvaluationPair
+from collector.commands.replay.people import compare_with_people, verdict_on_people
+from collector.past.evaluations import key_of
+from collector.statistics.agreement import ScoreScale
+
+
+def test_a_label_that_decides_nothing_agrees_with_nobody() -> None:
+    """It counted as passed, by its score of 0.5."""
+    pairs = [
+        EvaluationPair(scored(n, score=0.5, passed=None if n < 5 else False), scored(n, score=1.0, passed=True))
+        for n in range(20)
+    ]
+    labels: dict[Hashable, HumanLabel] = {
+        key_of(pair.old): HumanLabel(0.0, 1.0, "all", probability=1.0) for pair in pairs
+    }
+    found = compare_with_people(pairs, labels, ScoreScale(by_label=True))
+    assert (found.labels, found.undecided) == (15, 5)
+    assert found.agreement is not None
+    assert (found.agreement.old, found.agreement.new) == (0.0, pytest.approx(1.0))
+    said = "People (15 labels, without 5 of pairs that lack a verdict) do not agree with one side"
+    assert verdict_on_people(found).startswith(said)
+    few = compare_with_people(pairs[:12], labels, ScoreScale(by_label=True))
+    assert "people labelled 7 of these, without 5 of pairs that lack a verdict, and 10 are" in verdict_on_people(few)
