@@ -424,13 +424,15 @@ async def test_audits_of_the_old_ones_are_no_part_of_the_expected_cost(world: Wo
     """`compare evaluators` makes none: it said 3.50 USD, and 2.46 USD were paid."""
     changed = {**world.settings["evaluators"]["helpful"], "evaluation_steps": ["Does it solve it?"]}
     new = world.configure("new.yaml", evaluators=world.settings["evaluators"] | {"helpful": changed})
-    before = re.search(r"for roughly ([0-9.]+) USD", (await world.replay("--with", new)).stderr)
+    stated = r"for roughly ([0-9.]+) USD \(the old ones cost ([0-9.]+) USD\)"
+    before = re.search(stated, (await world.replay("--with", new)).stderr)
     helpful = [each for each in await world.ledger() if each.evaluator == "helpful"]
     audited = [
         replace(
             each, evaluation_id=f"{n:032}", ended_at=each.ended_at + timedelta(microseconds=1),
             details={**each.details, "audit": {"score": 0.5, "probability": 0.5, "version": "v"}},
             usage=each.usage and replace(each.usage, input_tokens=30 * each.usage.input_tokens),
+            cost_usd=30 * (each.cost_usd or 0.0),
         )
         for n, each in enumerate(helpful[::2])
     ]  # fmt: skip
@@ -438,10 +440,12 @@ async def test_audits_of_the_old_ones_are_no_part_of_the_expected_cost(world: Wo
         await logs.evaluations.append(
             [Record(each.evaluation_id.encode(), evaluation_to_json(each)) for each in audited]
         )
-    after = re.search(r"for roughly ([0-9.]+) USD", (await world.replay("--with", new)).stderr)
+    done = await world.replay("--with", new)
     assert before
-    assert after
+    assert (after := re.search(stated, done.stderr))
     assert float(after[1]) == pytest.approx(float(before[1]), rel=0.1)
+    assert float(after[2]) == pytest.approx(float(before[2]), rel=0.1), "as in the table, also without audits"
+    assert re.search(rf"cost +{after[2]} USD", done.stdout), done.stdout
 
 
 async def test_an_answer_that_two_monitors_judge_costs_what_one_of_them_paid(world: World) -> None:

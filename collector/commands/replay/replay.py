@@ -512,8 +512,10 @@ def _show_expected_cost(new: Config, all_jobs: Sequence[PastJob], output: Path |
     stored = {evaluation.evaluation_id for evaluation in read_earlier(output)}
     if not (jobs := [each for each in all_jobs if each[1].evaluation_id not in stored]):
         return
-    costs = [past.evaluation.cost_usd for past, _ in jobs if past.evaluation.cost_usd is not None]
-    before = f" (the old ones cost {cost_text(sum(costs), len(jobs) - len(costs))})" if costs else ""
+    by_evaluator = group_by((past.evaluation for past, _ in jobs), lambda old: old.evaluator)
+    sides = [_compared_evaluator(tuple(old)) for old in by_evaluator.values()]
+    costs = [side.cost_usd for side in sides if side.cost_usd is not None]
+    before = f" (the old ones cost {cost_text(sum(costs), sum(side.unpriced for side in sides))})" if costs else ""
     about = f", for roughly {usd(guess)}" if (guess := _expected_usd(jobs, new)) else ""
     if any(known_usd(new, name) is None for name in {job.assignment.evaluator.name for _, job in jobs}):
         about = ", at an unknown cost (a judge has no price)"
