@@ -391,7 +391,8 @@ def boosts(boost: BoostSettings, config: Config) -> Iterator[str]:
     factors |= {_bad_score(settings, config): settings.factor for settings in boost.low_score}
     factors |= {f"{settings.field} {' or '.join(settings.values)}": settings.factor for settings in boost.matching}
     if named := [f"{reason} × {factor:g}" for reason, factor in factors.items() if factor > 1.0]:
-        yield f"sampled more often, which judge calls and costs leave out: {', '.join(named)} (means are weighted)"
+        apart = "judge calls and costs here do not include this; means are weighted"
+        yield f"sampled more often: {', '.join(named)} ({apart})"
 
 
 def _budget(budget: BudgetSettings, monitors: Collection[MonitorSettings], config: Config) -> Iterator[str]:

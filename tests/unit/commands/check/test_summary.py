@@ -68,9 +68,8 @@ def test_each_evaluator_has_its_own_share_and_boosts_are_said() -> None:
         monitors={"m0": {"evaluators": ["e0", {"name": "e1", "sample": 0.1}], "boost": {"negative_feedback": 3}}}
     )
     assert "monitor    m0: every turn; judged by e0 in all conversations, by e1 in 10 % of conversations" in lines
-    assert any(
-        "sampled more often, which judge calls and costs leave out: negative feedback × 3" in line for line in lines
-    )
+    boosted = "sampled more often: negative feedback × 3 (judge calls and costs here do not include this; means are"
+    assert any(boosted in line for line in lines)
 
 
 def test_two_monitors_that_use_one_evaluator_pay_once_and_the_guess_is_said() -> None:
