@@ -9,6 +9,7 @@ import logging
 import math
 import os
 import random
+import re
 import time
 from collections.abc import AsyncGenerator, Callable, Hashable, Mapping
 from contextlib import asynccontextmanager
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _HOUR = 3600.0
+_SECRET = re.compile(r"(?i)auth|key|token|secret|cookie|password|credential")
+"""Names of headers whose values are secret."""
 
 
 class Notices:
@@ -393,7 +396,8 @@ class EndpointJudge:
         self._notices = Notices(model)
         self._extra_body = dict(settings.extra_body or {})
         self._fresh_headers = settings.fresh_headers or dict[str, str]
-        self._secrets = [settings.api_key or "", *(settings.headers or {}).values()]
+        secret_headers = [value for name, value in (settings.headers or {}).items() if _SECRET.search(name)]
+        self._secrets = [settings.api_key or "", *secret_headers]
         self._endpoint = endpoint
 
     async def __aenter__(self) -> Self:

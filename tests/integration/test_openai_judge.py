@@ -332,6 +332,17 @@ async def test_a_key_that_is_refused_is_not_printed(caplog):
         assert "wxyz" not in text
 
 
+async def test_the_value_of_a_header_that_is_to_be_corrected_is_printed():
+    """The error named no version: "anthropic-version: […] is not a valid version"."""
+    said = "anthropic-version: 2023-06-01 is not a valid version; the key of Cookie id=wxyz-7 is unknown"
+    headers = {"anthropic-version": "2023-06-01", "Cookie": "id=wxyz-7", "x-portkey-api-key": "qrst-8-key"}
+    async with judging(lambda body, n: refusal(400, f"{said} to qrst-8-key"), headers=headers) as (_, judge):
+        with pytest.raises(JudgeRejected, match="version: 2023-06-01 is not a valid") as error:
+            await judge.ask(PROMPT, REPLY)
+    assert "wxyz" not in str(error.value)
+    assert "qrst" not in str(error.value)
+
+
 async def test_a_refusal_without_a_reason_is_probed():
     def respond(body, n):
         return refusal(400, "Bad request") if "response_format" in body or "logprobs" in body else rating()
