@@ -11,6 +11,7 @@ from kafka.record import util as record_util
 
 from collector.logs.kafka.credentials import Credentials
 from collector.logs.log import LogError, LogRefused, LogUnavailable, NotPermitted, RecordTooLarge
+from collector.wording import listed
 
 _LOGIN = (errors.SaslAuthenticationFailedError, errors.UnsupportedSaslMechanismError, errors.IllegalSaslStateError)
 _FATAL = (
@@ -95,7 +96,7 @@ _LONGEST = 300
 """Characters of an error of the client; it may repeat its request, or have one line for each partition."""
 _REFUSAL = re.compile(r"([A-Za-z]{1,50})AuthorizationFailedError")
 _RIGHTS = {
-    "topic": "READ of it if it is a source's; READ, WRITE, CREATE and DESCRIBE_CONFIGS if it begins with the prefix",
+    "topic": "READ of a source's; READ, WRITE, CREATE and DESCRIBE_CONFIGS of what begins with the prefix",
     "group": "READ of groups that begin with the prefix, or with the group of the source",
     "cluster": "WRITE of topics that begin with the prefix, of which it has none now",
 }
@@ -121,8 +122,10 @@ def translate(
         kind = refusal[1].lower()
         named = _named(error) or ([group] if kind == "group" and group else []) if kind in {"topic", "group"} else []
         parts = [kind, *named] if named or not topic else ["topic", topic]
-        what = f"this user to use the {' '.join(parts)}" if parts[0] in {"topic", "group"} else "it"
-        rights = _RIGHTS | ({"topic": f"{'WRITE' if topic else 'READ'} of it"} if topic or group else {})
+        ending, them = ("s", "them") if len(named) > 1 else ("", "it")
+        names = f" {listed(parts[1:])}" if parts[1:] else ""
+        what = f"this user to use the {parts[0]}{ending}{names}" if parts[0] in {"topic", "group"} else "it"
+        rights = _RIGHTS | ({"topic": f"{'WRITE' if topic else 'READ'} of {them}"} if topic or group else {})
         return NotPermitted(f"Kafka does not permit {what}; grant this user {rights.get(kind, _RIGHTS['topic'])}")
     if isinstance(error, _LOGIN):
         if settings is not None and isinstance(error, errors.SaslAuthenticationFailedError):
@@ -149,7 +152,7 @@ def named_topics(error: BaseException) -> set[str]:
 
 def _named(error: BaseException) -> list[str]:
     """The topics or the group that a refusal is about, as far as the client says it."""
-    return [", ".join(sorted(named_topics(error)))] if named_topics(error) else _NAMED.findall(str(error))[:1]
+    return sorted(named_topics(error)) or _NAMED.findall(str(error))[:1]
 
 
 def absent(topics: Sequence[str]) -> str:

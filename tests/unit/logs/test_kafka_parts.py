@@ -207,7 +207,12 @@ def test_who_writes_and_who_reads_know_the_right_that_is_missing() -> None:
     assert str(translate(TopicAuthorizationFailedError({"l.spans"}), group="l.assemble")) == (
         "Kafka does not permit this user to use the topic l.spans; grant this user READ of it"
     )
-    assert "READ, WRITE, CREATE and DESCRIBE_CONFIGS" in str(translate(no))
+    assert str(translate(TopicAuthorizationFailedError({"b", "a", "c"}), group="l.assemble")) == (
+        "Kafka does not permit this user to use the topics a, b and c; grant this user READ of them"
+    )
+    assert "to use the topic; grant this user READ of a source's; READ, WRITE, CREATE and DESCRIBE_CONFIGS of what" in (
+        str(translate(no))
+    )
     assert "READ of groups" in str(translate(GroupAuthorizationFailedError("no"), group="l.assemble"))
 
 
