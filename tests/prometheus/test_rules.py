@@ -923,6 +923,16 @@ def test_a_warning_silences_what_it_explains_and_no_more(tmp_path: Path, warning
         run(tmp_path, configured(), [case])
 
 
+def test_the_fall_of_the_detector_is_that_of_the_alert_while_no_warning_fires(tmp_path: Path):
+    """Brackets were missing around what a warning explains: windows alone began the alert, of a second fall."""
+    stream = Stream(60.0, mean=lambda now: 0.7 if now >= 60 else 0.85, seed=24).run(110)
+    found = first_fall(by_plain_reference(configured(), stream), 60)
+    of_another = "evalstream:drop_falls > 0 unless on () evalstream:score_fall == 1"
+    values = [{"expr": of_another, "eval_time": f"{minute}m", "exp_samples": []} for minute in range(found + 1, 110, 4)]
+    alerts = [firing(found + 2, "EvalstreamScoreDropped", {"alertname": "EvalstreamScoreDropped", "severity": "page"})]
+    run(tmp_path, configured(), [{"inputs": in_full(110, stream), "values": values, "alerts": alerts}])
+
+
 def test_a_judge_that_was_repaired_explains_the_scores_of_its_time_and_a_restart_forgets_no_shift(tmp_path: Path):
     """A restart took the shift away for a minute, and a repair for good: both paged for what the judge had done."""
     of = Stream(8.0, mean=lambda now: 0.55 if 300 <= now < 360 else 0.85, seed=23).run(420)
