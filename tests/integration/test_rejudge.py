@@ -326,6 +326,23 @@ async def test_the_estimate_has_what_two_monitors_share_once_as_it_is_paid_once(
         await world.until_drained()
 
 
+async def test_failures_of_another_monitor_are_none_of_the_named_one(world: World) -> None:
+    """They were "left out: their monitor does not use their evaluator any more", and "failed for other reasons"."""
+    failing = monitored(world, "helpful")["monitors"]["all"]
+    world.configure(monitors={"failing": failing, "idle": deepcopy(failing) | {"match": {"language": ["de"]}}})
+    world.judge.faults = BAD_REQUEST
+    await live(world, range(2), expected=2)
+    command = ("--what", "failed", "--dry-run")
+    named = await rejudge(world, *command, "--monitor", "idle")
+    assert ("left out" in named.stdout, named.exit_code) == (False, 0), named.output
+    said = [
+        (await rejudge(world, *command, "--reason", "judge_denied", "--monitor", name)).stdout
+        for name in ("failing", "idle")
+    ]
+    assert all("there is nothing to make" in each for each in said)
+    assert ["failed for other reasons: 2 judge_rejected" in each for each in said] == [True, False]
+
+
 async def test_what_fails_again_altogether_has_failed(world: World) -> None:
     world.configure(**monitored(world, "helpful"))
     world.judge.faults = BAD_REQUEST

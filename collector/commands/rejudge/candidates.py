@@ -253,10 +253,10 @@ class KnownEvaluations:
     """Known evaluations by these evaluators (all, if none are named), each in its present version.
 
     `live` are ids of what was made as the traffic came, `by_others` the subjects that other versions judged so.
-    `by_subject` has the newest score's id of each monitor,
-    evaluator and subject, None where none is a score. `owed` are failures and what was not even tried, if nothing
-    supersedes it; `failures` are their types. `mean_usd` is the average of what scored evaluations would cost now
-    (`usd_now`); `spent_usd` is the cost of the `selected` backfills, whichever version made them.
+    `by_subject` has the newest score's id of each monitor, evaluator and subject, None where none is a score.
+    `owed` are failures and what was not even tried, of the `selected` monitors, if nothing supersedes it; `failures`
+    are types of failures. `mean_usd` is the average of what scored evaluations would cost now (`usd_now`);
+    `spent_usd` is the cost of the `selected` backfills, whichever version made them.
     """
 
     versions: Mapping[tuple[str, str], str]
@@ -317,5 +317,6 @@ class KnownEvaluations:
         if scored and evaluation.shares is None and (cost := self.usd_now(evaluation)) is not None:
             total, number = self.costs.get(evaluation.evaluator, (0.0, 0))
             self.costs[evaluation.evaluator] = (total + cost, number + 1)
-        if needs_retry(evaluation) or was_never_tried(evaluation):
+        is_selected = not self.selected.monitors or evaluation.monitor in self.selected.monitors
+        if is_selected and (needs_retry(evaluation) or was_never_tried(evaluation)):
             self.owed[evaluation.evaluation_id] = past
