@@ -298,14 +298,17 @@ class KnownEvaluations:
         return evaluation.evaluator_version == self.versions.get((evaluation.monitor, evaluation.evaluator))
 
     def cost_of(self, evaluation: Evaluation) -> float:
-        """The cost of a selected backfill; 0 for others, which the limit does not cover."""
-        return evaluation.cost_usd or 0.0 if evaluation.happened_at and self.selected.covers(evaluation) else 0.0
+        """The cost of a selected backfill. 0 for others, which the limit does not cover, and for one that is known, as
+        what comes while the log is read is read again.
+        """
+        is_covered = evaluation.happened_at and self.selected.covers(evaluation)
+        return evaluation.cost_usd or 0.0 if is_covered and evaluation.evaluation_id not in self.ids else 0.0
 
     def _add(self, past: PastEvaluation) -> None:
         evaluation = past.evaluation
+        self.spent_usd += self.cost_of(evaluation)
         self.ids.add(evaluation.evaluation_id)
         self.failures.update([evaluation.reason_code] if evaluation.outcome == "failed" else ())
-        self.spent_usd += self.cost_of(evaluation)
         if evaluation.evaluator not in self._evaluators:
             return
         key = _key(evaluation)

@@ -100,8 +100,7 @@ class RequestWindow:
             lambda: append_requests(self.turns, pairs), LogUnavailable, action="writing to the turns log"
         )
         self.progress.too_large += len(too_large)
-        accepted = (request for request, _ in pairs if request not in too_large)
-        self._outstanding |= {request.evaluation_id: request.evaluator for request in accepted}
+        self._outstanding |= {one.evaluation_id: one.evaluator for one, _ in pairs if one not in too_large}
         self.progress.covered_until = max(candidate.happened_at for candidate in batch)
         batch.clear()
 
@@ -137,8 +136,8 @@ class RequestWindow:
             self._ends[partition] = end
 
     def _settle(self, evaluation: Evaluation) -> None:
-        self.known.ids.add(evaluation.evaluation_id)
         self.progress.spent_usd += self.known.cost_of(evaluation)  # another run's, too
+        self.known.ids.add(evaluation.evaluation_id)
         is_ours = self._outstanding.pop(evaluation.evaluation_id, None) is not None
         if not (is_ours and (evaluation.happened_at or evaluation.retry)):  # it is of another run, or was judged live
             return

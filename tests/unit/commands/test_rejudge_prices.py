@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -77,6 +78,36 @@ async def test_the_limit_covers_what_another_run_spends_meanwhile() -> None:
     await window.request_all(candidates(paid))
     assert (window.progress.made, window.progress.out_of_money) == (2, True)
     assert window.progress.spent_usd == pytest.approx(0.008)
+
+
+class Busy(MemoryLog):
+    """A log into which an evaluation comes whenever a reader has asked for its end."""
+
+    def __init__(self, coming: Iterable[Evaluation]) -> None:
+        super().__init__("evaluations")
+        self._coming = iter(coming)
+
+    async def end_offset(self, partition: int) -> int:
+        end = await super().end_offset(partition)
+        await append(self, *islice(self._coming, 1))
+        return end
+
+
+async def test_what_comes_into_the_log_while_it_is_read_counts_once() -> None:
+    """It was read again at the next look: the last line said too much, and the limit stopped what it would cover."""
+    *paid, first, second, third = (scored(n, evaluator="helpful", cost_usd=0.001, happened_at=THEN) for n in range(6))
+    log = Busy([first, second, third])
+    known = KnownEvaluations(
+        {(first.monitor, "helpful"): first.evaluator_version}, EvaluationFilter(), lambda past: past.cost_usd
+    )
+    await known.read(log)
+    turns = Service(log, {made.evaluation_id: [made] for made in paid})
+    window = RequestWindow(
+        turns, log, known, limit=0.0085, expected={"helpful": 0.003}, outstanding={}, say=print, patience=5.0
+    )
+    await window.request_all(candidates(paid))
+    assert (window.progress.made, window.progress.out_of_money) == (3, False)
+    assert window.progress.spent_usd == pytest.approx(0.006)
 
 
 async def test_what_the_service_judges_live_meanwhile_is_not_waited_for() -> None:
