@@ -26,7 +26,7 @@ from evaluators.cases import Conversation, Json, Turn
 from evaluators.results import Evaluation
 from evaluators.texts.exact_json import parse_exactly
 
-_EXAMPLE = '{"human": 0.8, "score": 0.7}, with true or false for human, or an evaluation_id for score'
+SCORED_EXAMPLE = '{"human": 0.8, "score": 0.7}, with true or false for human, or an evaluation_id for score'
 CASE_EXAMPLE = '{"input": "…", "actual_output": "…", "human": true}'
 _BOOLEANS = {"agree": True, "good": True, "pass": True, "right": True, "bad": False, "fail": False, "wrong": False}
 
@@ -178,7 +178,7 @@ def read_labels(
         ConfigError: the file cannot be read, a line is not a label, no label has a judge's score, or the scores are of
             several versions of the evaluator.
     """
-    lines = [line for line in label_lines(path, _EXAMPLE) if line.evaluator in (None, evaluator)]
+    lines = [line for line in label_lines(path, SCORED_EXAMPLE) if line.evaluator in (None, evaluator)]
     rows = [line.row for line in lines]
     versions = Counter(line.fields.get("evaluator_version") for line in lines if line.row.score is not None)
     del versions[None]
@@ -276,6 +276,13 @@ def label_lines(path: Path, example: str, remedy: str = "; name another file") -
             why = _MEANINGS.get(str(key[0]) if key else "line", _MEANINGS["human"])
             raise ConfigError(f"{path}: line {number}: not a label ({why}); write {example}") from None
         yield LabelLine(number, row, cast("Mapping[str, Any]", fields), data)
+
+
+def are_of_log(path: Path, example: str, *keys: str) -> bool:
+    """Whether the labels of a file name evaluations or turns, and have none of these keys, which a log has then. Raises
+    ConfigError as `label_lines` does.
+    """
+    return {bool(one.row.names) and one.fields.keys().isdisjoint(keys) for one in label_lines(path, example)} == {True}
 
 
 def case_of_line(line: LabelLine, path: Path) -> Turn | Conversation:

@@ -20,7 +20,7 @@ from collector.page.settings import PageSettings
 from collector.past.evaluations import REPLAY_OF, evaluations_in, key_of
 from collector.past.turns import case_of, newest_labels, turns_in_log
 from collector.records.numbered_lines import numbered_lines
-from collector.service.open_logs import Logs, open_logs
+from collector.service.open_logs import Logs, open_stored_logs
 from collector.service.plan_builder import evaluator_versions
 from collector.wording import plural
 from evaluators.cases import Conversation, Turn
@@ -115,7 +115,7 @@ class _Earlier:
 
 
 async def _next(config: Config, options: LabelsNextOptions, files: Mapping[Path, Mapping[str, float]]) -> LabelTasks:
-    async with open_logs(config.settings.log, create=False) as logs:
+    async with open_stored_logs(config.settings.log) as logs:
         earlier = _Earlier(await _labels_by_person(logs.labels), files, options.by)
         gone: dict[str, set[str]] = {}
         answers = [answer async for answer in _draws(config, options, logs, gone)]

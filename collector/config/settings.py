@@ -102,7 +102,7 @@ class LogSettings(Section):
     kind: Literal["sqlite", "kafka", "memory"] = "sqlite"
     """One file, topics, or memory only."""
     path: str = "evalstream.db"
-    """sqlite: the one file of all logs."""
+    """sqlite: the one file of all logs. A relative path counts from the current folder."""
     partitions: int | None = Field(default=None, ge=1, le=64)
     """sqlite: partitions of a new file, which as many `--workers` can share; left out, 4 with `--workers`, else 1. A
     file keeps its number; `evalstream log copy` makes one with another."""

@@ -6,13 +6,13 @@ The key is drawn once, and kept in a log that all processes read.
 import asyncio
 import secrets
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from collector.backoff import Backoff
-from collector.config.settings import KafkaLogSettings, LogSettings
+from collector.config.settings import KafkaLogSettings, LogSettings, Settings
 from collector.errors import ConfigError
 from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
 from collector.logs.log import Log, LogError, LogUnavailable
@@ -78,13 +78,11 @@ async def open_logs(
     page: bool = False,
     judged_spans: bool = False,
     telemetry: Telemetry | None = None,
-    create: bool = True,
     share: "PartitionShare | None" = None,
 ) -> AsyncGenerator[Logs]:
     """Open all logs, with `linking` that of unlinked turns, with `page` the history; they are closed on leaving.
 
-    With `judged_spans` that of spans and their evaluations, too. Without `create` no SQLite file comes into being:
-    where there is none, the logs are empty and in memory.
+    With `judged_spans` that of spans and their evaluations, too. A file or topic that is missing is made.
 
     With `telemetry` they are a service's: losses are counted there, and a file that cannot be written now, because the
     disk is full or another process holds it, is waited for. `share` is what this process has of a SQLite file's
@@ -93,15 +91,12 @@ async def open_logs(
     Raises:
         ConfigError: what exists does not fit the configuration, for instance a topic with another number of partitions.
     """
-    if not create and settings.kind == "sqlite" and not _exists(settings.path):
-        settings = settings.model_copy(update={"kind": "memory"})
     names = names_of(linking=linking, page=page, judged_spans=judged_spans)
     try:
         if telemetry is not None and settings.kind == "sqlite":
-            opening = OPENING.repeat(
+            logs = await OPENING.repeat(
                 lambda: _open(settings, names, telemetry, share), LogUnavailable, action="opening the log"
             )
-            logs = await opening
         else:
             logs = await _open(settings, names, telemetry, share)
     except LogError as error:
@@ -114,50 +109,49 @@ async def open_logs(
 
 
 @asynccontextmanager
-async def open_stored_logs(settings: LogSettings, *, linking: bool = False) -> AsyncGenerator[Logs]:
-    """Open the logs that a service has written, for a command; with `linking` that of unlinked turns, too.
+async def open_stored_logs(
+    settings: LogSettings, *, needed: bool = True, linking: bool = False, judged_spans: bool = False
+) -> AsyncGenerator[Logs]:
+    """Open the logs that a service has written, for a command; with `linking` and `judged_spans` those logs, too.
+
+    No file or topic is made: if one is missing and the logs are not `needed`, they are empty and in memory.
 
     Raises:
-        ConfigError: there are none, or they do not fit the configuration.
+        ConfigError: a log that is needed is missing, or ends with its process; or one does not fit the configuration.
     """
-    await asyncio.to_thread(require_stored_logs, settings)
-    async with open_logs(settings, linking=linking, create=False) as logs:
+    names = names_of(linking=linking, judged_spans=judged_spans)
+    if (missing := await asyncio.to_thread(_missing, settings, names)) is not None:
+        if needed:
+            raise ConfigError(missing)
+        settings = LogSettings(kind="memory")
+    async with open_logs(settings, linking=linking, judged_spans=judged_spans) as logs:
         yield logs
 
 
-def require_stored_logs(settings: LogSettings) -> None:
-    """See that a service can have written these logs, and that a SQLite file is there.
-
-    Raises:
-        ConfigError: the logs end with the process, or there is no file.
+def open_logs_for_steps(settings: Settings, *, needed: bool = False) -> AbstractAsyncContextManager[Logs]:
+    """Open the logs where a command keeps the steps that judges write: those of a service if they are `needed`. If not,
+    those that the configuration names are made, if need be.
     """
-    if settings.kind == "memory":
-        raise ConfigError("log.kind is memory, so the logs end with the process; set log.kind to sqlite or kafka")
-    if settings.kind == "sqlite" and not _exists(settings.path):
-        raise ConfigError(
-            f"{settings.path}: no such file; run the command where the service's log.path leads to its file"
-        )
+    is_made = "log" in settings.model_fields_set and not needed
+    return open_logs(settings.log) if is_made else open_stored_logs(settings.log, needed=needed)
 
 
-def require_topics_of(settings: LogSettings, *, linking: bool, judged_spans: bool = False) -> None:
-    """See that the logs are there, all topics included: opening the logs would create them.
-
-    Raises:
-        ConfigError: the logs end with the process, or a file or a topic is missing.
-    """
-    require_stored_logs(settings)
+def _missing(settings: LogSettings, names: Sequence[str]) -> str | None:
+    """Why no service can have written these logs, or not where this command looks; None if all are there."""
     if settings.kafka is not None and settings.kind == "kafka":
         from collector.logs.kafka.topics import require_topics
 
-        topics = [f"{settings.kafka.prefix}.{name}" for name in names_of(linking=linking, judged_spans=judged_spans)]
         try:
-            require_topics(settings_of_log(settings.kafka), topics)
-        except LogError as error:
+            require_topics(settings_of_log(settings.kafka), [f"{settings.kafka.prefix}.{name}" for name in names])
+        except LogUnavailable as error:
             raise ConfigError(f"log.kafka: {error}") from error
-
-
-def _exists(path: str) -> bool:
-    return Path(path).exists()
+        except LogError as error:
+            return f"log.kafka: {error}"
+    if settings.kind == "memory":
+        return "log.kind is memory, so the logs end with the process; set log.kind to sqlite or kafka"
+    if settings.kind == "sqlite" and not Path(settings.path).exists():
+        return f"{settings.path}: no such file; run the command where the service's log.path leads to its file"
+    return None
 
 
 async def _open(

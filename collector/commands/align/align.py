@@ -11,6 +11,7 @@ from itertools import chain, count, zip_longest
 from pathlib import Path
 from typing import Any
 
+from collector.calibration.labels import are_of_log
 from collector.commands.align import gain, proposal, reading
 from collector.commands.align.candidates import AlignCandidate, Definition, candidates_of, changes_of, scale_of
 from collector.commands.align.reading import LabelledSubject, Parts, material_of
@@ -25,7 +26,7 @@ from collector.records.grouping import group_by
 from collector.records.tenants import tenant_of
 from collector.redact.open_redactor import Redactors, open_redactors
 from collector.redact.redactor import RedactionFailed, redact_case
-from collector.service.open_logs import open_logs
+from collector.service.open_logs import open_logs_for_steps
 from collector.service.plan_builder import expected_usd
 from collector.telemetry.plain import show
 from collector.wording import plural, unknown
@@ -317,8 +318,9 @@ async def _align(config: Config, options: AlignOptions) -> AlignReport:
     name, proposer = options.evaluator, _proposer(config, options)
     configured = config.evaluators[name]
     async with AsyncExitStack() as stack:
-        is_named = "log" in config.settings.model_fields_set
-        logs = await stack.enter_async_context(open_logs(config.settings.log, create=is_named))
+        path, is_stored = options.labels, config.settings.log.kind != "memory"
+        needed = path is None or (is_stored and are_of_log(path, reading.EXAMPLE, *reading.TEXTS))
+        logs = await stack.enter_async_context(open_logs_for_steps(config.settings, needed=needed))
         read = await reading.labelled_cases(config, logs, configured.evaluator, options.labels, random=options.random)
         _check_scope(read, configured.evaluator, options)
         known = reading.consistent(read.labels)

@@ -35,7 +35,7 @@ from evaluators.results import Evaluation
 from evaluators.texts.draw import draw
 from evaluators.texts.exact_json import as_text
 
-_TEXTS = ("input", "actual_output", "turns", "messages")
+TEXTS = ("input", "actual_output", "turns", "messages")
 _NOTES = ("note", "comment")
 EXAMPLE = '{"input": "…", "actual_output": "…", "human": true}, or evaluation_id in place of the texts'
 
@@ -125,7 +125,7 @@ def _file_labels(path: Path, evaluator: str, known: Mapping[str, Evaluation], *,
         if line.evaluator in (None, evaluator):
             note = next((each for name in _NOTES if isinstance(each := line.fields.get(name), str)), "")
             score = label_of_line(line, known, lower_is_better=lower)
-            case = case_of_line(line, path) if any(name in line.fields for name in _TEXTS) else None
+            case = case_of_line(line, path) if any(name in line.fields for name in TEXTS) else None
             yield _Named(f"line {line.number}", score, case, note.strip())
 
 

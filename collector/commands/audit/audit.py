@@ -1,6 +1,5 @@
 """`evalstream audit`: positions against outcomes, through all logs and exporters, on the user's own system."""
 
-import asyncio
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -32,7 +31,7 @@ from collector.records.json import evaluation_from_json
 from collector.records.shared_records import divide_records, is_shared, without_pieces
 from collector.service.assembly_history import read_since
 from collector.service.live.history import ConfigurationHistory
-from collector.service.open_logs import Logs, open_logs, require_topics_of
+from collector.service.open_logs import Logs, open_stored_logs
 from collector.service.plan_builder import build_unasked_plan
 
 APPENDED_WITHIN = 300.0
@@ -47,8 +46,7 @@ async def audit(config: Config, say: Callable[[str], None], *, drained: bool = F
     Raises:
         ConfigError: the logs cannot be read.
     """
-    await asyncio.to_thread(require_topics_of, config.settings.log, **config.optional_logs)
-    async with open_logs(config.settings.log, **config.optional_logs) as logs:
+    async with open_stored_logs(config.settings.log, **config.optional_logs) as logs:
         try:
             result = await _audit(config, logs)
         except LogUnavailable as error:

@@ -15,7 +15,9 @@ from rich.table import Table
 
 from collector.calibration.agreement_watch import DRIFT_ERRORS, WEAKEST, labels_of_queue, people_sums, why_withheld
 from collector.calibration.labels import (
+    SCORED_EXAMPLE,
     HumanLabel,
+    are_of_log,
     judged_pairs,
     label_of_answer,
     mean_label,
@@ -36,7 +38,7 @@ from collector.records.audits import AuditScore, audit_of
 from collector.records.grouping import group_by
 from collector.records.json import fields_of
 from collector.records.labels import tokens_read
-from collector.service.open_logs import open_logs
+from collector.service.open_logs import open_stored_logs
 from collector.service.plan_builder import evaluator_version_in
 from collector.statistics.agreement import ENOUGH, FEWEST, Agreement, ScoreScale, agreement
 from collector.statistics.audited_sums import CorrectedMean, sums_of_scores
@@ -106,9 +108,11 @@ def measure(config: Config, options: CalibrateOptions) -> Calibration:
     require_known("--evaluator", "evaluator", [options.evaluator], config.evaluators)
     scale = ScoreScale.of(config.evaluators[options.evaluator].evaluator)
     version: Version = (options.evaluator, evaluator_version_in(config, options.evaluator))
-    if options.labels is None and config.settings.log.kind == "memory":
+    is_stored = config.settings.log.kind != "memory"
+    if options.labels is None and not is_stored:
         raise ConfigError("log.kind is memory, so labels of the page end with the service; name a file of labels")
-    ledger = asyncio.run(ledger_of(config, version, scale))
+    needed = options.labels is None or (is_stored and are_of_log(options.labels, SCORED_EXAMPLE, "score"))
+    ledger = asyncio.run(ledger_of(config, version, scale, needed=needed))
     labels, notes = _labels(options, version, ledger, lower_is_better=scale.lower_is_better)
     if options.random:
         labels, alike = _as_random(labels)
@@ -232,16 +236,18 @@ class LabelLedger:
         return plural(len({answers.get(label.name, id(label)) for label in labels}), "label")
 
 
-async def ledger_of(config: Config, version: Version, scale: ScoreScale) -> LabelLedger:
-    """The ledger in the logs as they are stored. Replaced evaluations of a conversation are in it: they are in the live
-    mean, which labels correct, and the queue draws them.
+async def ledger_of(config: Config, version: Version, scale: ScoreScale, *, needed: bool = False) -> LabelLedger:
+    """The ledger in the logs as they are stored, which is empty if they are missing and not `needed`.
+
+    Replaced evaluations of a conversation are in it: they are in the live mean, which labels correct, and the queue
+    draws them.
     """
     book = LabelIndex([version[0]] if scale.lower_is_better else [])
     scored = list[_Scored]()
     others, first = dict[str, str](), dict[str, tuple[object, float, float]]()
     queue = (config.settings.page or PageSettings()).queue
     threshold = config.evaluators[version[0]].evaluator.threshold
-    async with open_logs(config.settings.log, create=False) as logs:
+    async with open_stored_logs(config.settings.log, needed=needed) as logs:
         async for past in priced_evaluations_in(logs.evaluations):
             evaluation = past.evaluation
             if evaluation.evaluator == version[0] and evaluation.score is not None:

@@ -25,7 +25,7 @@ from collector.errors import ConfigError
 from collector.logs.log import LogUnavailable
 from collector.plugins.folder import folders
 from collector.service.live.history import ConfigurationHistory, NumberedConfiguration
-from collector.service.open_logs import open_logs, require_topics_of
+from collector.service.open_logs import open_stored_logs
 from collector.service.plan_builder import evaluator_versions, judges_behind, tokens_usd
 from collector.wording import listed, usd
 from evaluators.results import Usage
@@ -254,8 +254,7 @@ async def running_configuration(config: Config) -> Compared:
 
 
 async def _newest(config: Config) -> NumberedConfiguration:
-    require_topics_of(config.settings.log, linking=False)
-    async with open_logs(config.settings.log) as logs:
+    async with open_stored_logs(config.settings.log) as logs:
         try:
             newest = await ConfigurationHistory(await logs.generated_steps(), config).refresh()
         except LogUnavailable as error:

@@ -41,7 +41,7 @@ from collector.records.turns import conversation_key
 from collector.redact.open_redactor import open_redactors
 from collector.service.assembly_builder import build_assembler
 from collector.service.kafka_settings import settings_of_log
-from collector.service.open_logs import COPIED, OWN_KEY, Logs, names_of, open_logs, require_topics_of
+from collector.service.open_logs import COPIED, OWN_KEY, Logs, names_of, open_logs, open_stored_logs
 from collector.wording import listed, plural
 from evaluators.private_files import open_private
 
@@ -267,7 +267,6 @@ async def erase(config: Config, options: EraseOptions, say: Say) -> int:
     """
     kafka = config.settings.log.kafka
     _check(options, kafka=kafka is not None)
-    await asyncio.to_thread(require_topics_of, config.settings.log, **config.optional_logs)
     person = Person()
     person.ids["user_id"].update(_as_stored(config, options.users))
     person.ids["conversation_id"].update(_as_stored(config, options.conversations))
@@ -276,7 +275,7 @@ async def erase(config: Config, options: EraseOptions, say: Say) -> int:
     try:
         # A file may have logs that another configuration has written.
         wanted = config.optional_logs if kafka else OptionalLogs(linking=True, judged_spans=True)
-        async with open_logs(config.settings.log, **wanted) as logs:
+        async with open_stored_logs(config.settings.log, **wanted) as logs:
             if not options.dry_run:
                 await require_unused(config, logs)
                 if kafka is not None:

@@ -35,7 +35,7 @@ from collector.judging.layers import without_answer_cache
 from collector.judging.open_judges import open_judges
 from collector.past.evaluations import evaluations_in, key_of
 from collector.records.grouping import group_by
-from collector.service.open_logs import open_logs
+from collector.service.open_logs import open_logs_for_steps, open_stored_logs
 from collector.service.plan_builder import expected_usd
 from collector.statistics.agreement import FEWEST, ScoreScale
 from collector.telemetry.plain import report_problems, show
@@ -221,10 +221,9 @@ def compare_judges(config: Config, options: JudgesOptions) -> int:
     return report_problems(problems)
 
 
-async def _past(config: Config, evaluator: str) -> list[Evaluation]:
-    async with open_logs(config.settings.log, create=False) as logs:
-        past = [one.evaluation async for one in evaluations_in(logs.evaluations)]
-    return [evaluation for evaluation in past if evaluation.evaluator == evaluator]
+async def _past(config: Config, name: str) -> list[Evaluation]:
+    async with open_stored_logs(config.settings.log, needed=False) as logs:
+        return [one.evaluation async for one in evaluations_in(logs.evaluations) if one.evaluation.evaluator == name]
 
 
 def _evaluator(config: Config, options: JudgesOptions, lines: Sequence[LabelLine]) -> str:
@@ -275,7 +274,7 @@ async def _run(
     configured = config.evaluators[name]
     # each judge is opened for a separate evaluator, with the layers that it has in the service
     every = replace(config, evaluators={judge: replace(configured, judge=judge) for judge in judges})
-    async with open_logs(config.settings.log, create="log" in config.settings.model_fields_set) as logs:
+    async with open_logs_for_steps(config.settings) as logs:
         definitions = await logs.generated_steps()
         async with open_judges(every, definitions) as opened, guarded_run(config, from_logs=False) as run:
             opened_judges = {judge: without_answer_cache(opened[judge]) for judge in judges}

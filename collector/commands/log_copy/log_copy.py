@@ -34,7 +34,7 @@ from collector.logs.log import GroupInUse, Log, LogError, LogUnavailable, Record
 from collector.service.assembly_builder import trace_limits
 from collector.service.kafka_settings import SERVICE_RIGHTS, group_of, settings_of_log, settings_of_source
 from collector.service.live.history import ConfigurationHistory
-from collector.service.open_logs import COPIED, Logs, names_of, open_logs, require_topics_of, topic_configs
+from collector.service.open_logs import COPIED, Logs, names_of, open_logs, open_stored_logs, topic_configs
 from collector.service.plan_builder import build_unasked_plan
 from collector.wording import listed, plural
 
@@ -204,9 +204,8 @@ async def copy_logs(
     Raises:
         ConfigError: the source is in use, the target is not empty, or one of them cannot be read or written.
     """
-    await asyncio.to_thread(require_topics_of, config.settings.log, **config.optional_logs)
     _require_other(config, to)
-    async with open_logs(config.settings.log, **config.optional_logs) as logs:
+    async with open_stored_logs(config.settings.log, **config.optional_logs) as logs:
         await require_unused(config, logs)
         source = Logs(**{log.name: seen(log) for log in logs})
         try:

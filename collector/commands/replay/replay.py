@@ -52,7 +52,7 @@ from collector.past.turns import Turns, by_conversation, case_of, turns_in_log
 from collector.records.audits import audit_outcome
 from collector.records.grouping import group_by
 from collector.records.json import fields_of
-from collector.service.open_logs import Logs, open_logs
+from collector.service.open_logs import Logs, open_stored_logs
 from collector.service.plan_builder import (
     build_assignment,
     evaluator_version_in,
@@ -343,7 +343,7 @@ def _check_options(config: Config, options: ReplayOptions) -> None:
 async def _replay(config: Config, new: Config, options: ReplayOptions) -> tuple[ReplayReport, Sequence[str]]:
     """The comparison, and what went wrong."""
     async with AsyncExitStack() as stack:
-        logs = await stack.enter_async_context(open_logs(config.settings.log))
+        logs = await stack.enter_async_context(open_stored_logs(config.settings.log))
         past = [judged async for judged in priced_evaluations_in(logs.evaluations)]
         selected = select(past, options.selection)
         if not selected.scored:

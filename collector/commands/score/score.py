@@ -37,7 +37,7 @@ from collector.records.json import fields_of
 from collector.records.turns import conversation_key
 from collector.records.whole_conversation import conversation_fields
 from collector.service.assembly_builder import build_assembler, link_turns
-from collector.service.open_logs import open_logs
+from collector.service.open_logs import open_logs_for_steps
 from collector.service.plan_builder import build_plan, lower_is_better
 from collector.statistics.confusion import Confusion, confusions
 from collector.statistics.intervals import mean_interval
@@ -326,8 +326,7 @@ def _unlinked(paths: Sequence[str], assembler: Assembler) -> Iterator[Turn]:
 
 
 async def _score(config: Config, options: ScoreOptions, turns: Sequence[Turn]) -> RunResult:
-    is_named = "log" in config.settings.model_fields_set
-    async with open_logs(config.settings.log, create=is_named) as logs:
+    async with open_logs_for_steps(config.settings) as logs:
         definitions = await logs.generated_steps()
         async with AsyncExitStack() as stack:
             batches = stack.enter_context(open_batches(options.batch, options.output, options.pace))
@@ -347,7 +346,7 @@ async def _score(config: Config, options: ScoreOptions, turns: Sequence[Turn]) -
             )
             if batches is not None:
                 batches.finish()
-            if definitions.added and not is_named and isinstance(logs.definitions, MemoryLog):
+            if definitions.added and config.settings.log.kind != "memory" and isinstance(logs.definitions, MemoryLog):
                 to_terminal(
                     f"the judge wrote the evaluation steps of {plural(definitions.added, 'evaluator')} for this run "
                     "alone, and the next run gets other steps; to keep them, set log.path, or write evaluation_steps"
