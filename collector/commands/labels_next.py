@@ -214,9 +214,7 @@ def summary(tasks: LabelTasks) -> str:
         why = f"; the scores of {', '.join(tasks.gone)} are left out, as the configuration has no such monitor"
         more = f"{why}; write that name again, or wait for new scores"
     elif not tasks.scored:
-        more = (
-            "; the log has no score by the present version; evalstream rejudge --what all scores past answers with it"
-        )
+        more = "; no score is by the present version; evalstream rejudge --what all makes it score past answers"
     among = f", {tasks.second} of them for a second person's label" if tasks.second else ""
     copy = "copy their human into this file, and calibrate it without the earlier ones"
     why = "as page.queue, a threshold or the release has changed since"

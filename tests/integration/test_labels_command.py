@@ -261,9 +261,7 @@ def test_answers_judged_by_an_earlier_version_are_not_handed_out(config: Path) -
     config.write_text(config.read_text().replace("maximum: 9", "maximum: 8"))
     rows, talk = run(config, "labels", "next", "--n", "100")
     assert rows == []
-    assert (
-        "the log has no score by the present version; evalstream rejudge --what all scores past answers with it" in talk
-    )
+    assert "no score is by the present version; evalstream rejudge --what all makes it score past answers" in talk
 
 
 def test_a_monitor_that_was_renamed_has_a_reason_and_a_remedy(config: Path) -> None:
