@@ -64,7 +64,8 @@ def doubt_rules(target: Target, alerts: AlertSettings, timing: Timing) -> Iterat
     doubt = f"{series.SCORE_DOUBT}{selector(**where)}"
     for window, length in series.WINDOWS.items():
         mean = f"avg_over_time({doubt}[{timing.text(length)}])"
-        yield RecordingRule(series.WINDOW_DOUBT, f"{mean} > {doubt} or {doubt}", {"window": window})
+        # all labels, although the series have them: rules of one name are told apart by them when they are read again
+        yield RecordingRule(series.WINDOW_DOUBT, f"{mean} > {doubt} or {doubt}", where | {"window": window})
 
 
 def _short(target: Target, mean: float) -> str:

@@ -148,6 +148,14 @@ def test_rules_hold_the_share_to_its_target_and_ask_after_the_evaluator_itself()
     assert not any(SHARE in str(rule) for rule in every if getattr(rule, "name", "") == "EvalstreamStale")
 
 
+def test_rules_of_several_targets_are_told_apart_by_name_and_labels() -> None:
+    """As Prometheus reads them again, it takes two of one name and labels for one: an alert ended at a reload."""
+    config = configured(AT_MOST, targets={"exact": 0.9, "outcome": 0.9})
+    rules = [rule for group in rules_of(config).groups for rule in group.rules]
+    names = [(rule.record, *sorted(rule.labels.items())) for rule in rules if isinstance(rule, RecordingRule)]
+    assert len(names) == len(set(names))
+
+
 def test_a_configuration_without_shares_has_the_rules_that_it_had() -> None:
     assert rules_hash(configured()) == rules_hash(configured({}))
 
