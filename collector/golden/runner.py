@@ -265,6 +265,8 @@ SAME_FALL = 3600.0
 """After this many seconds without a suspicion, the next one is about another fall."""
 _DAY = 86_400.0
 """The longest window (s) whose mean a shift of a judge explains."""
+_MOST_PERIODS = 96
+"""The most periods whose runs are read at a start: each is a question to the log."""
 _HISTORY = 20
 """Runs of a target that are kept in memory, and the earlier periods whose runs are read at a start."""
 
@@ -447,7 +449,8 @@ class GoldenRuns:
     async def _read_stored(self, target: GoldenTarget) -> None:
         """Take the stored runs, with all of a period, so that a fall is compared with the same ones after a restart."""
         current = int(self._clock() // self._rules.every)
-        for period in range(current - max(_HISTORY, math.ceil(_DAY / self._rules.every)), current + 1):
+        of_a_day = min(math.ceil(_DAY / self._rules.every), _MOST_PERIODS)
+        for period in range(current - max(_HISTORY, of_a_day), current + 1):
             for number in range(MOST_RUNS + 1):
                 text = await self._store.load(_run_key(target, period, number))
                 if text is None:

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _HOUR = 3600.0
-_SECRET = re.compile(r"(?i)auth|key|token|secret|cookie|password|credential")
-"""Names of headers whose values are secret."""
+_PLAIN_HEADER = re.compile(r"(?i)version|beta|organi[sz]ation|project|region|^accept|^content-|user-agent")
+"""Names of headers whose values are not secret."""
 
 
 class Notices:
@@ -396,7 +396,7 @@ class EndpointJudge:
         self._notices = Notices(model)
         self._extra_body = dict(settings.extra_body or {})
         self._fresh_headers = settings.fresh_headers or dict[str, str]
-        secret_headers = [value for name, value in (settings.headers or {}).items() if _SECRET.search(name)]
+        secret_headers = [value for name, value in (settings.headers or {}).items() if not _PLAIN_HEADER.search(name)]
         self._secrets = [settings.api_key or "", *secret_headers]
         self._endpoint = endpoint
 
