@@ -141,14 +141,23 @@ async def test_of_empty_logs_it_does_not_say_that_they_add_up(tmp_path: Path) ->
     assert "It adds up" not in result.output
 
 
-async def test_a_turn_that_came_again_is_one_turn(world: World) -> None:
-    """1,084 turns were said to be assembled where 1,050 had been sent."""
+@pytest.mark.parametrize("linked", [False, True])
+@pytest.mark.parametrize("trace", ["a" * 32, None])
+async def test_a_turn_that_came_again_is_one_turn(world: World, trace: str | None, *, linked: bool) -> None:
+    """1,084 turns were said to be assembled where 1,050 had been sent; then 5,180 of 5,129, as 51 ready-made ones came
+    again. A turn that was linked comes from another log, and once.
+    """
+    world.configure(**({"assemble": {"link": {"services": ["bot"]}}} if linked else {}))
     async with world.serving() as service:
-        turn = Turn(turn_id="turn-99", trace_id="a" * 32, input="What is it?", actual_output="4")
-        traced = [Record(b"turn-99", turn_to_json(turn))]
-        await service.logs.turns.append(traced * 3)
+        again = [
+            Record(b"chat", turn_to_json(Turn(turn_id=name, trace_id=trace, input="What is it?", actual_output="4")))
+            for name in ("turn-98", "turn-99")
+        ]
+        await service.logs.turns.append([*again, again[0], again[0]])
+        if service.logs.unlinked is not None:
+            await service.logs.unlinked.append(again)
     result = await world.audit()
-    assert "assembled  13 turns in the turns log (2 more records of the same turns)" in result.output, result.output
+    assert "assembled  14 turns in the turns log (2 more records of the same turns)" in result.output, result.output
 
 
 async def test_what_no_exporter_sends_is_not_counted_as_exported(world: World) -> None:

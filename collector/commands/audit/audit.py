@@ -83,9 +83,6 @@ async def _audit(config: Config, logs: Logs) -> Audit:
     result.dead_letters = dict(Counter((letter.stage, letter.state) for letter in letters))
     left_out = _left_out(letters)
     with EvaluationAudit() as comparison, closing(TraceAudit()) as traces:
-        for log, group in chain[1:-1]:
-            add = traces.see_turn if log is logs.unlinked else None
-            await _count(log, contents[log.name], {group: commits[group]}, add)
         dead = {
             (letter.partition, letter.position, letter.piece)
             for letter in letters
@@ -108,9 +105,11 @@ async def _audit(config: Config, logs: Logs) -> Audit:
             )  # fmt: skip
             done_below[partition] = done_below_of(committed)
             since = max(since, await turns.read(comparison, result, done_below[partition]))
+        for log, group in chain[1:-1]:  # after the turns log, so that a turn of both is no repeated one
+            add = traces.see_turn if log is logs.unlinked else None
+            await _count(log, contents[log.name], {group: commits[group]}, add)
         result.balances = comparison.balances(done_below)
         result.traces = traces.balance(since, await read_since(definitions, config.settings))
-    result.repeated *= logs.unlinked is None
     result.readings = [reading_of(group, contents[log.name], commits[group]) for log, group in chain]
     result.exports = [reading_of(group, evaluations, committed) for group, committed in exporters.items()]
     return result

@@ -28,7 +28,7 @@ class Audit:
     traces: TraceBalance = field(default_factory=TraceBalance)
     turns: int = 0
     repeated: int = 0
-    """Of them, those that were in the log before; not counted where turns are linked."""
+    """Of them, those that were in the log before."""
     unreadable_turns: int = 0
     """Records of the turns log that cannot be read and have no dead letter."""
     unreadable_evaluations: int = 0

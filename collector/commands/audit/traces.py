@@ -181,9 +181,9 @@ def _place(record: StoredRecord) -> tuple[int, int, int]:
 
 
 def _fields(value: bytes) -> tuple[str, str, str] | None:
-    """The trace, the turn and the dialect of a record; None if it holds no turn of a trace."""
+    """The trace ("" for a turn of none), the turn and the dialect of a record; None if it holds no turn."""
     try:
         turn = orjson.loads(value)
-        return (turn["trace_id"], turn["turn_id"], turn.get("dialect") or "") if turn["trace_id"] else None
-    except (orjson.JSONDecodeError, KeyError, TypeError):
+        return str(turn.get("trace_id") or ""), str(turn["turn_id"]), turn.get("dialect") or ""
+    except (orjson.JSONDecodeError, AttributeError, KeyError):
         return None
