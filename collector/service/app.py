@@ -351,7 +351,7 @@ async def _number(process: Process, history: ConfigurationHistory, config: Confi
         else:
             history.number = await history.take(config)
             if newest is not None and history.number != newest.number:
-                history.report_change(newest.number, history.number)
+                history.report_change(history.number)
     else:
         await history.find_own(config)
     if (own := history.entry(history.number)) is not None:

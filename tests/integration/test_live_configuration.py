@@ -974,6 +974,26 @@ async def test_an_old_file_counts_where_no_other_process_evaluates(
     assert "replaces configuration 2 for all processes, and is configuration 1 again" in caplog.text
 
 
+async def test_a_change_replaces_the_newest_configuration_before_it_whatever_this_process_ran(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Restarted first, with a file that no process had yet, it said that configuration 0 was replaced."""
+    caplog.set_level(logging.INFO)
+    file = ConfigFile(tmp_path, "http://127.0.0.1:1")
+    async with running(load(file.path), {"watch"}, path=file.path) as service:
+        other = ConfigurationHistory(await service.logs.generated_steps(), load(file.path))
+        for sample in (None, 0.5, 0.25):
+            if sample is not None:
+                file.change(lambda values, sample=sample: values["monitors"]["all"].update(sample=sample))
+            await other.take(load(file.path))
+            if sample != 0.5:
+                await service.reload.look()
+                await service.reload.look()
+    assert value(service, "evalstream_configuration_number") == 3
+    replaced = [message.partition(" replaces ")[2] for message in caplog.messages if " replaces " in message]
+    assert replaced == ["configuration 2 for all processes"]
+
+
 async def test_only_a_file_that_was_replaced_is_an_earlier_one(tmp_path: Path) -> None:
     file, log = ConfigFile(tmp_path, "http://127.0.0.1:1"), MemoryLog("definitions", partitions=1)
     first = load(file.path)

@@ -102,12 +102,12 @@ class ConfigurationHistory:
         at = datetime.fromtimestamp(entry.since, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
         return f"configuration {number} (of {at}{entry.origin and ', from '}{entry.origin})"
 
-    def report_change(self, before: int, number: int) -> None:
+    def report_change(self, number: int) -> None:
         """Log which file counts for all processes; as a warning if the deployment has gone back by it."""
         digest = self._entries[number].digest
         same = next((index for index in range(number - 1, 0, -1) if self._entries[index].digest == digest), None)
         report, back = (self.warn, f", and is configuration {same} again") if same else (logger.info, "")
-        report(f"{self.describe(number)} replaces configuration {before} for all processes{back}")
+        report(f"{self.describe(number)} replaces configuration {number - 1} for all processes{back}")
 
     async def find_newest(self) -> None:
         """For who only looks on: this is the newest one."""
