@@ -196,7 +196,7 @@ class Reload:
         # From here on it counts: a process that dies finds it in the log.
         before, number = self.history.number, number or await self.history.take(config)
         self.history.number, self._newest_seen = number, max(self._newest_seen, number)
-        if number not in {before, 1}:  # else only what the log does not hold has changed, like a key, or it is the first
+        if number not in {before, 1}:  # it is no first, and not only what the log does not hold has changed
             self.history.report_change(number)
         await self.exchange.take(prepared, number)
         self._status.take(number, _named(changed) if changed else "nothing changes")
