@@ -54,8 +54,10 @@ DRIFT_ERRORS = 4.0
 """If newer labels differ from older ones by this many standard errors, the judge or the people have changed."""
 _LARGEST_SHARE = 0.5
 
-WithheldReason = Literal["", "few", "weak", "drift"]
-"""Why there is no corrected mean: too few labels, a judge that says little, or one that has changed; "" if there is."""
+WithheldReason = Literal["", "few", "undecided", "weak", "drift"]
+"""Why there is no corrected mean: too few labels, or too few of scores with a verdict, a judge that says little, or one
+that has changed; "" if there is.
+"""
 
 
 def labels_of_queue(labels: Iterable[HumanLabel]) -> list[HumanLabel]:
@@ -97,7 +99,10 @@ def why_withheld(labels: Sequence[HumanLabel], scale: ScoreScale) -> WithheldRea
     """Why labels that were drawn, the oldest first, correct no mean; "" if they do."""
     if people_sums(labels).audits < FEWEST_AUDITS:
         return "few"
-    if verdict_agreement(_scores_of(labels), scale).youden.value < WEAKEST:
+    of_verdicts = verdict_agreement(_scores_of(labels), scale)
+    if of_verdicts.number < FEWEST:
+        return "undecided"  # nothing says that the judge is not weak
+    if of_verdicts.youden.value < WEAKEST:
         return "weak"
     return "drift" if _drifts(labels, scale) else ""
 

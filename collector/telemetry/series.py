@@ -238,8 +238,8 @@ PEOPLE_SUMS = gauge("evalstream_people_sums", ("evaluator", "evaluator_version",
 """Sums over the drawn labels of seven days, by which people correct a mean (helpful:people); logged: the weight of
 all scores of these days."""
 PEOPLE_WITHHELD = gauge("evalstream_people_withheld", ("evaluator", "evaluator_version", "monitor", "reason"))
-"""1 where the mean by people is withheld, by reason: few (labels), weak (sensitivity +
-specificity - 1 is small) or drift."""
+"""1 where the mean by people is withheld, by reason: few (labels), undecided (few with a
+verdict), weak (sensitivity + specificity - 1 is small) or drift."""
 # --- receiving ---
 RECEIVE_REQUESTS = counter("evalstream_receive_requests_total", ("source", "signal", "status"))
 """OTLP requests by status of the answer: a code over HTTP (source otlp_http), a name over gRPC (source otlp_grpc)."""

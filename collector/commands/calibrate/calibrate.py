@@ -486,6 +486,8 @@ _FEWEST_LABELS = 32
 
 
 WITHHELD: Mapping[str, str] = {
+    "undecided": f"Withheld: the corrected mean. Labels of scores with a verdict count as fewer than {FEWEST}: "
+    "they cannot show that the judge tells enough of what people would say.",
     "weak": f"Withheld: the corrected mean. Sensitivity + specificity - 1 is below {WEAKEST:g}: the judge tells too "
     "little of what people would say.",
     "drift": "Withheld: the corrected mean. The newer half of the labels differs from the older one by more than "
@@ -589,6 +591,7 @@ def _conclusions(result: Calibration) -> Iterator[str]:
 
 _REASONS: Mapping[str, str] = {
     "few": f"it has fewer than {_FEWEST_LABELS} drawn labels of equal weight, one a conversation",
+    "undecided": f"its labels of scores with a verdict count as fewer than {FEWEST}",
     "weak": "the judge tells too little of what people would say",
     "drift": "its newer labels differ from its older ones",
 }

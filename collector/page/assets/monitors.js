@@ -72,6 +72,7 @@ function corrected({ corrected: mean, rejudged }) {
 }
 
 const WITHHELD = {
+  undecided: "mean withheld: too few labels of scores with a verdict",
   weak: "mean withheld: the judge tells too little of what people say",
   drift: "mean withheld: newer labels differ from older ones",
 };

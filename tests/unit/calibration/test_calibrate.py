@@ -466,3 +466,17 @@ def test_where_labels_decide_a_score_without_a_verdict_is_in_no_measure_of_them(
     rows = [{"human": human, "score": score} for human, score, _ in verdicts]
     (tmp_path / "labels.jsonl").write_text("\n".join(map(json.dumps, rows)))
     assert "Not used for measures of verdicts: 40 labels" in calibrate(of, replace(options, json=False))
+
+
+def test_a_judge_whose_labels_decide_nothing_corrects_no_mean() -> None:
+    """A judge that guesses gave a corrected mean, as nothing said how it tells good from bad."""
+    labels = [
+        HumanLabel(float(n % 2), float(n % 4 < 2), "all", probability=0.5, conversation=f"c{n}", name=f"{n}")
+        for n in range(80)
+    ]
+    options, ledger = CalibrateOptions(labels=None, evaluator="helpful"), [WeightedScore(n % 2) for n in range(300)]
+    found = calibration(options, labels, ledger, ScoreScale(by_label=True))
+    assert found.corrected_mean is None
+    assert any("Labels of scores with a verdict count as fewer than 10" in note for note in found.notes)
+    decided = [replace(label, passed=label.human == 1.0) for label in labels]
+    assert calibration(options, decided, ledger, ScoreScale(by_label=True)).corrected_mean is not None

@@ -126,6 +126,20 @@ def test_a_mean_is_withheld_of_few_labels_a_weak_judge_and_one_that_has_changed(
     assert why_withheld([*good, *same], SCALE) == ""
 
 
+def test_a_mean_is_withheld_where_too_few_labels_are_of_scores_with_a_verdict() -> None:
+    """Without a verdict there is no Youden's J, and the mean by a judge that guesses was shown as if it were sound."""
+    by_label = ScoreScale(by_label=True)
+    guessed = [replace(each, passed=None) for each in verdicts(20, 20, 20, 20)]
+    assert why_withheld(guessed, by_label) == "undecided"
+    assert why_withheld([*guessed[2:], *verdicts(1, 0, 0, 1, passed=True)], by_label) == "undecided"
+    right = [replace(each, passed=each.judge == 1.0) for each in verdicts(6, 0, 0, 6)]
+    alone = [replace(each, conversation=f"d{each.conversation}") for each in right]
+    assert why_withheld([*guessed, *alone], by_label) == ""
+    wrong = [replace(each, passed=not each.passed) for each in alone]
+    assert why_withheld([*guessed, *wrong], by_label) == "weak"
+    assert why_withheld(guessed, SCALE) == "weak", "where scores decide, all are verdicts"
+
+
 def test_chance_alone_rarely_looks_like_a_drift() -> None:
     chance, drifted, runs = Random(9), 0, 300
     for _ in range(runs):

@@ -127,7 +127,7 @@ def test_labels_correct_the_judges_mean_until_enough_are_of_audited_answers() ->
     )
 
 
-@pytest.mark.parametrize("why", ["few", "weak", "drift"])
+@pytest.mark.parametrize("why", ["few", "undecided", "weak", "drift"])
 def test_a_mean_that_is_withheld_is_not_there_and_says_why(why: str) -> None:
     shown = track(PeopleView(withheld=why, sums=labels_of(60), agreements={}))["people"]
     assert "mean" not in shown
