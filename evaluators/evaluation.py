@@ -145,7 +145,7 @@ async def evaluate_audited(
 
     `audited_case` is the same case as the auditor may see it. The result is the first evaluation's, with the cost of
     both and the audit in the score's details: its `score` (or the `reason` why it has none), the `probability` of the
-    draw, and the auditor's `model` and `version`. See `evaluate`.
+    draw, the auditor's `model` and `version`, and the `input_tokens` and `calls` of its usage. See `evaluate`.
     """
     first = await evaluate(evaluator, case, judge.judge, now=now, skip_unseen=skip_unseen)
     if not isinstance(first.outcome, Score) or not judge.audits(evaluator, case):
@@ -161,6 +161,8 @@ async def evaluate_audited(
     if second is None:
         audit["reason"] = AUDIT_TIMEOUT
         return replace(first, outcome=replace(first.outcome, details={**first.outcome.details, "audit": audit}))
+    usage = second.usage or Usage()
+    audit |= {"input_tokens": usage.input_tokens, "calls": usage.calls}
     match second.outcome:
         case Score():
             audit["score"] = second.outcome.value
@@ -171,7 +173,7 @@ async def evaluate_audited(
     return replace(
         first,
         outcome=replace(first.outcome, details={**first.outcome.details, "audit": audit}),
-        usage=second.usage if first.usage is None else first.usage + (second.usage or Usage()),
+        usage=second.usage if first.usage is None else first.usage + usage,
         cost_usd=_sum_of([result.cost_usd for result in (first, second) if result.was_paid]),
         ended_at=second.ended_at,
     )

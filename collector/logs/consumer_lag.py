@@ -77,6 +77,7 @@ class ConsumerLag:
         self._consumers: dict[tuple[str, str], tuple[Log | TopicOfSource, dict[int, _MeasuredFold]]] = {}
         self._measured_at: dict[tuple[str, str], float] = {}
         self._retention_at: dict[str, float] = {}
+        self._unwatched = set[str]()
         self._opening: dict[tuple[str, str, int], float] = {}
         self._waiting: dict[tuple[str, str], dict[int, tuple[int, float]]] = {}
         """By consumer and lagging partition: the offset where it stands, and since when (s since the epoch)."""
@@ -182,8 +183,12 @@ class ConsumerLag:
         try:
             seconds = await log.retention()
             self._telemetry.gauge(series.LOG_RETENTION, log.name).set(math.inf if seconds is None else seconds)
+            if log.name in self._unwatched:
+                self._unwatched.remove(log.name)
+                logger.info("the retention of %s is watched again", log.name)
         except LogRefused as error:  # a source's need not be known: its lag is measured all the same
             if self._telemetry.remove(series.LOG_RETENTION, log.name):
+                self._unwatched.add(log.name)
                 logger.warning("the retention of %s is not watched any more (%s)", log.name, error)
         self._retention_at[log.name] = now
 

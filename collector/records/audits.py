@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from evaluators.cases import Json
+from evaluators.evaluation import AUDIT_TIMEOUT
 from evaluators.results import Evaluation
 
 FEWEST_AUDITS = 30
@@ -53,6 +54,14 @@ def audit_outcome(evaluation: Evaluation) -> str | None:
     if not isinstance(noted, Mapping):
         return None
     return str(noted.get("reason", "scored"))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+
+
+def read_by_auditor(evaluation: Evaluation) -> tuple[float, float]:
+    """The tokens that the auditor read, and its calls; NaN where that is not noted, as by earlier releases."""
+    noted = evaluation.details.get("audit")
+    if not isinstance(noted, Mapping) or audit_outcome(evaluation) == AUDIT_TIMEOUT:
+        return 0.0, 0.0
+    return _number(noted, "input_tokens"), _number(noted, "calls")  # pyright: ignore[reportUnknownArgumentType]
 
 
 def lost_audit(evaluation: Evaluation, version: str) -> float:

@@ -3,8 +3,8 @@
 from datetime import datetime
 from typing import Any
 
-from collector.records.audits import noted_audit
-from evaluators.results import Evaluation, Label
+from collector.records.audits import noted_audit, read_by_auditor
+from evaluators.results import Evaluation, Label, Usage
 
 
 def label_of(judged: Evaluation, label_id: str, at: datetime, paid: Evaluation | None = None, **fields: Any) -> Label:
@@ -22,6 +22,7 @@ def label_of(judged: Evaluation, label_id: str, at: datetime, paid: Evaluation |
 
 
 def tokens_read(evaluation: Evaluation) -> float | None:
-    """How many tokens the judge read in a call; an audit is a further call; None where that is not known."""
-    usage = evaluation.usage
-    return usage.input_tokens / usage.calls if usage is not None and usage.calls else None
+    """How many tokens the judge read in a call, without its auditor's; None where that is not known."""
+    tokens, calls = read_by_auditor(evaluation)
+    usage = evaluation.usage or Usage()
+    return (usage.input_tokens - tokens) / (usage.calls - calls) if usage.calls - calls > 0 else None

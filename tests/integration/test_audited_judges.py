@@ -95,6 +95,8 @@ async def test_an_audit_stands_in_the_details_of_the_cheap_score_and_both_are_pa
                 "probability": 0.3,
                 "model": "large",
                 "version": judge.audit_version(helpful()),
+                "input_tokens": 100,
+                "calls": 1,
             }
             assert result.cost_usd == pytest.approx(0.02)
         else:

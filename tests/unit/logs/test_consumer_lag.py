@@ -230,8 +230,12 @@ async def test_what_cannot_be_measured_any_more_has_no_lag(
         line = f"the retention of turns is not watched any more ({trouble})"
         assert caplog.messages.count(line) == isinstance(trouble, NotPermitted), "once"
         log.trouble = None
-        await lag.sample()
+        now[0] += 600.0
+        with caplog.at_level("INFO"):
+            await lag.sample()
         assert values() == [0.0] * 3
+        again = "the retention of turns is watched again"
+        assert caplog.messages.count(again) == isinstance(trouble, NotPermitted)
 
 
 async def test_a_partition_that_goes_while_it_is_measured_does_not_stall() -> None:

@@ -19,6 +19,7 @@ from kafka.errors import (
     KafkaConnectionError,
     KafkaTimeoutError,
     MessageSizeTooLargeError,
+    RebalanceInProgressError,
     TopicAuthorizationFailedError,
 )
 from kafka.structs import OffsetAndMetadata, TopicPartition
@@ -189,12 +190,15 @@ def test_another_kafka_python_is_refused() -> None:
         (KafkaTimeoutError("late"), LogUnavailable),
         (MessageSizeTooLargeError("big"), RecordTooLarge),
         (TopicAuthorizationFailedError("no"), NotPermitted),
+        (RebalanceInProgressError("call poll()"), LogUnavailable),
         (ValueError("what"), LogUnavailable),
     ],
 )
 def test_errors_say_whether_trying_again_may_help(error: Exception, ours: type[LogError]) -> None:
     assert type(translate(error)) is ours
     named = "grant this user READ of" if ours is NotPermitted else type(error).__name__
+    if isinstance(error, RebalanceInProgressError):
+        named = "ends by itself"
     assert named in str(translate(error))
 
 
