@@ -9,7 +9,18 @@ from pathlib import Path
 from statistics import fmean
 from typing import Annotated, Any, cast
 
-from pydantic import AliasChoices, AliasPath, BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, ValidationError
+from pydantic import (
+    AliasChoices,
+    AliasPath,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictBool,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
 
 from collector.errors import BadInput, ConfigError
 from collector.past.evaluations import key_of
@@ -40,6 +51,14 @@ def _as_boolean(value: object) -> object:
     return _BOOLEANS.get(value.lower(), value) if isinstance(value, str) else value
 
 
+def _as_verdict(value: object, read: ValidatorFunctionWrapHandler) -> object:
+    """True or false, where labels decide; a value that says neither is no verdict, and refuses no line."""
+    try:
+        return read(_as_boolean(value))
+    except ValidationError:
+        return None
+
+
 class LabelRow(BaseModel):
     """A line of a label file. `human` is a number on 0..1, true or false, or pass and fail.
 
@@ -54,7 +73,7 @@ class LabelRow(BaseModel):
 
     human: Annotated[StrictBool | Annotated[float, Field(ge=0, le=1)], BeforeValidator(_as_boolean)]
     score: Annotated[float, Field(ge=0, le=1)] | None = None
-    passed: StrictBool | None = None
+    passed: Annotated[bool | None, WrapValidator(_as_verdict)] = None
     evaluation_id: str | None = None
     turn_id: str | None = _of_subject("turn_id")
     segment: str = "all"
@@ -140,7 +159,7 @@ def measured_labels(labels: Sequence[HumanLabel]) -> Sequence[HumanLabel]:
 def undecided(labels: Iterable[HumanLabel], scale: ScoreScale) -> Iterator[str]:
     """A note on labels that count in no measure of verdicts, as the judge's score has none."""
     if number := sum(not scale.decides(label.passed) for label in labels):
-        why = "the judge's label has no pass, or the line no passed"
+        why = "the judge's label has no pass, or the line no true or false as passed"
         yield f"Not used for measures of verdicts: {plural(number, 'label')} of scores without a verdict; {why}."
 
 
@@ -225,7 +244,9 @@ def _judge_score(row: LabelRow, scores: Mapping[str, WeightedScore]) -> Weighted
         logged = logged._replace(weight=max(logged.weight, row.weight))
     if row.score is None:
         return logged
-    return (logged or WeightedScore(0.0, row.weight))._replace(score=row.score, passed=row.passed)
+    judged = logged or WeightedScore(0.0, row.weight)
+    is_logged = row.passed is None and row.score == judged.score
+    return judged._replace(score=row.score, passed=judged.passed if is_logged else row.passed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +269,6 @@ _MEANINGS = {
     "line": "a line is one JSON object, without NaN",
     "human": "human is a number from 0 to 1, true or false, pass or fail",
     "score": "score is the judge's, a number from 0 to 1",
-    "passed": "passed is the judge's verdict, true or false",
     "label_probability": "label_probability is above 0 and at most 1",
     "weight": "weight is a number above 0",
     **dict.fromkeys(("usage", "judge_tokens"), "tokens and calls are numbers"),

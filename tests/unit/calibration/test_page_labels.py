@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import random
 from dataclasses import replace
 from datetime import timedelta
@@ -258,3 +259,26 @@ def test_a_line_of_a_file_replaces_what_the_page_has_of_the_same_person(tmp_path
     of_file = read_labels(file, {"1": WeightedScore(0.7, 1.0)}, "answers_question")
     for both in ([*of_file, *book.labels(VERSION)], [*book.labels(VERSION), *of_file]):
         assert mean_label(both).human == 0.0
+
+
+def test_the_verdict_of_a_line_is_read_as_leniently_as_a_persons(tmp_path: Path) -> None:
+    """Lines that had been read before `passed` had a meaning were refused, even where no label decides."""
+    said = [True, "pass", "Bad", 1, "no", "perhaps", {"a": 1}, None]
+    rows = [{"human": True, "score": 0.7, "passed": each} for each in said]
+    file = tmp_path / "labels.jsonl"
+    file.write_text("\n".join(map(json.dumps, rows)))
+    read = [label.passed for label in read_labels(file, {}, "helpful")]
+    assert read == [True, True, False, True, False, None, None, None]
+
+
+def test_a_line_with_the_score_of_the_log_keeps_its_verdict(tmp_path: Path) -> None:
+    """A line of `labels next` to which somebody added the score had none, and so was in no measure of verdicts."""
+    file, known = tmp_path / "labels.jsonl", {"e1": WeightedScore(0.9, 2.0, "c", passed=True)}
+    for line, verdict in (
+        ({"score": 0.9}, True),
+        ({"score": 0.9, "passed": False}, False),
+        ({"score": 0.4}, None),
+        ({}, True),
+    ):
+        file.write_text(json.dumps({"human": True, "evaluation_id": "e1", **line}))
+        assert [label.passed for label in read_labels(file, known, "helpful")] == [verdict]
