@@ -28,7 +28,7 @@ from collector.logs.whole_log import IncrementalReader
 from collector.page.label_queue import LabelQueueSettings, draw_probability
 from collector.records.audits import FEWEST_AUDITS
 from collector.records.grouping import group_by
-from collector.statistics.agreement import FEWEST, Interval, ScoreScale, agreement, verdict_agreement
+from collector.statistics.agreement import FEWEST, OF_SCORES, Interval, ScoreScale, agreement, verdict_agreement
 from collector.statistics.audited_sums import (
     LOGGED,
     PEOPLE_WINDOW,
@@ -213,8 +213,9 @@ class AgreementWatcher:
         self.biases[version] = report.sentences("people")
         if len(pairs) >= FEWEST:
             result = await asyncio.to_thread(agreement, "all", pairs, self._judged[version], samples=RESAMPLES)
+            few = sum(self._judged[version].decides(pair.passed) for pair in pairs) < FEWEST
             for name, (value, bounds) in result.measures.items():
-                self._publish(version, name, value, bounds)
+                self._publish(version, name, *((math.nan, None) if few and name not in OF_SCORES else (value, bounds)))
 
     def _publish(self, version: Version, name: str, value: float, bounds: Interval) -> None:
         """A measure without a value is not zero: its series begins with its first value."""

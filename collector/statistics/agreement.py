@@ -231,12 +231,13 @@ def _verdicts(pairs: Iterable[ScorePair]) -> list[ScorePair]:
     return [one for pair in pairs for one in (pair.verdicts() if isinstance(pair, LabelledScore) else (pair,))]
 
 
-_OF_SCORES: Mapping[str, Measure] = {
+OF_SCORES: Mapping[str, Measure] = {
     "spearman": spearman,
     "kendall_tau_b": kendall,
     "weighted_kappa": weighted_kappa,
     "krippendorff_alpha": krippendorff,
 }
+"""Measures of scores; all others are of verdicts."""
 
 
 def _turned(pair: ScorePair) -> ScorePair:
@@ -260,10 +261,11 @@ def agreement(segment: str, pairs: Sequence[ScorePair], scale: ScoreScale, *, sa
     """
     upward = scale.upward(pairs)
     measures: dict[str, tuple[float, Interval]] = {
-        name: (measure(upward), interval(upward, measure, samples=samples)) for name, measure in _OF_SCORES.items()
+        name: (measure(upward), interval(upward, measure, samples=samples)) for name, measure in OF_SCORES.items()
     }
-    enough = len(by_conversation(pairs)) >= FEWEST
-    for name, (value, low, high) in verdict_agreement(pairs, scale).by_name().items():
+    decided = [pair for pair in pairs if scale.decides(getattr(pair, "passed", None))]
+    enough = len(by_conversation(decided)) >= FEWEST
+    for name, (value, low, high) in verdict_agreement(decided, scale).by_name().items():
         measures[name] = value, (low, high) if enough and not math.isnan(value) else None
     return Agreement(segment, len(pairs), measures)
 

@@ -241,6 +241,33 @@ async def test_a_score_whose_label_decides_nothing_is_in_no_agreement() -> None:
     assert note.startswith("Not used for measures of verdicts: 40 labels of scores without a verdict;")
 
 
+async def test_measures_of_verdicts_need_enough_labels_with_a_verdict() -> None:
+    """Two verdicts among sixty labels gave a sensitivity of 1 with an interval, as if sixty had."""
+    log, telemetry = MemoryLog("labels", partitions=1), Telemetry()
+    by_label = ScoreScale(by_label=True)
+    watch = AgreementWatcher(log, {VERSION: by_label}, telemetry, clock=START.timestamp)
+    given = [drawn_label(n, tier="x", right=n % 4 > 0, at=float(n), audited=False) for n in range(60)]
+    names = {"evaluator": VERSION[0], "evaluator_version": VERSION[1]}
+    for decided in (2, 20):
+        await log.append(
+            Record(b"k", label_to_json(each if n < decided else replace(each, judge_passed=None)), partition=0)
+            for n, each in enumerate(given)
+        )
+        await watch.measure_changes()
+        known = {
+            name: telemetry.registry.get_sample_value("evalstream_judge_agreement", {**names, "statistic": name})
+            is not None
+            for name in ("spearman", "equal_verdicts", "sensitivity")
+        }
+        assert known == {"spearman": True, "equal_verdicts": decided == 20, "sensitivity": decided == 20}
+    pairs = [
+        replace(label, passed=True if n < 2 else None).weighted() for n, label in enumerate(verdicts(15, 15, 15, 15))
+    ]
+    found = agreement.agreement("all", pairs, by_label, samples=20).measures
+    assert found["equal_verdicts"][1] is None, "two conversations make no interval"
+    assert found["weighted_kappa"][1] is not None
+
+
 async def test_where_there_are_audits_people_correct_them() -> None:
     log, telemetry = MemoryLog("labels", partitions=1), Telemetry()
     watch = AgreementWatcher(log, {VERSION: SCALE, AUDITS: SCALE}, telemetry, clock=START.timestamp)
