@@ -119,12 +119,14 @@ def judge_since(runs: Sequence[GoldenRun], since: float, cases: str = "golden ca
     if not before or not after:
         return None
     known = {case: fmean(scores) for case, scores in _known(_as_before(before, since)).items()}
-    shift, first = score_shift(after[-1].scores, known), score_shift(after[0].scores, known)
+    shift = score_shift(after[-1].scores, known)
     if shift is None:
         return None
     has, end, run = "has", "", after[-1]
-    if first is not None and first.is_sure and not shift.is_sure:  # repaired since, it is the cause all the same
-        has, end, run, shift = "had", " The newest run finds no change.", after[0], first
+    for early in after:
+        before_repair = score_shift(early.scores, known) if early.at <= since + SOON and not shift.is_sure else None
+        if before_repair is not None and before_repair.is_sure:  # repaired since, it is the cause all the same
+            has, end, run, shift = "had", " The newest run finds no change.", early, before_repair
     where = f"{shift.count} {cases} at {datetime.fromtimestamp(run.at, UTC):%H:%M} UTC, scored again, moved by"
     if shift.is_sure:
         moved = f"{shift.mean:+.2f} {plus_minus(Z * shift.stderr, 2)}"

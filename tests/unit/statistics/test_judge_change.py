@@ -62,8 +62,10 @@ def test_a_judge_that_was_repaired_since_is_the_cause_all_the_same() -> None:
     runs = [run(0.0, np.full(60, 0.8)), run(60.0, np.full(60, 0.5)), run(120.0, np.full(60, 0.8))]
     was = "The judge had changed: 60 golden cases at 00:01 UTC, scored again, moved by -0.30 (95 %: ± 0.00)."
     assert sentence(runs, 30.0) == f"{was} The newest run finds no change."
-    later = "The judge has not changed: 60 golden cases at 00:02 UTC, scored again, moved by at most 0.00."
-    assert sentence([runs[0], run(40.0, np.full(60, 0.8)), *runs[1:]], 30.0) == later, "too late"
+    assert sentence([runs[0], run(40.0, np.full(60, 0.8)), *runs[1:]], 30.0) == f"{was} The newest run finds no change."
+    later = "The judge has not changed: 60 golden cases at 01:00 UTC, scored again, moved by at most 0.00."
+    hour = [runs[0], run(40.0, np.full(60, 0.8)), run(1900.0, np.full(60, 0.5)), run(3600.0, np.full(60, 0.8))]
+    assert sentence(hour, 30.0) == later, "too late"
 
 
 @pytest.mark.parametrize(
