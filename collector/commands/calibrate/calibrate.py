@@ -441,7 +441,9 @@ def calibration(
     why = why_withheld(labels_of_queue(labels), scale)
     threshold = scale.threshold_for(pairs, options.target)
     fitted = scale if threshold is None else replace(scale, threshold=threshold, by_label=False)
-    good = [one for pair in pairs for one in pair.verdicts() if not scale.is_bad(one.human)]
+    good = [
+        one for pair in pairs for one in pair.verdicts() if fitted.decides(one.passed) and not scale.is_bad(one.human)
+    ]
     good_weight = math.fsum(pair.weight for pair in good if fitted.fails(pair.judge, pair.passed))
     return Calibration(
         evaluator=options.evaluator, threshold=None if scale.by_label else scale.threshold,
@@ -450,7 +452,7 @@ def calibration(
         raw_mean=weighted_mean(ledger) if ledger else None,
         corrected_mean=None if why or not ledger else mean_by_people(at_random, ledger),
         notes=(*notes, *undecided(measured_labels(labels), scale), *_notes_on_mean(why, at_random, ledger),
-               *_notes_on_draw(labels, at_random)),
+               *_notes_on_draw(labels, at_random), *_note_on_certificate(options.certify, ledger, scale)),
         certificate=_certificate(options.certify, at_random, ledger, scale),
     )  # fmt: skip
 
@@ -501,13 +503,21 @@ def _certificate(
     """The requested certificate. Raises ConfigError: there is nothing to certify it by."""
     if bound is None:
         return None
-    if not labels or not ledger:
-        what = "labels that were drawn at random (--random, or label_probability)" if ledger else "scores in the log"
-        raise ConfigError(f"--certify: needs {what}; there are none")
-    both = [one for label in labels for one in label.weighted().verdicts()]
+    decided = [label for label in labels if scale.decides(label.passed)]
+    judged = [one for one in ledger if scale.decides(one.passed)]
+    if not decided or not judged:
+        what = "labels that were drawn at random (--random, or label_probability)" if judged else "scores in the log"
+        verdict = " with a verdict" if labels and ledger else ""
+        raise ConfigError(f"--certify: needs {what}{verdict}; there are none")
+    both = [one for label in decided for one in label.weighted().verdicts()]
     pairs = [VerdictPair(scale.fails(one.judge, one.passed), scale.is_bad(one.human), *one[2:4]) for one in both]
-    verdicts = [JudgedVerdict(scale.fails(one.score, one.passed), one.weight, one.conversation) for one in ledger]
-    return replace(certify(pairs, verdicts, bound), labels=len(labels))
+    verdicts = [JudgedVerdict(scale.fails(one.score, one.passed), one.weight, one.conversation) for one in judged]
+    return replace(certify(pairs, verdicts, bound), labels=len(decided))
+
+
+def _note_on_certificate(bound: float | None, ledger: Sequence[WeightedScore], scale: ScoreScale) -> Iterator[str]:
+    if bound is not None and (number := sum(not scale.decides(one.passed) for one in ledger)):
+        yield f"Not certified: answers of {plural(number, 'score')} without a verdict."
 
 
 def _notes_on_draw(labels: Sequence[HumanLabel], at_random: Sequence[HumanLabel]) -> Iterator[str]:

@@ -480,3 +480,27 @@ def test_a_judge_whose_labels_decide_nothing_corrects_no_mean() -> None:
     assert any("Labels of scores with a verdict count as fewer than 10" in note for note in found.notes)
     decided = [replace(label, passed=label.human == 1.0) for label in labels]
     assert calibration(options, decided, ledger, ScoreScale(by_label=True)).corrected_mean is not None
+
+
+def test_a_score_without_a_verdict_is_in_no_certificate_and_no_share_of_failed_answers() -> None:
+    """One of 0.5 counted as a pass, which made the certified failure rate too low."""
+    labels = [
+        HumanLabel(
+            0.0 if n < 20 else 0.5, float(n < 40), "all", probability=0.5, conversation=f"c{n}", name=f"{n}",
+            passed=n % 20 > 0 if n < 20 else None,
+        )
+        for n in range(80)
+    ]  # fmt: skip
+    ledger = [WeightedScore(0.5, passed=n % 4 > 0 if n < 100 else None) for n in range(300)]
+    options, scale = CalibrateOptions(labels=None, evaluator="helpful", certify=0.9), ScoreScale(by_label=True)
+    found = calibration(options, labels, ledger, scale)
+    assert found.certificate is not None
+    assert (found.certificate.labels, found.certificate.judged) == (20, 0.25)
+    assert "Not certified: answers of 200 scores without a verdict." in found.notes
+    good = calibration(options, labels[:40], ledger, scale)
+    assert good.fitting_threshold is None, "as no answer is bad"
+    assert good.good_failed == pytest.approx(1 / 20)
+    for without in (labels[20:], labels):
+        what = "labels that were drawn at random" if without is not labels else "scores in the log"
+        with pytest.raises(ConfigError, match=f"{what}.* with a verdict; there are none"):
+            calibration(options, without, ledger if without is not labels else ledger[100:], scale)
