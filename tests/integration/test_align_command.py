@@ -174,6 +174,20 @@ def test_an_evaluator_that_agrees_is_left_alone(tmp_path: Path) -> None:
     assert "not even a perfect one would have gained for sure; label more" in result.stderr
 
 
+def test_a_judge_whose_labels_decide_too_little_is_not_said_to_lack_scores(tmp_path: Path) -> None:
+    """Each case had a score, and the sentence named no remedy."""
+    labels = {"good": {"meaning": "g", "pass": True}, "half": {"meaning": "h", "score": 0.5}}
+    helpful = {"kind": "classifier", "question": "Polite?", "labels": labels, "judge": "main"}
+    planted_config(tmp_path, evaluators={"helpful": helpful})
+    judges = tmp_path / "own" / "obeying.py"
+    judges.write_text(judges.read_text().replace('"score": 9 if good else 2', '"label": "good" if good else "half"'))
+    said = run(tmp_path, labels_of(tmp_path), "--proposer", "strong", status=1).stderr
+    assert re.search(
+        r"helpful passes or fails only \d+ of 160 labelled cases: \d+ no_verdict; no_verdict is of labels without pass",
+        said,
+    )
+
+
 def test_an_evaluator_of_conversations_may_gain_by_a_rubric(tmp_path: Path) -> None:
     evaluators = {"helpful": {"kind": "conversational_g_eval", "evaluation_steps": ["Is it polite?"], "judge": "main"}}
     rubric = [

@@ -141,7 +141,9 @@ class Search:
             return self._limit_message(f"all {plural(labels, 'label')} were judged as they are")
         if len(before.passes) < gain.ANSWERING * labels:
             reasons = ", ".join(f"{count} {why}" for why, count in sorted(before.no_score.items()))
-            return f"{self._limits.evaluator} scores only {len(before.passes)} of {labels} labelled cases: {reasons}"
+            remedy = "; no_verdict is of labels without pass" if "no_verdict" in before.no_score else ""
+            decided = f"passes or fails only {len(before.passes)} of {labels} labelled cases"
+            return f"{self._limits.evaluator} {decided}: {reasons}{remedy}"
         if not report.disagreements:
             return "it agrees with all labels of the training part, so there is nothing to learn from them"
         if not gain.can_show_a_gain(self._parts, before.passes):
