@@ -216,8 +216,8 @@ def summary(tasks: LabelTasks) -> str:
     elif not tasks.scored:
         more = "; no score is by the present version; evalstream rejudge --what all makes it score past answers"
     among = f", {tasks.second} of them for a second person's label" if tasks.second else ""
-    copy = "copy their human into this file, and calibrate it without the earlier ones"
-    why = "as page.queue, a threshold or the release has changed since"
+    copy = "copy their human into this file, and give calibrate this one alone"
+    why = "as page.queue, a threshold or the release of evalstream has changed since"
     again = f"; {tasks.again} labelled or listed before come again, {why}: {copy}"
     repeated = f"; {tasks.repeated} are about the answer of the line before, for another monitor: copy its human"
     since = f" (scores since {tasks.since:%Y-%m-%dT%H:%MZ})" if tasks.since else ""

@@ -235,8 +235,8 @@ PEOPLE_SEGMENT_AGREEMENT = gauge(
 PEOPLE_LABELS = gauge("evalstream_people_labels", ("evaluator", "evaluator_version"))
 """Effective number of labelled conversations behind the agreement with people."""
 PEOPLE_SUMS = gauge("evalstream_people_sums", ("evaluator", "evaluator_version", "monitor", "segment", "sum"))
-"""Sums over the drawn labels of seven days, by which people correct a mean (helpful:people); logged: the weight of
-all scores of these days."""
+"""Sums over drawn labels of seven days, by which people correct a mean (helpful:people); logged: the weight of these
+days' scores of every version."""
 PEOPLE_WITHHELD = gauge("evalstream_people_withheld", ("evaluator", "evaluator_version", "monitor", "reason"))
 """1 where the mean by people is withheld, by reason: few (labels), undecided (few with a
 verdict), weak (sensitivity + specificity - 1 is small) or drift."""

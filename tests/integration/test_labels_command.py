@@ -140,7 +140,7 @@ def test_a_draw_with_other_shares_leaves_nothing_out_and_a_mix_of_two_is_named(c
     config.write_text(config.read_text().replace("random: 0.5", "random: 1"))
     others, talk = run(config, "labels", "next", "--n", "100", "--without", str(first))
     assert len(others) == NUMBER, "all, so that the probability 1 is true"
-    assert f"; {len(rows)} labelled or listed before come again, as page.queue, a threshold or the release has" in talk
+    assert f"; {len(rows)} labelled or listed before come again, as page.queue, a threshold or the release of" in talk
     second.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in others[:15]))
     rest, _ = run(config, "labels", "next", "--n", "100", "--without", str(first), "--without", str(second))
     assert len(rest) == NUMBER - 15, "the second file is of the draw of now"
@@ -150,7 +150,7 @@ def test_a_draw_with_other_shares_leaves_nothing_out_and_a_mix_of_two_is_named(c
     for content, said in (
         (
             filled,
-            "Drawn with other shares: 9 labels count by a label_probability that page.queue does not give",
+            "Drawn with other shares than page.queue and the threshold give now: 9 labels. They still count; if their",
         ),
         (alone, ""),
         (filled + alone[: len(alone) // 2].rpartition(b"\n")[0], "Mixed draws: "),
@@ -179,7 +179,7 @@ def test_labels_for_another_evaluator_are_no_mix_of_two_draws(config: Path) -> N
     assert "Mixed" not in notes
     assert "Drawn with other shares" not in notes
     assert f"{len(filled)} labels of other versions of better or of other evaluators count here" in notes
-    assert "Not used: 12 labels of the page, drawn with other shares than those of the file." in notes
+    assert "Not used: 12 labels of the page, drawn with other shares than the file's, by another page.queue," in notes
 
 
 async def judge_by_another_evaluator(path: Path) -> None:
@@ -193,6 +193,24 @@ async def judge_by_another_evaluator(path: Path) -> None:
             if number < 12:
                 given = label_of(other, f"p{number}", START, score=1.0, given_by="ann", label_probability=0.5)
                 await logs.labels.append([Record(b"", label_to_json(given))])
+
+
+def test_labels_of_the_page_before_another_threshold_are_left_out_by_its_name(config: Path) -> None:
+    """It named `page.queue` alone, which nobody had changed."""
+    rows, _ = run(config, "labels", "next", "--n", "100")
+    asyncio.run(label_on_page(config, rows[:10]))
+    config.write_text(config.read_text().replace("threshold: 0.5", "threshold: 0.9"))
+    rows, _ = run(config, "labels", "next", "--n", "100")
+    file = config.with_name("filled.jsonl")
+    file.write_bytes(b"".join(orjson.dumps(row | {"human": True}) + b"\n" for row in rows))
+    (found,), _ = run(config, "calibrate", str(file), "--evaluator", "short", "--json")
+    unused = (
+        "Not used: 10 labels of the page, drawn with other shares than the file's, by another page.queue, threshold"
+    )
+    assert f"{unused} or evaluator." in found["notes"]  # type: ignore[operator]
+    config.with_name("filled.jsonl").unlink()
+    (found,), _ = run(config, "calibrate", "--evaluator", "short", "--json")
+    assert found["segments"][0]["labels"] == 10, "without a file they count"  # type: ignore[index]
 
 
 async def label_on_page(path: Path, rows: list[dict[str, object]], share: float = 0.0) -> None:
@@ -216,7 +234,9 @@ def test_labels_of_the_page_and_of_a_file_count_together_if_they_are_of_one_draw
     labels, notes = found["segments"][0]["labels"], " ".join(found["notes"])  # type: ignore[index, arg-type]
     if share:
         assert labels == len(rows) - 9
-        assert "Not used: 10 labels of the page, drawn with other shares than those of the file." in notes
+        assert (
+            "Not used: 10 labels of the page, drawn with other shares than the file's, by another page.queue," in notes
+        )
     else:
         assert labels == len(rows), "one answer has a label in both"
         assert "10 labels of the page count as well as those of the file." in notes

@@ -607,7 +607,7 @@ async def test_the_preview_says_what_its_cost_leaves_out(tmp_path: Path) -> None
         file.change(lambda values: values["monitors"]["all"].update(sample=0.3))
         others = await compared(file)
     assert "no priced call" not in others
-    assert "the process that answers on this port has no stage export, which counts what calls cost" in others
+    assert "the process on this port has no stage export, which counts what calls cost" in others
     assert lines[at + 2].startswith("           all: sampled more often: errors × 3 (judge calls and costs here do not")
 
 

@@ -130,12 +130,12 @@ def _balance(balance: Balance) -> str:
         ("MISSING", balance.missing),
     ):
         parts += [f"{number:,} {name}"] if number else []
-    again = f"; they replace {plural(balance.retried, 'evaluation')} without a score" if balance.retried else ""
+    again = f"; {balance.retried:,} of them in place of one without a score" if balance.retried else ""
     why = "newer than the audit, from a replay, or due before the configuration changed or the log was copied"
     others = f"; {plural(balance.others, 'other')} in the log not compared ({why})" if balance.others else ""
     if balance.others and balance.not_compared:
-        by = "by an earlier configuration (or from a replay, or newer than the audit), not compared either"
-        others = f"; for these the log has {plural(balance.others, 'evaluation')} {by}"
+        by = "by an earlier configuration (or from a replay, or newer than the audit)"
+        others = f"; for those not compared the log has {plural(balance.others, 'evaluation')} {by}"
     sampled_out = f"; besides, {number:,} sampled out" if (number := balance.sampled_out) else ""
     return (f" = {listed(parts)}" if parts else "") + again + others + sampled_out
 

@@ -355,9 +355,9 @@ def _notes_on_shares(labels: Sequence[HumanLabel], ledger: LabelLedger) -> tuple
                 note = f"equal scores have the label_probability {share:.3g} and {label.probability:.3g}"
                 why = "page.queue or the threshold changed between them, so these figures may be wrong"
                 return (f"{_MIXED}{note}, as {why}. evalstream labels next draws again; calibrate its file alone.",)
-    count = f"{ledger.count(others)} count by a label_probability that page.queue does not give now"
-    why = "it or the threshold has changed, or that draw left answers out (--without): then evalstream labels next"
-    return (f"Drawn with other shares: {count}, as {why} draws again.",) if others else ()
+    note = f"Drawn with other shares than page.queue and the threshold give now: {ledger.count(others)}"
+    again = "if their draw left answers out (--without), draw again by evalstream labels next"
+    return (f"{note}. They still count; {again}.",) if others else ()
 
 
 _MIXED = "Mixed draws: "
@@ -393,7 +393,9 @@ def why_alone(labels: Sequence[HumanLabel], page: Sequence[HumanLabel], ledger: 
     own, mixed = _notes_on_shares(labels, ledger), _notes_on_shares([*labels, *page], ledger)
     is_mixed = own != mixed and mixed[0].startswith(_MIXED)
     is_other = is_mixed or any(_is_of_other_evaluator(label, ledger) for label in labels)
-    return "drawn with other shares than those of the file" if is_other else None
+    return (
+        "drawn with other shares than the file's, by another page.queue, threshold or evaluator" if is_other else None
+    )
 
 
 def _is_of_other_evaluator(label: HumanLabel, ledger: LabelLedger) -> bool:

@@ -264,9 +264,7 @@ async def _newest(config: Config) -> NumberedConfiguration:
     return newest
 
 
-_NO_COSTS = (
-    "the process that answers on this port has no stage export, which counts what calls cost; run this beside it"
-)
+_NO_COSTS = "the process on this port has no stage export, which counts what calls cost; run this beside one that has"
 _SPENT = "; the money of the last hour or day still counts"
 _AT_START = "read at a start alone; a service refuses a file that changes"
 

@@ -98,7 +98,7 @@ _REFUSAL = re.compile(r"([A-Za-z]{1,50})AuthorizationFailedError")
 _RIGHTS = {
     "topic": "READ of a source's; READ, WRITE, CREATE and DESCRIBE_CONFIGS of what begins with the prefix",
     "group": "READ of groups that begin with the prefix, or with the group of the source",
-    "cluster": "WRITE of topics that begin with the prefix, of which it has none now",
+    "cluster": "WRITE of topics that begin with the prefix (it has WRITE of none now)",
 }
 """The missing rights, by the kind that a refusal names; the cluster refuses a producer that may write to no topic."""
 _NAMED = re.compile(r"(?:GROUP/|name=')([^':]{1,300})")

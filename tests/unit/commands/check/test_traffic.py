@@ -232,8 +232,8 @@ def test_calls_that_another_judge_answered_have_the_price_of_the_present_one(urg
     count_judge_use(telemetry, ("both", "m"), scored(usage=usage, cost_usd=9.0))
     spent = spent_at_present(config, generate_latest(telemetry.registry).decode())
     assert spent == {"e": (pytest.approx(usd), 1000), "both": (9.0, 500)}
-    assert basis(config, {"e": spent["e"]}).startswith("by calls since the start; ")
-    assert basis(config, spent) == "by calls since the start, whichever judges answered", (
+    assert basis(config, {"e": spent["e"]}).startswith("by calls since the start, if no turn is skipped; ")
+    assert basis(config, spent) == "by calls since the start, if no turn is skipped, whichever judges answered", (
         "it is a mean that mixes judges"
     )
 
