@@ -236,7 +236,8 @@ def same_verdict_text(comparison: Comparison, share: float) -> str:
 
 def _verdict(mean: MeanChange, subject_start: str) -> str:
     if mean.interval is None:
-        return "No interval: it needs at least two conversations; begin earlier with --from."
+        what = "No interval: it needs at least two conversations that the old version judged"
+        return f"{what}; begin earlier with --from, if it judged more then."
     low, high = mean.interval
     if low <= 0.0 <= high:
         return f"{subject_start} means do not differ beyond chance."

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from io import StringIO
 
 import pytest
 from evaluation_samples import scored
+from rich.console import Console
 
 from collector.calibration.labels import HumanLabel
-from collector.commands.replay.comparison import EvaluationPair
+from collector.commands.replay.comparison import EvaluationPair, compare
 from collector.commands.replay.people import compare_with_people, verdict_on_people
+from collector.commands.replay.replay import EvaluatorComparison, ReplayReport, as_text, compared_evaluators
 from collector.past.evaluations import key_of
 from collector.statistics.agreement import ScoreScale
 
@@ -31,3 +34,15 @@ def test_a_label_that_decides_nothing_agrees_with_nobody() -> None:
     assert verdict_on_people(found).startswith(said)
     few = compare_with_people(pairs[:12], labels, ScoreScale(by_label=True))
     assert "people labelled 7 of these, without 5 of pairs that lack a verdict, and 10 are" in verdict_on_people(few)
+
+
+def test_without_an_interval_from_helps_only_if_the_old_version_judged_more() -> None:
+    """Scores of other versions, which --from brings too, are left out: the remedy did not help."""
+    pairs = [EvaluationPair(scored(1, score=0.2), scored(1, score=0.8))]
+    old, new = compared_evaluators((pair.old, pair.new) for pair in pairs)
+    people = compare_with_people(pairs, {}, ScoreScale())
+    of = EvaluatorComparison(old=old, new=new, comparison=compare(pairs), people=people, no_score={})
+    report = ReplayReport(comparisons=(of,), other_versions=12, unscored=(), gone=0, left=0, spent_usd=0.0)
+    text = StringIO()
+    as_text(report, Console(file=text, width=300))
+    assert "that the old version judged; begin earlier with --from, if it judged more then." in text.getvalue()
