@@ -204,7 +204,8 @@ def test_what_the_judge_is_biased_by_is_named_beside_people_and_audits(tmp_path:
         score = min(1.0, max(0.0, human + 0.0007 * (tokens - 300) + 0.05 * chance.gauss(0, 1)))
         one = judged(
             number, **names, score=score, usage=Usage(input_tokens=tokens, output_tokens=9, calls=1),
-            attributes={"language": "de" if german else "en"}, details={"audit": {"score": human, "probability": 0.5}},
+            attributes={"language": "de" if german else "en"},
+            details={"audit": {"score": human, "probability": 0.5, "input_tokens": 0, "calls": 0}},
         )  # fmt: skip
         made.append(one)
         labels.append(label(**names, label_id=f"{number:032x}", evaluation_id=one.evaluation_id, sampling=one.sampling,
