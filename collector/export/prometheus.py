@@ -37,7 +37,7 @@ from collector.telemetry import series as metrics
 from collector.telemetry.registry import OTHER, Telemetry
 from collector.telemetry.series import CORRECTED_SHIFT, CORRECTED_SUMS, ESCALATIONS
 from evaluators.evaluation import Result
-from evaluators.results import Escalation, EscalationReason, Evaluation, JudgeStamp, Status
+from evaluators.results import LOSSES, Escalation, EscalationReason, Evaluation, JudgeStamp, Status
 
 
 def share_name(evaluator: str, label: str) -> str:
@@ -104,7 +104,7 @@ def _corrected(escalation: Escalation | None, score: float) -> float:
 _JUDGE_FAILURES = (
     "judge_unavailable", "judge_timeout", "judge_rate_limited", "judge_denied", "judge_rejected", "judge_reply_invalid",
 )  # fmt: skip
-"""The usual reasons of failures. Their series begin at 0; series of other reasons begin with their first value."""
+"""The usual reasons of failures. Their series and those of losses begin at 0, others with their first value."""
 _GOOD = 0.5
 """Feedback with at least this score is good."""
 _MODELS = 1000
@@ -418,6 +418,8 @@ def _create_series(telemetry: Telemetry, watched: MonitoredEvaluator, segment: s
     telemetry.counter(metrics.EVALUATIONS, *labels, "scored", "")
     for reason in ("internal_error", *(_JUDGE_FAILURES if watched.judged else ())):
         telemetry.counter(metrics.EVALUATIONS, *labels, "failed", reason)
+    for reason in LOSSES:
+        telemetry.counter(metrics.EVALUATIONS, *labels, "skipped", reason)
     telemetry.counter(metrics.EVALUATION_WEIGHT, *labels)
     for outcome in get_args(Status):
         telemetry.counter(metrics.EVALUATIONS_BACKFILLED, *labels[:3], outcome)

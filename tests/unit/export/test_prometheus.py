@@ -224,11 +224,13 @@ async def test_what_the_share_without_a_score_counts_of_past_failures_begins_at_
         assert telemetry.registry.get_sample_value("evalstream_evaluations_due_total", of) == 0
 
 
-async def test_failures_begin_at_0():
-    """`increase()` missed the first failure of each evaluator: one a day was none in the alert."""
+async def test_failures_and_losses_begin_at_0():
+    """`increase()` missed the first of each evaluator: one a day was none in the alert, and 450 over budget were 400."""
     seen = await exported(watched=(replace(WATCHED, judged=True),))
     for reason in ("judge_unavailable", "judge_timeout", "judge_denied", "judge_reply_invalid", "internal_error"):
         assert seen.value("evalstream_evaluations_total", **LABELS, outcome="failed", reason=reason) == 0
+    for reason in ("over_budget", "shed", "incomplete"):
+        assert seen.value("evalstream_evaluations_total", **LABELS, outcome="skipped", reason=reason) == 0
     code, of = await exported(watched=(WATCHED,)), {**LABELS, "outcome": "failed"}
     assert code.value("evalstream_evaluations_total", **of, reason="internal_error") == 0
     assert code.value("evalstream_evaluations_total", **of, reason="judge_timeout") is None
