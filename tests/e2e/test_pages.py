@@ -103,7 +103,8 @@ def commands(block: str) -> Iterator[list[str]]:
 
 
 READ_LOGS = tuple(
-    f"evalstream {name}" for name in ("compare evaluators", "audit", "log", "rejudge", "export", "dead-letters")
+    f"evalstream {name}"
+    for name in ("compare evaluators", "audit", "labels next", "log", "rejudge", "export", "dead-letters")
 )
 """Commands that read the service's logs, and refuse to begin where there are none."""
 
@@ -294,7 +295,7 @@ def test_keys_have_their_current_names(page: Path) -> None:
 def test_the_readme_is_short_and_counts_the_dialects() -> None:
     assert len(README.splitlines()) <= 200
     assert len(plugins.names(plugins.DIALECTS)) > 20
-    assert "More than twenty [dialects]" in README
+    assert "over twenty [dialects]" in README
     assert "over 20 trace dialects" in (ROOT / "deploy" / "pictures" / "flow.svg").read_text(encoding="utf-8")
 
 
