@@ -14,6 +14,7 @@ _MOST, _OLDEST = 20_000, 26 * 3600.0
 """The most scores of an evaluator that are remembered, and how long (s)."""
 _REFERENCE = 86400.0
 """The length (s) of the period before a fall whose scores are compared."""
+_TO_READ = 3
 _AT_ONCE = 600.0
 """A value's first score and the begin of a fall count as simultaneous within so many seconds, as neither is exact."""
 
@@ -133,6 +134,6 @@ def worst_of(items: Collection[ScoredItem], part: Slice, *, lower_is_better: boo
     members = [scored for scored in items if scored.labels.issuperset(part)]
     worst: dict[str, str] = {}
     for scored in sorted(members, key=lambda item: (-item.score if lower_is_better else item.score, -item.time)):
-        if len(worst) < 3:
+        if len(worst) < _TO_READ:
             worst.setdefault(scored.conversation, scored.evaluation_id)
     return tuple(worst.values())
