@@ -226,6 +226,19 @@ class AgreementWatcher:
         for bound, at in zip(("low", "high"), bounds or (math.nan, math.nan), strict=True):
             self._telemetry.gauge(series.AGREEMENT_BOUND, *version, name, bound).set(at)
 
+    def _sums_of(
+        self, version: Version, current: Sequence[HumanLabel], whole: Sequence[HumanLabel], now: float
+    ) -> PeopleSums | None:
+        """The sums of a monitor's labels: `current` are those of this version, `whole` are all. None until labels of
+        audited answers are enough: until then people correct the judge's mean.
+        """
+        week, scale = recent_labels(current, now), self._judged[version]
+        why = why_withheld(week, scale)
+        if is_of_audits(version) and why == "few":
+            return None
+        notes = (*_notes(week, _labels_since(now, whole), self._queue), *undecided(current, scale))
+        return PeopleSums(version, why, self._label_sums(version, week), notes)
+
     def _measure_queue(self, now: float) -> None:
         """Measure what drawn labels say, of all evaluators."""
         labels = {version: labels_of_queue(self._labels.labels(version)) for version in self._judged}
@@ -237,18 +250,12 @@ class AgreementWatcher:
         parts = labels.items() if self._segmented else ()
         self.segments = {version: self._by_segment(each, self._judged[version]) for version, each in parts}
         self.people = {
-            (monitor, scored_name(version[0])): PeopleSums(version, why, self._label_sums(version, week), notes)
+            (monitor, scored_name(version[0])): sums
             for by_version in (others, labels)  # a monitor's labels of a version in use come last, and so count
             for version, each in by_version.items()
             for monitor, own in group_by(each, lambda label: label.monitor).items()
-            for current in [own if by_version is labels else []]
-            for week in [recent_labels(current, now)]
             for whole in [[label for label in (*labels[version], *others[version]) if label.monitor == monitor]]
-            for notes in [
-                (*_notes(week, _labels_since(now, whole), self._queue), *undecided(current, self._judged[version]))
-            ]
-            for why in (why_withheld(week, self._judged[version]),)
-            if not (is_of_audits(version) and why == "few")  # until then people correct the judge's mean
+            if (sums := self._sums_of(version, own if by_version is labels else [], whole, now)) is not None
         }
         self._publish_queue(labels, now)
 
