@@ -98,7 +98,7 @@ def test_nothing_is_gained_by_labels_that_follow_nothing(tmp_path: Path, seed: i
             {"proposals": [{"change": "clause"}]},
             "none of the 1 proposal of strong makes a valid new definition",
         ),
-        ({"proposals": [USELESS]}, "no candidate agrees more with people on the training part"),
+        ({"proposals": [USELESS]}, "no candidate agrees with people more than the present definition"),
     ],
     ids=["nonsense", "unavailable", "nothing", "unusable", "useless"],
 )
@@ -152,7 +152,7 @@ def test_the_limit_is_kept_and_leaves_enough_for_the_test(tmp_path: Path) -> Non
     planted_config(tmp_path, proposals=(RIGHT, USELESS, {"change": "clause", "clause": "Be brief."}))
     labels = labels_of(tmp_path)
     for most, status, sentence in (
-        ("0.1", 1, "the limit of 0.1 USD was reached before all 160 labels were judged as they are"),
+        ("0.1", 1, "the limit of 0.1 USD was reached before all 160 labels were judged by the present definition"),
         ("0.164", 1, "was reached before the proposer could be asked; raise --max-usd"),
         ("0.2", 1, "was reached before a candidate could be tried"),
         ("0.34", 0, ""),
@@ -171,7 +171,7 @@ def test_an_evaluator_that_agrees_is_left_alone(tmp_path: Path) -> None:
         row["human"] = "polite" in row["actual_output"]
 
     result = run(tmp_path, labels_of(tmp_path, change=agree), "--proposer", "strong", status=1)
-    assert "not even a perfect one would have gained for sure; label more" in result.stderr
+    assert "even a perfect one could not gain for sure; label more" in result.stderr
 
 
 def test_a_judge_whose_labels_decide_too_little_is_not_said_to_lack_scores(tmp_path: Path) -> None:
@@ -183,7 +183,7 @@ def test_a_judge_whose_labels_decide_too_little_is_not_said_to_lack_scores(tmp_p
     judges.write_text(judges.read_text().replace('"score": 9 if good else 2', '"label": "good" if good else "half"'))
     said = run(tmp_path, labels_of(tmp_path), "--proposer", "strong", status=1).stderr
     assert re.search(
-        r"helpful passes or fails only \d+ of 160 labelled cases: \d+ no_verdict; no_verdict is of labels without pass",
+        r"helpful passes or fails only \d+ of 160 labelled cases: \d+ no_verdict; no_verdict: the judge's label has no pass",
         said,
     )
 
@@ -261,7 +261,7 @@ def test_what_cannot_be_aligned_is_refused(tmp_path: Path) -> None:
     ("lines", "sentence"),
     [
         ([{"human": 7, "actual_output": "x"}], "line 1: not a label"),
-        ([{"human": True, "score": 0.5}], "has no labels of helpful with what they are about"),
+        ([{"human": True, "score": 0.5}], "has no labels of helpful with the judged texts"),
         ([{"human": True, "input": "?", "actual_output": "x"}], "1 label are too few"),
         ([{"human": True, "input": "?"}], "line 1: has nothing to judge"),
         ([{"human": True, "turns": [{"input": "?", "actual_output": "x"}]}], "line 1: helpful scores a turn"),

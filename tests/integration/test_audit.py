@@ -201,7 +201,7 @@ async def test_a_deleted_evaluation_is_a_hole_and_an_evaluation_without_outcome(
     assert result.exit_code == 1
     assert "2 things do not add up" in result.output
     assert "evaluations[0]: 1 record (offsets 10 to 10) is gone from the middle of the log" in result.output
-    assert "became due without an outcome: due by turns[0] offset 4" in result.output
+    assert "became due at turns[0] offset 4, without an outcome" in result.output
 
 
 async def test_a_turn_that_was_passed_over_has_no_outcome(world: World) -> None:
@@ -217,8 +217,8 @@ async def test_a_turn_that_was_passed_over_has_no_outcome(world: World) -> None:
         await service.logs.turns.append([record(50)])
     result = await world.audit()
     assert result.exit_code == 1
-    assert "1 evaluation by brief of all became due without an outcome: due by turns[0] offset 12" in result.output
-    assert "1 evaluation by exact of all became due without an outcome: due by turns[0] offset 12" in result.output
+    assert "1 evaluation by brief of all became due at turns[0] offset 12, without an outcome" in result.output
+    assert "1 evaluation by exact of all became due at turns[0] offset 12, without an outcome" in result.output
 
 
 def test_evaluations_of_an_earlier_configuration_are_no_surplus() -> None:
@@ -227,7 +227,7 @@ def test_evaluations_of_an_earlier_configuration_are_no_surplus() -> None:
         evaluator="brief", monitor="all", due=4288, outcomes={"scored": 747}, not_compared=3541, others=3541
     )
     assert _balance(balance) == (
-        " = 747 scored and 3,541 not compared, as due before the first evaluation as configured now; for those not compared the"
+        " = 747 scored and 3,541 not compared (due before the first evaluation by the present configuration); for those not compared the"
         " log has 3,541 evaluations by an earlier configuration (or from a replay, or newer than the audit)"
     )
 
@@ -238,7 +238,7 @@ async def test_a_deleted_turn_is_a_hole(world: World) -> None:
     assert result.exit_code == 1
     assert "turns[0]: 1 record (offsets 4 to 4) is gone from the middle of the log" in result.output
     assert (
-        "brief of all: 11 = 11 scored; 1 other in the log not compared (newer than the audit, from a replay, or due before the configuration changed or the log was copied)"
+        "brief of all: 11 = 11 scored; the log has 1 more, not compared (newer than the audit, from a replay, or from before the configuration changed or the log was copied)"
         in result.output
     )
 
@@ -284,7 +284,7 @@ async def test_what_was_deleted_before_it_was_exported_is_lost(world: World) -> 
     world.change("DELETE FROM records WHERE id = ?", world.row("evaluations", 0))
     result = await world.audit()
     assert result.exit_code == 1
-    assert "evaluations[0]: 1 record (offsets 0 to 0) had been deleted unread by export.jsonl" in result.output
+    assert "evaluations[0]: 1 record (offsets 0 to 0) had been deleted before export.jsonl read so far" in result.output
 
 
 async def test_an_evaluation_that_is_there_twice(world: World) -> None:
@@ -339,8 +339,8 @@ async def test_what_was_drawn_at_another_rate_is_compared_at_that_rate(world: Wo
     assert brief["due"] + brief["sampled_out"] == TURNS + 40
     world.change("DELETE FROM records WHERE id = ?", world.row("evaluations", 4))
     result = await world.audit()
-    assert "1 evaluation by exact of all became due without an outcome: due by turns[0] offset 1\n" in result.output
-    assert f"; besides, {brief['sampled_out']} sampled out\n" in result.output
+    assert "1 evaluation by exact of all became due at turns[0] offset 1, without an outcome\n" in result.output
+    assert f"; not due: {brief['sampled_out']} sampled out\n" in result.output
 
 
 async def test_an_evaluation_that_was_made_again_counts_once(tmp_path: Path) -> None:
@@ -365,7 +365,7 @@ async def test_an_evaluation_that_was_made_again_counts_once(tmp_path: Path) -> 
             await until_made(service, 6)
         after = await world.audit("--drained")
     assert after.exit_code == 0, after.output
-    assert "due        kind of all: 3 = 3 scored; 3 of them in place of one without a score\n" in after.output
+    assert "due        kind of all: 3 = 3 scored; 3 of them made again after a failure\n" in after.output
 
 
 async def test_ticks_that_nobody_has_read_are_no_work(world: World) -> None:

@@ -183,7 +183,7 @@ async def test_a_position_that_was_set_forward_over_spans_is_a_loss(world: World
     assert world.change(past, end + 4, end + 4) == 1
     result = await world.audit()
     assert result.exit_code == 1
-    assert "4 accepted traces had been passed over by assemble, whose position was set forward" in result.output
+    assert "assemble passed over 4 accepted traces, as somebody set its position forward" in result.output
     assert f"{13:032x}" in result.output
 
 
@@ -213,4 +213,4 @@ async def test_a_longer_timeout_passes_no_trace_over(world: World) -> None:
     assert world.change(f"DELETE FROM records WHERE id = ({last})") == 1
     result = await world.audit()
     assert result.exit_code == 1
-    assert "1 accepted trace had been passed over" in result.output
+    assert "assemble passed over 1 accepted trace" in result.output

@@ -67,7 +67,7 @@ def run(config: Path, *arguments: str) -> tuple[list[dict[str, object]], str]:
 def test_lines_without_scores_that_calibrate_takes_when_they_are_filled_in(config: Path, tmp_path: Path) -> None:
     rows, talk = run(config, "labels", "next", "--n", "10")
     assert len(rows) == 10
-    assert re.match(r"10 evaluations to label; drawn and waiting for a label: \d+ \(scores since 20\d\d-", talk)
+    assert re.match(r"10 evaluations to label, of \d+ drawn that wait for a label \(scores since 20\d\d-", talk)
     assert not {"score", "passed", "label", "explanation"} & {name for row in rows for name in row}
     assert {row["human"] for row in rows} == {None}
     # without the id `compare judges` took each turn for a conversation, and its intervals were too narrow
@@ -96,7 +96,7 @@ def test_the_lines_of_an_answer_that_two_monitors_judge_follow_each_other(config
     asyncio.run(judge_for_another_monitor(config))
     rows, talk = run(config, "labels", "next", "--n", "100")
     assert len(rows) == 2 * NUMBER
-    assert f"; {NUMBER} are about the answer of the line before, for another monitor: copy its human" in talk
+    assert f"; {NUMBER} repeat the answer of the line before for another monitor: copy that line's `human`" in talk
     assert [row["turn_id"] for row in rows[::2]] == [row["turn_id"] for row in rows[1::2]]
 
 
@@ -150,15 +150,18 @@ def test_a_draw_with_other_shares_leaves_nothing_out_and_a_mix_of_two_is_named(c
     for content, said in (
         (
             filled,
-            "Drawn with other shares than page.queue and the threshold give now: 9 labels. They still count; if their",
+            "Drawn with other shares than page.queue and the threshold give now: 9 labels. These labels still count. If",
         ),
         (alone, ""),
         (filled + alone[: len(alone) // 2].rpartition(b"\n")[0], "Mixed draws: "),
-        (left, "Not represented by labels: the judge's mean score of labelled answers is 0.900, of all 0.700,"),
+        (
+            left,
+            "The labelled answers are no random draw. The judge's mean score is 0.900 on them and 0.700 on all answers,",
+        ),
     ):
         second.write_bytes(content)
         (found,), _ = run(config, "calibrate", str(second), "--evaluator", "short", "--json")
-        about = ("Drawn with", "Mixed", "Not represented by labels: the judge")
+        about = ("Drawn with", "Mixed", "The labelled answers are no random draw")
         notes = [note for note in found["notes"] if note.startswith(about)]  # type: ignore[attr-defined]
         assert [note[: len(said)] for note in notes] == [said] * bool(said), content
 
@@ -264,7 +267,7 @@ def test_what_waits_for_a_second_person_is_said(config: Path) -> None:
     rows, _ = run(config, "labels", "next", "--n", "100")
     asyncio.run(label_by_bob(config, rows))
     _, talk = run(config, "labels", "next", "--n", "100")
-    assert f"waiting for a label: {len(rows)}, {len(rows)} of them for a second person's label (scores since" in talk
+    assert f"of {len(rows)} drawn that wait for a label, {len(rows)} of them for a second person (scores since" in talk
 
 
 async def label_by_bob(path: Path, rows: list[dict[str, object]]) -> None:
@@ -286,7 +289,7 @@ def test_answers_judged_by_an_earlier_version_are_not_handed_out(config: Path) -
 
 def test_a_monitor_that_was_renamed_has_a_reason_and_a_remedy(config: Path) -> None:
     """Nothing was offered, "by the present version", which had scored all of it."""
-    left_out = "; the scores of all are left out, as the configuration has no such monitor; write that name again,"
+    left_out = "; scores of former monitors (all) are left out; give the monitor its former name again,"
     config.write_text(config.read_text().replace("  all:", "  every:"))
     for arguments in ((), ("--monitor", "every"), ("--evaluator", "short")):
         rows, talk = run(config, "labels", "next", *arguments)
@@ -335,7 +338,8 @@ def test_what_a_new_version_rejudged_is_drawn_once_and_labels_of_before_count_fo
         assert found["segments"][0]["labels"] == len(labelled), "of the page, and of a file by turn_id"  # type: ignore[index]
         notes = " ".join(found["notes"])  # type: ignore[arg-type]
         assert (
-            f"{len(labelled)} labels of other versions of short count here: this one scored the same answers." in notes
+            f"{len(labelled)} labels of other versions of short count here: this version scored the same answers."
+            in notes
         )
         assert "Mixed draws" not in notes, "equal scores of now had other scores when they were drawn"
     asyncio.run(label_again(config))

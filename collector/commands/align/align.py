@@ -119,7 +119,9 @@ class Search:
             raise _NoGain(self._limit_message("a candidate could be tried"), report)
         best = gain.chosen(trials)
         if best is None:
-            raise _NoGain("no candidate agrees more with people on the training part", report)
+            raise _NoGain(
+                "on the training part, no candidate agrees with people more than the present definition", report
+            )
         after = await self._replayed(candidates[best].definition.evaluator, parts.holdout)
         tested = gain.holdout_test(parts, before.passes, after.passes)
         report = replace(report, chosen=candidates[best], tested=tested)
@@ -138,17 +140,17 @@ class Search:
     def _why_not_begin(self, before: Replayed, report: AlignReport) -> str | None:
         labels = report.training + report.holdout
         if before.left:
-            return self._limit_message(f"all {plural(labels, 'label')} were judged as they are")
+            return self._limit_message(f"all {plural(labels, 'label')} were judged by the present definition")
         if len(before.passes) < gain.ANSWERING * labels:
             reasons = ", ".join(f"{count} {why}" for why, count in sorted(before.no_score.items()))
-            remedy = "; no_verdict is of labels without pass" if "no_verdict" in before.no_score else ""
+            remedy = "; no_verdict: the judge's label has no pass" if "no_verdict" in before.no_score else ""
             decided = f"passes or fails only {len(before.passes)} of {labels} labelled cases"
             return f"{self._limits.evaluator} {decided}: {reasons}{remedy}"
         if not report.disagreements:
-            return "it agrees with all labels of the training part, so there is nothing to learn from them"
+            return "the present definition agrees with all labels of the training part, so they teach nothing"
         if not gain.can_show_a_gain(self._parts, before.passes):
             return (
-                "it agrees with so many of the held-out labels that not even a perfect one would have gained for "
+                "the present definition is wrong on so few held-out labels that even a perfect one could not gain for "
                 "sure; label more"
             )
         return None
@@ -342,9 +344,9 @@ async def _align(config: Config, options: AlignOptions) -> AlignReport:
 def _check_scope(read: reading.LabelledCases, evaluator: Evaluator[Any], options: AlignOptions) -> None:
     source = str(options.labels or "the page")
     if not read.labels:
-        lost = f"; of {plural(read.gone, 'label')} the log has no texts any more" if read.gone else ""
+        lost = f"; the log no longer has those of {plural(read.gone, 'label')}" if read.gone else ""
         raise ConfigError(
-            f"{source}: has no labels of {evaluator.name} with what they are about{lost}; write {reading.EXAMPLE}"
+            f"{source}: has no labels of {evaluator.name} with the judged texts{lost}; write {reading.EXAMPLE}"
         )
     for subject in read.labels:
         if isinstance(subject.case, Turn) is not (evaluator.scope == "turn"):
@@ -356,7 +358,7 @@ def _check_parts(parts: reading.Parts, read: reading.LabelledCases, options: Ali
         if (few := reading.shortage(subjects)) is not None:
             raise ConfigError(
                 f"{options.labels or 'the page'}: {plural(len(read.labels), 'label')} are too few: the {part} part has "
-                f"{few}, and needs {reading.FEWEST} conversations of each kind; label more"
+                f"{few}, and needs {reading.FEWEST} conversations that people pass and {reading.FEWEST} that they fail"
             )
 
 

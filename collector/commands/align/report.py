@@ -112,11 +112,11 @@ def _read(report: AlignReport) -> Iterator[str]:
         f"{plural(report.disagreements, 'disagreement')} to learn from."
     )
     if report.gone:
-        yield f"Not used: {plural(report.gone, 'label')} whose texts the log has no more."
+        yield f"Not used: {plural(report.gone, 'label')} whose texts the log no longer has."
     if not report.at_random:
         yield (
-            "The labels do not say that they were drawn at random (--random, or label_probability): what is gained, is "
-            "gained among labels like these."
+            "The labels do not say that they were drawn at random (--random, or label_probability): the gain is known "
+            "for answers like the labelled ones, not for all traffic."
         )
 
 
@@ -126,7 +126,7 @@ def _contradicting(report: AlignReport) -> Iterator[str]:
     if (more := len(report.contradictions) - _MOST_CONTRADICTIONS) > 0:
         yield f"… and {plural(more, 'contradiction')} more (--json has all)."
     if report.contradictions:
-        yield "Where labels of the same subject contradict each other, most of them count; none, where it is a tie."
+        yield "Where labels of the same subject contradict each other, the majority counts; in a tie, none does."
 
 
 def _who(contradiction: Contradiction) -> str:
@@ -150,16 +150,16 @@ def _table(report: AlignReport) -> Table:
 
 def _conclusions(report: AlignReport) -> Iterator[str]:
     if (left := report.proposed - len(report.tried)) and report.tried:
-        yield f"Not tried: {plural(left, 'candidate')}, for which the limit has nothing left."
+        yield f"Not tried: {plural(left, 'candidate')}; --max-usd left no money for more."
     if report.gain is not None:
         yield f"{_gain_sentence(report.gain)}."
-        yield f"Of these {report.gain.better} are right that were wrong, {report.gain.worse} the other way round."
+        yield f"It corrects {plural(report.gain.better, 'verdict')} on these labels, and spoils {report.gain.worse}."
         if report.gain.plain[1] < report.gain.plain[0]:
             old, new = report.gain.plain
-            yield f"The plain share of labels that it agrees with falls: {old:.3f} → {new:.3f}."
+            yield f"But the share of these labels that the evaluator agrees with falls: {old:.3f} → {new:.3f}."
     if report.refusal is None and report.chosen is not None:
         yield f"Gained. {report.chosen.changed}; why: {plain(report.chosen.why)}"
-        yield f"Written to {report.output}; {report.evaluator} is as it was. Read it before you paste it."
+        yield f"Written to {report.output}; {report.evaluator} is unchanged. Read the file before you paste it."
     else:
         yield "Not gained; nothing was written."
     cost = "unknown, as a judge has no price" if report.spent_usd is None else usd(report.spent_usd)
@@ -182,7 +182,7 @@ def as_yaml(report: AlignReport, candidate: AlignCandidate) -> str:
     """The new definition as a piece of configuration, with what changed and why in comments."""
     assert report.gain is not None, "what was not tested is not written"
     how = "drawn at random" if report.at_random else "not known to be drawn at random"
-    remark = f"Paste it beside {report.evaluator}, which is as it was."
+    remark = f"Paste it beside {report.evaluator}, which is unchanged."
     labels = f"{report.training} to learn from, {report.holdout} held out, {how}"
     remarks = (
         f"{report.name}: {report.evaluator}, changed by evalstream align. {remark}",
@@ -190,7 +190,7 @@ def as_yaml(report: AlignReport, candidate: AlignCandidate) -> str:
         f"Why, in the words of judge {report.proposer}: {candidate.why}",
         f"Labels: {labels}; {plural(len(report.contradictions), 'contradiction')} among them.",
         f"{_gain_sentence(report.gain)}; judged by {report.judge}.",
-        "Balanced accuracy is (sensitivity + specificity) / 2: 0.5 is that of verdicts that say nothing.",
+        "Balanced accuracy is (sensitivity + specificity) / 2; verdicts by chance reach 0.5.",
         f"Chosen of {plural(len(report.tried), 'candidate')} on the training part, tested once on the held-out part.",
     )
     lines = [line for each in remarks for line in textwrap.wrap(plain(" ".join(each.split())), _WIDTH)]

@@ -101,7 +101,7 @@ def _lines(audit: Audit) -> Iterator[str]:
         letters = [f"{number:,} of {stage} ({state})" for (stage, state), number in sorted(audit.dead_letters.items())]
         yield f"letters    {listed(letters)}"
     if audit.void:
-        yield f"void       {plural(audit.void, 'record')} of former owners of their partitions"
+        yield f"void       {plural(audit.void, 'record')} by processes that no longer owned the partition"
 
 
 def _traces(traces: TraceBalance) -> str:
@@ -124,19 +124,19 @@ def _behind(reading: Reading) -> str:
 def _balance(balance: Balance) -> str:
     parts = [f"{number:,} {outcome}" for outcome, number in sorted(balance.outcomes.items())]
     for name, number in (
-        ("superseded before they were made", balance.replaced),
+        ("replaced by the evaluation of a later revision", balance.replaced),
         ("in flight", balance.in_flight),
-        ("not compared, as due before the first evaluation as configured now", balance.not_compared),
+        ("not compared (due before the first evaluation by the present configuration)", balance.not_compared),
         ("MISSING", balance.missing),
     ):
         parts += [f"{number:,} {name}"] if number else []
-    again = f"; {balance.retried:,} of them in place of one without a score" if balance.retried else ""
-    why = "newer than the audit, from a replay, or due before the configuration changed or the log was copied"
-    others = f"; {plural(balance.others, 'other')} in the log not compared ({why})" if balance.others else ""
+    again = f"; {balance.retried:,} of them made again after a failure" if balance.retried else ""
+    why = "newer than the audit, from a replay, or from before the configuration changed or the log was copied"
+    others = f"; the log has {balance.others:,} more, not compared ({why})" if balance.others else ""
     if balance.others and balance.not_compared:
         by = "by an earlier configuration (or from a replay, or newer than the audit)"
         others = f"; for those not compared the log has {plural(balance.others, 'evaluation')} {by}"
-    sampled_out = f"; besides, {number:,} sampled out" if (number := balance.sampled_out) else ""
+    sampled_out = f"; not due: {number:,} sampled out" if (number := balance.sampled_out) else ""
     return (f" = {listed(parts)}" if parts else "") + again + others + sampled_out
 
 
@@ -152,7 +152,7 @@ def _problems(audit: Audit, *, drained: bool) -> Iterator[str]:
     for content in audit.balances:
         yield from _missing(content, drained=drained)
     if bad := audit.unreadable_turns:
-        yield f"{plural(bad, 'record')} of the turns log cannot be read, without a dead letter"
+        yield f"{plural(bad, 'record')} of the turns log cannot be read, and became no dead letter"
 
 
 def _gaps(content: LogContent) -> Iterator[str]:
@@ -166,7 +166,7 @@ def _losses(reading: Reading) -> Iterator[str]:
     for partition, at, start in reading.lost:
         number = f"{plural(start - at, 'record')} (offsets {at} to {start - 1})"
         yield (
-            f"{reading.log}[{partition}]: {number} had been deleted unread by {reading.group};"
+            f"{reading.log}[{partition}]: {number} had been deleted before {reading.group} read so far;"
             " raise the retention of the log"
         )
     for partition, end, at in reading.beyond:
@@ -180,13 +180,13 @@ def _lost_traces(traces: TraceBalance, *, drained: bool) -> Iterator[str]:
     if traces.missing:
         yield (
             f"{plural(traces.missing, 'turn')} of accepted traces {_are(traces.missing)} in no log: of "
-            f"{listed(traces.examples)}. They were deleted, or the position of assemble was set forward, or an earlier "
-            "release of evalstream read them"
+            f"{listed(traces.examples)}. Somebody deleted the turns, or set the position of assemble forward, or an "
+            "earlier release of evalstream read the traces"
         )
     if traces.passed_over:
         yield (
-            f"{plural(traces.passed_over, 'accepted trace')} had been passed over by assemble, "
-            f"whose position was set forward: {listed(traces.passed_examples)}"
+            f"assemble passed over {plural(traces.passed_over, 'accepted trace')}, "
+            f"as somebody set its position forward: {listed(traces.passed_examples)}"
         )
     if drained and traces.open:
         yield f"{plural(traces.open, 'accepted trace')} {_are(traces.open)} still open {_open(traces)}"
@@ -198,7 +198,7 @@ def _missing(balance: Balance, *, drained: bool) -> Iterator[str]:
         where = listed([f"turns[{evaluation.partition}] offset {evaluation.offset}" for evaluation in balance.examples])
         more = "" if balance.missing <= len(balance.examples) else ", for example"
         number = plural(balance.missing, "evaluation")
-        yield f"{number} {of} became due without an outcome: due by{more} {where}"
+        yield f"{number} {of} became due at{more} {where}, without an outcome"
     if balance.repeated:
         number = plural(balance.repeated, "evaluation")
         yield f"{number} {of} {_are(balance.repeated)} in the evaluations log more than once"

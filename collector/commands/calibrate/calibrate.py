@@ -120,7 +120,7 @@ def measure(config: Config, options: CalibrateOptions) -> Calibration:
     if of_other := [label for label in labels if label.other_id]:
         also = " or of other evaluators" if any(_is_of_other_evaluator(label, ledger) for label in of_other) else ""
         what = f"{ledger.count(of_other)} of other versions of {options.evaluator}{also} count here"
-        why = "this one scored the same answers. If it asks people for something else, give it another name"
+        why = "this version scored the same answers. If it asks something else, rename the evaluator"
         notes = (*notes, f"{what}: {why}.")
     if ledger.others:
         others = plural(len(ledger.others), "score")
@@ -142,7 +142,7 @@ def _as_random(labels: Sequence[HumanLabel]) -> tuple[list[HumanLabel], Sequence
     alike = {*outside} == {1.0} and any(label.weight != 1.0 for label in own)
     equal = [replace(label, probability=1.0, weight=1.0 if alike else label.weight) for label in own]
     number, others = plural(len(outside), "label"), plural(len(own) - len(outside), "other")
-    why = f"{number} of --random are of answers outside the log, so its sampling weights of {others} do not count"
+    why = f"{number} of --random are of answers outside the log, so the log's sampling weights of {others} do not count"
     rest = [label for label in labels if label.probability]
     return [*equal, *rest], (f"Each label counts once: {why}.",) if alike else ()
 
@@ -333,8 +333,8 @@ def _note_on_sample(at_random: Sequence[HumanLabel], scored: Sequence[_Scored]) 
         labelled, whole = fmean(of_sample, weights), fmean(of_all, all_weights)
         spread = math.sqrt(fmean([(value - whole) ** 2 for value in of_all], all_weights))
         if abs(labelled - whole) > DRIFT_ERRORS * error * spread + _ROUNDING:
-            means = f"the judge's mean {what} of labelled answers is {labelled:.3f}, of all {whole:.3f}, beyond chance"
-            yield f"Not represented by labels: {means}, so they are no random draw; evalstream labels next draws again."
+            means = f"The judge's mean {what} is {labelled:.3f} on them and {whole:.3f} on all answers, beyond chance"
+            yield f"The labelled answers are no random draw. {means}. evalstream labels next draws again."
             return
 
 
@@ -352,12 +352,12 @@ def _notes_on_shares(labels: Sequence[HumanLabel], ledger: LabelLedger) -> tuple
             share = shares.setdefault(first[0], label.probability)
             others += [label] * (not math.isclose(label.probability, first[1]))
             if not math.isclose(share, label.probability):
-                note = f"equal scores have the label_probability {share:.3g} and {label.probability:.3g}"
-                why = "page.queue or the threshold changed between them, so these figures may be wrong"
-                return (f"{_MIXED}{note}, as {why}. evalstream labels next draws again; calibrate its file alone.",)
+                note = f"labels of equal scores have the label_probability {share:.3g} and {label.probability:.3g}"
+                why = "page.queue or the threshold changed between the draws, so all figures may be wrong"
+                return (f"{_MIXED}{note}: {why}. Draw again by evalstream labels next; calibrate its file alone.",)
     note = f"Drawn with other shares than page.queue and the threshold give now: {ledger.count(others)}"
-    again = "if their draw left answers out (--without), draw again by evalstream labels next"
-    return (f"{note}. They still count; {again}.",) if others else ()
+    again = "If labels next --without drew them, draw again."
+    return (f"{note}. These labels still count. {again}",) if others else ()
 
 
 _MIXED = "Mixed draws: "
@@ -427,7 +427,7 @@ def _page_labels(version: Version, ledger: LabelLedger, *, is_needed: bool) -> t
     if unused:
         notes.append(f"Not used: {plural(unused, 'label')} of answers that this version of {evaluator} did not score.")
     if is_needed and not newest:
-        older = f" ({plural(unused, 'label')} of other versions; rejudge scores the same answers by this one)"
+        older = f" ({plural(unused, 'label')} of other versions; rejudge scores their answers by the present one)"
         none = f"the page has no labels of {evaluator}{older if unused else ''}"
         raise ConfigError(f"{none}; label some evaluations there, or name a file of labels")
     return list(newest.values()), tuple(notes)
@@ -477,12 +477,12 @@ def _notes_on_mean(why: str, at_random: Sequence[HumanLabel], ledger: Sequence[W
         weights = [sum(one.weight for one in each) for each in by_conversation(one.weighted() for one in at_random)]
         number = sum(weights) ** 2 / sum(weight**2 for weight in weights)
         few = f"No corrected mean: it needs {_FEWEST_LABELS} drawn labels of equal weight, one a conversation"
-        yield f"{few}; these count as {number:.1f}. Label at least {max(1, math.ceil(_FEWEST_LABELS - number))} more."
+        yield f"{few}; yours count as {number:.1f}. Label at least {max(1, math.ceil(_FEWEST_LABELS - number))} more."
     elif at_random and not ledger:
         yield "No corrected mean: the log has no score by this version of the evaluator."
     if ledger and (strange := sum(not label.name for label in at_random)):
         what = f"Not checked: whether {plural(strange, 'drawn label')} of answers outside the log"
-        yield f"{what} and the log's scores, by which means and certificate are computed, are of the same traffic."
+        yield f"{what} are of the same traffic as the log's scores. Means and certificate suppose that."
 
 
 _FEWEST_LABELS = 32
@@ -490,12 +490,12 @@ _FEWEST_LABELS = 32
 
 
 WITHHELD: Mapping[str, str] = {
-    "undecided": f"Withheld: the corrected mean. Labels of scores with a verdict count as fewer than {FEWEST}: "
-    "they cannot show that the judge tells enough of what people would say.",
-    "weak": f"Withheld: the corrected mean. Sensitivity + specificity - 1 is below {WEAKEST:g}: the judge tells too "
-    "little of what people would say.",
+    "undecided": f"Withheld: the corrected mean. Labels whose scores have a verdict count as fewer than "
+    f"{FEWEST}: too few to show whether the judge agrees with people.",
+    "weak": f"Withheld: the corrected mean. Sensitivity + specificity - 1 is below {WEAKEST:g}: the judge's "
+    "verdicts say too little about people's.",
     "drift": "Withheld: the corrected mean. The newer half of the labels differs from the older one by more than "
-    f"{DRIFT_ERRORS:g} standard errors: the judge, or people, have changed. Label more of what is new.",
+    f"{DRIFT_ERRORS:g} standard errors: the judge, or people, have changed. Label more new answers.",
 }
 
 
@@ -519,7 +519,7 @@ def _certificate(
 
 def _note_on_certificate(bound: float | None, ledger: Sequence[WeightedScore], scale: ScoreScale) -> Iterator[str]:
     if bound is not None and (number := sum(not scale.decides(one.passed) for one in ledger)):
-        yield f"Not certified: answers of {plural(number, 'score')} without a verdict."
+        yield f"The certificate leaves out {plural(number, 'score')} without a verdict."
 
 
 def _notes_on_draw(labels: Sequence[HumanLabel], at_random: Sequence[HumanLabel]) -> Iterator[str]:
@@ -580,13 +580,13 @@ def _table(evaluator: str, of: Agreement) -> Table:
 
 def _conclusions(result: Calibration) -> Iterator[str]:
     if result.fitting_threshold is None:
-        none = f"No score of the judge is a threshold that fails {result.target:.0%} of what people label as bad."
+        none = f"No threshold is suggested: none fails {result.target:.0%} of what people label as bad."
         no_bad = math.isnan(result.agreements[0].measures["specificity"][0])
         yield "No threshold is suggested: people label nothing as bad." if no_bad else none
     else:
         at = f"{result.fitting_threshold:.3f}"
         fails = f"fails at least {result.target:.0%} of what people label as bad, and {result.good_failed:.0%} of what "
-        none = f"No threshold fails {result.target:.0%} of what people label as bad and less than half of what they "
+        none = f"No threshold fails {result.target:.0%} of what people label as bad but less than half of what they "
         few = result.good_failed < 0.5
         fits = f"Suggested threshold: {at}; it" if few else f"{none}label as good. The nearest, {at},"
         yield f"{fits} {fails}they label as good."
@@ -602,10 +602,10 @@ def _conclusions(result: Calibration) -> Iterator[str]:
 
 
 _REASONS: Mapping[str, str] = {
-    "few": f"it has fewer than {_FEWEST_LABELS} drawn labels of equal weight, one a conversation",
-    "undecided": f"its labels of scores with a verdict count as fewer than {FEWEST}",
-    "weak": "the judge tells too little of what people would say",
-    "drift": "its newer labels differ from its older ones",
+    "few": f"the monitor has fewer than {_FEWEST_LABELS} drawn labels of equal weight, one a conversation",
+    "undecided": f"labels whose scores have a verdict count as fewer than {FEWEST}",
+    "weak": "the judge's verdicts say too little about people's",
+    "drift": "newer labels differ from older ones",
 }
 
 
@@ -617,8 +617,8 @@ def _means(raw: float, by_people: CorrectedMean | None, why: str = "") -> str:
 
 def _certified(of: Certificate) -> str:
     known = (
-        f"by {plural(of.labels, 'random label')} and the judge it is {of.rate:.1%}, and below {of.upper:.1%} with "
-        f"95 % confidence; the judge alone says {of.judged:.1%}"
+        f"by {plural(of.labels, 'random label')} and the judge the rate is {of.rate:.1%}, and below {of.upper:.1%} "
+        f"with 95 % confidence; the judge alone says {of.judged:.1%}"
     )
     if of.certified:
         return f"Certified: the true failure rate is below {of.bound:.1%}; {known}."

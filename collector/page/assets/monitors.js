@@ -72,8 +72,8 @@ function corrected({ corrected: mean, rejudged }) {
 }
 
 const WITHHELD = {
-  undecided: "mean withheld: too few labels of scores with a verdict",
-  weak: "mean withheld: the judge tells too little of what people say",
+  undecided: "mean withheld: too few labels whose scores have a verdict",
+  weak: "mean withheld: the judge's verdicts say too little about people's",
   drift: "mean withheld: newer labels differ from older ones",
 };
 

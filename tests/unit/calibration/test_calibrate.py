@@ -108,7 +108,7 @@ def test_a_random_draw_of_traffic_counts_each_label_once_in_the_log_or_not(tmp_p
         found = measure(of, CalibrateOptions(labels=given, evaluator="helpful", random=True))
         assert found.agreements[0].measures["equal_verdicts"][0] == pytest.approx(equal)
         assert equal == 1.0 or any(
-            "once: 40 labels of --random are of answers outside the log, so its sampling weights of 40 others do not count."
+            "once: 40 labels of --random are of answers outside the log, so the log's sampling weights of 40 others do not count."
             in note for note in found.notes
         )  # fmt: skip
         assert not any("no random draw" in note for note in found.notes)
@@ -276,7 +276,7 @@ def test_how_many_more_drawn_labels_a_mean_needs(number: int, more: int) -> None
     scale = ScoreScale.of(ExactMatch(name="helpful"))
     notes = calibration(CalibrateOptions(labels=None, evaluator="helpful"), labels, scores, scale).notes
     few = [note for note in notes if note.startswith("No corrected mean: it needs 32 drawn labels")]
-    says = f" these count as {number}.0. Label at least {more} more."
+    says = f" yours count as {number}.0. Label at least {more} more."
     assert [note.rpartition(";")[2] for note in few] == ([says] if more else [])
     assert any(note.startswith(f"Not checked: whether {number} drawn labels") for note in notes)
     good = [label for label in labels if label.human == 1.0]
@@ -323,7 +323,9 @@ def test_an_answer_that_two_monitors_judge_counts_once_and_each_monitor_has_its_
     assert "helpful: 200 labels" in shown
     assert "helpful, monitor all: 160 labels" in shown
     assert found["monitors"]["tenth"]["withheld"] == "weak"
-    assert "Mean score of the judge in monitor tenth: 0.500, not corrected: the judge tells too little" in shown
+    assert (
+        "Mean score of the judge in monitor tenth: 0.500, not corrected: the judge's verdicts say too little" in shown
+    )
 
 
 @pytest.mark.long
@@ -388,7 +390,7 @@ def test_a_threshold_that_fails_most_good_answers_is_none_and_the_rule_is_said()
     options = CalibrateOptions(labels=None, evaluator="helpful")
     result = calibration(options, labels, [WeightedScore(each.judge) for each in labels], ScoreScale(0.5))
     said = " ".join(as_text(result).split())
-    assert "No threshold fails 90% of what people label as bad and less than half of what they label as good." in said
+    assert "No threshold fails 90% of what people label as bad but less than half of what they label as good." in said
     assert "The nearest, 0.925, fails at least 90% of what people label as bad, and 92% of what" in said
 
 
@@ -478,7 +480,7 @@ def test_a_judge_whose_labels_decide_nothing_corrects_no_mean() -> None:
     options, ledger = CalibrateOptions(labels=None, evaluator="helpful"), [WeightedScore(n % 2) for n in range(300)]
     found = calibration(options, labels, ledger, ScoreScale(by_label=True))
     assert found.corrected_mean is None
-    assert any("Labels of scores with a verdict count as fewer than 10" in note for note in found.notes)
+    assert any("Labels whose scores have a verdict count as fewer than 10" in note for note in found.notes)
     decided = [replace(label, passed=label.human == 1.0) for label in labels]
     assert calibration(options, decided, ledger, ScoreScale(by_label=True)).corrected_mean is not None
 
@@ -497,7 +499,7 @@ def test_a_score_without_a_verdict_is_in_no_certificate_and_no_share_of_failed_a
     found = calibration(options, labels, ledger, scale)
     assert found.certificate is not None
     assert (found.certificate.labels, found.certificate.judged) == (20, 0.25)
-    assert "Not certified: answers of 200 scores without a verdict." in found.notes
+    assert "The certificate leaves out 200 scores without a verdict." in found.notes
     good = calibration(options, labels[:40], ledger, scale)
     assert good.fitting_threshold is None, "as no answer is bad"
     assert good.good_failed == pytest.approx(1 / 20)
