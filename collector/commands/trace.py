@@ -128,7 +128,7 @@ async def _find_subject(config: Config, logs: Logs, name: str) -> dict[str, Any]
         why_none = partial(_why_none, now, problem, (record.timestamp, last), turn)
         uses = [(monitor.name, use.evaluator.name) for monitor in now.monitors for use in monitor.assignments]
         newer = [use for use in uses if plan.assignment_of(*use) is None]
-        later = dict.fromkeys(map("/".join, newer), "none: it was not configured when the turn came")
+        later = dict.fromkeys(map("/".join, newer), "none: this evaluator was not configured when the turn came")
         outcomes[turn.turn_id] = later | dict(_outcomes(turn, plan, by_place, why_none))
     assembler = build_assembler(config.settings.assemble, config.settings.dialects)
     remarks = examine([[_piece(record) for record in spans]], assembler).lines()
@@ -150,16 +150,19 @@ def _outcomes(
                 if text_at(turn, path) not in wanted
             )
             if monitor.name not in {name for name, _ in done}:
-                yield monitor.name, f"unmatched: {f'the turn has {has}' if has else 'it watches runs of agents'}"
+                yield (
+                    monitor.name,
+                    f"unmatched: {f'the turn has {has}' if has else 'the monitor watches runs of agents'}",
+                )
             continue
         boost, _ = monitor.strata.of(turn, {})
         for assignment in monitor.assignments:
             name, scope = assignment.evaluator.name, assignment.evaluator.scope
             draw, chance = plan.draw(assignment, key), monitor.probability(assignment, 1.0, boost)
-            outcome = f"sampled_out: its draw {draw:.4f} is not below the rate {chance:g} (sample)"
+            outcome = f"sampled_out: the conversation's draw {draw:.4f} is not below the rate {chance:g} (sample)"
             if draw < chance:
                 judged = made.get((monitor.name, name, key)) if scope == "conversation" else None
-                before = f"; without it: evalstream explain {judged.evaluation_id}" if judged else ""
+                before = f"; without this turn: evalstream explain {judged.evaluation_id}" if judged else ""
                 outcome = f"none yet: {why_none(monitor, assignment)}{before}"
             if (monitor.name, name) not in done:
                 yield f"{monitor.name}/{name}", outcome
@@ -181,22 +184,22 @@ def _why_none(
     """
     now, (since, last) = time.time(), at
     if now_in_force.assignment_of(monitor.name, use.evaluator.name) is None:
-        return "the configuration does not have it any more"
+        return "the configuration no longer has this evaluator"
     if use.evaluator.scope == "turn":
         missing = awaited_fields(use, turn)
     elif now < (since := last + monitor.window_settings.idle_gap):
-        return f"it waits for the end of its conversation, {as_utc(since)} if no turn follows"
+        return f"the conversation ends at {as_utc(since)} if no turn follows"
     else:
         missing = referenced_fields(use.evaluator)
     if monitor.reference_wait and missing and now < since + monitor.reference_wait:
-        return f"it waits for {listed(sorted(missing))} until {as_utc(since + monitor.reference_wait)}"
+        return f"the evaluation waits for {listed(sorted(missing))} until {as_utc(since + monitor.reference_wait)}"
     judge = use.judge_name
     if judge and problem:
         return f"the service says of {problem}"
-    waits = f"the judge {judge} has not answered yet" if judge else "the service has not come to it"
+    waits = f"the judge {judge} has not answered yet" if judge else "the service has not come to this evaluation"
     limited = monitor.budget.limited or now_in_force.budget.limited
     is_lowered = limited and monitor.probability(use, 0.0, 1.0) < monitor.probability(use, 1.0, 1.0)
-    return waits + (", or it is sampled out, as a budget lowered the rate" if is_lowered else "")
+    return waits + (", or a budget lowered the rate and left it out" if is_lowered else "")
 
 
 def _result(evaluation: Evaluation) -> str:
@@ -409,7 +412,7 @@ def _assembly_lines(traced: EvaluationTrace) -> Iterator[str]:
     if traced.explained is not None:
         yield from (f"           {line}" for line in format_lines(traced.explained))
     if not traced.turns:
-        yield "turn       not in the log any more: its retention, or store_text: false once it was judged"
+        yield "turn       not in the log any more: retention deleted it, or store_text: false once it was judged"
     for record, turn in traced.turns[-20:]:
         ended = "" if turn.ended_at is None else f", {record.timestamp - turn.ended_at.timestamp():.1f} s after its end"
         dialect = turn.dialect or "ready-made"
@@ -432,9 +435,9 @@ def _decision_lines(traced: EvaluationTrace, config: Config) -> Iterator[str]:
     sign = "<" if selection["selected"] else "≥"
     yield f"draw       {selection['draw']:.6f} {sign} {selection['probability']:g}{note}, by {selection['unit']}"
     if not selection["selected"]:
-        yield "           the draw does not select it: the rate, the salt or a budget differs from that time's"
+        yield "           the draw does not select this evaluation: the rate, the salt or a budget has changed since"
     if (wait := _wait(traced)) is not None:
-        yield f"wait       {wait:.2f} s from its latest turn in the log until the evaluation began"
+        yield f"wait       {wait:.2f} s from the arrival of the latest turn in the log to the start of the evaluation"
 
 
 def _judge_lines(traced: EvaluationTrace, config: Config) -> Iterator[str]:
@@ -467,8 +470,9 @@ def _judge_lines(traced: EvaluationTrace, config: Config) -> Iterator[str]:
         prices = ", ".join(f"{name}: {price[0]:g} and {price[1]:g} USD per million" for name, price in known.items())
         yield f"paid       {plural(usage.calls, 'call')}, {tokens}, {cost}{prices and f' ({prices})'}"
     upstream = evaluation.sampling.upstream
-    factors = "" if upstream == "unknown" else f" of ours × {upstream:g} of samplers before"
-    yield f"weight     {1.0 / evaluation.sampling.probability:g} = 1 / {own_probability(evaluation):g}{factors}"
+    own = f"{own_probability(evaluation):g}"
+    factors = own if upstream == "unknown" else f"({own} here × {upstream:g} by earlier samplers)"
+    yield f"weight     {1.0 / evaluation.sampling.probability:g} = 1 / {factors}"
 
 
 _OF_ALL = ("prometheus", "jsonl")
@@ -479,8 +483,8 @@ def _record_lines(traced: EvaluationTrace) -> Iterator[str]:
     record = traced.record
     copies = f"; {traced.copies} copies, which count as one" if traced.copies > 1 else ""
     yield f"recorded   at {as_utc(record.timestamp)}, partition {record.partition}, offset {record.offset}{copies}"
-    yield from (f"           stands in for {each}" for each in traced.evaluation.supersedes)
-    yield from (f"           {each} stands in for it" for each in traced.superseded_by)
+    yield from (f"           replaces {each}" for each in traced.evaluation.supersedes)
+    yield from (f"           {each} replaces it" for each in traced.superseded_by)
     for name, place in traced.places.items():
         state = _export(place, record)
         if state["behind"] is None:
@@ -489,5 +493,5 @@ def _record_lines(traced: EvaluationTrace) -> Iterator[str]:
             text = f"not exported yet: {plural(state['behind'], 'record')} behind"
         else:
             is_sent = traced.evaluation.outcome != "skipped" or name in _OF_ALL
-            text = "exported" if is_sent else "read; a skip is sent by skipped: true only"
+            text = "exported" if is_sent else "read; skips are sent only with skipped: true"
         yield f"export     {name}: {text}"

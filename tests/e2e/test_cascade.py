@@ -57,7 +57,7 @@ async def test_the_second_judge_is_asked_where_it_is_needed(
 
 def test_check_names_the_cascade_and_its_mean() -> None:
     lines = "\n".join(report(configured("http://127.0.0.1:1", "http://127.0.0.1:2")))
-    assert "cascade    careful: a, then b where its doubt is above 0.5 and on 5 % of the rest: the mean is" in lines
+    assert "cascade    careful: a, then b where its doubt is above 0.5 and on 5 % of the rest, which" in lines
     lines = "\n".join(report(configured("http://127.0.0.1:1", "http://127.0.0.1:2", share=0)))
     assert "the errors of its mean stay unknown" in lines
 

@@ -165,7 +165,7 @@ def test_the_plan_of_an_audited_evaluator() -> None:
     assert isinstance(assignment.judge, Audited)
     assert assignment.judge.audit_version(assignment.evaluator) == audit_version_in(config, "helpful")
     assert assignment.judge_name == "luna"
-    assert any("audit: 10 % again by strong" in line for line in report(config))
+    assert any("audit: strong judges 10 % again" in line for line in report(config))
     assert any("≈ 1,100 judge calls" in line for line in report(config)), list(report(config))
     assert {each.evaluator: each.mean for each in targets(config)} == {"helpful": None, "helpful:audit": 0.6}
 

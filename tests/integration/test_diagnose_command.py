@@ -84,7 +84,7 @@ async def test_the_part_that_fell_is_named_with_the_worst_to_read(tmp_path: Path
     text = "\n".join(lines)
     assert "\n  model=m-3: 0.78" in text
     assert "of the change; 19.5% of the traffic" in text
-    assert "If none fell more than the rest, the chance that one is named is 2% in all" in text
+    assert "If no part fell more than the rest, the chance that any is named is 2% in all" in text
     assert "undeclared" not in text
     document: list[str] = []
     assert await diagnose(config, options(), document.append, as_json=True) == 0
@@ -189,7 +189,7 @@ async def test_a_change_beyond_its_interval_is_not_denied(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    "judge", ["", " or of the judge; the alert and evalstream_judge_moved say if that has changed"]
+    "judge", ["", " or of the judge; the alert and evalstream_judge_moved say if the judge has changed"]
 )
 async def test_a_change_of_all_may_be_one_of_the_judge(tmp_path: Path, judge: str) -> None:
     """While the judge was another one, it said that the change was of the traffic, and did not name the judge."""
@@ -254,7 +254,7 @@ async def test_a_change_of_the_criterion_is_no_fall(tmp_path: Path) -> None:
     await stored(config, [replace(each, **earlier) if each.ended_at < changed else each for each in incident("none")])
     lines: list[str] = []
     assert await diagnose(config, options(), lines.append, as_json=False) == 0
-    assert "  600 scores of another version or judge left out: scores of two are not one mean" in lines
+    assert "  600 scores of another version or judge left out: a mean is of one version and judge" in lines
     assert (
         "  no part fell more than the rest: the change itself is within 3 standard errors, so it may be chance" in lines
     )

@@ -55,17 +55,22 @@ async def test_the_hits_are_the_providers() -> None:
             made = [await evaluate(each.evaluator, turn, judges["main"]) for each in config.evaluators.values()]
     hits = sum(each.usage is not None and (each.usage.cached_input_tokens or 0) > 1000 for each in made)
     [line] = said(config)
-    assert f": {hits} find the turn there" in line
+    assert f": {hits} find the turn in the cache" in line
 
 
 def test_check_says_it() -> None:
     [line] = said(configured(USUAL))
-    assert line.startswith("cache of main: 5 evaluators of a turn: 3 find the turn there from 1,024 tokens on, for ")
+    assert line.startswith(
+        "cache of main: 5 evaluators of a turn: 3 find the turn in the cache from 1,024 tokens on, for "
+    )
     assert line.endswith(f"{CACHED:g} instead of {FRESH:g} USD per million tokens")
     [line] = said(configured(USUAL, subject_first=False))
-    assert "find nothing there: each begins with its instructions. With subject_first 3 find the turn there" in line
+    assert (
+        "find nothing in the cache: each begins with its instructions. With subject_first, 3 find the turn in the cache"
+        in line
+    )
     [line] = said(configured(USUAL, usd_per_million_cached_input_tokens=None))
-    assert line.endswith("; without usd_per_million_cached_input_tokens at the price of other input")
+    assert line.endswith("; as usd_per_million_cached_input_tokens is not set, costs take the full price")
     [line] = said(configured({"helpful": G_EVAL, "grounded": {"kind": "retrieval_ranking"}}))
     assert line.endswith("no two show the same fields, so subject_first saves nothing")
 

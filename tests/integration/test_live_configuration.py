@@ -508,7 +508,10 @@ async def test_check_says_what_a_service_waits_for(tmp_path: Path) -> None:
             says = "configuration: configuration refused since "
             (tmp_path / "later").write_text("k3y")
             problem = (await asyncio.to_thread(running_metrics, load(file.path)))[1]
-            assert "; it has not taken its own file; to run beside it, this file needs other ports. " in problem
+            assert (
+                "; it refused a change of its file; to run beside that service, this file needs other ports. "
+                in problem
+            )
             assert f". That service says: {says}" in problem
             assert "restart" not in problem
             lines = (await compared(file)).splitlines()
@@ -531,18 +534,18 @@ async def test_the_preview_refuses_what_the_service_refuses(tmp_path: Path) -> N
             file.change(lambda values: values.update(plugins=str(tmp_path / "plugins")))
             file.change(lambda values: values.update(assemble={"attributes": ["plan"]}))
             lines = await compared(file)
-            assert "restart    assemble.attributes and plugins: read at a start alone" in lines
+            assert "restart    assemble.attributes and plugins: read only at a start" in lines
             assert (
-                "waits      evaluators.answers.evaluation_steps: with the keys above, read at the restart; alone it needs none"
+                "waits      evaluators.answers.evaluation_steps: read at that restart, too; alone, this change needs no restart"
                 in lines
             )
             assert "taken" not in lines
             await look(service)
             assert value(service, "evalstream_configuration_changes_total", result="refused") == 1
-        assert "restart    assemble.attributes and plugins: read at a start alone" in await compared(file), "by the log"
+        assert "restart    assemble.attributes and plugins: read only at a start" in await compared(file), "by the log"
         file.change(lambda values: (values.pop("assemble"), values.pop("plugins")))
         file.change(lambda values: values["evaluators"]["answers"].update(evaluation_steps=BEFORE))
-        assert "unless a key that a start alone reads differs as well (no service answers" in await compared(file)
+        assert "unless a key that only a start reads differs, too (no service answers" in await compared(file)
 
 
 async def test_the_preview_names_the_keys_of_a_start_and_says_since_when_a_service_has_the_file(tmp_path: Path) -> None:
@@ -554,9 +557,12 @@ async def test_the_preview_names_the_keys_of_a_start_and_says_since_when_a_servi
         await look(service)
         lines = (await compared(file)).splitlines()
         at = lines[0].rpartition("in force since ")[2]
-        assert lines[2] == f"changes    nothing: the service took this file at {at}; to look first, check a copy"
+        assert (
+            lines[2]
+            == f"changes    nothing: the service took this file at {at}; to see changes before they apply, check a copy"
+        )
         file.change(lambda values: values["log"].update(retention="1d"))
-        assert "restart    log.retention: read at a start alone; a service refuses a file that" in await compared(file)
+        assert "restart    log.retention: read only at a start; a running service refuses" in await compared(file)
 
 
 @pytest.mark.parametrize("log", ["missing", "empty", "older"])
@@ -574,9 +580,7 @@ async def test_the_preview_says_that_a_start_alone_reads_the_log(tmp_path: Path,
         file.change(lambda values: values["log"].update(path=str(other)))
         if log == "empty":
             other.touch()
-        with pytest.raises(
-            ConfigError, match=r"evalstream\.yaml: log\.path: read at a start alone; a service refuses a"
-        ):
+        with pytest.raises(ConfigError, match=r"evalstream\.yaml: log\.path: read only at a start; a running service"):
             await compared(file)
 
 
@@ -607,7 +611,7 @@ async def test_the_preview_says_what_its_cost_leaves_out(tmp_path: Path) -> None
         file.change(lambda values: values["monitors"]["all"].update(sample=0.3))
         others = await compared(file)
     assert "no priced call" not in others
-    assert "the process on this port has no stage export, which counts what calls cost" in others
+    assert "the process on this port has no stage export, which counts costs" in others
     assert lines[at + 2].startswith("           all: sampled more often: errors × 3 (judge calls and costs here do not")
 
 
@@ -657,7 +661,7 @@ async def test_the_preview_knows_the_version_of_a_plug_in_that_changed(tmp_path:
                 forget()
                 file.change(lambda values, new=new: values.update(evaluators=new))
                 lines = await compared(file)
-                assert "restart    plugins: read at a start alone; a service refuses a file that changes it" in lines
+                assert "restart    plugins: read only at a start; a running service refuses the changed file" in lines
                 assert "waits      " in lines
             file.change(lambda values: values.update(evaluators={"brief": {"kind": "brief"}}))
             plugin.write_text(PLUGIN.replace("= 1\n", "= 2\n"))

@@ -572,9 +572,7 @@ async def test_a_service_that_would_judge_by_other_versions_gets_no_request(
         async with world.serving():
             helpful = {"evaluators": present | {"helpful": present["helpful"] | {"evaluation_steps": ["Is it kind?"]}}}
             world.configure(**monitored(world, "short", "helpful"), **(with_plugin | helpful))
-            live_part = (
-                "evaluators.brief, evaluators.helpful and monitors.all differ; it takes its own file within seconds"
-            )
+            live_part = "evaluators.brief, evaluators.helpful and monitors.all differ; it takes changes of its file within seconds"
             assert await refused() == f"{service}another configuration: {live_part}"
             world.configure(**monitored(world, "short", sample=1.0), **with_plugin)
             assert "there is nothing to make" in (await rejudge(world, "--what", "all")).stdout

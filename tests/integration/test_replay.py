@@ -368,7 +368,7 @@ async def test_scores_by_another_version_are_no_part_of_the_old_mean(world: Worl
     assert report["evaluators"] == [alone], "the present version's scores alone"
     assert report["left_out"]["other_versions"] == len(earlier)
     shown = (await world.replay(*again)).stdout
-    assert "Omitted, as scores of two are not one mean: 16 scores of another version or judge." in shown
+    assert "Omitted: 16 scores of another version or judge; a mean is of one version and judge." in shown
     assert "evalstream rejudge --what all has these answers scored by the present version." in shown
 
     stricter = {**world.settings["evaluators"]["helpful"], "evaluation_steps": ["Does it solve it?"]}

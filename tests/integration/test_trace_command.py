@@ -216,7 +216,7 @@ async def test_a_trace_and_a_turn_lead_to_the_reason_why_there_is_no_score(tmp_p
     assert ending == of_turn
     scored = f"scored {evaluation.score:g}; see evalstream explain {evaluation.evaluation_id}"
     assert ending[1] == f"           all/helpful: {scored}"
-    assert ending[2].startswith("           all/short: sampled_out: its draw 0.")
+    assert ending[2].startswith("           all/short: sampled_out: the conversation's draw 0.")
     assert ending[2].endswith(" is not below the rate 1e-09 (sample)")
     assert ending[3] == "           bank: unmatched: the turn has service shop, not bank or safe"
     assert (
@@ -253,18 +253,18 @@ async def test_what_a_turn_without_a_score_waits_for(tmp_path: Path) -> None:
     async with open_logs(config.settings.log) as logs:
         await logs.turns.append([turn_record(asked)])
     outcomes = (await traced(config, "t1"))[1]["turns"]["t1"]
-    assert outcomes["all/polite"].startswith("none yet: it waits for the end of its conversation, 20")
-    assert outcomes["all/brief"] == "none yet: the service has not come to it"
+    assert outcomes["all/polite"].startswith("none yet: the conversation ends at 20")
+    assert outcomes["all/brief"] == "none yet: the service has not come to this evaluation"
     assert (
         outcomes["paid/brief"]
-        == "none yet: the service has not come to it, or it is sampled out, as a budget lowered the rate"
+        == "none yet: the service has not come to this evaluation, or a budget lowered the rate and left it out"
     )
     assert outcomes["paid/short"] == outcomes["all/brief"], "no budget lowers a rate of its own without a judge"
-    assert outcomes["known/right"].startswith("none yet: it waits for expected_output until 20")
+    assert outcomes["known/right"].startswith("none yet: the evaluation waits for expected_output until 20")
     async with open_logs(config.settings.log) as logs:
         await logs.evaluations.append([Record(without.evaluation_id.encode(), evaluation_to_json(without))])
     (_, document) = await traced(config, "t1")
-    ending = f"if no turn follows; without it: evalstream explain {without.evaluation_id}"
+    ending = f"if no turn follows; without this turn: evalstream explain {without.evaluation_id}"
     assert document["turns"]["t1"]["all/polite"].endswith(ending)
 
 
@@ -288,10 +288,10 @@ async def test_a_conversation_ends_after_its_last_turn_and_then_waits_for_refere
             await logs.turns.append([turn_record(turn)])
     monkeypatch.setattr("collector.commands.trace.time", SimpleNamespace(time=lambda: between + 3600.0))
     outcomes = (await traced(config, "t1"))[1]["turns"]["t1"]
-    assert outcomes["all/polite"].startswith("none yet: it waits for the end of its conversation, 20")
+    assert outcomes["all/polite"].startswith("none yet: the conversation ends at 20")
     monkeypatch.setattr("collector.commands.trace.time", SimpleNamespace(time=lambda: between + 3900.0))
     outcomes = (await traced(config, "t1"))[1]["turns"]["t1"]
-    assert outcomes["all/solved"].startswith("none yet: it waits for attributes.outcome.reopened until 20")
+    assert outcomes["all/solved"].startswith("none yet: the evaluation waits for attributes.outcome.reopened until 20")
 
 
 async def test_a_turn_is_explained_by_the_configuration_of_when_it_came(tmp_path: Path) -> None:
@@ -319,10 +319,10 @@ async def test_a_turn_is_explained_by_the_configuration_of_when_it_came(tmp_path
             while name == "t2" and await _evaluation(service.logs.evaluations) is None:
                 await asyncio.sleep(0.05)
     first, second = [(await traced(now, name))[1]["turns"][name] for name in ("t1", "t2")]
-    assert first["all/brief"].startswith("sampled_out: its draw ")
+    assert first["all/brief"].startswith("sampled_out: the conversation's draw ")
     assert first["all/brief"].endswith(" is not below the rate 1e-09 (sample)")
-    assert first["all/right"] == "none: it was not configured when the turn came"
-    assert first["talks/polite"] == "none yet: the configuration does not have it any more"
+    assert first["all/right"] == "none: this evaluator was not configured when the turn came"
+    assert first["talks/polite"] == "none yet: the configuration no longer has this evaluator"
     assert second["all/brief"].startswith("scored 1")
     assert (await traced(then, "t1"))[1]["turns"]["t1"]["all/brief"] == first["all/brief"]
 
@@ -365,7 +365,7 @@ def test_a_skip_that_no_exporter_sends_is_not_said_to_be_exported(tmp_path: Path
         places={"otlp": place, "jsonl": place},
     )  # fmt: skip
     assert [line for line in lines(trace, config) if line.startswith("export")] == [
-        "export     otlp: read; a skip is sent by skipped: true only",
+        "export     otlp: read; skips are sent only with skipped: true",
         "export     jsonl: exported",
     ]
 

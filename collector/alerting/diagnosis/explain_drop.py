@@ -108,7 +108,7 @@ class DropExplanation:
     def none_named(self) -> str:
         """A sentence for the case that no slice is named: which attributes were tested, and which ones could not be."""
         unseen = (
-            f"Attributes that are not declared cannot be seen, nor can parts of fewer than {FEWEST_CONVERSATIONS} "
+            f"No attribute that is not declared was compared, and no part of fewer than {FEWEST_CONVERSATIONS} "
             "conversations."
         )
         if not self.looked_at:

@@ -38,8 +38,8 @@ def alert_lines(config: Config) -> Iterator[str]:
     rates = [config.settings.monitors[target.monitor].rate for target in every if target.mean is not None]
     if any(isinstance(rate, PlannedRate) for rate in rates):
         yield (
-            "alerts     sample: auto makes as many evaluations as its error needs, which may be far fewer than all: "
-            "then small drops page later"
+            "alerts     sample: auto makes as many evaluations as its error needs. Those may be far fewer "
+            "than all; small drops then page later"
         )
     series = segments * sum(target.mean is not None for target in every)
     if series:
@@ -49,8 +49,8 @@ def alert_lines(config: Config) -> Iterator[str]:
             "more than a week or pauses for a day"
         )
         yield (
-            f"           the window test (at {alerts.page_standard_errors:g} standard errors) raises one every 1 to 20 "
-            "months if a mean stays exactly at its target, and almost none if it stays 0.03 better"
+            f"           the window test (at {alerts.page_standard_errors:g} standard errors) raises a false one "
+            "every 1 to 20 months if a mean stays exactly at its target, and almost none if it stays 0.03 better"
         )
 
 

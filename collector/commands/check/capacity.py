@@ -256,9 +256,9 @@ def capacity_lines(config: Config) -> Iterator[str]:
     stages = ", ".join(f"{stage.stage} {stage.processes} ({stage.cores:.2g} cores)" for stage in needed.stages)
     yield f"           processes: {stages}"
     if costs is PURE and sum(stage.processes for stage in needed.stages) > len(needed.stages):
-        yield "           in pure Python, as it is installed here; compiled, as in the image, it takes fewer"
+        yield "           this is for pure Python, as installed here; the compiled image needs fewer processes"
     if _wanted_share(config) < 1.0:
-        yield "           as of model calls in one request each; other traces take what they take with keep: all"
+        yield "           this supposes traces that come whole in one request; others cost as much as with keep: all"
     log, written = config.settings.log, needed.broker_in_mb_per_second
     yield (
         f"           SQLite: up to {figure(written * log.retention / 1000.0)} GB on disk within log.retention"
@@ -301,10 +301,10 @@ def _shortages(config: Config, needed: Capacity) -> Iterator[str]:
                 f"stage needs; the number is fixed once the topics exist: start with {needed.partitions}"
             )
     elif sum(stage.cores for stage in needed.stages) > 1.0:
-        yield "this exceeds one process, and SQLite is for one machine: write log: {kind: kafka, ...}"
+        yield "this traffic needs several processes, and SQLite is for one machine: write log: {kind: kafka, ...}"
     for name, monitor in settings.monitors.items():
         if (hourly := monitor.alerts.turns_per_hour or math.inf) < 1800.0 * needed.turns_per_second:
-            yield f"monitors.{name} counts {figure(hourly / 3600.0)} turns/s, as its alerts.turns_per_hour says"
+            yield f"monitors.{name} counts with {figure(hourly / 3600.0)} turns/s here, by its alerts.turns_per_hour"
     yield from _beyond_budget(config, needed)
 
 
@@ -321,7 +321,7 @@ def _beyond_budget(config: Config, needed: Capacity) -> Iterator[str]:
     daily = min(_daily(config.settings.evaluate.budget), of_monitors)
     if needed.usd_per_day is not None and needed.usd_per_day > daily:
         share = daily / needed.usd_per_day
-        yield f"the budget of {usd(daily)} per day covers {share:.1%} of that; sampling rates will adapt"
+        yield f"the budget of {usd(daily)} per day covers {share:.1%} of the cost; sampling rates will adapt"
 
 
 def _daily(budget: BudgetSettings) -> float:

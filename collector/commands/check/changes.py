@@ -245,7 +245,7 @@ async def running_configuration(config: Config) -> Compared:
     source = f"configuration {newest.number}"
     at = f"{datetime.fromtimestamp(newest.since, UTC):%Y-%m-%d %H:%M:%S} UTC"
     name = f"{source}, in force since {at}"
-    since = f": the service took this file at {at}; to look first, check a copy"
+    since = f": the service took this file at {at}; to see changes before they apply, check a copy"
     try:
         compared = Compared(with_live_values(config, newest.values, source), name, since=since)
     except ConfigError:  # a judge of then is not in this file, so its key is not known here
@@ -260,13 +260,13 @@ async def _newest(config: Config) -> NumberedConfiguration:
         except LogUnavailable as error:
             raise ConfigError(f"log: {error}; start the broker, or try again") from error
     if newest is None:
-        raise ConfigError("log: no configuration was taken there yet to compare with; name a file with --against")
+        raise ConfigError("log: no service has taken a configuration there yet; compare with a file (--against)")
     return newest
 
 
-_NO_COSTS = "the process on this port has no stage export, which counts what calls cost; run this beside one that has"
-_SPENT = "; the money of the last hour or day still counts"
-_AT_START = "read at a start alone; a service refuses a file that changes"
+_NO_COSTS = "the process on this port has no stage export, which counts costs; use the port of one that has it"
+_SPENT = "; what was spent in the last hour or day still counts"
+_AT_START = "read only at a start; a running service refuses the changed file"
 
 
 def _of_log(names: Sequence[str]) -> list[str]:
@@ -276,7 +276,7 @@ def _of_log(names: Sequence[str]) -> list[str]:
 def _other_log(config: Config, keys: Sequence[str]) -> ConfigError:
     """The log of the file is not that of the service, so that it does not know what runs."""
     remedy = "write the running service's value to see what else changes"
-    return ConfigError(f"{config.source}: {listed(keys)}: {_AT_START} it; {remedy}")
+    return ConfigError(f"{config.source}: {listed(keys)}: {_AT_START}; {remedy}")
 
 
 def _with_start_keys(compared: Compared, config: Config, stored: Mapping[str, Any]) -> Compared:
@@ -323,7 +323,7 @@ def change_lines(config: Config, compared: Compared) -> Iterator[str]:
     yield ""
     if compared.refusal:
         yield f"at present {compared.refusal}"
-    unseen = f", unless a key that a start alone reads differs as well ({compared.unseen})" if compared.unseen else ""
+    unseen = f", unless a key that only a start reads differs, too ({compared.unseen})" if compared.unseen else ""
     if not (changes.live or changes.restart or changes.evaluators or compared.code):
         yield f"changes    nothing{unseen}{compared.since}"
         return
@@ -331,13 +331,13 @@ def change_lines(config: Config, compared: Compared) -> Iterator[str]:
         versions = ", which makes new versions of the evaluators below" if compared.versions else ""
         yield f"restart    the next start loads changed code, of evalstream or a plug-in{versions}"
     if changes.restart:
-        yield f"restart    {listed(changes.restart)}: {_AT_START} it"
+        yield f"restart    {listed(changes.restart)}: {_AT_START}"
     if any(key.startswith("export") for key in changes.restart):
         yield "           a new exporter (not one that changes) first sends all evaluations that the log still has"
     if compared.code and not (compared.versions or changes.evaluators):
         yield "           no version changes: if a plug-in's evaluator now scores otherwise, raise its `revision`"
     if changes.live and changes.restart:
-        yield f"waits      {listed(changes.live)}: with the keys above, read at the restart; alone it needs none"
+        yield f"waits      {listed(changes.live)}: read at that restart, too; alone, this change needs no restart"
     elif changes.live:
         yield f"no restart {listed(changes.live)}: in force seconds after the file is saved{unseen}"
     yield from (f"evaluator  {_evaluator(evaluator)}" for evaluator in changes.evaluators)
@@ -359,7 +359,7 @@ def change_lines(config: Config, compared: Compared) -> Iterator[str]:
     if any(rules.values()):
         yield "           run `evalstream rules` again and reload Prometheus"
     if any(evaluator.before and evaluator.after for evaluator in changes.evaluators):
-        yield "past       nothing that is finished is judged again; `evalstream rejudge` judges a stretch of it"
+        yield "past       finished evaluations stay as they are; `evalstream rejudge` judges past traffic again"
 
 
 def changes_json(config: Config, compared: Compared) -> str:

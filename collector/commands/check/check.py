@@ -77,12 +77,12 @@ def _expected(asking: Sequence[Evaluator[Any]], scope: str, judge: JudgeSettings
     evaluators = f"{plural(len(asking), 'evaluator')} of a {scope}"
     if not hits:
         return f"{evaluators}: no two show the same fields, so subject_first saves nothing"
-    share = f"{hits} find the {scope} there from {_FEWEST:,} tokens on"
+    share = f"{hits} find the {scope} in the cache from {_FEWEST:,} tokens on"
     if not judge.subject_first:
-        return f"{evaluators} find nothing there: each begins with its instructions. With subject_first {share}"
+        return f"{evaluators} find nothing in the cache: each begins with its instructions. With subject_first, {share}"
     price, cached = judge.usd_per_million_input_tokens, judge.usd_per_million_cached_input_tokens
     if cached is None:
-        return f"{evaluators}: {share}; without usd_per_million_cached_input_tokens at the price of other input"
+        return f"{evaluators}: {share}; as usd_per_million_cached_input_tokens is not set, costs take the full price"
     instead = "" if price is None else f" instead of {price:g}"
     return f"{evaluators}: {share}, for {cached:g}{instead} USD per million tokens"
 
@@ -196,7 +196,7 @@ def _keep(config: Config) -> Iterator[str]:
     if reason is not None:
         yield f"every turn is assembled in full (assemble.keep), because {reason}"
     else:
-        yield "keep: wanted: turns of conversations above all sample rates are stored without content, most unassembled"
+        yield "keep: wanted: turns that no sample selects are stored without content, and most are not assembled"
 
 
 def _segments(exporter: BaseModel) -> str:
@@ -245,9 +245,9 @@ def judge_text(judge: JudgeSettings) -> str:
 
 def _cascade(cascade: CascadeSettings) -> str:
     rest = f"and on {_share(cascade.share)} of the rest" if cascade.share else "and on nothing else"
-    mean = "the mean is corrected by those" if cascade.share else "so the errors of its mean stay unknown"
-    asks = f"{cascade.first}, then {cascade.then} where its doubt is above {cascade.doubt:g} {rest}: {mean}"
-    return f"{asks}; calls and prices below count both"
+    mean = "which correct the mean" if cascade.share else "so the errors of its mean stay unknown"
+    asks = f"{cascade.first}, then {cascade.then} where its doubt is above {cascade.doubt:g} {rest}, {mean}"
+    return f"{asks}; calls and prices below count both judges"
 
 
 def _has_key(judge: JudgeSettings) -> bool:
@@ -278,8 +278,10 @@ def _monitor(name: str, monitor: MonitorSettings, config: Config) -> Iterator[st
         if isinstance(evaluator, ReadingSettings) and evaluator.reads is not None:
             dearest = reading_usd(config, each)
             cost = "" if dearest is None else f": ≈ {usd(dearest)} more at most"
-            requests = f"up to {plural(evaluator.reads, 'request')} more with {evaluator.most_read:,} characters of it"
-            yield f"             of a run too long for one question, {requests}{cost}"
+            requests = (
+                f"up to {plural(evaluator.reads, 'more request')}, with {evaluator.most_read:,} characters in all"
+            )
+            yield f"             a run too long for one question takes {requests}{cost}"
     more = [*_packs(monitor, config), *cache_lines(monitor, config), *deferred_lines(name, config)]
     more += [*boosts(monitor.boost, config), *_budget(monitor.budget, [monitor], config)]
     yield from (f"           {line}" for line in more)
@@ -291,8 +293,8 @@ def _audit(audit: AuditSettings, rate: float) -> str:
     """The auditing judge, and how many matching turns bring the audits that a corrected mean needs."""
     fewest = FEWEST_AUDITS / (rate * audit.share)
     return (
-        f"audit: {_share(audit.share)} again by {audit.judge or audit.evaluator}; means, targets and drops are by the "
-        f"audits, with what the rest says; the first after about {fewest:,.0f} conversations, ± half as much after 4 ×"
+        f"audit: {audit.judge or audit.evaluator} judges {_share(audit.share)} again; these audits correct the mean "
+        f"that alerts use, first after about {fewest:,.0f} conversations; 4 times as many halve its error"
     )
 
 
@@ -311,7 +313,7 @@ def judge_calls(monitors: Collection[MonitorSettings], config: Config) -> tuple[
     """
     of_turns = sum(calls for _, calls in asking(monitors, config, "turn").values())
     of_conversations = sum(calls for _, calls in asking(monitors, config, "conversation").values())
-    more = f"; each conversation adds ≈ {of_conversations:.2g} and its cost" if of_conversations else ""
+    more = f"; each conversation adds ≈ {of_conversations:.2g} calls and their cost" if of_conversations else ""
     return plural(round(1000 * of_turns), "judge call"), more
 
 
@@ -354,7 +356,7 @@ def sampled(monitor: MonitorSettings) -> str:
     rate = monitor.rate
     if isinstance(rate, PlannedRate):
         error = f"a standard error of {rate.standard_error:g}"
-        return f"as many conversations as a day's mean needs for {error}; what follows is for all of them, the most"
+        return f"as many conversations as a day's mean needs for {error}; the figures below suppose all conversations"
     return _of_conversations(rate)
 
 
@@ -401,7 +403,7 @@ def _budget(budget: BudgetSettings, monitors: Collection[MonitorSettings], confi
     named = [f"{usd(amount)} per {period}" for amount, period, _ in amounts if amount is not None]
     if not named:
         return
-    cap = f"from {budget.hard_cap_factor:g} × the budget on no judge is asked"
+    cap = f"at {budget.hard_cap_factor:g} × the budget judges are no longer asked"
     yield f"budget: {listed(named)}; sampling rates adapt to it, {cap}"
     cost = sum(
         (monitor.alerts.turns_per_hour or 0.0) * rate * sum(known_usd(config, name) or 0.0 for name in names)
@@ -410,7 +412,7 @@ def _budget(budget: BudgetSettings, monitors: Collection[MonitorSettings], confi
     )
     paid = min(amount / length for amount, _, length in amounts if amount is not None)
     if cost > paid:
-        yield f"at alerts.turns_per_hour all would cost {usd(cost)} an hour: the budget pays for {paid / cost:.0%}"
+        yield f"at alerts.turns_per_hour, all would cost {usd(cost)} an hour; the budget pays for {paid / cost:.0%}"
 
 
 def _golden(config: Config) -> Iterator[str]:
@@ -418,7 +420,7 @@ def _golden(config: Config) -> Iterator[str]:
     if golden is not None:
         cases = read_cases(Path(golden.path))
         when = f"every {_time(golden.interval)}, whenever a judge or evaluator changes, and when scores seem to fall"
-        when += f"; single ones among {golden.share:.0%} of the judge's calls" if golden.share else ""
+        when += f"; between runs, single cases ({golden.share:.0%} of the judge's calls)" if golden.share else ""
         used = {use.name for monitor in config.settings.monitors.values() for use in monitor.uses}
         asking = {name: each.evaluator for name, each in config.evaluators.items() if each.judge and name in used}
         number = sum(case.scope == evaluator.scope for case in cases for evaluator in asking.values())
@@ -441,8 +443,8 @@ def _warnings(config: Config) -> Iterator[str]:
     silent = [name for name, used in config.evaluators.items() if getattr(used.evaluator, "reason", "") == "none"]
     if silent:
         yield (
-            f"note       {listed(silent)}: with `reason: none` a verdict planted in a judged text is not compared"
-            " with the judge's; leave the key out where texts may be hostile"
+            f"note       {listed(silent)}: with `reason: none`, the judge's verdict is not compared with one that "
+            "stands in the judged text; leave `reason` out where texts may be hostile"
         )
     for name, monitor in config.settings.monitors.items():
         needs = {use.name: referenced_fields(config.evaluators[use.name].evaluator) for use in monitor.uses}
@@ -455,7 +457,7 @@ def _warnings(config: Config) -> Iterator[str]:
 def _unreferenced(monitor: str, evaluator: str, fields: Collection[str]) -> str:
     needed = listed(sorted(field.removeprefix("attributes.") for field in fields))
     return (
-        f"note       {evaluator} of monitor {monitor} needs {needed}, which traces do not have, so it skips all; "
+        f"note       {evaluator} of monitor {monitor} needs {needed}, which traces lack, so it skips everything; "
         f"write monitors.{monitor}.references: {{wait: 1h}} and send references"
     )
 

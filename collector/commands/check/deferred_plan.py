@@ -32,19 +32,19 @@ def deferred_lines(name: str, config: Config) -> Iterator[str]:
     gather = config.settings.evaluate.gather
     wait = f"{gather / 60:g} min" if gather >= 60 else f"{gather:g} s"
     yield (
-        f"urgency: hours; requests gather for {wait} and go into batches of {listed(judges)}, {cheaper} % "
-        "cheaper, with an answer within a day; the first of each kind goes out at once, at the full price"
+        f"urgency: hours; requests gather for {wait}, then go into batches of {listed(judges)}: {cheaper} % "
+        "cheaper, and answered within a day; the first request of each kind goes out at once, at the full price"
     )
     waiting, most = _waiting(config), config.settings.evaluate.max_deferred
     if waiting is not None:
         fits = f"evaluate.max_deferred is {most:,} in each process"
         if waiting > most:
-            fits += ": where one process evaluates, what is beyond is shed; raise it, or sample less"
-        yield f"up to {plural(round(waiting), 'evaluation')} of all such monitors wait within a day; {fits}"
+            fits += ": if one process evaluates, it sheds the rest; raise max_deferred, or sample less"
+        yield f"up to {plural(round(waiting), 'evaluation')} of all such monitors become due in a day; {fits}"
     if config.settings.log.kind == "sqlite" and config.settings.log.retention <= LONGEST_WAIT:
         yield "log.retention is shorter than the three days that an evaluation may wait; set it to 4d or more"
     if config.settings.log.kind == "memory":
-        yield "log.kind is memory: what waits ends with the process, and its batches are paid for nothing"
+        yield "log.kind is memory: waiting evaluations end with the process, and their batches are paid in vain"
     if config.settings.log.kind == "kafka":
         yield "the topics of turns and evaluations have to retain records for more than three days (retention.ms)"
 

@@ -167,7 +167,7 @@ def _state(
                 raise ConfigError("\n".join(refused)) from error
     for topic in topics:
         configs = ", ".join(f"{name} {value}" for name, value in state.topics.get(topic, {}).items())
-        yield f"           {topic}: {configs or 'does not exist yet; CREATE is checked'}"
+        yield f"           {topic}: {configs or 'does not exist yet; the right to CREATE it is checked'}"
     for group in groups:
         if members := state.members.get(group):
             yield f"           in {group} now: {', '.join(members)}"
@@ -233,8 +233,8 @@ def room_lines(room: RetentionRoom) -> Iterator[str]:
     yield f"retention  {room.topic}: {room.group} {' and '.join(_uses(room)) or nothing}"
     if room.lost:
         yield (
-            f"           {plural(room.lost, 'record')} that {room.group} needs are deleted already: they are lost, and "
-            "counted when it reads on; what the senders still have can be sent again"
+            f"           {plural(room.lost, 'record')} that {room.group} needs are deleted already. They are lost, and "
+            f"counted once {room.group} reads on; senders that still have them can send them again"
         )
     near = [name for name, share in _limits(room) if share is not None and share >= NEAR]
     if near or room.lost:

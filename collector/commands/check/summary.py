@@ -96,7 +96,7 @@ def basis(config: Config, spent: Spent, paid: str = "by calls since the start") 
     guess = "assuming {:,} tokens in and {} out per evaluation".format(*GUESSED_TOKENS)
     if asking <= spent.keys():
         return past
-    return f"{past}; without calls, {guess}" if past else guess
+    return f"{past}; evaluators without calls: {guess}" if past else guess
 
 
 def usd_per_1000(config: Config, spent: Spent) -> float | None:

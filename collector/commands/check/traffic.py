@@ -51,8 +51,8 @@ def traffic(config: Config) -> Iterator[str]:
         yield f"traffic    {name} is compared without its secrets; not set here: {listed(variables)}"
     yield from (f"traffic    the service says: {problem}" for problem in running_problems(config))
     if config.settings.log.kind == "kafka":
-        yield "traffic    counts of this process; its stages may read different partitions, so they need not add up;"
-        yield "           those of all processes together: evalstream audit"
+        yield "traffic    counts of this process; its stages may read different partitions, so counts need not add up;"
+        yield "           evalstream audit adds up those of all processes"
     yield from arrival_lines(metrics, has_turns=any(any(counts[key].values()) for key in counts if not key[1]))
     yield from count_lines(config, counts)
     yield from boost_lines(config, metrics)
@@ -63,13 +63,13 @@ def running_metrics(config: Config) -> tuple[str, str]:
     """The text of /metrics of the service that runs with this configuration on this machine; else "" and the reason."""
     text, sections, problem = running_sections(config)
     if not problem and (other := differing(section_hashes(config), sections)):
-        problem = _difference(config, other, "; to run beside it, this file needs other ports")
+        problem = _difference(config, other, "; to run beside that service, this file needs other ports")
     return ("", problem) if problem else (text, "")
 
 
 def _difference(config: Config, sections: Sequence[str], otherwise: str = "") -> str:
     live, refusal = all(name.partition(".")[0] in LIVE for name in sections), running_refusal(config)
-    by_itself = "it has not taken its own file" if refusal else "it takes its own file within seconds"
+    by_itself = "it refused a change of its file" if refusal else "it takes changes of its file within seconds"
     remedy = by_itself if live else "to take this file, restart that service"
     differ = f"{listed(sections)} {'differs' if len(sections) == 1 else 'differ'}; {remedy}{otherwise}"
     return f"{_service(config)} has another configuration: {differ}{refusal and f'. That service says: {refusal}'}"
@@ -226,7 +226,7 @@ def arrival_lines(metrics: str, *, has_turns: bool) -> Iterator[str]:
     if opened := round(sum(_sums(metrics, series.OPEN_TRACES).values())):
         yield f"           {plural(opened, 'trace')} open: turns come a while after a trace's last span"
     for scope in _sums(metrics, series.UNREAD_TEXT, "scope"):
-        yield f"           text of {scope} that nobody reads: evalstream explain TRACE_ID shows what helps"
+        yield f"           no dialect reads text of {scope}: evalstream explain TRACE_ID shows what helps"
 
 
 _ACCEPTED = frozenset({"200", "OK"})

@@ -38,7 +38,7 @@ def unseen_lines(config: Config) -> Iterator[str]:
         if absent and (known or field.removeprefix("attributes.") in (*FIELDS, *RECORDED)):
             examples = ", ".join(repr(text[:50]) for text in known[:5]) or "none"
             count = f"none of the log's newest {texts[field].total():,} turns has {field} {' or '.join(absent)}"
-            yield f"note       {where}: {count}; they have {examples}"
+            yield f"note       {where}: {count}; these turns have {examples}"
 
 
 def _selectors(config: Config) -> Iterator[tuple[str, str, list[str], bool]]:

@@ -195,8 +195,8 @@ def _lines(made: Sequence[Diagnosis], options: DiagnoseOptions) -> Iterator[str]
     looked_at = max(diagnosis.explanation.looked_at for diagnosis in made)
     yield ""
     yield (
-        f"{plural(looked_at, 'part')} of the traffic compared for each evaluator. If none fell more than the rest, the "
-        f"chance that one is named is {ERROR_RATE:.0%} in all"
+        f"{plural(looked_at, 'part')} of the traffic compared for each evaluator. If no part fell more than the rest, "
+        f"the chance that any is named is {ERROR_RATE:.0%} in all"
     )
 
 
@@ -210,7 +210,7 @@ def _evaluator_lines(made: Diagnosis) -> Iterator[str]:
     )
     if made.other_versions:
         others = plural(made.other_versions, "score")
-        yield f"  {others} of another version or judge left out: scores of two are not one mean"
+        yield f"  {others} of another version or judge left out: a mean is of one version and judge"
     for begin, end in made.incidents:
         yield f"  the incident from {_time(_moment(begin))} to {_time(_moment(end))} is left out"
     if made.improved:
@@ -222,7 +222,7 @@ def _evaluator_lines(made: Diagnosis) -> Iterator[str]:
     elif not explanation.drops:
         is_real = abs(explanation.change) > _SURE * explanation.error
         chance = f"the change itself is within {_SURE:g} standard errors, so it may be chance"
-        judge = " or of the judge; the alert and evalstream_judge_moved say if that has changed" * made.has_judge
+        judge = " or of the judge; the alert and evalstream_judge_moved say if the judge has changed" * made.has_judge
         yield f"  no part fell more than the rest: {f'the change is of all traffic{judge}' if is_real else chance}"
         yield f"  {explanation.none_named}"
     for drop, to_read in zip(explanation.drops, made.to_read, strict=True):

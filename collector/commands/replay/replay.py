@@ -277,7 +277,7 @@ def _omissions(report: ReplayReport) -> Iterator[str]:
         yield f"Omitted, as turns have expired (log.retention): {plural(report.gone, 'evaluation')}."
     if report.other_versions:
         others = plural(report.other_versions, "score")
-        yield f"Omitted, as scores of two are not one mean: {others} of another version or judge."
+        yield f"Omitted: {others} of another version or judge; a mean is of one version and judge."
         yield "  evalstream rejudge --what all has these answers scored by the present version."
 
 

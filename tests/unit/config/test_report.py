@@ -72,7 +72,7 @@ def test_a_planned_rate_is_named_with_its_error_and_calls_are_those_of_all() -> 
     )
     lines = list(report(config))
     [line] = [line for line in lines if line.startswith("monitor")]
-    assert "a day's mean needs for a standard error of 0.03; what follows is for all of them, the most" in line
+    assert "a day's mean needs for a standard error of 0.03; the figures below suppose all conversations" in line
     assert any("1,000 judge calls per 1,000 matching turns" in line for line in lines)
 
 
@@ -84,7 +84,7 @@ def test_what_a_budget_pays_for_is_named_at_the_turns_that_are_expected() -> Non
         judges={"main": {"model": "m", **prices}},
     )
     [line] = [line for line in report(config) if "the budget pays for" in line]
-    cost, share = re.findall(r"([\d.]+) USD an hour: the budget pays for (\d+)%", line)[0]
+    cost, share = re.findall(r"([\d.]+) USD an hour; the budget pays for (\d+)%", line)[0]
     assert float(cost) == pytest.approx(14000 * (known_usd(config, "good") or 0.0), abs=0.01)
     assert int(share) == round(150 / float(cost))
 
@@ -96,8 +96,9 @@ def test_calls_for_conversations_are_named_beside_those_for_turns() -> None:
         "polite": {"kind": "conversational_g_eval", "evaluation_steps": ["?"]},
     }
     config = checked(evaluators, monitor={"sample": 0.5}, judges={"main": {"model": "m"}})
-    assert "           ≈ 500 judge calls per 1,000 matching turns; each conversation adds ≈ 0.5 and its cost" in list(
-        report(config)
+    assert (
+        "           ≈ 500 judge calls per 1,000 matching turns; each conversation adds ≈ 0.5 calls and their cost"
+        in list(report(config))
     )
     said = "\n".join(summary(config, []))
-    assert "≈ 500 judge calls for 1,000 matching turns; each conversation adds ≈ 0.5 and its cost" in said
+    assert "≈ 500 judge calls for 1,000 matching turns; each conversation adds ≈ 0.5 calls and their cost" in said

@@ -98,9 +98,9 @@ def test_a_monitor_that_asks_nobody_is_refused() -> None:
 
 def test_the_plan_says_what_is_expected() -> None:
     text = "\n".join(report(configured(traffic={"spans_per_second": 50})))
-    assert "requests gather for 10 min and go into batches of mini, 50 % cheaper" in text
-    assert "up to 864,000 evaluations of all such monitors wait within a day" in text
-    assert "what is beyond is shed; raise it, or sample less" in text
+    assert "requests gather for 10 min, then go into batches of mini: 50 % cheaper" in text
+    assert "up to 864,000 evaluations of all such monitors become due in a day" in text
+    assert "it sheds the rest; raise max_deferred, or sample less" in text
     assert "judge mini: 10 requests/s, about 0 in flight" in text
     assert "judge big: 10 requests/s, about 20 in flight" in text
     assert "log.retention is" not in text

@@ -130,7 +130,7 @@ def test_turns_that_nobody_can_want_take_less(tmp_path: Path) -> None:
         0.1 * (spans * PURE.assemble_span + turns * PURE.assemble_turn) + 0.9 * turns * PURE.unwanted_assemble_turn
     )
     assert found.broker_in_mb_per_second < whole.broker_in_mb_per_second - 60
-    assert "as of model calls in one request each" in "\n".join(capacity_lines(load(path, {})))
+    assert "this supposes traces that come whole in one request" in "\n".join(capacity_lines(load(path, {})))
 
 
 def test_what_is_known_of_a_monitor_goes_before_the_whole_traffic(tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ def test_turns_per_hour_and_the_budget_of_a_monitor_are_named(tmp_path: Path) ->
     more = "alerts: {turns_per_hour: 14400}, budget: {usd_per_hour: 0.1}, sample: 0.1"
     path.write_text(path.read_text().replace("sample: 0.1", more))
     lines = "\n".join(capacity_lines(load(path, {})))
-    assert "monitors.all counts 4 turns/s, as its alerts.turns_per_hour says" in lines
+    assert "monitors.all counts with 4 turns/s here, by its alerts.turns_per_hour" in lines
     assert "the budget of 2.40 USD per day covers " in lines
 
 
@@ -237,7 +237,7 @@ def test_the_image_needs_fewer_processes_and_pure_python_says_so(
 ) -> None:
     path = file(tmp_path, 100_000)
     pure = "\n".join(capacity_lines(load(path, {})))
-    assert "in pure Python, as it is installed here" in pure
+    assert "this is for pure Python, as installed here" in pure
     assert "in pure Python" not in "\n".join(capacity_lines(load(file(tmp_path), {}))), (
         "one process a stage, either way"
     )

@@ -85,7 +85,7 @@ def test_a_budget_with_another_amount_keeps_what_it_spent(tmp_path: Path) -> Non
         *said_of(tmp_path, FILE, one),
     ]
     assert [line for line in lines if line.startswith("budget")] == [
-        "budget     all an hour: 12 → 1, in USD; the money of the last hour or day still counts",
+        "budget     all an hour: 12 → 1, in USD; what was spent in the last hour or day still counts",
         "budget     all an hour: none → 12, in USD",
     ]
 
@@ -99,7 +99,7 @@ def test_what_only_a_start_reads_is_said(tmp_path: Path) -> None:
     changes = compared(tmp_path, FILE, FILE.replace("{kind: memory}", "{kind: memory, retention: 3d}"))
     assert changes.restart == ("log.retention",)
     result = CliRunner().invoke(app, ["check", "-c", str(tmp_path / "new"), "--against", str(tmp_path / "old")])
-    assert "a service refuses a file that changes it" in " ".join(result.stdout.split())
+    assert "a running service refuses the changed file" in " ".join(result.stdout.split())
 
 
 def test_a_file_to_compare_with_that_is_missing_is_named_by_its_option(tmp_path: Path) -> None:
@@ -127,7 +127,8 @@ def test_the_cost_is_that_of_calls_so_far_while_the_judge_stays(tmp_path: Path) 
     more = FILE.replace("[good, short]", "[good, short, kind]").replace("  short:", KIND)
     added = changes_of(old, load(written(tmp_path, "more", more), {}), {"good": (0.5, 1000)}).cost
     assert (
-        "(by calls since the start, if no turn is skipped; without calls, assuming 1,500 tokens in and" in added.where
+        "(by calls since the start, if no turn is skipped; evaluators without calls: assuming 1,500 tokens in and"
+        in added.where
     )
     cost = changes_of(old, other, {"good": (0.5, 1000)}).cost
     assert cost.before == cost.after

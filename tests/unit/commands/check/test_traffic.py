@@ -107,7 +107,7 @@ def test_says_what_came_and_what_of_it_nobody_reads() -> None:
         "traffic    received by this process since its start: 9 spans accepted; requests refused: 2 with 400",
         "           spans read: 1 genai, 6 others are no model calls of a known library",
         "           turns made: 1 incomplete no_content",
-        "           text of acme.sdk that nobody reads: evalstream explain TRACE_ID shows what helps",
+        "           no dialect reads text of acme.sdk: evalstream explain TRACE_ID shows what helps",
     ]
 
 
@@ -268,7 +268,7 @@ def test_a_service_with_another_configuration_is_not_taken_for_this_one() -> Non
         [line] = traffic(ours)
         assert line == (
             f"traffic    unknown (the service on port {port} has another configuration: evaluators.exact, monitors.new "
-            "and monitors.quiet differ; it takes its own file within seconds; to run beside it, this file needs other ports)"
+            "and monitors.quiet differ; it takes changes of its file within seconds; to run beside that service, this file needs other ports)"
         )
         assert list(retention_lines(ours)) == []
 
@@ -280,7 +280,7 @@ def test_counts_of_one_of_several_processes_are_named_so(log: str) -> None:
     changes: dict[str, Any] = {"log": kafka} if log == "kafka" else {}
     with answering(lambda port: metrics_of(at(port, **changes))) as port:
         lines = list(traffic(at(port, **changes)))
-    assert ("           those of all processes together: evalstream audit" in lines) == (log == "kafka")
+    assert ("           evalstream audit adds up those of all processes" in lines) == (log == "kafka")
 
 
 def test_a_key_of_a_start_that_differs_is_named() -> None:
