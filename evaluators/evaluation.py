@@ -144,15 +144,16 @@ async def evaluate_audited(
     """Evaluate a case, and again by the auditor if it is drawn for an audit and has a score.
 
     `audited_case` is the same case as the auditor may see it. The result is the first evaluation's, with the cost of
-    both and the audit in the score's details: its `score` (or the `reason` why it has none), the `probability` of the
-    draw, the auditor's `model` and `version`, and the `input_tokens` and `calls` of its usage. See `evaluate`.
+    both and the audit in the score's details: its `score` and `passed` (or the `reason` why it has none), the
+    `probability` of the draw, the auditor's `model` and `version`, and the `input_tokens` and `calls` of its usage.
     """
     first = await evaluate(evaluator, case, judge.judge, now=now, skip_unseen=skip_unseen)
     if not isinstance(first.outcome, Score) or not judge.audits(evaluator, case):
         return first
 
+    auditor = judge.evaluator or evaluator
+
     async def make() -> Result:
-        auditor = judge.evaluator or evaluator
         return await evaluate(auditor, audited_case, judge.auditor, now=now, skip_unseen=skip_unseen)
 
     second = await judge.in_time(make)
@@ -165,7 +166,7 @@ async def evaluate_audited(
     audit |= {"input_tokens": usage.input_tokens, "calls": usage.calls}
     match second.outcome:
         case Score():
-            audit["score"] = second.outcome.value
+            audit |= {"score": second.outcome.value, "passed": auditor.verdict(second.outcome)}
         case Skipped():
             audit["reason"] = code_of(second.outcome.reason)
         case Failure():

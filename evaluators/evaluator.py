@@ -189,6 +189,11 @@ class Evaluator(Described, ABC, Generic[Case]):
         """Whether it has a rule for passing: a threshold, or labels that decide."""
         return self.threshold is not None or bool(self.label_verdicts)
 
+    @property
+    def has_scores(self) -> bool:
+        """Whether its scores say anything: labels that all have the same score are told apart by their shares alone."""
+        return True
+
     def verdict(self, score: Score) -> bool | None:
         """Whether a score passes: by the threshold, else by its label; None without a rule for passing."""
         labels: Mapping[str, bool | None] = self.label_verdicts if self.threshold is None else {}

@@ -96,7 +96,7 @@ class LabelIndex:
             return [label for label, _ in self._mean_labels(version)]
         return [
             # by the share that is audited
-            replace(label, judge=audit.score, passed=None, weight=label.weight / audit.probability)
+            replace(label, judge=audit.score, passed=audit.passed, weight=label.weight / audit.probability)
             for each in self._labels
             if each[0] == scored
             for label, audit in self._mean_labels(each)

@@ -28,7 +28,7 @@ from collector.export.scrape import serve_metrics
 from collector.export.segments import MOST_SEGMENTS, Dimension, Segments, count_segments, dimensions_of
 from collector.export.stage import by_monitor
 from collector.logs.addresses import ListeningHost
-from collector.records.audits import audit_of, audit_outcome
+from collector.records.audits import audit_by, audit_outcome
 from collector.records.feedback import FeedbackSubject, JoinedFeedback
 from collector.statistics.audited_sums import SUM_NAMES, AuditedClusters, audit_name, audited_weight
 from collector.statistics.bounded_sums import BoundedIncrements, BoundedSums, Sums, Weight
@@ -294,12 +294,10 @@ class PrometheusExporter:
         self, evaluation: Evaluation, score: float, version: str, labels: tuple[str, ...], grown: BoundedIncrements
     ) -> None:
         """Add a score, with its audit (an expensive judge's score of the case) if it has one, to the audited sums."""
-        audit = audit_of(evaluation)
+        audit = audit_by(evaluation, version)
         if (outcome := audit_outcome(evaluation)) is not None:
             self._telemetry.counter(metrics.AUDITS, evaluation.evaluator, evaluation.monitor, outcome).inc()
         conversation, time = evaluation.subject.conversation_id, evaluation.ended_at.timestamp()
-        if audit is not None and audit.version != version:
-            audit = None  # an earlier auditor made it, and scores of two judges have no common mean
         series = (audit_name(evaluation.evaluator), version, *labels[2:])
         sums = self._audits.add((*series, conversation), weight=grown.mean.w, score=score, audit=audit, time=time)
         for name, amount in zip(SUM_NAMES, sums.values, strict=True):

@@ -24,7 +24,7 @@ import orjson
 from collector.errors import BadInput
 from collector.logs.log import Log, Record, append_until_durable
 from collector.logs.whole_log import IncrementalReader
-from collector.records.audits import audit_of, lost_audit
+from collector.records.audits import audit_by, lost_audit
 from collector.records.json import fields_of
 from collector.statistics.audited_sums import SUM_NAMES, AuditedClusters, AuditedSums
 from collector.statistics.bounded_sums import BoundedIncrements, BoundedSums, Clusters, Sums, Weight
@@ -329,10 +329,9 @@ class ScoreSeries:
         """The amounts that a live score adds to the sums of audits, if there are audits."""
         if self.audit_version is None or along is None or evaluation.score is None or evaluation.happened_at:
             return None
-        audit = audit_of(evaluation)
         return self._audits.add(
             evaluation.subject.conversation_id, weight=along.mean.w, score=evaluation.score,
-            audit=audit if audit is not None and audit.version == self.audit_version else None, time=time,
+            audit=audit_by(evaluation, self.audit_version), time=time,
         )  # fmt: skip
 
     def _unaudited(self, evaluation: Evaluation) -> float:

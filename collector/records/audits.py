@@ -5,6 +5,7 @@ scored.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import cast
 
 from evaluators.cases import Json
 from evaluators.evaluation import AUDIT_TIMEOUT
@@ -18,12 +19,14 @@ FEWEST_AUDITS = 30
 class AuditScore:
     """An expensive verdict on the subject of a cheap one, on [0, 1], and the probability of its draw.
 
-    `version` is the version of the judge or person who gave it.
+    `version` is the version of the judge or person who gave it. `passed` is None without a rule for passing, and where
+    an earlier release did not note it.
     """
 
     score: float
     probability: float
     version: str = ""
+    passed: bool | None = None
 
 
 def audit_of(evaluation: Evaluation) -> AuditScore | None:
@@ -35,9 +38,17 @@ def audit_in(noted: Json) -> AuditScore | None:
     """The audit in what an evaluation's details have of it, or a label."""
     if not isinstance(noted, Mapping):
         return None
-    score, probability = _number(noted, "score"), _number(noted, "probability")  # pyright: ignore[reportUnknownArgumentType]
-    usable = 0.0 <= score <= 1.0 and 0.0 < probability <= 1.0
-    return AuditScore(score, probability, str(noted.get("version", ""))) if usable else None  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+    of = cast("Mapping[str, Json]", noted)
+    score, probability, passed = _number(of, "score"), _number(of, "probability"), of.get("passed")
+    if not (0.0 <= score <= 1.0 and 0.0 < probability <= 1.0):
+        return None
+    return AuditScore(score, probability, str(of.get("version", "")), passed if isinstance(passed, bool) else None)
+
+
+def audit_by(evaluation: Evaluation, version: str | None) -> AuditScore | None:
+    """The audit if this version made it: scores of two auditors are not one mean. None where nobody audits."""
+    audit = audit_of(evaluation)
+    return audit if audit is not None and audit.version == version else None
 
 
 def noted_audit(evaluation: Evaluation) -> Mapping[str, Json] | None:
@@ -45,7 +56,7 @@ def noted_audit(evaluation: Evaluation) -> Mapping[str, Json] | None:
     audit = audit_of(evaluation)
     if audit is None:
         return None
-    return {"score": audit.score, "probability": audit.probability, "version": audit.version}
+    return {name: getattr(audit, name) for name in ("score", "probability", "version", "passed")}
 
 
 def audit_outcome(evaluation: Evaluation) -> str | None:
@@ -54,6 +65,12 @@ def audit_outcome(evaluation: Evaluation) -> str | None:
     if not isinstance(noted, Mapping):
         return None
     return str(noted.get("reason", "scored"))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+
+
+def audit_version_of(evaluation: Evaluation) -> str | None:
+    """The version of who was asked for an audit, whether or not it gave a score; None if it was not drawn for one."""
+    noted = evaluation.details.get("audit")
+    return str(noted.get("version", "")) if isinstance(noted, Mapping) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
 
 
 def read_by_auditor(evaluation: Evaluation) -> tuple[float, float]:

@@ -48,6 +48,7 @@ from collector.statistics.agreement import ScoreScale
 from collector.statistics.audited_sums import audit_name
 from collector.statistics.judge_change import JudgeVerdict
 from evaluators.evaluation import Result, utc_now
+from evaluators.judges.audited import Audited
 from evaluators.wire.http_client import HttpClient
 
 PAGE_INTERVAL, PAGE_MEMORY = 15.0, 86400.0
@@ -82,7 +83,7 @@ class PeopleAgreement:
         prometheus = process.config.exporters.get("prometheus")
         self.watcher = AgreementWatcher(
             process.logs.labels,
-            _scales(process.plan),
+            scales_of(process.plan),
             process.telemetry,
             dimensions=prometheus.dimensions if isinstance(prometheus, PrometheusSettings) else (),
             queue=settings.page.queue if settings.page else None,
@@ -425,14 +426,15 @@ def _golden_targets(config: Config, plan: Plan) -> Iterator[GoldenTarget]:
                 yield GoldenTarget(uncached, judge, monitor.name)
 
 
-def _scales(plan: Plan) -> dict[Version, ScoreScale]:
+def scales_of(plan: Plan) -> dict[Version, ScoreScale]:
     """The scale and threshold of every evaluator that a monitor uses, and of its audits."""
     scales: dict[Version, ScoreScale] = {}
     for assignment in (assignment for monitor in plan.monitors for assignment in monitor.assignments):
         evaluator = assignment.evaluator
-        scales[evaluator.name, assignment.version] = scale = ScoreScale.of(evaluator)
-        if (audits := assignment.audit_version) is not None:
-            scales[audit_name(evaluator.name), audits] = replace(scale, by_label=False)  # their labels are not noted
+        scales[evaluator.name, assignment.version] = ScoreScale.of(evaluator)
+        if isinstance(judge := assignment.judge, Audited):
+            auditor = judge.evaluator or evaluator
+            scales[audit_name(evaluator.name), judge.audit_version(evaluator)] = ScoreScale.of(auditor)
     return scales
 
 

@@ -32,12 +32,15 @@ State = Literal["closed", "half_open", "open"]
 
 
 class BreakerOpen(JudgeError):
-    """The breaker is open, so the endpoint was not asked. `wait` is the number of seconds until the next probe."""
+    """The breaker is open, so the endpoint was not asked. `wait` is the number of seconds until the next probe, `cause`
+    the message of the endpoint's last failure.
+    """
 
     type = "judge_shed"
 
-    def __init__(self, wait: float) -> None:
-        super().__init__("the circuit breaker of the judge's endpoint is open")
+    def __init__(self, wait: float, cause: str = "") -> None:
+        why = f", as it failed: {cause}" if cause else ""
+        super().__init__(f"the circuit breaker of the judge's endpoint is open{why}")
         self.wait = wait
 
 
@@ -72,6 +75,7 @@ class CircuitBreaker:
         self._failing_since = 0.0
         self._wait = self.first_wait
         self._probe_at = 0.0
+        self._cause = ""
         self.state: State = "closed"
 
     @property
@@ -100,9 +104,13 @@ class CircuitBreaker:
         if self.state == "closed":
             return False
         if self.wait > 0:
-            raise BreakerOpen(self.wait)
+            raise self.refusal()
         self.state = "half_open"
         return True
+
+    def refusal(self) -> BreakerOpen:
+        """The error of a question that must not be asked."""
+        return BreakerOpen(self.wait, self._cause)
 
     def record_success(self, *, probe: bool) -> None:
         """Note an answer. It does not close an open breaker, unless the probe got it."""
@@ -114,9 +122,9 @@ class CircuitBreaker:
         self._failures = 0
         self._wait = self.first_wait
 
-    def record_failure(self, *, probe: bool) -> None:
-        """Note a failure. Once the breaker is open, only a failure of the probe counts."""
-        now = self.clock()
+    def record_failure(self, *, probe: bool, cause: str = "") -> None:
+        """Note a failure and its message. Once the breaker is open, only a failure of the probe counts."""
+        now, self._cause = self.clock(), cause
         self._failing_since = self._failing_since if self._failures else now
         self._failures += 1
         self._recent.append(True)
@@ -156,7 +164,7 @@ class CircuitBreakerJudge(JudgeWrapper):
         except JudgeError as error:
             if isinstance(error, ENDPOINT_ERRORS) and error.type != "judge_rate_limited":
                 error.isolated = self.breaker.lone
-                self.breaker.record_failure(probe=probe)
+                self.breaker.record_failure(probe=probe, cause=str(error))
             else:
                 self.breaker.record_success(probe=probe)  # the endpoint answers, so the fault is elsewhere
             raise
@@ -209,7 +217,7 @@ class QueueWhileOpen(JudgeWrapper):
                     if limited:
                         raise
                     self._on_shed()
-                    raise BreakerOpen(self._breaker.wait) from None
+                    raise self._breaker.refusal() from None
                 requested_wait = getattr(error, "retry_after", None) or 0.0
             await self._pause(give_up, min(requested_wait, _LONGEST_LIMITED) if limited else 0.0)
 

@@ -181,6 +181,11 @@ class Classification(ReasonSettings, TextSettings, Evaluator[Case], Generic[Case
         decides = any(label.passes is not None for label in labels.values())
         return {name: label.verdict for name, label in labels.items() if decides}
 
+    @property
+    def has_scores(self) -> bool:
+        """See `Evaluator.has_scores`."""
+        return len({label.worth for label in self.label_definitions.values()}) > 1
+
     async def classify_ready(self, judge: Judge, material: JudgeInput) -> Score:
         """Ask for one of the kind's own labels."""
         instructions = fill(load(self.prompts[0]), {"form": self.label_form_text(self.ready)})

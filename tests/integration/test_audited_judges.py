@@ -13,8 +13,10 @@ from evaluation_samples import scored
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from collector.alerting.diagnosis.recent_scores import RecentScores
 from collector.alerting.rules.targets import detector, targets
 from collector.alerting.watch.stage import WatchRules, WatchStage
+from collector.calibration.page_labels import LabelIndex
 from collector.commands.check.check import report
 from collector.config.configured import Config, without_audits
 from collector.config.loading import check
@@ -24,7 +26,7 @@ from collector.evaluate.guardrails import EvaluationGuardrails
 from collector.export.exporter import ExportContext, MonitoredEvaluator
 from collector.export.prometheus import PrometheusExporter, PrometheusSettings
 from collector.judging.layers import without_answer_cache
-from collector.logs.log import Record
+from collector.logs.log import Record, StoredRecord
 from collector.logs.memory import MemoryLog
 from collector.page.api import PageApi
 from collector.page.requests import Filters
@@ -33,8 +35,10 @@ from collector.page.settings import PageSettings
 from collector.page.sources import Sources
 from collector.page.view import EvaluatorView, View
 from collector.records.audits import audit_of, audit_outcome
-from collector.records.json import evaluation_from_json, evaluation_to_json
+from collector.records.json import evaluation_from_json, evaluation_to_json, label_to_json
+from collector.records.labels import label_of
 from collector.service.plan_builder import audit_version_in, build_plan, evaluator_version_in, expected_usd
+from collector.service.watch import scales_of
 from collector.statistics.audited_sums import SUM_NAMES, AuditedSums
 from collector.telemetry.registry import Telemetry
 from evaluators import ExactMatch, GEval, evaluate
@@ -92,6 +96,7 @@ async def test_an_audit_stands_in_the_details_of_the_cheap_score_and_both_are_pa
             audited += 1
             assert result.outcome.details["audit"] == {
                 "score": pytest.approx(0.2),
+                "passed": False,
                 "probability": 0.3,
                 "model": "large",
                 "version": judge.audit_version(helpful()),
@@ -105,6 +110,37 @@ async def test_an_audit_stands_in_the_details_of_the_cheap_score_and_both_are_pa
     assert 40 < audited < 80
     assert judge.model == "small", "the score is the same evaluation with and without audits"
     assert without_answer_cache(judge) is judge.judge
+
+
+async def test_an_audit_has_the_verdict_of_the_auditor_and_labels_are_compared_with_it() -> None:
+    """A label of 0.6 that fails counted as passed: by the score, and at the threshold of the audited evaluator."""
+    labels = {"whole": "It is.", "partly": {"meaning": "Half.", "score": 0.6, "pass": False}}
+    dear = {"kind": "classifier", "question": "Does it help?", "judge": "strong", "labels": labels}
+    steps = {"criteria": None, "evaluation_steps": ["Does it help?"]}
+    config = configured({"evaluator": "dear", "share": 1.0}, threshold=0.5, evaluators={"dear": dear}, **steps)
+    answers = {
+        "luna": rated(8, "small"),
+        "strong": ScriptedJudge({"reason": "Half.", "label": "partly"}, model="large"),
+    }
+    plan = build_plan(config, answers)
+    [assignment] = plan.monitors[0].assignments
+    result = await evaluate(assignment.evaluator, a_turn(), assignment.judge)
+    assert isinstance(result.outcome, Score)
+    made = scored(1, evaluator="helpful", score=result.outcome.value, passed=True, details=result.outcome.details)
+    audit = audit_of(evaluation_from_json(evaluation_to_json(made)))
+    assert audit is not None
+    assert (audit.score, audit.passed) == (pytest.approx(0.6), False)
+    index, version = LabelIndex(), ("helpful:audit", assignment.audit_version or "")
+    by_person = label_of(made, "l", made.ended_at, score=0.0)
+    index.add(StoredRecord(0, 0, 0.0, b"k", label_to_json(by_person)))
+    [label] = index.labels(version)
+    scale = scales_of(plan)[version]
+    assert scale.fails(label.judge, label.passed)
+    older = {key: value for key, value in result.outcome.details["audit"].items() if key != "passed"}
+    known = audit_of(replace(made, details={"audit": older}))
+    assert known is not None
+    assert known.passed is None
+    assert not scale.decides(known.passed), "an earlier release did not note it"
 
 
 async def test_an_audit_that_fails_is_noted_and_the_score_stays() -> None:
@@ -240,15 +276,19 @@ async def test_the_watcher_alerts_on_the_audited_mean_and_not_on_the_cheap_one(d
     every = targets(config)
     held = {(each.monitor, each.evaluator): detector(each, every, config.settings.alerts, 1)
             for each in every if each.mean is not None}  # fmt: skip
-    stage = WatchStage(WatchRules(held, config.settings.alerts, audits={("chatbot", "helpful"): version}), Telemetry())
-    log = MemoryLog("evaluations", partitions=1)
-    await log.append([Record(b"k", evaluation_to_json(each), partition=0) for each in day(version, dear)])
+    rules, recent = WatchRules(held, config.settings.alerts, audits={("chatbot", "helpful"): version}), RecentScores(())
+    stage = WatchStage(rules, Telemetry(), recent=recent)
+    log, made = MemoryLog("evaluations", partitions=1), day(version, dear)
+    former = judged(9999, 0.8, 0.0, "of another auditor", made[0].ended_at)
+    await log.append([Record(b"k", evaluation_to_json(each), partition=0) for each in (*made, former)])
     async with stage.open_fold(0, None) as fold:
         async for batch in log.read(0, 0):
             await fold.deliver(batch)
             then = batch[-1].timestamp
         alerts = stage.update(then + 120.0)
     assert bool(alerts) == fires
+    known = recent.snapshot(("chatbot", "helpful:audit", version))
+    assert len(known) == sum(audit_of(each) is not None for each in made), "no score of another auditor"
     assert {each.labels["evaluator"] for each in alerts} <= {"helpful:audit"}
     for each in alerts:
         assert "0.5" in each.annotations["description"]

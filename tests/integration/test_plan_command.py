@@ -25,7 +25,7 @@ from collector.logs.log import Record
 from collector.page.label_queue import LabelQueueSettings, draw
 from collector.records.json import evaluation_to_json, label_to_json
 from collector.service.open_logs import open_logs
-from collector.service.plan_builder import evaluator_version_in
+from collector.service.plan_builder import audit_version_in, evaluator_version_in
 from evaluators.results import Evaluation, Label, Sampling, Subject
 
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
@@ -54,6 +54,12 @@ def write(folder: Path, document: dict[str, Any]) -> Path:
     return path
 
 
+def auditor() -> str:
+    """The version of who audits `helpful`."""
+    document = configuration(Path())
+    return audit_version_in(checked(document.pop("evaluators"), **document), "helpful") or ""
+
+
 def version(**changes: Any) -> str:
     """The version in force of `helpful`."""
     document = configuration(Path(), **changes)
@@ -69,7 +75,7 @@ def evaluations(
         failed = chance.random() < 0.4 / 1.3
         truth = min(1.0, max(0.0, chance.gauss(0.4 if failed else 0.8, 0.2)))
         drawn = audits and chance.random() < 0.3
-        audit = {"probability": 0.3, "score": truth, "model": "another", "version": "b"}
+        audit = {"probability": 0.3, "score": truth, "model": "another", "version": auditor()}
         yield scored(
             number,
             evaluator="helpful",
@@ -145,6 +151,48 @@ def test_a_plan_reaches_the_error_for_less_than_the_present_and_its_lines_can_be
     again = json.loads(run(path, "--error", "0.02", "--json"))["evaluators"][0]
     assert again["present"]["error"] == pytest.approx(helpful["proposed"]["error"], rel=0.02)
     assert again["present"]["usd_per_day"] == pytest.approx(helpful["proposed"]["usd_per_day"])
+
+
+def test_audits_of_a_former_auditor_are_in_no_figure(tmp_path: Path) -> None:
+    """It said the opposite, for ten times the price. Its answers keep their scores, as if nobody had audited them."""
+    made = list(evaluations())
+    found: list[Any] = []
+    for name, details in (("alone", {}), ("mixed", {"probability": 0.3, "model": "former", "version": "former"})):
+        (tmp_path / name).mkdir()
+        path = write(tmp_path / name, configuration(tmp_path / name))
+        former = [
+            replace(each, cost_usd=0.2 if details else None,
+                    details={"audit": details | {"score": 1.0 - (each.score or 0.0)}} if details else {})
+            if each.details and number % 2 else each
+            for number, each in enumerate(made)
+        ]  # fmt: skip
+        fill(path, former)
+        found += json.loads(run(path, "--error", "0.02", "--json"))["evaluators"]
+    alone, mixed = found
+    assert mixed["correlation"] == pytest.approx(alone["correlation"])
+    assert mixed["correlation"] > 0.8
+    assert mixed["present"]["usd_per_day"] == pytest.approx(alone["present"]["usd_per_day"], rel=0.02)
+    assert mixed["present"]["error"] == pytest.approx(alone["present"]["error"])
+
+
+def test_a_classifier_whose_labels_score_alike_has_no_plan(tmp_path: Path) -> None:
+    topic = {
+        "kind": "classifier",
+        "question": "About?",
+        "judge": "main",
+        "labels": {"billing": "Money.", "other": "The rest."},
+    }
+    document = configuration(tmp_path)
+    document["evaluators"]["topic"] = topic
+    document["monitors"]["all"]["evaluators"].append("topic")
+    path = write(tmp_path, document)
+    fill(path, list(evaluations()))
+    why = "its labels all have the same score, so a mean says nothing; watch a label's share by alerts.shares"
+    said = run(path, "--error", "0.02")
+    assert f"all/topic: not planned: {why}" in said
+    assert "all/topic: 0 scores" not in said
+    with pytest.raises(EvalstreamError, match=f"all/topic: {why}"):
+        run(path, "--error", "0.02", "--evaluator", "topic")
 
 
 def test_what_another_monitor_paid_for_has_a_price(tmp_path: Path) -> None:

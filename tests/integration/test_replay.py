@@ -376,6 +376,9 @@ async def test_scores_by_another_version_are_no_part_of_the_old_mean(world: Worl
     [found] = (await world.figures("--evaluator", "helpful"))["evaluators"]
     assert found["old"]["version"] == "before1", "nothing is by the version of now, so that the newest counts"
     assert (found["pairs"], found["no_new_score"]) == (len(earlier) / 2, {})
+    shown = (await world.replay("--evaluator", "helpful")).stdout
+    assert "rejudge" not in shown, "it makes scores of the version of now, which is not the old side"
+    assert "The old side is not in use any more, so no command scores these answers by it." in shown
 
 
 async def test_versions_that_packs_make_have_a_table_each(world: World) -> None:

@@ -290,6 +290,27 @@ async def test_the_target_of_an_audited_evaluator_is_proposed_from_its_audits(tm
         await propose(audited(tmp_path, 0.76, auditor="other"), options(), said.append, as_json=False)
 
 
+async def test_no_target_is_proposed_of_labels_that_score_alike(tmp_path: Path) -> None:
+    """`topic: 0.98` was among the lines to paste, a target that no fall can miss."""
+    labels = {"question": "About?", "labels": {"billing": "Money.", "other": "The rest."}}
+    helpful, topic = {**HELPFUL, "judge": "main"}, {"kind": "classifier", "judge": "main", **labels}
+    config = checked({"helpful": helpful, "topic": topic}, folder=tmp_path, judges={"main": {"model": "a-model"}})
+    names = {"evaluator": "topic", "evaluator_version": evaluator_version_in(config, "topic"), "score": 1.0}
+    made = list(evaluations(config))
+    alike = [replace(each, **names, evaluation_id=f"{8000 + n:032x}") for n, each in enumerate(made)]
+    async with open_logs(config.settings.log) as logs:
+        records = [Record(each.evaluation_id.encode(), evaluation_to_json(each)) for each in (*made, *alike)]
+        await logs.evaluations.append(records)
+    said: list[str] = []
+    await propose(config, options(), said.append, as_json=False)
+    why = "its labels all have the same score, so a mean says nothing; watch a label's share by alerts.shares"
+    assert f"all/topic: no target is proposed: {why}" in said
+    assert "topic" not in said[-1]
+    alone = checked({"topic": topic}, folder=tmp_path, judges={"main": {"model": "a-model"}})
+    with pytest.raises(EvalstreamError, match=f"all/topic: {why}"):
+        await propose(alone, options(), said.append, as_json=False)
+
+
 async def test_a_target_that_was_missed_all_the_time_is_no_incident(tmp_path: Path) -> None:
     config = checked(
         {"helpful": HELPFUL},

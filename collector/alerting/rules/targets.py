@@ -65,6 +65,9 @@ class Target:
         return "the mean score" if self.label is None else "the share of the label"
 
 
+ALIKE = "its labels all have the same score, so a mean says nothing; watch a label's share by alerts.shares"
+
+
 def targets(config: Config) -> tuple[Target, ...]:
     """Every evaluator of every monitor that alerts, in the order of the configuration."""
     return tuple(_targets(config))

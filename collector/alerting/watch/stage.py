@@ -28,7 +28,7 @@ from collector.config.alerts import DAY, AlertSettings
 from collector.export.prometheus import label_scores, share_name
 from collector.logs.log import Committed, Log, LogUnavailable, StoredRecord
 from collector.logs.whole_log import first_offset
-from collector.records.audits import audit_of, lost_audit
+from collector.records.audits import audit_by, lost_audit
 from collector.records.epochs import valid_evaluations
 from collector.statistics.audited_sums import audit_name
 from collector.statistics.bounded_sums import Weight
@@ -482,17 +482,11 @@ class WatchFold(MemoryFold):
         if evaluation.score is None:
             self.buckets.add_unscored(key, time=time)
             return
-        audit = audit_of(evaluation)
+        audit = audit_by(evaluation, version)
         self.buckets.add_audited(
-            key,
-            detector,
-            evaluation.subject.conversation_id,
-            sampling=evaluation.sampling,
-            score=evaluation.score,
-            audit=audit if audit is not None and audit.version == version else None,
-            lost=lost_audit(evaluation, version),
-            time=time,
-        )
+            key, detector, evaluation.subject.conversation_id, sampling=evaluation.sampling, score=evaluation.score,
+            audit=audit, lost=lost_audit(evaluation, version), time=time,
+        )  # fmt: skip
         if audit is not None and self._stage.recent is not None:
             self._stage.recent.add(key, evaluation, audit.score, time)
 

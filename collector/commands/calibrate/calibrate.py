@@ -34,12 +34,12 @@ from collector.logs.whole_log import read_records
 from collector.page.label_queue import draw_probability, label_doubt
 from collector.page.settings import PageSettings
 from collector.past.evaluations import REPLAY_OF, key_of, priced_evaluations_in
-from collector.records.audits import AuditScore, audit_of
+from collector.records.audits import AuditScore, audit_by, audit_of
 from collector.records.grouping import group_by
 from collector.records.json import fields_of
 from collector.records.labels import tokens_read
 from collector.service.open_logs import open_stored_logs
-from collector.service.plan_builder import evaluator_version_in
+from collector.service.plan_builder import audit_version_in, evaluator_version_in
 from collector.statistics.agreement import ENOUGH, FEWEST, Agreement, ScoreScale, agreement
 from collector.statistics.audited_sums import CorrectedMean, sums_of_scores
 from collector.statistics.bias import AUDIT_ERRORS, PEOPLE_ERRORS, JudgedPair, biases, labels_of
@@ -197,7 +197,7 @@ def _by_monitor(
 
 @dataclass(frozen=True, slots=True)
 class _Scored:
-    """A score in the log, and the ids by which a label may name it; what was read, and its audit's score.
+    """A score in the log, and the ids by which a label may name it; what was read, and the present auditor's score.
 
     The `answer` is the same for all monitors.
     """
@@ -246,7 +246,7 @@ async def ledger_of(config: Config, version: Version, scale: ScoreScale, *, need
     scored = list[_Scored]()
     others, first = dict[str, str](), dict[str, tuple[object, float, float]]()
     queue = (config.settings.page or PageSettings()).queue
-    threshold = config.evaluators[version[0]].evaluator.threshold
+    threshold, auditor = config.evaluators[version[0]].evaluator.threshold, audit_version_in(config, version[0])
     async with open_stored_logs(config.settings.log, needed=needed) as logs:
         async for past in priced_evaluations_in(logs.evaluations):
             evaluation = past.evaluation
@@ -257,7 +257,7 @@ async def ledger_of(config: Config, version: Version, scale: ScoreScale, *, need
                 share = draw_probability(queue, doubt, audited=is_audited)
                 of = first[evaluation.evaluation_id] = first.get(before) or (kind, share, doubt)
                 if evaluation.evaluator_version == version[1]:
-                    scored.append(_scored(evaluation, of[2]))
+                    scored.append(_scored(evaluation, of[2], auditor))
                 else:
                     others[evaluation.evaluation_id] = evaluation.subject.id
         async for record in read_records(logs.labels):
@@ -266,14 +266,14 @@ async def ledger_of(config: Config, version: Version, scale: ScoreScale, *, need
     return LabelLedger(tuple(scored), others, first, book)
 
 
-def _scored(evaluation: Evaluation, doubt: float) -> _Scored:
+def _scored(evaluation: Evaluation, doubt: float, auditor: str | None) -> _Scored:
     assert evaluation.score is not None
     conversation = evaluation.subject.conversation_id
     names = (evaluation.evaluation_id, evaluation.subject.id)
     judged = WeightedScore(evaluation.score, 1.0 / evaluation.sampling.probability, conversation, evaluation.passed)
     return _Scored(
-        judged, names, key_of(evaluation), tokens_read(evaluation), evaluation.attributes, audit_of(evaluation),
-        evaluation.monitor, evaluation.time, doubt,
+        judged, names, key_of(evaluation), tokens_read(evaluation), evaluation.attributes,
+        audit_by(evaluation, auditor), evaluation.monitor, evaluation.time, doubt,
     )  # fmt: skip
 
 

@@ -23,8 +23,8 @@ _SHORTEST = 60.0
 class PricedEvaluation:
     """An evaluation as far as planning needs it: `score` is None if it has none, `usd` what it cost, audit included.
 
-    `was_audited` says whether a second judge was asked too, whether or not it gave a score (`audit`); `is_shared`,
-    whether another monitor paid for the verdict.
+    `was_audited` says whether the present auditor was asked too, whether or not it gave a score (`audit`), and is None
+    if another was; `is_shared`, whether another monitor paid for the verdict.
     """
 
     time: float
@@ -34,7 +34,7 @@ class PricedEvaluation:
     score: float | None
     usd: float | None = None
     audit: AuditScore | None = None
-    was_audited: bool = False
+    was_audited: bool | None = False
     version: str = ""
     is_shared: bool = False
 
@@ -77,10 +77,8 @@ def figures_of(past: Sequence[PricedEvaluation], strata: Sequence[str]) -> PastF
     other.
     """
     scored = [evaluation for evaluation in past if evaluation.score is not None]
-    audit_usd = _audit_usd(scored)
-    days = (
-        max(_SHORTEST, max(evaluation.time for evaluation in past) - min(evaluation.time for evaluation in past)) / DAY
-    )
+    times = [evaluation.time for evaluation in past]
+    days = max(_SHORTEST, max(times) - min(times)) / DAY
     total = sum(evaluation.weight.full for evaluation in scored)
     mean = sum(evaluation.weight.full * (evaluation.score or 0.0) for evaluation in scored) / total
     subjects, arrived, squares, usd = ([0.0] * len(strata) for _ in range(4))
@@ -119,7 +117,7 @@ def figures_of(past: Sequence[PricedEvaluation], strata: Sequence[str]) -> PastF
             sum(any(cell.stratum == number for cell in of.values()) for of in cells.values())
             for number in range(len(strata))
         ),
-        audit_usd=audit_usd, pairs=tuple(pairs),
+        audit_usd=_audit_usd(scored), pairs=tuple(pairs),
     )  # fmt: skip
 
 
@@ -127,7 +125,7 @@ def _first_usd(in_stratum: Sequence[PricedEvaluation], scored: Sequence[PricedEv
     """The mean cost of a stratum's scores without their audits: of those that have none, as an audit may cost so much
     more that a difference would be noise. If all of the stratum have one, it is the cost in the other strata.
     """
-    alone, alone_anywhere = ([one for one in of if not one.was_audited] for of in (in_stratum, scored))
+    alone, alone_anywhere = ([one for one in of if one.was_audited is False] for of in (in_stratum, scored))
     priced = alone or alone_anywhere or in_stratum
     weight = sum(one.weight.own for one in priced)
     return sum(one.weight.own * (one.usd or 0.0) for one in priced) / weight if weight else 0.0
@@ -135,7 +133,7 @@ def _first_usd(in_stratum: Sequence[PricedEvaluation], scored: Sequence[PricedEv
 
 def _audit_usd(scored: Iterable[PricedEvaluation]) -> float | None:
     """The cost of an audit: what audited evaluations cost more than others; None without both of them."""
-    audited: dict[bool, list[float]] = {True: [], False: []}
+    audited: dict[bool | None, list[float]] = {True: [], False: [], None: []}
     for evaluation in scored:
         audited[evaluation.was_audited].append(evaluation.usd or 0.0)
     return None if not audited[True] or not audited[False] else max(0.0, fmean(audited[True]) - fmean(audited[False]))

@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from itertools import chain
 from statistics import fmean
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import orjson
 import yaml
 
+from collector.alerting.rules.targets import ALIKE
 from collector.calibration.page_labels import LabelIndex
 from collector.commands.plan.allocation import Allocation, allocate, cheapest, cheapest_boosts, rounded
 from collector.commands.plan.past_figures import (
@@ -29,9 +31,9 @@ from collector.evaluate.planned_rates.learned_figures import DayFigures, rates_o
 from collector.logs.log import Log
 from collector.logs.whole_log import read_records
 from collector.past.evaluations import EvaluationFilter, of_versions
-from collector.records.audits import FEWEST_AUDITS, audit_of, audit_outcome
+from collector.records.audits import FEWEST_AUDITS, audit_by, audit_version_of
 from collector.service.open_logs import Logs, open_stored_logs
-from collector.service.plan_builder import evaluator_versions, lower_is_better, strata_of
+from collector.service.plan_builder import audit_version_in, evaluator_versions, lower_is_better, strata_of
 from collector.statistics.bounded_sums import Weight
 from collector.wording import hours, plural, usd
 from evaluators.results import Evaluation
@@ -79,13 +81,14 @@ class PlannedEvaluator:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplingPlan:
-    """The plan for a monitor: boosts by stratum, now and proposed, and its evaluators."""
+    """The plan for a monitor: boosts by stratum, now and proposed, and its evaluators; those `alike` have no plan."""
 
     strata: tuple[str, ...]
     present_boosts: tuple[float, ...]
     boosts: tuple[float, ...]
     evaluators: tuple[PlannedEvaluator, ...]
     too_few: Mapping[str, int]
+    alike: tuple[str, ...] = ()
 
 
 async def plan(config: Config, options: PlanOptions) -> SamplingPlan:
@@ -93,9 +96,17 @@ async def plan(config: Config, options: PlanOptions) -> SamplingPlan:
 
     Raises:
         ConfigError: a name is not in the configuration, there is no log, or a judge has no price.
-        EvalstreamError: there are too few scores.
+        EvalstreamError: there are too few scores, or the labels' scores are all alike.
     """
-    uses = _uses(config, options)
+    require_known("--monitor", "monitor", [options.monitor], config.settings.monitors)
+    require_window(options.since, options.until)
+    all_uses = config.settings.monitors[options.monitor].uses
+    require_known("--evaluator", "evaluator", [options.evaluator], [use.name for use in all_uses])
+    named = [use for use in all_uses if options.evaluator in (None, use.name)]
+    uses = [use for use in named if config.evaluators[use.name].evaluator.has_scores]
+    alike = tuple(use.name for use in named if use not in uses)
+    if not uses:
+        raise EvalstreamError(f"{options.monitor}/{alike[0]}: {ALIKE}")
     async with open_stored_logs(config.settings.log) as logs:
         past = await _read(logs.evaluations, config, options)
         labels = await _labels(logs, config) if options.usd_per_label is not None else None
@@ -109,25 +120,18 @@ async def plan(config: Config, options: PlanOptions) -> SamplingPlan:
             f"time has at most {most:,}; name an earlier --from, or come back when there are more"
         )
     made = [_evaluator(use, past[use.name], config, options, strata, labels) for use in enough]
-    return _planned(made, options, strata, {name: count for name, count in counts.items() if count < FEWEST})
-
-
-def _uses(config: Config, options: PlanOptions) -> list[UseSettings]:
-    monitors = config.settings.monitors
-    require_known("--monitor", "monitor", [options.monitor], monitors)
-    require_window(options.since, options.until)
-    uses = monitors[options.monitor].uses
-    require_known("--evaluator", "evaluator", [options.evaluator], [use.name for use in uses])
-    return [use for use in uses if options.evaluator in (None, use.name)]
+    too_few = {name: count for name, count in counts.items() if count < FEWEST}
+    return replace(_planned(made, options, strata, too_few), alike=alike)
 
 
 async def _read(log: Log, config: Config, options: PlanOptions) -> Mapping[str, list[PricedEvaluation]]:
-    """The evaluations of the monitor by evaluator: those of the versions in force. A verdict that another monitor paid
-    for has the mean price of those that were paid.
+    """The evaluations of the monitor by evaluator, and their audits: those of the versions in force. A verdict that
+    another monitor paid for has the mean price of those that were paid.
     """
     selection = EvaluationFilter(since=options.since, until=options.until)
-    past = await of_versions(log, selection, evaluator_versions(config), priced_evaluation)
-    paid = defaultdict[tuple[str, bool], list[float]](list)
+    auditors = {name: audit_version_in(config, name) for name in config.evaluators}
+    past = await of_versions(log, selection, evaluator_versions(config), partial(priced_evaluation, auditors))
+    paid = defaultdict[tuple[str, bool | None], list[float]](list)
     for one in chain.from_iterable(past.values()):
         if one.usd and one.score is not None:
             paid[one.version, one.was_audited].append(one.usd)
@@ -141,12 +145,14 @@ async def _read(log: Log, config: Config, options: PlanOptions) -> Mapping[str, 
     }
 
 
-def priced_evaluation(evaluation: Evaluation) -> PricedEvaluation:
-    """An evaluation as far as planning needs it."""
+def priced_evaluation(auditors: Mapping[str, str | None], evaluation: Evaluation) -> PricedEvaluation:
+    """An evaluation as far as planning needs it; `auditors` are the versions of who audits each evaluator now."""
+    auditor, by = auditors.get(evaluation.evaluator), audit_version_of(evaluation)
     return PricedEvaluation(
         time=evaluation.time.timestamp(), conversation=evaluation.subject.conversation_id,
         stratum=evaluation.sampling.stratum, weight=Weight.of(evaluation.sampling), score=evaluation.score,
-        usd=evaluation.cost_usd, audit=audit_of(evaluation), was_audited=audit_outcome(evaluation) is not None,
+        usd=evaluation.cost_usd, audit=audit_by(evaluation, auditor),
+        was_audited=(by == auditor or None) if by is not None else False,
         version=evaluation.evaluator_version, is_shared=evaluation.shares is not None,
     )  # fmt: skip
 
@@ -259,11 +265,8 @@ def _proposed(planned: PlannedEvaluator, boosts: Sequence[float], error: float) 
     proposed, alone = cheapest(day, boosts, error), day.second_alone()
     cheaper = None if alone is None or planned.second != "audits" else cheapest(alone, boosts, error)
     proposed = None if proposed is None else rounded(day, boosts, proposed)
-    return replace(
-        planned,
-        proposed=proposed,
-        second_alone=cheaper if proposed is None or (cheaper is not None and cheaper.usd < proposed.usd) else None,
-    )
+    is_better = proposed is None or (cheaper is not None and cheaper.usd < proposed.usd)
+    return replace(planned, proposed=proposed, second_alone=cheaper if is_better else None)
 
 
 async def print_plan(config: Config, options: PlanOptions, say: Callable[[str], None], *, as_json: bool) -> int:
@@ -335,7 +338,7 @@ def _document(made: SamplingPlan, options: PlanOptions, piece: Mapping[str, Any]
             }
             for evaluator in made.evaluators
         ],
-        "too_few": dict(made.too_few),
+        "too_few": dict(made.too_few), "alike": made.alike,
         "configuration": piece,
     }  # fmt: skip
 
@@ -343,12 +346,8 @@ def _document(made: SamplingPlan, options: PlanOptions, piece: Mapping[str, Any]
 def _outcome(allocation: Allocation | None) -> dict[str, float | None] | None:
     if allocation is None:
         return None
-    return {
-        "sample": allocation.rate,
-        "share": allocation.share,
-        "error": None if math.isinf(allocation.error) else allocation.error,
-        "usd_per_day": allocation.usd,
-    }
+    error = None if math.isinf(allocation.error) else allocation.error
+    return {"sample": allocation.rate, "share": allocation.share, "error": error, "usd_per_day": allocation.usd}
 
 
 def _lines(made: SamplingPlan, config: Config, options: PlanOptions) -> Iterator[str]:
@@ -356,6 +355,7 @@ def _lines(made: SamplingPlan, config: Config, options: PlanOptions) -> Iterator
         yield from _evaluator_lines(evaluator, made, config, options)
     for name, count in made.too_few.items():
         yield f"{options.monitor}/{name}: {plural(count, 'score')}, too few to plan with"
+    yield from (f"{options.monitor}/{name}: not planned: {ALIKE}" for name in made.alike)
     monitor = config.settings.monitors[options.monitor]
     if isinstance(rate := monitor.rate, PlannedRate):
         yield f"sample: auto plans the rate for an error of {rate.standard_error:g}; `present` has the newest one"

@@ -61,14 +61,15 @@ class MeanChange:
 class Comparison:
     """The comparison of one evaluator's pairs.
 
-    `passing` is the share that passes, None where either has no threshold; so are `same_verdict` (the share on which
-    both verdicts agree), `to_fail` and `to_pass` (how many pairs flipped). `rank_correlation` is Spearman's, NaN where
-    one side is constant.
+    Of the `decided` pairs both sides have a verdict. `passing` is the share of these that passes, None without any; so
+    are `same_verdict` (the share on which both verdicts agree), `to_fail` and `to_pass` (how many pairs flipped).
+    `rank_correlation` is Spearman's, NaN where one side is constant.
     """
 
     pairs: int
     conversations: int
     mean: MeanChange
+    decided: int
     passing: MeanChange | None
     same_verdict: float | None
     to_fail: int | None
@@ -82,18 +83,19 @@ def compare(pairs: Sequence[EvaluationPair], *, worst: int = 5) -> Comparison | 
     """Compare pairs; None without any. The result has the `worst` pairs that differ most."""
     if not pairs:
         return None
-    verdicts = [(bool(pair.old.passed), bool(pair.new.passed)) for pair in pairs]
-    have_verdicts = all(None not in (pair.old.passed, pair.new.passed) for pair in pairs)
+    decided = [pair for pair in pairs if None not in (pair.old.passed, pair.new.passed)]
+    verdicts = [(bool(pair.old.passed), bool(pair.new.passed)) for pair in decided]
     differing = (pair for pair in pairs if pair.difference)
     furthest = sorted(differing, key=lambda pair: (-abs(pair.difference), pair.old.evaluation_id))  # ties, too
     return Comparison(
         pairs=len(pairs),
         conversations=len({pair.old.subject.conversation_id for pair in pairs}),
         mean=change(pairs, [(pair.old.score or 0.0, pair.new.score or 0.0) for pair in pairs]),
-        passing=change(pairs, verdicts) if have_verdicts else None,
-        same_verdict=change(pairs, [(old == new, 0.0) for old, new in verdicts]).old if have_verdicts else None,
-        to_fail=sum(old and not new for old, new in verdicts) if have_verdicts else None,
-        to_pass=sum(new and not old for old, new in verdicts) if have_verdicts else None,
+        decided=len(decided),
+        passing=change(decided, verdicts) if decided else None,
+        same_verdict=change(decided, [(old == new, 0.0) for old, new in verdicts]).old if decided else None,
+        to_fail=sum(old and not new for old, new in verdicts) if decided else None,
+        to_pass=sum(new and not old for old, new in verdicts) if decided else None,
         rank_correlation=spearman([(pair.old.score or 0.0, pair.new.score or 0.0) for pair in pairs]),
         weighted=len({pair.weight for pair in pairs}) > 1,
         worst=tuple(furthest[:worst]),

@@ -106,11 +106,13 @@ class EvaluatorComparison:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayReport:
     """A whole replay. `unscored`, `gone`, `left`: not evaluated again for lack of an old score, of texts, of money;
-    `other_versions`: scores that are left out, as another version of the evaluator or another judge made them.
+    `other_versions`: scores that are left out, as another version of the evaluator or another judge made them;
+    `all_in_use`: all others are by a version that is in use.
     """
 
     comparisons: tuple[EvaluatorComparison, ...]
     other_versions: int
+    all_in_use: bool
     unscored: tuple[PastEvaluation, ...]
     gone: int
     left: int
@@ -149,7 +151,7 @@ def as_json(report: ReplayReport) -> str:
     return orjson.dumps(document).decode() + "\n"
 
 
-_FIGURES = ("pairs", "conversations", "weighted", "mean", "passing", "same_verdict", "rank_correlation")
+_FIGURES = ("pairs", "conversations", "weighted", "mean", "decided", "passing", "same_verdict", "rank_correlation")
 
 
 def _plain(each: EvaluatorComparison) -> dict[str, Any]:
@@ -202,7 +204,8 @@ def _table(each: EvaluatorComparison, comparison: Comparison) -> Table:
     table = figures_table("", ("old", "new", "difference", "95 % interval"))
     table.add_row("mean score", *comparison.mean.cells)
     if comparison.passing is not None:
-        table.add_row("passed", *comparison.passing.cells)
+        part = "" if comparison.decided == comparison.pairs else f" ({comparison.decided:,} with verdicts)"
+        table.add_row(f"passed{part}", *comparison.passing.cells)
     if each.people.agreement is not None:
         table.add_row("agrees with people", *each.people.agreement.cells)
     table.add_row("cost", *(cost_text(side.cost_usd, side.unpriced) for side in (each.old, each.new)))
@@ -229,7 +232,7 @@ def _conclusions(each: EvaluatorComparison, comparison: Comparison, subject_star
 
 def same_verdict_text(comparison: Comparison, share: float) -> str:
     """The share of equal verdicts, and how many changed; it says which of them is weighted."""
-    kinds = (" by weight", f"; unweighted, of {comparison.pairs}:") if comparison.weighted else ("", ";")
+    kinds = (" by weight", f"; unweighted, of {comparison.decided}:") if comparison.weighted else ("", ";")
     flips = f"{comparison.to_fail} from pass to fail, {comparison.to_pass} from fail to pass"
     return f"Same verdict at the threshold: {share:.1%}{kinds[0]}{kinds[1]} {flips}."
 
@@ -278,7 +281,10 @@ def _omissions(report: ReplayReport) -> Iterator[str]:
     if report.other_versions:
         others = plural(report.other_versions, "score")
         yield f"Omitted: {others} of another version or judge; a mean is of one version and judge."
-        yield "  evalstream rejudge --what all has these answers scored by the present version."
+        if report.all_in_use:
+            yield "  evalstream rejudge --what all has these answers scored by the present version."
+        else:
+            yield "  The old side is not in use any more, so no command scores these answers by it."
 
 
 PastJob = tuple[PastEvaluation, Job]
@@ -376,7 +382,9 @@ async def _replay(config: Config, new: Config, options: ReplayOptions) -> tuple[
         )  # fmt: skip
         if batches is not None:
             batches.finish()
-    report = _report(wanted, jobs, made, labels, others=len(of_all.scored) - len(wanted.scored))
+    others = len(of_all.scored) - len(wanted.scored)
+    all_in_use = _in_use(config).issuperset(map(_version_of, wanted.scored))
+    report = _report(wanted, jobs, made, labels, others=others, all_in_use=all_in_use)
     return report, list(_problems(report, made, options))
 
 
@@ -491,11 +499,14 @@ def _changed(
 
 def _of_one_version(scored: Sequence[PastEvaluation], config: Config) -> tuple[PastEvaluation, ...]:
     """Scores by the present versions of each evaluator, which packs make several; without any, by the newest one's."""
-    in_use = {(name, version) for (_, name), version in evaluator_versions(config).items()}
-    in_use &= set(map(_version_of, scored))
+    in_use = _in_use(config).intersection(map(_version_of, scored))
     newest = dict(map(_version_of, sorted(scored, key=attrgetter("evaluation.ended_at"))))
     versions = in_use.union(each for each in newest.items() if each[0] not in dict(in_use))
     return tuple(each for each in scored if _version_of(each) in versions)
+
+
+def _in_use(config: Config) -> set[tuple[str, str]]:
+    return {(name, version) for (_, name), version in evaluator_versions(config).items()}
 
 
 _version_of = attrgetter("evaluation.evaluator", "evaluation.evaluator_version")
@@ -533,7 +544,7 @@ def _expected_usd(jobs: Sequence[PastJob], new: Config) -> float:
 
 def _report(
     wanted: SelectedEvaluations, jobs: Sequence[PastJob], made: RunResult, labels: Mapping[Hashable, HumanLabel], *,
-    others: int,
+    others: int, all_in_use: bool,
 ) -> ReplayReport:  # fmt: skip
     old_of = {job.evaluation_id: past.evaluation for past, job in jobs}
     scales = {past.evaluation.evaluator: ScoreScale.of(job.assignment.evaluator) for past, job in jobs}
@@ -543,6 +554,7 @@ def _report(
     return ReplayReport(
         comparisons=tuple(_replayed(pairs, labels, scales[side[0]]) for side, pairs in sorted(sides.items())),
         other_versions=others,
+        all_in_use=all_in_use,
         unscored=wanted.unscored,
         gone=len(wanted.scored) - len(jobs),
         left=made.left,

@@ -20,14 +20,14 @@ import orjson
 import yaml
 
 from collector.alerting.rules.series import WINDOWS
-from collector.alerting.rules.targets import Target, detector, segment_dimensions, targets
+from collector.alerting.rules.targets import ALIKE, Target, detector, segment_dimensions, targets
 from collector.config.command_options import require_known, require_window
 from collector.config.configured import Config
 from collector.errors import DONE, EvalstreamError
 from collector.export.segments import ALL, Segments, count_segments
 from collector.logs.log import Log
 from collector.past.evaluations import EvaluationFilter, of_versions
-from collector.records.audits import FEWEST_AUDITS, audit_of
+from collector.records.audits import FEWEST_AUDITS, audit_by
 from collector.records.grouping import group_by
 from collector.service.open_logs import open_stored_logs
 from collector.service.plan_builder import audit_version_in, evaluator_versions
@@ -220,15 +220,19 @@ async def propose(config: Config, options: TargetsOptions, say: Callable[[str], 
     alerts_of = partial(_alerts_of, config, every)
     async with open_stored_logs(config.settings.log) as logs:
         scores = await _read(logs.evaluations, config, options)
+    alike = [target for target in chosen if not _has_scores(target, config)]
+    chosen = [target for target in chosen if target not in alike]
     past = {target: scores.get((target.monitor, target.source)) or {ALL: []} for target in chosen}
     made = [proposal for target, parts in past.items() for proposal in _for_segments(target, parts, alerts_of)]
+    if alike and not chosen:
+        raise EvalstreamError(f"{_name(alike[0])}: {ALIKE}")
     if not made:
         raise EvalstreamError(
             f"no evaluator's present version has {FEWEST} scores (or {FEWEST} audits, if it is audited) in this time; "
             "name an earlier --from, or come back when there are more"
         )
     json = orjson.dumps({"targets": [_document(proposal) for proposal in made]}, option=orjson.OPT_INDENT_2).decode()
-    for line in [json] if as_json else _lines(made, past):
+    for line in [json] if as_json else _lines(made, past, alike):
         say(line)
     return DONE
 
@@ -248,7 +252,7 @@ async def _read(log: Log, config: Config, options: TargetsOptions) -> Mapping[tu
 
 def _past_score(auditors: Mapping[str, str | None], segments: Segments, evaluation: Evaluation) -> PastScore | None:
     score, weight, auditor = evaluation.score, Weight.of(evaluation.sampling), auditors.get(evaluation.evaluator)
-    if auditor is not None and (audit := audit_of(evaluation)) is not None and audit.version == auditor:
+    if (audit := audit_by(evaluation, auditor)) is not None:
         score, weight = audit.score, audited_weight(evaluation.sampling, audit)
     elif auditor is not None or score is None:
         return None
@@ -336,13 +340,14 @@ def _document(made: Proposal) -> dict[str, Any]:
     return {"monitor": made.of.monitor, "evaluator": made.of.source, "audited": made.of.audited, **figures}
 
 
-def _lines(made: Sequence[Proposal], past: Mapping[Target, _Parts]) -> Iterator[str]:
+def _lines(made: Sequence[Proposal], past: Mapping[Target, _Parts], alike: Sequence[Target]) -> Iterator[str]:
     for proposal in made:
         yield from _proposal_lines(proposal)
     for target, parts in past.items():
         for segment, known in parts.items():
             if len(known) < FEWEST:
                 yield f"{_name(target, segment)}: {plural(len(known), target.unit)}, too few to propose a target"
+    yield from (f"{_name(target)}: no target is proposed: {ALIKE}" for target in alike)
     usable = {proposal.of: proposal.proposed.target for proposal in made if proposal.proposed}.items()
     if usable:
         monitors = {
@@ -354,7 +359,13 @@ def _lines(made: Sequence[Proposal], past: Mapping[Target, _Parts]) -> Iterator[
         )
 
 
-def _name(of: Target, segment: str) -> str:
+def _has_scores(target: Target, config: Config) -> bool:
+    audit = config.evaluators[target.source].audit
+    scorer = audit.evaluator if audit is not None and audit.evaluator is not None else target.source
+    return config.evaluators[scorer].evaluator.has_scores
+
+
+def _name(of: Target, segment: str = ALL) -> str:
     return f"{of.monitor}/{of.evaluator}" + ("" if segment == ALL else f", segment {segment}")
 
 

@@ -167,11 +167,12 @@ class LearnedFigures:
     """The sums of an evaluator's definition (`version`), by `strata`; the first stratum has the subjects without a
     boost.
 
-    The sums begin at `time` (s since the epoch).
+    The sums begin at `time` (s since the epoch); `auditor` is the version of the audits in `pairs`.
     """
 
-    def __init__(self, version: str, strata: Sequence[str], time: float) -> None:
+    def __init__(self, version: str, strata: Sequence[str], time: float, auditor: str | None = None) -> None:
         self.version = version
+        self.auditor = auditor
         self.strata = tuple(strata)
         self.seconds = 0.0
         """The length of the past, faded like the sums (s)."""
@@ -254,6 +255,7 @@ class LearnedFigures:
         numbers = {"seconds": self.seconds, "scored": self.scored, "arrivals": self.arrivals}
         return {
             "version": self.version,
+            **({} if self.auditor is None else {"auditor": self.auditor}),
             "strata": self.strata,
             "time": round(self._time, 3),
             **{name: _short(number) for name, number in numbers.items()},
@@ -262,12 +264,13 @@ class LearnedFigures:
         }
 
     @classmethod
-    def from_json(cls, plain: Mapping[str, Any]) -> "LearnedFigures":
-        """Read the result of `to_json`."""
-        made = cls(plain["version"], plain["strata"], plain["time"])
+    def from_json(cls, plain: Mapping[str, Any], auditor: str | None = None) -> "LearnedFigures":
+        """Read the result of `to_json`, without the audits of another auditor. Earlier releases do not name theirs."""
+        made = cls(plain["version"], plain["strata"], plain["time"], auditor)
         made.seconds, made.scored, made.arrivals = plain["seconds"], plain["scored"], plain["arrivals"]
         made._sums = {name: list(map(float, values)) for name, values in plain["sums"].items()}
-        made.pairs = {name: float(pair) for name, pair in plain["pairs"].items()}
+        if plain.get("auditor", auditor) == auditor:
+            made.pairs = {name: float(pair) for name, pair in plain["pairs"].items()}
         return made
 
     @property
@@ -345,13 +348,7 @@ def _audited(day: DayFigures, parts: Sequence[LearnedFigures]) -> DayFigures:
         spread, correlation = yy / xx, max(-1.0, min(1.0, xy / math.sqrt(xx * yy)))
         unexplained = yy * (1.0 - correlation**2) * number / (number - 2.0)
     second = SecondPhase(
-        spread=spread,
-        residuals=tuple(unexplained * square for square in day.squares),
-        usd=(0.0,) * len(day.usd),
-        correlation=correlation,
-        pairs=round(number),
-    )
-    return DayFigures(
-        subjects=day.subjects, arrived=day.arrived, usd=day.usd, squares=day.squares, products=day.products,
-        second=second,
+        spread=spread, residuals=tuple(unexplained * square for square in day.squares), usd=(0.0,) * len(day.usd),
+        correlation=correlation, pairs=round(number),
     )  # fmt: skip
+    return replace(day, second=second)

@@ -42,16 +42,16 @@ class RatePlanner:
 
     def add_partition(self, partition: int, now: float, saved: Saved = ()) -> None:
         """Take over a partition with its saved figures. Evaluators with another definition or other strata begin
-        again.
+        again, audits of another auditor.
         """
         former = {(monitor, evaluator): plain for monitor, evaluator, plain in saved}
         known: dict[tuple[str, str], LearnedFigures] = {}
         for name, monitor in self._monitors.items():
             for assignment in _planned(monitor):
                 key, strata = (name, assignment.evaluator.name), monitor.strata.by_name
-                figures = LearnedFigures(assignment.version, list(strata), now)
+                figures = LearnedFigures(assignment.version, list(strata), now, assignment.audit_version)
                 if key in former:
-                    restored = LearnedFigures.from_json(former[key])
+                    restored = LearnedFigures.from_json(former[key], figures.auditor)
                     if (restored.version, restored.strata) == (figures.version, figures.strata):
                         figures = restored
                 known[key] = figures
@@ -130,5 +130,6 @@ def _divided(parts: Sequence[Mapping[str, Any]], partitions: int) -> Mapping[str
         name: [sum(values) / partitions for values in zip(*(part["sums"][name] for part in alike), strict=True)]
         for name in newest["sums"]
     }
-    result["pairs"] = {name: sum(part["pairs"][name] for part in alike) / partitions for name in newest["pairs"]}
+    audited = [part["pairs"] for part in alike if part.get("auditor") == newest.get("auditor")]
+    result["pairs"] = {name: sum(pairs[name] for pairs in audited) / partitions for name in newest["pairs"]}
     return result

@@ -31,7 +31,7 @@ from collector.errors import ConfigError
 from collector.logs.log import Record
 from collector.records.json import evaluation_to_json, label_to_json
 from collector.service.open_logs import open_logs
-from collector.service.plan_builder import evaluator_version_in
+from collector.service.plan_builder import audit_version_in, evaluator_version_in
 from collector.statistics.agreement import ScoreScale
 from collector.statistics.correction import WeightedScore
 from evaluators.results import Evaluation, Label, Sampling, Usage
@@ -48,11 +48,19 @@ def judged(number: int, **changes: object) -> Evaluation:
     return replace(made, subject=replace(made.subject, conversation_id=f"c{number}", turn_id=f"t{number}"))
 
 
-def config(folder: Path) -> Config:
+def config(folder: Path, **fields: object) -> Config:
     return checked(
-        {"helpful": {"kind": "g_eval", "criteria": "Right?", "evaluation_params": ["actual_output"]}},
+        {
+            "helpful": {
+                "kind": "g_eval",
+                "criteria": "Right?",
+                "evaluation_params": ["actual_output"],
+                "judge": "main",
+                **fields,
+            }
+        },
         log={"kind": "sqlite", "path": str(folder / "log.db")},
-        judges={"main": {"model": "m"}},
+        judges={"main": {"model": "m"}, "strong": {"model": "s"}, "other": {"model": "o"}},
     )
 
 
@@ -194,9 +202,9 @@ def test_the_command_certifies_or_ends_with_1(tmp_path: Path, bad: int, status: 
 
 def test_what_the_judge_is_biased_by_is_named_beside_people_and_audits(tmp_path: Path) -> None:
     """Each 100 tokens more that the judge reads are worth 0.07; German is not, though it is longer."""
-    of, chance = config(tmp_path), Random(5)
+    of, chance = config(tmp_path, audit={"judge": "strong"}), Random(5)
     names = {"evaluator": "helpful", "evaluator_version": evaluator_version_in(of, "helpful")}
-    made, labels = list[Evaluation](), list[Label]()
+    made, labels, strong = list[Evaluation](), list[Label](), audit_version_in(of, "helpful")
     for number in range(160):
         german = number % 3 == 0
         tokens = round(200 + 100 * german + 150 * chance.random())
@@ -205,13 +213,16 @@ def test_what_the_judge_is_biased_by_is_named_beside_people_and_audits(tmp_path:
         one = judged(
             number, **names, score=score, usage=Usage(input_tokens=tokens, output_tokens=9, calls=1),
             attributes={"language": "de" if german else "en"},
-            details={"audit": {"score": human, "probability": 0.5, "input_tokens": 0, "calls": 0}},
+            details={"audit": {"score": human, "probability": 0.5, "input_tokens": 0, "calls": 0, "version": strong}},
         )  # fmt: skip
         made.append(one)
         labels.append(label(**names, label_id=f"{number:032x}", evaluation_id=one.evaluation_id, sampling=one.sampling,
                             subject=one.subject, judge_score=score, score=human))  # fmt: skip
     asyncio.run(fill(of, made, labels))
     notes = json.loads(calibrate(of, CalibrateOptions(labels=None, evaluator="helpful", json=True)))["notes"]
+    newer = config(tmp_path, audit={"judge": "other"})
+    of_other = json.loads(calibrate(newer, CalibrateOptions(labels=None, evaluator="helpful", json=True)))["notes"]
+    assert not any("audits" in note for note in of_other), "those of another auditor"
     biased = [note for note in notes if note.startswith("Biased")]
     assert [note.split(",")[0] for note in biased] == [
         "Biased: at the same score by people",

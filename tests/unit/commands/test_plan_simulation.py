@@ -120,7 +120,8 @@ async def judged(job: Job) -> Evaluation:
 def days(number: int, conversations: int, watch: Monitor, first: int = 0) -> list[list[PricedEvaluation]]:
     async def run() -> list[list[PricedEvaluation]]:
         made = [await day(first + seed, conversations, watch) for seed in range(number)]
-        return [[priced_evaluation(each) for each in of] for of in made]
+        auditors = {each.evaluator.name: each.audit_version for each in watch.assignments}
+        return [[priced_evaluation(auditors, each) for each in of] for of in made]
 
     return asyncio.run(run())
 

@@ -5,15 +5,24 @@ from __future__ import annotations
 import json
 import random
 from datetime import timedelta
+from io import StringIO
 from pathlib import Path
 
 import pytest
 from evaluation_samples import START, bare, label
+from rich.console import Console
 
 from collector.calibration.labels import HumanLabel
 from collector.commands.replay.comparison import EvaluationPair, compare, t975
 from collector.commands.replay.people import compare_with_people, labels_of_file, labels_of_page
-from collector.commands.replay.replay import same_verdict_text
+from collector.commands.replay.replay import (
+    EvaluatorComparison,
+    ReplayReport,
+    as_json,
+    as_text,
+    compared_evaluators,
+    same_verdict_text,
+)
 from collector.logs.log import Record
 from collector.logs.memory import MemoryLog
 from collector.past.evaluations import EvaluationFilter, PastEvaluation, key_of, select
@@ -97,6 +106,26 @@ def test_the_share_of_same_verdicts_is_weighted_like_the_means() -> None:
     assert found.same_verdict == pytest.approx(10 / 11)
     said = same_verdict_text(found, found.same_verdict or 0.0)
     assert "90.9% by weight; unweighted, of 2: 1 from pass to fail, 0 from fail to pass." in said
+
+
+def test_verdicts_are_of_the_pairs_that_have_one() -> None:
+    """One pair without a verdict took the row of all others away."""
+    undecided = EvaluationPair(bare(3, 0.5, passed=None), bare(3, 0.9))
+    found, decided = (compare([pair(1, 0.9, 0.1), pair(2, 0.9, 0.9), *more]) for more in ([undecided], []))
+    assert found is not None
+    assert decided is not None
+    assert (found.pairs, found.decided) == (3, 2)
+    assert found.passing == decided.passing
+    assert (found.same_verdict, found.to_fail, found.to_pass) == (0.5, 1, 0)
+    sides = compared_evaluators((each.old, each.new) for each in (pair(1, 0.9, 0.1), undecided))
+    people, text = compare_with_people([], {}, ScoreScale()), StringIO()
+    of = EvaluatorComparison(old=sides[0], new=sides[1], comparison=found, people=people, no_score={})
+    report = ReplayReport(
+        comparisons=(of,), other_versions=0, all_in_use=True, unscored=(), gone=0, left=0, spent_usd=0.0
+    )
+    as_text(report, Console(file=text, width=300))
+    assert "passed (2 with verdicts)" in text.getvalue()
+    assert json.loads(as_json(report))["evaluators"][0]["decided"] == 2
 
 
 def test_people_who_are_divided_agree_half_with_either_side() -> None:

@@ -36,13 +36,18 @@ def test_a_label_that_decides_nothing_agrees_with_nobody() -> None:
     assert "people labelled 7 of these, without 5 of pairs that lack a verdict, and 10 are" in verdict_on_people(few)
 
 
-def test_without_an_interval_from_helps_only_if_the_old_version_judged_more() -> None:
+@pytest.mark.parametrize("all_in_use", [True, False])
+def test_without_an_interval_from_helps_only_if_the_old_version_judged_more(*, all_in_use: bool) -> None:
     """Scores of other versions, which --from brings too, are left out: the remedy did not help."""
     pairs = [EvaluationPair(scored(1, score=0.2), scored(1, score=0.8))]
     old, new = compared_evaluators((pair.old, pair.new) for pair in pairs)
     people = compare_with_people(pairs, {}, ScoreScale())
     of = EvaluatorComparison(old=old, new=new, comparison=compare(pairs), people=people, no_score={})
-    report = ReplayReport(comparisons=(of,), other_versions=12, unscored=(), gone=0, left=0, spent_usd=0.0)
+    report = ReplayReport(
+        comparisons=(of,), other_versions=12, all_in_use=all_in_use, unscored=(), gone=0, left=0, spent_usd=0.0
+    )
     text = StringIO()
     as_text(report, Console(file=text, width=300))
     assert "that the old version judged; begin earlier with --from, if it judged more then." in text.getvalue()
+    assert ("rejudge --what all has these answers scored" in text.getvalue()) is all_in_use
+    assert ("so no command scores these answers by it" in text.getvalue()) is not all_in_use

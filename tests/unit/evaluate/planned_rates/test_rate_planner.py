@@ -20,7 +20,9 @@ from collector.evaluate.planned_rates.learned_figures import DAY, LearnedFigures
 from collector.evaluate.planned_rates.rate_planner import LOWEST, RatePlanner
 from collector.records.audits import AuditScore
 from collector.statistics.bounded_sums import Weight
+from evaluators.judges.audited import Audited
 from evaluators.results import Retry, Sampling, Subject
+from evaluators.testing import ScriptedJudge
 
 WATCHED = monitor()
 PLAN = Plan((WATCHED,))
@@ -230,6 +232,30 @@ def test_another_definition_or_another_boost_begins_again() -> None:
     newer = replace(WATCHED, assignments=(replace(WATCHED.assignments[0], version="w"),))
     assert scored(Plan((newer,))) == 0.0
     assert scored(Plan((replace(WATCHED, strata=type(WATCHED.strata)()),))) == 0.0
+
+
+def test_audits_of_a_former_auditor_are_forgotten_and_nothing_else_is() -> None:
+    def audited(model: str) -> Plan:
+        [assignment] = WATCHED.assignments
+        judge = Audited(assignment.judge, ScriptedJudge({}, model=model), 0.5)
+        return Plan((replace(WATCHED, assignments=(replace(assignment, judge=judge),)),))
+
+    def taken_over(plan: Plan, saved: Any) -> Any:
+        planner = RatePlanner(plan, 1)
+        planner.add_partition(0, 0.0, orjson.loads(orjson.dumps(saved)))
+        planner.learn(0, JOB, replace(EVALUATION, details={"audit": {"score": 0.5, "probability": 0.5}}))
+        return planner.saved(0)
+
+    saved = taken_over(audited("strong"), ())
+    [[_, _, alike]], [[_, _, other]] = (taken_over(audited(model), saved) for model in ("strong", "other"))
+    assert (other["scored"], alike["scored"]) == (2.0, 2.0)
+    assert other["pairs"]["w"] == alike["pairs"]["w"] / 2
+    earlier = [[*names, {key: value for key, value in plain.items() if key != "auditor"}] for *names, plain in saved]
+    [[_, _, of_earlier]] = taken_over(audited("other"), earlier)
+    assert of_earlier["pairs"] == alike["pairs"], "an earlier release did not note who audits"
+    both = [["m", "graded", alike], ["m", "graded", {**other, "time": other["time"] + 1.0}]]
+    divided = divide([{"windows": {}, "demands": [], "planned": [each]} for each in both], 1)["planned"]
+    assert [each[2]["pairs"] for each in divided] == [other["pairs"]]
 
 
 def test_a_conversation_is_one_cluster_while_it_lasts_and_few_are_remembered() -> None:

@@ -62,6 +62,7 @@ async def test_opens_after_failures_in_a_row_and_asks_nothing_then():
     assert world.opened == 1
     assert raised.value.wait == 5.0
     assert raised.value.type == "judge_shed"
+    assert str(raised.value) == "the circuit breaker of the judge's endpoint is open, as it failed: down"
 
 
 @pytest.mark.parametrize("between", [None, JudgeRejected("401"), JudgeUnavailable("later", type="judge_rate_limited")])
@@ -142,7 +143,7 @@ async def test_beyond_the_longest_pause_they_are_given_up_and_counted(longest):
         on_shed=lambda: shed.append(1),
     )
     await world.fail(3)
-    with pytest.raises(BreakerOpen):
+    with pytest.raises(BreakerOpen, match="as it failed: down"):
         await pausing.ask(Prompt("x"), Reply)
 
     assert shed == [1]
