@@ -303,12 +303,11 @@ def _with_entry_keys(answer: str, keys: Mapping[str, str]) -> str:
         return answer
     if not isinstance(entries, dict):
         return answer
-    own = cast("dict[str, Any]", entries)
     keyed: dict[str, Any] = {
         name: {ANSWER_KEY: keys[name], **cast("dict[str, Any]", entry)}
         if name in keys and isinstance(entry, dict)
         else entry
-        for name, entry in own.items()
+        for name, entry in cast("dict[str, Any]", entries).items()
     }
     return orjson.dumps(keyed).decode()
 

@@ -205,7 +205,6 @@ def _explain_span(
     messages = {"input": call.input, "output": call.output, "passages": call.passages or None}
     sources = sorted(call.sources.items())
     fields = {"passages"} if call.kind in _WITHOUT_MESSAGES else messages.keys()
-    empty = [source for field, source in sources if field in fields and messages[field] is None]
     return ExplainedSpan(
         span_id=span.span_id,
         name=span.name,
@@ -213,7 +212,7 @@ def _explain_span(
         dialect=call.dialect,
         kind=call.kind,
         sources={field: source for field, source in sources if messages.get(field, ()) is not None},
-        empty_sources=empty,
+        empty_sources=[source for field, source in sources if field in fields and messages[field] is None],
         incomplete=_list_incomplete(parsed_span),
         contradictions=sorted(find_conflicts(assembler.dialects.read_each(span, ()))),
         outcome=_describe_outcome(parsed_span, analysis),

@@ -66,8 +66,7 @@ def check(
     try:
         settings = Settings.model_validate(values)
     except ValidationError as error:
-        places = [detail["loc"] for detail in error.errors(include_url=False)]
-        others = _other_mistakes(values, places, serves=serves)
+        others = _other_mistakes(values, [detail["loc"] for detail in error.errors(include_url=False)], serves=serves)
         raise _error(source, [*error_sentences(error, Settings), *others]) from None
     folder = folder or Path(source).parent
     idle: list[str] = []

@@ -82,10 +82,9 @@ def hidden_values(files: Iterable[Path]) -> Callable[[str], str]:
     names = {name for key, name in places if not (key and (key == "username" or os.environ.get(name, "").isalpha()))}
     values = {os.environ[name]: name for name in sorted(names) if len(os.environ.get(name, "")) >= _HIDDEN_FROM}
     values.pop("evalstream", None)  # it stands everywhere, too
-    longest_first = sorted(values, key=len, reverse=True)
 
     def hide(text: str) -> str:
-        for value in longest_first:
+        for value in sorted(values, key=len, reverse=True):
             text = text.replace(value, f"${{env:{values[value]}}}")
         return text
 

@@ -292,8 +292,7 @@ def _add_parts(
         role = "assistant"
     elif role == "user" and len(parts.texts) > 1 and _tells_of_other_agents(parts.texts):
         role = "context"
-    glue = "" if role == "assistant" else "\n"  # models' texts come in fragments, people's in paragraphs
-    text = glue.join(parts.texts)
+    text = ("" if role == "assistant" else "\n").join(parts.texts)  # models' texts are fragments, people's paragraphs
     if not (text or calls or parts.tool_results):
         text = " ".join(parts.media)
     if role != "assistant":

@@ -27,8 +27,7 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
     if operation in _ROOTS or operation.endswith(_LEAVES):
         return _read_call(span, is_model=operation.endswith(_LEAVES) and not operation.startswith("ai.embed"))
     call = _read_call(span, is_model=True)
-    is_call = call.input and call.output  # of an operation that is not known here
-    return call._replace(kind="chain") if is_call else Call(dialect="vercel_ai")
+    return call._replace(kind="chain") if call.input and call.output else Call(dialect="vercel_ai")
 
 
 def _read_call(span: Span, *, is_model: bool) -> Call:

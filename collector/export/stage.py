@@ -213,8 +213,7 @@ class FeedbackExport:
             await self.confirm()
             return await self.exporter.export_feedback(batch)
 
-        action = f"exporting feedback to {self.name}"
-        rejected = await self.backoff.repeat(attempt, ExportUnavailable, action=action)
+        rejected = await self.backoff.repeat(attempt, ExportUnavailable, action=f"exporting feedback to {self.name}")
         if rejected := min(max(0, rejected or 0), len(batch)):
             self.telemetry.drop("export", DropReason.FEEDBACK_REJECTED, rejected)
 

@@ -257,10 +257,8 @@ LONGEST_WAIT = 3600.0
 """Seconds between two attempts at a run that fails: each asks the judge about every case."""
 MOST_CHANGES = 5
 """Runs after reported changes and suspicious falls in one period at most: some endpoints change each time."""
-
-
 MOST_RUNS = 10
-"""The most runs in one period, if alerts request some, too."""
+"""The most runs in one period, if alerts or single cases that moved request some, too."""
 SAME_FALL = 3600.0
 """After this many seconds without a suspicion, the next one is about another fall."""
 _DAY = 86_400.0
@@ -306,12 +304,17 @@ class _Checked:
     """The judge's live calls that single cases were asked for."""
     dripped: int = 0
 
+    refused: int = -1
+    """The newest period in which a run was due after the last that it may have."""
+
     def suspects(self, now: float) -> bool:
         """Whether a run is to say if the judge has changed."""
-        is_alerting = self.falling is not None and self.falling.alert_since is not None
-        if self.published is None or self.published.number >= (MOST_RUNS if is_alerting else MOST_CHANGES):
-            return False
         return self.drip.has_tripped or (self.falling is not None and self.falling.asks(self.runs, now))
+
+    def may_run(self) -> bool:
+        """Whether the newest run is not yet the last of its period for such a suspicion."""
+        is_strong = self.drip.has_tripped or (self.falling is not None and self.falling.alert_since is not None)
+        return self.published is not None and self.published.number < (MOST_RUNS if is_strong else MOST_CHANGES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -399,7 +402,7 @@ class GoldenRuns:
                 since = min(since, before.since)
                 known.falling = Suspicion(since, (before.alert_since or now) if alerting else None)
                 known.suspected_at = now
-                if known.suspects(now):
+                if known.suspects(now) and known.may_run():
                     self._requests.ask()
                 return judge_since(known.runs, since)
         return None
@@ -408,14 +411,25 @@ class GoldenRuns:
         """How much worse an evaluator's scores of the last `length` s may be by its judge alone: by its newest run or,
         if that is more, by the mean over this time. 0 without a significant shift.
         """
-        now, tolerance = self._clock(), self._rules.tolerance
-        misses = [
-            (at, shift.explains(lower_is_better=lower_is_better) if shift.exceeds(tolerance) else 0.0)
-            for at, shift in self._shifts.get(evaluator, ())
+        now, misses = self._clock(), self._misses(evaluator, lower_is_better)
+        over = sum(miss * max(0.0, end - max(at, now - length)) for at, end, miss in misses)
+        return max(misses[-1][2], over / length) if misses else 0.0
+
+    def largest_miss(self, evaluator: str, lower_is_better: bool, since: float, until: float) -> float:
+        """How much worse an evaluator's scores of some time (s since the epoch) were by its judge alone, at most."""
+        misses = (miss for at, end, miss in self._misses(evaluator, lower_is_better) if at <= until and end > since)
+        return max(misses, default=0.0)
+
+    def _misses(self, evaluator: str, lower_is_better: bool) -> list[tuple[float, float, float]]:
+        """How much worse an evaluator's scores are by its judge, with the begin and end (s) of that time; no time has
+        an end before the next run.
+        """
+        shifts, tolerance = self._shifts.get(evaluator, []), self._rules.tolerance
+        ends = [*(at for at, _ in shifts[1:]), self._clock()]
+        return [
+            (at, end, shift.explains(lower_is_better=lower_is_better) if shift.exceeds(tolerance) else 0.0)
+            for (at, shift), end in zip(shifts, ends, strict=False)
         ]
-        ends = [*(at for at, _ in misses[1:]), now]
-        over = sum(miss * max(0.0, end - max(at, now - length)) for (at, miss), end in zip(misses, ends, strict=False))
-        return max(misses[-1][1], over / length) if misses else 0.0
 
     def withdraw(self) -> None:
         """Remove the series of its runs: another configuration's come in their place, without replaced versions."""
@@ -485,7 +499,17 @@ class GoldenRuns:
             known.published = replace(newest, names=frozenset({name}))
             return None
         is_new = name is not None and name not in newest.names and newest.number < MOST_CHANGES
-        return (period, newest.number + 1) if is_new or known.suspects(self._clock()) else None
+        if is_new or (known.suspects(self._clock()) and known.may_run()):
+            return period, newest.number + 1
+        if known.suspects(self._clock()) and known.refused != period:
+            known.refused = period
+            logger.warning(
+                "the judge of %s may have changed, but the golden set was scored %d times in this golden.interval, "
+                "the most for such a reason; it is scored again at %s",
+                target.assignment.evaluator.name, newest.number + 1,
+                f"{datetime.fromtimestamp((period + 1) * self._rules.every, UTC):%Y-%m-%d %H:%M} UTC",
+            )  # fmt: skip
+        return None
 
     async def _run(self, target: GoldenTarget, period: int, number: int) -> bool:
         """Publish a run; make it if no process has. Whether it is published and was stored, so that more may be.

@@ -192,8 +192,8 @@ def parse(
     request, unreadable, reason, mended = read_mended(body, signal, max_items, form=form)
     self_emitted = 0
     if own is not None and (form != "protobuf" or OWN_SCOPE.encode() in body):
-        is_signed = SIGNATURE.encode() in body  # to look at every attribute of every request would take long
-        self_emitted = own.remove_from(scopes_of(request), everywhere=is_signed)
+        # to look at every attribute of every request would take long
+        self_emitted = own.remove_from(scopes_of(request), everywhere=SIGNATURE.encode() in body)
     omitted = omit_from_request(request, body, stored_media)
     changed = (signal == "logs" and give_traces(request)) or bool(self_emitted or omitted or mended)
     if redactor is None and form == "protobuf" and not changed:

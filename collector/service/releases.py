@@ -26,10 +26,9 @@ WITHIN: Mapping[str, str] = {"service_version": "service", "model": "service", "
 def release_rules(config: Config) -> ReleaseRules:
     """The comparisons of a configuration."""
     monitors, alerts = config.settings.monitors, config.settings.alerts
-    used = {name: [use.name for use in monitor.uses] for name, monitor in monitors.items()}
     return ReleaseRules(
         attributes={name: _compared(monitor.compare) for name, monitor in monitors.items()},
-        evaluators=used,
+        evaluators={name: [use.name for use in monitor.uses] for name, monitor in monitors.items()},
         lower=lower_is_better(config),
         error_rate=alerts.release_error_rate,
         drift=alerts.release_drift,

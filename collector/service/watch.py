@@ -151,6 +151,10 @@ class _Explained:
     def miss(self, evaluator: str, lower: bool, length: float) -> float:
         return self.judges.explained_miss(evaluator, lower, length) if isinstance(self.judges, GoldenRuns) else 0.0
 
+    def largest(self, evaluator: str, lower: bool, since: float, until: float) -> float:
+        judges = self.judges
+        return judges.largest_miss(evaluator, lower, since, until) if isinstance(judges, GoldenRuns) else 0.0
+
     def shifted(self, evaluator: str) -> str:
         return self.judges.shifted(evaluator) if isinstance(self.judges, GoldenRuns) else ""
 
@@ -183,6 +187,7 @@ async def start_watch(process: Process, evaluating: EvaluateTask | None) -> Watc
     watcher = settings.alerts.watcher
     trust = JudgeTrust(
         explained.miss,
+        explained.largest,
         agreement.uncalibrated,
         explained.shifted,
         explained.judge_since,

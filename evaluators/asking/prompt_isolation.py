@@ -128,8 +128,7 @@ def wrap_with_key(instructions: str, material: Mapping[str, Json], secret: bytes
     that equal questions give equal texts. The key comes last, after everything that a provider's prompt cache may have.
     """
     body = _as_json(material)
-    question = instructions.encode("utf-8", "replace") + b"\x1f" + body.encode()
-    digits = hmac.digest(secret, question, "sha512").hex()
+    digits = hmac.digest(secret, instructions.encode("utf-8", "replace") + b"\x1f" + body.encode(), "sha512").hex()
     key = _key_among(digits[_MARKER_DIGITS:], body)
     return f"{_between_markers(body, digits[:_MARKER_DIGITS])} {key_request(key)}", key
 
@@ -194,8 +193,7 @@ def wrap_with_keys(
 ) -> tuple[str, tuple[str, ...]]:
     """`wrap_with_key` with a different key for each of `count` questions; the requests for the keys come later."""
     body = _as_json(material)
-    question = instructions.encode("utf-8", "replace") + b"\x1f" + body.encode()
-    digits = hmac.digest(secret, question, "sha512").hex()
+    digits = hmac.digest(secret, instructions.encode("utf-8", "replace") + b"\x1f" + body.encode(), "sha512").hex()
     keys: dict[str, None] = {}
     number = 0
     while len(keys) < count:

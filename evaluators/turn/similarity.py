@@ -57,8 +57,7 @@ class Similarity(TextSettings, Evaluator[Turn]):
         """See `Evaluator.evaluate`."""
         material = build_judge_input(case, ("actual_output", _FIELDS[self.compare]), self.longest_text)
         compared = material.content[_FIELDS[self.compare]]
-        several = cast("list[object]", compared if isinstance(compared, list) else [compared])
-        texts = [str(text) for text in several]
+        texts = [str(text) for text in cast("list[object]", compared if isinstance(compared, list) else [compared])]
         of_answer, of_others = _PARTS[self.compare]
         texts = [str(material.content["actual_output"]), *texts]
         (answer, *vectors), cut = await embed(judge, load("similarity.txt"), texts, of_answer, of_others)

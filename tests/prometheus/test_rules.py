@@ -946,6 +946,28 @@ def test_a_judge_that_was_repaired_explains_the_scores_of_its_time_and_a_restart
     run(tmp_path, configured(), [{"inputs": [*in_full(420, of), *moved], "alerts": [*quiet, *shifts]}])
 
 
+def test_a_fall_that_the_judge_made_does_not_page_as_the_judge_is_repaired(tmp_path: Path):
+    """Four minutes of bad scores raised an alert and ended; then the judge was stricter for a while. As its shift ended,
+    the bad scores of before were still in all windows, and the alert began: of scores that were good again."""
+    of = Stream(150.0, mean=lambda now: 0.45 if 300 <= now < 304 or 310 <= now < 313 else 0.85, seed=31).run(345)
+    moved = [
+        series("evalstream_golden_shift", "0x311 -0.4x2 0x40", **GOLDEN),
+        series("evalstream_golden_shift_stderr", "0.005x345", **GOLDEN),
+    ]
+    of_scores, of_judge = "EvalstreamScoreDropped", "EvalstreamJudgeShift"
+    alerts = [
+        firing(303, of_scores, {"alertname": of_scores, "severity": "page"}),
+        firing(313, of_judge, {"alertname": of_judge, "severity": "warning"}),
+        *(firing(minute, of_scores) for minute in range(308, 345)),
+    ]
+    found = {
+        "expr": "count(evalstream:drop_falls == 2)",
+        "eval_time": "315m",
+        "exp_samples": [{"labels": "{}", "value": 1}],
+    }
+    run(tmp_path, configured(), [{"inputs": [*in_full(345, of), *moved], "alerts": alerts, "values": [found]}])
+
+
 @pytest.mark.long
 def test_without_a_warning_the_little_drop_pages(tmp_path: Path):
     little = Stream(8.0, mean=lambda _: 0.72, seed=22).run(420)

@@ -21,6 +21,7 @@ from collector.alerting.rules.service import JUDGE_MEMORY, inconsistent_weights,
 from collector.alerting.rules.targets import Target
 from collector.config.alerts import DAY, AlertSettings
 from collector.statistics.incident import LARGEST_MARGIN, LEAST_DIFFERENCE, DropDetector
+from collector.statistics.judge_change import SOON
 from collector.telemetry.series import DROP_EXPLAINED, GOLDEN_SHIFT_STDERR, JUDGE_MOVED
 
 CAUSES = Fact(
@@ -58,8 +59,9 @@ def doubt_rules(target: Target, alerts: AlertSettings, timing: Timing) -> Iterat
     shifted = f"({worse}) + {MARGIN_ERRORS:g} * {error}"
     parts = [f"sum({unscored(alerts, timing, here)})", f"max({inconsistent_weights(alerts, here)})"]
     # not for shares of labels, whose shift by a judge is unknown, nor for audited means, which audits correct
-    if not target.is_derived:
-        parts.insert(1, f"max({shifted})")
+    by_judge = "vector(0)" if target.is_derived else f"max({shifted}) or vector(0)"
+    yield RecordingRule(series.JUDGE_DOUBT, by_judge, where)
+    parts.append(f"max({series.JUDGE_DOUBT}{selector(**where)})")
     yield RecordingRule(series.SCORE_DOUBT, " + ".join(f"({part} or vector(0))" for part in parts), where)
     doubt = f"{series.SCORE_DOUBT}{selector(**where)}"
     for window, length in series.WINDOWS.items():
@@ -76,13 +78,37 @@ def _short(target: Target, mean: float) -> str:
     return f"{known} - {mean:g}" if target.lower_is_better else f"{mean:g} - {known}"
 
 
-def explained(target: Target, mean: float, alerts: AlertSettings, by: str) -> str:
-    """PromQL with a result while the warnings explain the target's whole miss in every window with enough scores."""
-    here = selector(evaluator=target.evaluator, monitor=target.monitor)
+def _unexplained(target: Target, mean: float, alerts: AlertSettings, states: States) -> str:
+    """PromQL of the fall that the detector found, unless warnings explain it; none ends an alert that fires.
+
+    They do while no window of the present is surely beyond the target and the doubt. A shift of the judge that is about
+    as old as the fall explains it until the mean recovers, if the fall is no larger.
+    """
+    here, by, falls = selector(**states.where), ", ".join(states.by), f"{states.last(series.DROP_FALLS)} > 0"
     surely = f"{_short(target, mean)} - {MARGIN_ERRORS:g} * {series.SCORE_STDERR}{here}"
     enough, doubt = f"{series.SCORE_N_EFF}{here} >= {alerts.min_conversations:g}", f"{series.WINDOW_DOUBT}{here}"
-    beyond = f"{surely} - on (evaluator, monitor, window) group_left () {doubt} and {enough}"
-    return f"(max by ({by}) ({beyond}) <= 0 and on (evaluator, monitor) {doubt} > 0)"
+    beyond = (
+        f"({surely} - on (evaluator, monitor, window) group_left () {doubt} and {enough}"
+        f" unless {series.WINDOW_OVERLAPS}{here}) > 0"
+    )
+    doubtful = f"({falls} and on (evaluator, monitor) {doubt} > 0 unless on ({by}) {beyond})"
+    level, shift = states.now(series.DROP_LEVEL), states.now(series.FALL_SHIFT)
+    short = f"({level} - {mean:g})" if target.lower_is_better else f"({mean:g} - {level})"
+    explained = f"({doubtful} or on ({by}) ({short} <= {shift} and {shift} > 0))"
+    # unless its own value of the interval before
+    return f"({falls} unless on ({by}) ({explained} unless on ({by}) {states.now(series.SCORE_FALL)}))"
+
+
+def _fall_shift(states: States) -> RecordingRule:
+    """The largest shift of the judge in the first half hour of a fall, or until the fall's level is settled."""
+    falls, here = states.now(series.DROP_FALLS), selector(**states.where)
+    same = f"{states.in_incident} and {falls} == {states.now(series.DROP_INCIDENT)}"
+    before = f"({states.now(series.FALL_SHIFT)} and {same})"
+    current = f"({states.number(0)} + on (evaluator, monitor) group_left () {series.JUDGE_DOUBT}{here})"
+    young = f"(time() - {states.recent(series.DROP_SINCE)} < {SOON:g} or {states.now(series.DROP_SETTLED)} == 0)"
+    return states.rule(
+        series.FALL_SHIFT, f"({before} > {current} or {current} and {young} or {before}) and {falls} > 0"
+    )
 
 
 DROPPED, BELOW = "EvalstreamScoreDropped", "EvalstreamScoreBelowTarget"
@@ -109,10 +135,10 @@ def fall_rules(
     yield states.rule(series.SCORE_MISS, _miss(target, detector.target, alerts.min_conversations))
     beyond = f"max by ({grouped}) ({states.now(series.SCORE_MISS)})"
     paging = f"({beyond} > {alerts.page_standard_errors:g})"
-    doubtful = explained(target, detector.target, alerts, grouped)
+    yield _fall_shift(states)
     yield states.rule(
         series.SCORE_FALL,
-        f"({states.last(series.DROP_FALLS)} > 0 unless on ({grouped}) {doubtful})"
+        f"{_unexplained(target, detector.target, alerts, states)}"
         f" or (1 + (({states.recent_falls(detector.target)} and {paging}) or 0 * {paging}))",
     )
     fall = states.now(series.SCORE_FALL)

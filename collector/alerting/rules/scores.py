@@ -98,8 +98,7 @@ def _means(by: Sequence[str], corrected: CorrectedMeans | None) -> Iterator[Reco
     hour, here = f"{mean}{selector(window='1h')}", "on (evaluator, monitor) group_left ()"
     lost = corrected and corrected.lost
     lowest, highest = f"{hour} * {here} (1 - {series.UNCOVERED_SHARE})", f"{series.SCORE_LOWEST} + {here} "
-    by_audits = lost and f"{mean}{day} * {here} (1 - {lost})"
-    yield RecordingRule(series.SCORE_LOWEST, _or(lowest, by_audits))
+    yield RecordingRule(series.SCORE_LOWEST, _or(lowest, lost and f"{mean}{day} * {here} (1 - {lost})"))
     yield RecordingRule(series.SCORE_HIGHEST, _or(highest + series.UNCOVERED_SHARE, lost and highest + lost))
     clipped = series.ESTIMATOR_CLIPPED_INCREASE
     yield RecordingRule(series.SCORE_CLIPPED, f"{clipped} / ({sums['w']} + {clipped} > 0)")

@@ -32,8 +32,8 @@ from collector.records.audits import audit_by, lost_audit
 from collector.records.epochs import valid_evaluations
 from collector.statistics.audited_sums import audit_name
 from collector.statistics.bounded_sums import Weight
-from collector.statistics.incident import DropDetector, Incidents, recovery_threshold
-from collector.statistics.judge_change import JudgeVerdict
+from collector.statistics.incident import DropDetector, DropLife, Incidents, recovery_threshold
+from collector.statistics.judge_change import SOON, JudgeVerdict
 from collector.telemetry.plain import in_chat
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import DROP_EXPLAINED, DROP_LOG_EVIDENCE, JUDGE_MOVED
@@ -166,7 +166,8 @@ async def _no_answer() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class JudgeTrust:
-    """The known errors of judges: alerts fire for a miss beyond `explained`, and only warn where `uncalibrated`.
+    """The known errors of judges: alerts fire for a miss beyond `explained`, and only warn where `uncalibrated`. A fall
+    no larger than the `largest` shift of its judge in some time (s) does not alert.
 
     `judge_since` may ask for what it does not know yet; `wait_for_answer` waits for that, and says whether there was
     anything. `note_incidents` takes the incidents that are over. `shifted` says how far an evaluator's judge has left
@@ -174,6 +175,7 @@ class JudgeTrust:
     """
 
     explained: ExplainedMiss = lambda _evaluator, _lower, _length: 0.0
+    largest: Callable[[str, bool, float, float], float] = lambda _evaluator, _lower, _since, _until: 0.0
     uncalibrated: UncalibratedReason = lambda _monitor, _evaluator, _version: ""
     shifted: Callable[[str], str] = lambda _evaluator: ""
     judge_since: JudgeSince = _no_verdict
@@ -221,6 +223,8 @@ class WatchStage:
         """How far judges have moved, by series and verdict."""
         self._alerted: dict[tuple[str, str], float] = {}
         """When an alert was last on any series of an evaluator's version (s)."""
+        self._dropped: set[Series] = set()
+        """The series with an alert on a fall that the detector found."""
         self.firing: tuple[ActiveAlert, ...] = ()
         """The alerts that fired at the last evaluation."""
 
@@ -384,9 +388,10 @@ class WatchStage:
         worst = max(misses, key=lambda each: each.standard_errors, default=None)
         explanation = self._causes.get(series, _UNKNOWN)[1]
         fall = fall_of(drop, buckets, self._interval)
-        has_fallen = fall is not None and not (
-            any(doubts.values()) and all(miss.standard_errors <= SURE for miss in misses)
-        )
+        is_doubtful = any(doubts.values()) and all(miss.standard_errors <= SURE for miss in misses)
+        is_explained = series not in self._dropped and (is_doubtful or self._is_by_judge(series, life, now))
+        has_fallen = fall is not None and not is_explained  # an alert that fires stays
+        (self._dropped.add if has_fallen else self._dropped.discard)(series)
         is_below = worst is not None and worst.standard_errors > self.rules.settings.warn_standard_errors
         self._suspects.pop(series, None)
         judge_verdict = ""
@@ -417,6 +422,14 @@ class WatchStage:
             yield mean_alert(subject, worst, life.next_number(int(now // self._interval)), self.rules.settings)
         if shifted := self._trust.shifted(evaluator):
             yield shift_alert(subject, shifted, self.rules.settings)
+
+    def _is_by_judge(self, series: Series, life: DropLife, now: float) -> bool:
+        """Whether the judge has shifted by at least a fall since about when that began: until the mean recovers."""
+        if life.fall is None:
+            return False
+        since, lower = life.fall.since * self._interval, life.detector.lower_is_better
+        shift = self._trust.largest(series[1], lower, since, since + SOON if life.fall.settled else now)
+        return shift > 0.0 and life.detector.shortfall(1.0, life.fall.level) <= shift
 
     def _doubts(self, monitor: str, evaluator: str, detector: DropDetector, now: float) -> dict[str, float]:
         """How far each window's mean may be off by what is known of its judge, and by what has no score."""

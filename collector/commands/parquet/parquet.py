@@ -92,7 +92,7 @@ def evaluation_row(evaluation: Evaluation, recorded_at: datetime, *, texts: bool
         "range_high": high,
         "details": _json(dict(evaluation.details)) if texts and evaluation.details else None,
         "supersedes": list(evaluation.supersedes),
-        "attributes": [(name, _text(value)) for name, value in evaluation.attributes.items()],
+        "attributes": [(name, v if isinstance(v, str) else _json(v)) for name, v in evaluation.attributes.items()],
         **({} if texts else {"explanation": None}),
     }
     return _row(evaluation, EVALUATION_COLUMNS, made)
@@ -136,10 +136,6 @@ def _shared(record: Evaluation | Label, recorded_at: datetime) -> dict[str, Any]
         "upstream_probability": None if sampling.upstream == "unknown" else sampling.upstream,
         "recorded_at": recorded_at,
     }
-
-
-def _text(value: Json) -> str:
-    return value if isinstance(value, str) else _json(value)
 
 
 def _json(value: Json) -> str:

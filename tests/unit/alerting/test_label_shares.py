@@ -136,15 +136,14 @@ def test_rules_hold_the_share_to_its_target_and_ask_after_the_evaluator_itself()
         if isinstance(rule, RecordingRule) and (rule.record, rule.labels.get("evaluator")) == (series.SCORE_MISS, SHARE)
     ]
     assert miss.expr.startswith(f'(evalstream:score_mean{{evaluator="{SHARE}",monitor="chatbot"}} - 0.05 - ')
-    [doubt] = [
-        rule
+    doubts = {
+        rule.record: rule.expr
         for rule in every
-        if isinstance(rule, RecordingRule)
-        and rule.record == "evalstream:score_doubt"
-        and rule.labels["evaluator"] == SHARE
-    ]
-    assert 'evaluator="outcome"' in doubt.expr
-    assert SHARE not in doubt.expr
+        if isinstance(rule, RecordingRule) and rule.record.endswith("_doubt") and rule.labels["evaluator"] == SHARE
+    }
+    assert 'evaluator="outcome"' in doubts[series.SCORE_DOUBT]
+    assert doubts[series.JUDGE_DOUBT] == "vector(0)", "how a judge's shift moves a share is unknown"
+    assert doubts[series.SCORE_DOUBT].count(SHARE) == 1, "of this alone"
     assert not any(SHARE in str(rule) for rule in every if getattr(rule, "name", "") == "EvalstreamStale")
 
 

@@ -15,6 +15,7 @@ from collector.evaluate.plan import Assignment
 from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
 from collector.golden.runner import (
     MOST_CHANGES,
+    MOST_RUNS,
     GoldenRules,
     GoldenRuns,
     GoldenTarget,
@@ -415,8 +416,32 @@ async def test_a_shift_that_is_over_explains_its_share_of_a_window(tmp_path: Pat
     shares = {300.0: 0.0, 600.0: shift / 2, 900.0: shift / 3, 3600.0: shift / 12}
     assert {length: runs.explained_miss("helpful", False, length) for length in shares} == pytest.approx(shares)
     assert runs.explained_miss("helpful", True, 900.0) == 0.0, "a stricter judge explains no rise"
+    began = bench.time - 600.0
+    assert runs.largest_miss("helpful", False, began - 300.0, began - 1.0) == 0.0, "before the shift"
+    assert runs.largest_miss("helpful", False, began - 300.0, began + 100.0) == pytest.approx(shift)
+    assert runs.largest_miss("helpful", False, began + 300.0, bench.time) == 0.0, "after it"
     again = await bench.look(8)
     assert again.explained_miss("helpful", False, 600.0) == pytest.approx(shift / 2), "after a restart"
+
+
+async def test_single_cases_that_move_once_more_get_a_run_or_a_line_says_why_not(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A judge that became stricter for the second time in a day was looked at no more, and nothing said so."""
+    bench = Bench(golden_file(tmp_path, helpful=0.8))
+    bench.share = 0.1
+    runs = await bench.look(8)
+    for number in range(MOST_RUNS + 3):
+        bench.score = (5, 8)[number % 2]
+        for _ in range(100):
+            await bench.answer("scripted")
+        bench.time += 60.0
+        await runs.run_due()
+    assert runs.checked[next(iter(runs.checked))].published.number == MOST_RUNS  # type: ignore[union-attr]
+    [line] = [record.getMessage() for record in caplog.records if "the most for such a reason" in record.getMessage()]
+    assert line.startswith(
+        f"the judge of helpful may have changed, but the golden set was scored {MOST_RUNS + 1} times"
+    )
 
 
 async def test_a_run_from_before_an_incident_ended_says_nothing_of_the_next_fall(tmp_path: Path) -> None:

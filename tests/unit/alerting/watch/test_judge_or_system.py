@@ -100,6 +100,33 @@ async def test_a_shift_that_explains_a_fall_is_said_in_its_place() -> None:
     assert alert.annotations["description"].startswith("It has left its references. Only the judge")
 
 
+@pytest.mark.parametrize(("shift", "is_quiet"), [(0.4, True), (0.3, False)])
+async def test_a_fall_no_larger_than_the_shift_of_its_judge_does_not_page_as_the_judge_is_repaired(
+    shift: float, is_quiet: bool
+) -> None:
+    """Other bad scores, of before, were in the windows: as the shift ended, the alert began, of scores that were good.
+
+    The judge was stricter in minutes 24 to 26, and nothing but the largest shift since the fall (0.35 below its target)
+    explains it after them.
+    """
+    config = checked({"exact": {"kind": "exact_match", "threshold": 0.8}})
+    of = detector(targets(config)[0], targets(config), config.settings.alerts, 1)
+    began, ended = NOW + 24 * 60.0, NOW + 26 * 60.0
+
+    def largest(_evaluator: str, _lower: bool, since: float, until: float) -> float:
+        return shift * (began <= until and ended > since)
+
+    trust = JudgeTrust(largest=largest)
+    stage = WatchStage(WatchRules({("all", "exact"): of}, config.settings.alerts), Telemetry(), trust=trust)
+    fired: list[int] = []
+    async with stage.open_fold(0, None) as fold:
+        for minute in range(40):
+            score, at = (0.45 if 24 <= minute < 26 else 0.9), NOW + minute * 60.0
+            await fold.deliver([record(100 * minute + number, at, score) for number in range(100)])
+            fired += [minute for _ in stage.update(at + 60.0)]
+    assert (fired == []) == is_quiet, fired
+
+
 @pytest.mark.parametrize("fall", [0.3, pytest.param(0.1, marks=pytest.mark.long)])
 async def test_a_judge_that_changed_is_named_with_the_page_and_a_system_that_changed_is_not_its_fault(
     fall: float,
