@@ -100,7 +100,7 @@ def test_within_an_incident_levels_are_tested_half_way_to_the_target_and_as_far_
 def test_each_fall_of_an_incident_is_an_alert_of_its_own() -> None:
     target = Target(monitor="m", evaluator="e", scope="turn", mean=HIGH.target)
     _, _, fall, _, _, alert, _ = fall_rules(target, HIGH, AlertSettings(), Timing(), BY)
-    assert fall.expr.startswith(f"({last(series.DROP_FALLS)} > 0 unless on (monitor, evaluator) ((({last(")
+    assert fall.expr.startswith(f"({last(series.DROP_FALLS)} > 0 unless on (monitor, evaluator) (((")
     assert alert.expr == f'count_values by (monitor, evaluator) ("fall", {series.SCORE_FALL}{OF})'
 
 
