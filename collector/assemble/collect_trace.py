@@ -21,15 +21,11 @@ UNREAD = "none"
 
 
 class TracePiece(NamedTuple):
-    """A serialized Export…ServiceRequest with parts of one trace only, and the number of its record, if it has one.
-
-    A `thin` piece has no texts, only a note of its turn: see `collector.records.noted_turns`.
-    """
+    """A serialized Export…ServiceRequest with parts of one trace only, and the number of its record, if it has one."""
 
     signal: decode.Signal
     value: bytes
     number: int = -1
-    thin: bool = False
 
 
 class ApplicationEvent(NamedTuple):

@@ -16,10 +16,10 @@ from typing import TypeVar
 
 from collector.assemble.collect_trace import TracePiece
 from collector.assemble.open_traces import CloseReason, Emitted, OpenTrace, OpenTraces
-from collector.assemble.thin_turns import make_noted_record
 from collector.assemble.trace import Assembler, Assembly, entry_of
 from collector.assemble.turns import AssembledTurn
 from collector.assemble.unread.examination import ConversationIdWatch, UnreadTextWatch
+from collector.assemble.unwanted_turns import make_noted_record
 from collector.errors import BadInput
 from collector.link.turn_router import RoutedRecord, TurnRouter
 from collector.logs.journal.guard import GuardedPlace
@@ -27,7 +27,7 @@ from collector.logs.log import TICK, Log, Record, RecordTooLarge, StoredRecord, 
 from collector.otlp.decode import Signal, request_from_protobuf
 from collector.records.feedback import FeedbackEntry, feedback_record, without_comment
 from collector.records.judged_spans import span_records
-from collector.records.noted_turns import THIN, NotedTurn, has_note, noted_turn
+from collector.records.noted_turns import NotedTurn, has_note, noted_turn
 from collector.records.tenants import in_tenant, tenant_in_key
 from collector.records.turns import UNWANTED, turn_outcome
 from collector.telemetry.drop_reasons import DropReason
@@ -240,11 +240,9 @@ class AssembleFold:
 
     def _find_noted_turn(self, trace: OpenTrace, piece: TracePiece, may_stay_unread: bool) -> NotedTurn | None:
         """Find the turn in the receiver's note on a trace's only piece; None if the trace must be assembled."""
-        if not (piece.thin or (may_stay_unread and has_note(piece.value))) or trace.last_at >= self._id_watch.next_at:
+        if not (may_stay_unread and has_note(piece.value)) or trace.last_at >= self._id_watch.next_at:
             return None
         turn = noted_turn(piece.value)
-        if piece.thin:
-            return None if self._side_logs.judged_spans is not None else turn
         return None if self._router.is_key_wanted(turn.conversation, tenant_in_key(trace.trace_id)) else turn
 
     def _close_noted(self, trace: OpenTrace, noted: NotedTurn) -> Sequence[RoutedRecord]:
@@ -301,8 +299,7 @@ class AssembleFold:
         """Dead-letter the first pieces of a trace, `pieces` of them, because its assembly ends the process."""
         logger.error("assemble: the trace of record %d is left out: %s", trace.position, self._guarded.fatal)
         for piece in trace.pieces[:pieces]:
-            headers = THIN if piece.thin else (("signal", piece.signal.encode()),)
-            key = trace.trace_id.encode()
+            headers, key = (("signal", piece.signal.encode()),), trace.trace_id.encode()
             offset, number = place_of_number(piece.number)
             record = StoredRecord(self._guarded.partition, offset, trace.opened_at, key, piece.value, headers, number)
             self._on_bad_record(record, self._guarded.fatal)
@@ -344,12 +341,9 @@ def parse_piece(record: StoredRecord) -> TracePiece:
     """The piece of a trace in a record of the spans log. Raises BadInput."""
     if not record.key or not record.key.isascii():
         raise BadInput("the record's key is not a trace id")
-    if record.headers == THIN:
-        noted_turn(record.value)
-        return TracePiece("traces", record.value, record.number, thin=True)
     signal = _SIGNALS.get(dict(record.headers).get("signal", b""))
     if signal is None:
-        raise BadInput("the record's header `signal` is neither traces, logs nor thin")
+        raise BadInput("the record's header `signal` is neither traces nor logs")
     if signal == "traces" and has_note(record.value):
         # The receiver has checked the request already.
         if noted_turn(record.value).trace.encode() != record.key.partition(b"@")[0]:

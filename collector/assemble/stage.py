@@ -20,8 +20,8 @@ class AssembleStage:
     """Opens the folds of the spans log's partitions.
 
     A record's key is its trace id in hex, with its sender's tenant if it has one, its header `signal` says `traces` or
-    `logs`, and its value is a serialized Export…ServiceRequest with that trace only; or it is a thin piece. The span of
-    a judged turn goes into its log before the turn does, feedback in traces into the labels log, whenever it comes.
+    `logs`, and its value is a serialized Export…ServiceRequest with that trace only. The span of a judged turn goes
+    into its log before the turn does, feedback in traces into the labels log, whenever it comes.
     """
 
     assembler: Assembler

@@ -20,7 +20,6 @@ from collector.assemble.collect_trace import (
     CollectedTrace,
     TracePiece,
     collect_trace,
-    deduplicate_spans,
 )
 from collector.assemble.enclosing_spans import apply_enclosing_spans
 from collector.assemble.identity import IdentityLookup
@@ -30,15 +29,14 @@ from collector.assemble.rag_prompt import PassageIndex, find_question_hints, spl
 from collector.assemble.read_spans import ParsedSpan, SpanTree, read_spans
 from collector.assemble.sole_turn import find_sole_turn
 from collector.assemble.speech import NAMES as SPEECH
-from collector.assemble.thin_turns import combine, count_spans, dialects_of, list_thin_spans, list_thin_turns, make_turn
 from collector.assemble.trace_references import TraceReferences
 from collector.assemble.turn_drafts import TurnDraft, draft_turns
 from collector.assemble.turns import AssembledTurn, TurnBuilder
+from collector.assemble.unwanted_turns import make_turn
 from collector.dialects.otel_genai import DISCARDED
 from collector.dialects.registry import Dialects
 from collector.errors import BadInput
 from collector.records.feedback import FeedbackEntry, cut, feedback_entry
-from collector.records.noted_turns import NotedTurn
 from collector.records.ready_made import LONGEST_ID
 from collector.records.references import digest_of
 from evaluators.cases import Feedback, Turn
@@ -301,9 +299,6 @@ class Assembler:
         `is_wanted` gets a turn without its content. If the only turn of a trace is not wanted, its content is not read.
         """
         pieces = tuple(pieces)
-        thin = [piece for piece in pieces if piece.thin]
-        if thin:
-            return self._assemble_thin(thin, [piece for piece in pieces if not piece.thin], on_bad)
         unknown: list[int] = []
         trace = collect_trace(pieces, self.dialects, self.identity, on_bad, self.names, unknown.append)
         if trace is None:
@@ -314,25 +309,8 @@ class Assembler:
                 return Assembly((turn,), Counter(sole.spans.values()), at_a_glance=True)
         return self.analyze(trace).assembly
 
-    def _assemble_thin(
-        self, thin: Sequence[TracePiece], whole: Sequence[TracePiece], on_bad: Callable[[BadInput], None]
-    ) -> Assembly:
-        """Assemble a trace with thin pieces: these have no texts, only a note of their turn."""
-        turns = list_thin_turns(thin, on_bad)
-        trace = collect_trace(whole, self.dialects, self.identity, on_bad, self.names) if whole else None
-        if trace is None:
-            unknown = list_thin_spans([piece for piece in whole if piece.signal == "traces"], on_bad) if whole else []
-            return Assembly(tuple(map(make_turn, turns)), count_spans(turns, [span.span_id for span in unknown]))
-        spans = deduplicate_spans([*trace.spans, *list_thin_spans(thin, on_bad)])
-        came_whole = {span.span_id for span in spans if span.evidence > 1}
-        turns = [turn for turn in turns if turn.span not in came_whole]
-        return self.analyze(trace._replace(spans=tuple(spans)), turns).assembly
-
-    def analyze(self, trace: CollectedTrace, thin: Sequence[NotedTurn] = ()) -> TraceAnalysis:
-        """Assemble the turns of one trace, and return the intermediate results, too.
-
-        `thin` are the turns of the trace's thin pieces; the spans of these turns are among the trace's spans.
-        """
+    def analyze(self, trace: CollectedTrace) -> TraceAnalysis:
+        """Assemble the turns of one trace, and return the intermediate results, too."""
         tree = SpanTree(trace.spans)
         parsed_spans = read_spans(trace, tree, self.dialects, self.identity)
         calls = find_model_calls(parsed_spans, tree)
@@ -340,7 +318,6 @@ class Assembler:
         drafts = apply_enclosing_spans(drafts, parsed_spans, tree)
         losses = find_losses(parsed_spans, trace.spans, trace.records)
         turns: Sequence[AssembledTurn] = self._build_turns(drafts, parsed_spans, tree, losses)
-        turns = combine(turns, thin, tree) if thin else turns
         spans: dict[str, int] = {}
         read: set[str] = set()
         has_feedback = False
@@ -353,11 +330,6 @@ class Assembler:
         if self.agent_runs:
             build = partial(self._build_turns, tree=tree, losses=losses)
             turns = [*turns, *find_agent_runs(turns, parsed_spans, tree, build)]
-        if thin:
-            turns = [_without_additions(turn) for turn in turns]
-            thinly_read = dialects_of(thin, read)
-            spans = dict(Counter(spans) + Counter(thinly_read.values()))
-            read.update(thinly_read)
         if unread := len(tree.spans.keys() - read):
             spans[UNREAD] = unread
         assembly = Assembly(tuple(turns), spans, feedback)
@@ -376,14 +348,6 @@ class Assembler:
             turns.append(builder.build(draft, passages.find(draft, previous_end)))
             previous_end = draft.end if len(drafts) > 1 else 0
         return turns
-
-
-def _without_additions(assembled_turn: AssembledTurn) -> AssembledTurn:
-    """Remove feedback and events from a turn whose content was not read."""
-    turn = assembled_turn.turn
-    if turn.incomplete != "unwanted" or not (turn.feedback or turn.events):
-        return assembled_turn
-    return assembled_turn._replace(turn=replace(turn, feedback=(), events=()))
 
 
 def _without_auxiliary(

@@ -2,9 +2,6 @@
 
 A noted piece is a serialized request like any other. Before it, in the same bytes, stands its turn as a JSON array, in
 a field whose number OTLP does not use: a reader of OTLP skips it.
-
-A thin piece, which earlier versions wrote, has such a note in front of a request without texts, so only the note tells
-of its turn. The header `signal` of a thin piece is `thin`.
 """
 
 from collections.abc import Mapping
@@ -14,11 +11,7 @@ import msgspec
 import orjson
 
 from collector.errors import BadInput
-from collector.logs.log import Headers
 from collector.otlp.decode import field_bytes
-
-THIN: Headers = (("signal", b"thin"),)
-"""The headers of a thin piece."""
 
 _TAG = b"\xc2\x3e"  # field 1000, of bytes; OTLP's requests have field 1 alone
 _CONTINUES = 0x80
@@ -61,10 +54,10 @@ def noted_turn(value: bytes) -> NotedTurn:
     try:
         turn = _DECODER.decode(_first_field(value))
     except (ValueError, IndexError):  # msgspec's own errors are ValueErrors
-        raise BadInput("not a thin piece") from None
+        raise BadInput("not a note of a turn") from None
     is_about_something = turn.trace and turn.span and turn.conversation
     if not (is_about_something and -_MOST_TIME < turn.start < _MOST_TIME and -_MOST_TIME < turn.end < _MOST_TIME):
-        raise BadInput("not a thin piece")
+        raise BadInput("not a note of a turn")
     return turn
 
 

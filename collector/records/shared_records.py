@@ -222,4 +222,4 @@ def _index_of(value: bytes) -> tuple[Sequence[tuple[int, int, int]], int]:
     return [*_SIZES.iter_unpack(value[_COUNT.size : at])], at
 
 
-_HEADERS_OF: dict[bytes, Headers] = {b"": ()} | {each: (("signal", each),) for each in (b"traces", b"logs", b"thin")}
+_HEADERS_OF: dict[bytes, Headers] = {b"": ()} | {each: (("signal", each),) for each in (b"traces", b"logs")}

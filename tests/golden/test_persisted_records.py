@@ -448,27 +448,11 @@ def test_a_noted_piece() -> None:
     assert ASSEMBLER.assemble([TracePiece("traces", NOTE + body)]) == ASSEMBLER.assemble(trace.pieces())
 
 
-def test_a_thin_piece() -> None:
-    """What receivers of earlier versions stored of such a call is still read."""
-    [turn] = ASSEMBLER.assemble([TracePiece("traces", THIN_PIECE, thin=True)]).turns
-    assert turn_to_json(turn.turn) == GLANCED.encode()
-
-
 NOTE = (
     b"\xc2>\xaa\x01"
     b'["5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f","0000000000000007","otel_genai",{"0000000000'
     b'000003":"none","0000000000000007":"otel_genai"},"visit-7","shop",7000000000,7500'
     b'000000,""]'
-)
-THIN_PIECE = (
-    NOTE + b"\nT\n\x18\n\x16\n\x0cservice.name\x12\x06\n\x04shop\x128"
-    b"\n\x00\x124\n\x10________________\x12\x08\x00\x00\x00\x00\x00\x00"
-    b"\x00\x03*\x04POST9\x00^\xd0\xb2\x00\x00\x00\x00A\x00\xc3\x9d\xd0\x00\x00\x00\x00\n\x83\x01\n"
-    b"\x18\n\x16\n\x0cservice.name\x12\x06\n\x04shop\x12g\n\x00\x12"
-    b'c\n\x10________________\x12\x08\x00\x00\x00\x00\x00\x00\x00\x07"'
-    b"\x08\x00\x00\x00\x00\x00\x00\x00\x03*\x04chat9\x00\x86;\xa1\x01\x00\x00\x00A\x00\xeb\x08\xbf\x01"
-    b"\x00\x00\x00J#\n\x16gen_ai.conversation.id\x12"
-    b"\t\n\x07visit-7"
 )
 
 

@@ -170,67 +170,8 @@ def test_a_note_that_is_not_ours_is_refused() -> None:
     with pytest.raises(BadInput, match="about another trace"):
         parse_piece(stored(Record(b"2f" * 16, note + other, TRACE)))
     for value in (note[:2], note[:20], b"\xc2\x3e\x02[]"):
-        for headers in (TRACE, (("signal", b"thin"),)):
-            with pytest.raises(BadInput, match="not a thin piece"):
-                parse_piece(stored(Record(mine.key, value, headers)))
-
-
-def thin(trace: Trace) -> TracePiece:
-    """The piece that receivers of earlier versions stored of a plain call: its note, and spans without attributes."""
-    [record] = received(trace).records
-    note = record.value.removesuffix(trace.spans.SerializeToString())
-    spans = ExportTraceServiceRequest.FromString(trace.spans.SerializeToString())
-    for resource in spans.resource_spans:
-        for scope in resource.scope_spans:
-            for span in scope.spans:
-                del span.attributes[:]
-                if span.name == "chat":
-                    put(span.attributes, TALK)
-    return TracePiece("traces", note + spans.SerializeToString(), thin=True)
-
-
-def test_a_wanted_call_beside_a_thin_one_keeps_its_content() -> None:
-    """Two conversations in a trace, each in a request of its own, at the same time and below one parent."""
-    other = chat("Is the museum open?", "It is.", **{"gen_ai.conversation.id": "talk-8"})
-    piece = thin(Trace().span(1, "POST", took=9).span(2, "chat", call(), parent=1, at=2))
-    whole = Trace().span(3, "chat", other, parent=1, at=2).pieces()
-    for pieces in ([piece, *whole], [*whole, piece]):
-        assembly = ASSEMBLER.assemble(pieces)
-        turns = {each.turn.conversation_id: each.turn for each in assembly.turns}
-        assert turns["talk-8"].incomplete is None
-        assert (turns["talk-8"].input, turns["talk-8"].actual_output) == ("Is the museum open?", "It is.")
-        assert turns["talk-7"].incomplete == "unwanted"
-        assert assembly.spans == {"otel_genai": 2, "none": 1}
-
-
-def test_what_log_records_say_of_a_thin_call_makes_no_complete_turn() -> None:
-    logs = Trace().record(1, "gen_ai.user.message", {"content": "Are you open?"})
-    logs.record(1, "gen_ai.choice", {"index": 0, "message": {"content": "Yes."}, "finish_reason": "stop"})
-    assembly = ASSEMBLER.assemble([thin(Trace().span(1, "chat", call())), *logs.pieces()])
-    assert [each.turn.incomplete for each in assembly.turns] == ["unwanted"]
-    assert assembly.spans == {"otel_genai": 1}
-
-
-def test_feedback_beside_a_thin_call_is_about_its_turn() -> None:
-    piece = thin(Trace().span(1, "POST", took=5).span(2, "chat", call(), parent=1))
-    scored = {"gen_ai.evaluation.name": "helpful", "gen_ai.evaluation.score.value": 1}
-    logs = Trace().record(2, "gen_ai.evaluation.result", None, scored)
-    assembly = ASSEMBLER.assemble([piece, *logs.pieces()])
-    [turn] = [each.turn for each in assembly.turns]
-    [feedback] = assembly.feedback
-    assert (turn.incomplete, turn.feedback) == ("unwanted", ())
-    assert (feedback.turn_id, feedback.spans) == (turn.turn_id, (turn.span_id,))
-
-
-def test_what_came_whole_is_not_thin() -> None:
-    """A span that was sent once more in another request, which was stored whole."""
-    trace = Trace().span(1, "POST", took=5).span(2, "chat", call(), parent=1)
-    alone = Trace().span(2, "chat", call(), parent=1)
-    assembly = ASSEMBLER.assemble([thin(trace), *alone.pieces()])
-    [turn] = [each.turn for each in assembly.turns]
-    assert (turn.incomplete, turn.actual_output) == (None, "Yes, until ten.")
-    assert turn == trace.turn()
-    assert assembly.spans == {"otel_genai": 1, "none": 1}
+        with pytest.raises(BadInput, match="not a note of a turn"):
+            parse_piece(stored(Record(mine.key, value, TRACE)))
 
 
 def test_requests_of_many_traces() -> None:

@@ -1,4 +1,4 @@
-"""The record of a thin turn that stands alone is that of the turn that assembling gives; other bytes are refused."""
+"""The record of a noted turn is that of the turn that assembling gives; other bytes are refused."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import orjson
 import pytest
 from hypothesis import given, strategies as st
 
-from collector.assemble.thin_turns import make_noted_record, make_turn
+from collector.assemble.unwanted_turns import make_noted_record, make_turn
 from collector.errors import BadInput
 from collector.otlp.decode import field_bytes
 from collector.records.noted_turns import NotedTurn, noted_turn, with_note
@@ -17,7 +17,7 @@ from collector.records.turns import UNWANTED, bare_turn_record, turn_outcome
 
 TEXTS = st.text(min_size=1, max_size=8) | st.sampled_from(("tenant:acme/c-1", "~tenant:x/c", "c-7"))
 TIMES = st.integers(min_value=-5, max_value=2**64 - 1)
-THIN = st.builds(
+NOTED = st.builds(
     NotedTurn,
     trace=TEXTS,
     span=TEXTS,
@@ -32,18 +32,18 @@ THIN = st.builds(
 A_TURN = ["t", "s", "otel_genai", {"s": "otel_genai"}, "c-1", None, 1, 2, ""]
 
 
-@given(THIN, st.sampled_from(("", "acme")))
-def test_it_is_the_record_of_the_assembled_turn(thin: NotedTurn, tenant: str) -> None:
-    turn = in_tenant(make_turn(thin).turn, tenant)
-    made = make_noted_record(thin, tenant)
+@given(NOTED, st.sampled_from(("", "acme")))
+def test_it_is_the_record_of_the_assembled_turn(noted: NotedTurn, tenant: str) -> None:
+    turn = in_tenant(make_turn(noted).turn, tenant)
+    made = make_noted_record(noted, tenant)
     assert made.record == bare_turn_record(turn)
     assert (made.turn_id, made.conversation_id) == (turn.turn_id, turn.conversation_id)
     assert turn_outcome(turn) == UNWANTED
 
 
-@given(THIN)
-def test_a_thin_piece_has_its_turn(thin: NotedTurn) -> None:
-    assert noted_turn(with_note(thin, b"\x0a\x00")) == thin
+@given(NOTED)
+def test_a_note_has_its_turn(noted: NotedTurn) -> None:
+    assert noted_turn(with_note(noted, b"\x0a\x00")) == noted
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_a_thin_piece_has_its_turn(thin: NotedTurn) -> None:
 )
 def test_what_is_none_is_refused(at: int, value: Any) -> None:
     document = [*A_TURN[:at], value, *A_TURN[at + 1 :]]
-    with pytest.raises(BadInput, match="not a thin piece"):
+    with pytest.raises(BadInput, match="not a note of a turn"):
         noted_turn(field_bytes(b"\xc2\x3e", orjson.dumps(document)))
 
 
@@ -85,5 +85,5 @@ def test_what_is_none_is_refused(at: int, value: Any) -> None:
     ],
 )
 def test_what_is_no_json_of_a_turn_is_refused(content: bytes) -> None:
-    with pytest.raises(BadInput, match="not a thin piece"):
+    with pytest.raises(BadInput, match="not a note of a turn"):
         noted_turn(field_bytes(b"\xc2\x3e", content))
