@@ -273,12 +273,11 @@ class DeadLetterWriter:
 
     def take(self, record: StoredRecord, error: BadInput) -> None:
         """Dead-letter a record when its delivery ends."""
-        keep = self._keep and not error.secret
         source, partition = (
             (self.source, record.partition) if isinstance(self.source, str) else self.source(record.partition)
         )
         where = replace(record, partition=partition)
-        letter = letter_of(self.stage, source, where, error, keep=keep, signal=self.signal)
+        letter = letter_of(self.stage, source, where, error, keep=self._keep and not error.secret, signal=self.signal)
         self.unwritten.setdefault(record.partition, {})[record.number] = letter
 
     async def take_async(self, record: StoredRecord, error: BadInput) -> None:

@@ -37,11 +37,10 @@ class _Task:
 
     async def run(self, judge: Judge, now: Callable[[], datetime]) -> Evaluation:
         """Evaluate the case."""
-        result = await evaluate(self.evaluator, self.case, judge, now=now)
         return make_record(
             self.evaluator,
             self.case,
-            result,
+            await evaluate(self.evaluator, self.case, judge, now=now),
             evaluation_id=self.evaluation_id,
             evaluator_version=self.version,
             monitor=MONITOR,

@@ -123,14 +123,13 @@ def _as_run(run: AssembledTurn, agent: ParsedSpan, outer: AssembledTurn) -> Asse
     A run may end with a tool call and without an answer, as when it hands over to another agent: it is still complete.
     """
     span = agent.span
-    has_ended = run.turn.incomplete == "no_content" and bool(run.turn.tools_called)
     turn = replace(
         run.turn,
         turn_id=hashlib.sha256(f"{span.trace_id}\x1fagent run\x1f{span.span_id}".encode()).hexdigest()[:32],
         agent_run_of=outer.turn.turn_id,
         conversation_id=outer.turn.conversation_id,
         user_id=outer.turn.user_id,
-        incomplete=None if has_ended else run.turn.incomplete,
+        incomplete=None if run.turn.incomplete == "no_content" and run.turn.tools_called else run.turn.incomplete,
         span_id=span.span_id,
         parent_span_id=span.parent_span_id,
         attributes={**run.turn.attributes, "agent": agent.call.agent or span.name},

@@ -58,14 +58,13 @@ def configuration(answers: Mapping[str, str]) -> str:
     Raises:
         ConfigError: the answer about traces is neither `http` nor `kafka://host:port/topic`, or the sample is no share.
     """
-    template = files("collector.commands").joinpath("init.yaml").read_text(encoding="utf-8")
     values = {
         **{key: _quoted(answers[key]) for key in ("judge", "base_url", "good")},
         "sample": f"{_share(answers['sample']):g}",
         "receive": _receive(answers["traces"]),
         "export": _export(answers["scores"]),
     }
-    return fill(template, values)
+    return fill(files("collector.commands").joinpath("init.yaml").read_text(encoding="utf-8"), values)
 
 
 def _receive(traces: str) -> str:

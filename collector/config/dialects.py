@@ -81,9 +81,8 @@ def build_dialects(dialects: Mapping[str, DialectSettings]) -> Iterable[Dialect]
 
 
 def _map(name: str, settings: DialectSettings) -> DialectMapping:
-    match = SpanMatch(**settings.match.model_dump())
     places = {key: _parse(getattr(settings, key)) for key in _PLACES}
-    return DialectMapping(name=name, kind=settings.kind, match=match, **places)
+    return DialectMapping(name=name, kind=settings.kind, match=SpanMatch(**settings.match.model_dump()), **places)
 
 
 def _parse(places: PlaceList) -> Places:

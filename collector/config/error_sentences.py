@@ -45,8 +45,7 @@ def error_sentences(error: ValidationError, model: type[BaseModel], prefix: Keys
     places = [path_text(detail["loc"]) for detail in details]
     sentences: dict[str, str] = {}
     for where, detail in zip(places, details, strict=True):
-        is_name = detail["loc"][-1:] == ("str",)
-        if (is_name or detail["type"] == "too_short") and any(
+        if (detail["loc"][-1:] == ("str",) or detail["type"] == "too_short") and any(
             place.startswith((f"{where}.", f"{where}[")) for place in places
         ):
             continue  # the intended type has mistakes, too, and those are told

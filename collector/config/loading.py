@@ -69,10 +69,10 @@ def check(
         others = _other_mistakes(values, [detail["loc"] for detail in error.errors(include_url=False)], serves=serves)
         raise _error(source, [*error_sentences(error, Settings), *others]) from None
     folder = folder or Path(source).parent
-    idle: list[str] = []
+    own = None
     if settings.plugins is not None:
         try:
-            idle = plugins.open_folder(folder / settings.plugins).idle
+            own = plugins.open_folder(folder / settings.plugins)
         except ConfigError as error:
             raise _error(source, [str(error)]) from error
     mistakes: list[str] = []
@@ -90,12 +90,14 @@ def check(
     mistakes += _whole_mistakes(settings, complete=complete)
     mistakes += port_mistakes(settings, exporters)
     notes = redaction_notes({name: evaluator.evaluator for name, evaluator in evaluators.items()}, settings.redact)
-    unnamed = [name for name in idle if f"'{name}:" not in str(values)]
+    unnamed = [name for name in (own.idle if own else ()) if f"'{name}:" not in str(values)]
     helpers = (f"plugins: {name}.py has no plug-in; begin the name of a file of helpers with _" for name in unnamed)
     config = Config(source, settings, evaluators, exporters, (*warnings, *helpers, *notes), folder)
     if serves:
         mistakes += traffic_mistakes(config)
     if mistakes:
+        if own and own.digest != own.present_digest():
+            mistakes.append("plugins: their code has changed since the start, and a restart alone reads it")
         raise _error(source, mistakes)
     return config
 

@@ -9,8 +9,7 @@ _COLUMNS = ("messages", "tools", "retrieval", "conversation", "user", "feedback"
 def table() -> str:
     """A Markdown table of every dialect: the libraries that write it, and what it delivers."""
     heads = ("dialect", "written by", *_COLUMNS)
-    lines = [heads, ("---",) * len(heads), *map(_row, _sorted())]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
+    return "\n".join(f"| {' | '.join(line)} |" for line in [heads, ("---",) * len(heads), *map(_row, _sorted())]) + "\n"
 
 
 def sections() -> str:

@@ -43,12 +43,11 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
 
 def _read_as(kind: Kind, span: Span, input_value: Json, output_value: Json, sources: Mapping[str, str]) -> Call:
     attributes = span.attributes
-    question = parse_content(input_value, kind, "user", plain=True)
     answer = parse_content(output_value, kind, "assistant", plain=True)
     return Call(
         dialect="langfuse",
         kind=kind,
-        **exchanged(question, answer),
+        **exchanged(parse_content(input_value, kind, "user", plain=True), answer),
         error=_find_error(span, answer) if kind not in {"chain", "workflow"} else None,
         model=find_text(attributes, "langfuse.observation.model.name"),
         usage=parse_usage(attributes.get("langfuse.observation.usage_details")) if kind == "model" else None,

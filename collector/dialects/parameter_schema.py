@@ -91,8 +91,7 @@ def compact_schema(value: Json) -> Json:
 
 def _types(value: Json, *, nullable: bool) -> Json:
     """The names of types in lower case, as Google writes them in capitals; None if any is no type of JSON."""
-    names = [value] if isinstance(value, str) else as_list(value)
-    plain = [name.lower() for name in names if isinstance(name, str)]
+    plain = [name.lower() for name in ([value] if isinstance(value, str) else as_list(value)) if isinstance(name, str)]
     if not plain or not _TYPES.issuperset(plain):
         return None
     plain += ["null"] if nullable else []

@@ -1,4 +1,4 @@
-"""Failed evaluations: the remedy of each type, and reports of evaluators all of whose evaluations fail.
+"""Failed evaluations: the remedy of each type, and reports of evaluators that fail again and again.
 
 A judge that cannot be reached causes no such report: evaluations wait for it, and the log has a line about the judge.
 """
@@ -6,6 +6,7 @@ A judge that cannot be reached causes no such report: evaluations wait for it, a
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from time import monotonic
 
 from collector.backoff import StateLines
 from collector.records.grouping import group_by
@@ -17,7 +18,8 @@ logger = logging.getLogger(__name__)
 
 REPORT_AT = 3
 """Failures in a row after which an evaluator is reported: any judge gives an unusable answer now and then."""
-
+_CALM = 60.0
+"""Seconds without a failure, after which a report ends: an evaluator may fail in a part of its evaluations."""
 
 _REMEDIES = {
     "judge_reply_truncated": "raise judges.{judge}.max_tokens",
@@ -53,33 +55,34 @@ class FailingEvaluators:
     def __init__(self, judges: Mapping[str, str], waits: Callable[[str], bool] = lambda _: False) -> None:
         self._judges = judges
         self._waits = waits
+        self._failed_at: dict[str, float] = {}
         self._in_a_row: dict[str, int] = {}
         self._problems: dict[str, dict[str, str]] = {}
         """The problems of each evaluator by the type of its failures; the newest is the last."""
-        self._lines = defaultdict[str, StateLines](StateLines)
+        self._lines = defaultdict[str, StateLines](lambda: StateLines(3600.0, monotonic))
 
     def add(self, evaluator: str, outcome: Outcome) -> None:
         """An evaluation ended. A skip says nothing about its evaluator."""
         if isinstance(outcome, Score):
-            failed = self._in_a_row.pop(evaluator, 0)
+            self._in_a_row.pop(evaluator, None)
             self._problems.pop(evaluator, None)
-            if (lines := self._lines[evaluator]).open:
+            if (lines := self._lines[evaluator]).open and monotonic() - self._failed_at[evaluator] >= _CALM:
                 lines.open.clear()
-                logger.info("evaluator %s gives scores again, after %d failures", evaluator, failed)
+                logger.info("evaluator %s gives scores again, without a failure for a minute", evaluator)
         elif isinstance(outcome, Failure):
+            self._failed_at[evaluator] = monotonic()
             self._in_a_row[evaluator] = self._in_a_row.get(evaluator, 0) + 1
             if self._in_a_row[evaluator] >= REPORT_AT:
                 remedy = remedy_of(outcome.type, outcome.message, self._judges.get(evaluator, "<name>"))
-                problem = f"in every evaluation ({outcome.type}: {outcome.message}); {remedy}"
+                problem = f"failed in the last {REPORT_AT} evaluations ({outcome.type}: {outcome.message}); {remedy}"
                 problems = self._problems.setdefault(evaluator, {})
                 problems.pop(outcome.type, None)
                 if self._lines[evaluator].is_due(outcome.type):
-                    logger.error("evaluator %s fails %s", evaluator, problem)
+                    logger.error("evaluator %s %s", evaluator, problem)
                 problems[outcome.type] = problem
 
     def problem(self) -> str | None:
         """See `telemetry.health.Check`. Evaluators that fail alike, as by one judge, are named together."""
         failing = sorted(name for name in self._problems if not self._waits(name))
         alike = group_by(failing, lambda name: list(self._problems[name].values())[-1])
-        problems = (f"{listed(names)} fail{'s' * (len(names) == 1)} {why}" for why, names in alike.items())
-        return "; ".join(problems) or None
+        return "; ".join(f"{listed(names)} {why}" for why, names in alike.items()) or None

@@ -49,7 +49,8 @@ class LayerContext:
     """The parts that one judge's layers use. Judges of one endpoint share `limiter`; with the same key and
     headers they share `breaker`, too.
 
-    `unavailable` maps the judges that are unavailable now to their problems. `confirm` waits until this process
+    `unavailable` maps the judges that are unavailable now to their problems; `was_unavailable`: by the configuration
+    before, this one was. `confirm` waits until this process
     certainly owns its partitions.
     """
 
@@ -62,6 +63,7 @@ class LayerContext:
     breaker: CircuitBreaker
     unavailable: dict[str, str]
     confirm: Confirm
+    was_unavailable: bool
 
 
 Layer = Callable[[Judge, LayerContext], Judge]
@@ -152,7 +154,10 @@ def _retry(judge: Judge, context: LayerContext) -> Judge:
 
 
 def _report_outages(judge: Judge, context: LayerContext) -> Judge:
-    return OutageReporter(judge, context.name, context.settings, context.policy, unavailable=context.unavailable)
+    reporter = OutageReporter(judge, context.name, context.settings, context.policy, unavailable=context.unavailable)
+    if context.was_unavailable:
+        reporter.expect_recovery()
+    return reporter
 
 
 def _instrument(judge: Judge, context: LayerContext) -> Judge:

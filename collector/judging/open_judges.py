@@ -235,6 +235,7 @@ async def open_judges(
     limiters = {endpoint: endpoint_limits.limiter() for endpoint, endpoint_limits in limits.items()}
     breakers = EndpointBreakers(telemetry, policy)
     unavailable: dict[str, str] = {}
+    before = {*health.unavailable_judges} if health is not None else set[str]()
     judges: dict[str, Judge] = {}
     async with AsyncExitStack() as stack:
         for name in names:
@@ -260,6 +261,7 @@ async def open_judges(
                 breaker=breakers.breaker(name, settings),
                 unavailable=unavailable,
                 confirm=confirm,
+                was_unavailable=name in before,
             )
             wrap = wrapped_for_batches if settings.takes_batches and batches is not None else wrapped
             judges[name] = wrap(judges[name], context)
@@ -296,10 +298,10 @@ def _named(config: Config) -> set[str]:
 def _juries(config: Config, judges: Mapping[str, Judge]) -> dict[str, Judge]:
     cascades = [cascade for name, cascade in config.settings.cascades.items() if name in _named(config)]
     named = _named(config) | {part for cascade in cascades for part in (cascade.first, cascade.then)}
-    juries = {name: jury for name, jury in config.settings.juries.items() if name in named}
     return {
         name: Jury([judges[judge] for judge in jury.judges], combine=jury.combine, quorum=jury.quorum)
-        for name, jury in juries.items()
+        for name, jury in config.settings.juries.items()
+        if name in named
     }
 
 

@@ -206,6 +206,10 @@ class OutageReporter(JudgeWrapper):
             f"judge {name} {_where(settings)}", name, policy.report, policy.repeat_after, clock
         )
 
+    def expect_recovery(self) -> None:
+        """Report the first answer: with an earlier configuration, the judge had an outage."""
+        self._lines.open.add("before")
+
     async def ask(self, prompt: Prompt, reply: type[R], *, logprobs: bool = False, samples: int = 1) -> Verdict[R]:
         """Ask, and report an outage, or answers that are of no use.
 

@@ -449,8 +449,7 @@ def _minute(fields: list[Any]) -> tuple[int, SeriesKey, Bin]:
 def _short(numbers: list[float]) -> list[float]:
     while numbers and not numbers[-1]:
         numbers.pop()
-    rounded = (float(f"{number:.10g}") for number in numbers)
-    return [int(each) if each == int(each) else each for each in rounded]
+    return [int(each) if each == int(each) else each for each in (float(f"{number:.10g}") for number in numbers)]
 
 
 def _without_overlaps(stretches: Sequence[HistoryStretch]) -> list[HistoryStretch]:

@@ -231,8 +231,7 @@ def require_same_origin(request: web.Request, content_type: str) -> None:
     origin = request.headers.get("Origin")
     if origin is not None and urlsplit(origin).netloc.lower() != request.host.lower():
         raise Rejected(403, "this comes from another site")
-    site = request.headers.get("Sec-Fetch-Site", "same-origin" if origin or not request.cookies else "")
-    if site != "same-origin":
+    if request.headers.get("Sec-Fetch-Site", "same-origin" if origin or not request.cookies else "") != "same-origin":
         raise Rejected(403, "this comes from another site")
 
 

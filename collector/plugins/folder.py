@@ -30,11 +30,15 @@ class PluginFolder(MetaPathFinder):
     def __init__(self, path: Path, package: str) -> None:
         self.path = path
         self.package = package
-        self.digest = hashlib.sha256(b"\0".join(file.read_bytes() for file in sorted(path.rglob("*.py")))).hexdigest()
+        self.digest = self.present_digest()
         """Stands for the content of the files when the folder was opened."""
         self.idle: list[str] = []
         """Names of the modules in which no plug-in was found."""
         self._entry_points = ""
+
+    def present_digest(self) -> str:
+        """The `digest` of the files as they are now."""
+        return hashlib.sha256(b"\0".join(file.read_bytes() for file in sorted(self.path.rglob("*.py")))).hexdigest()
 
     def set_plugins(self, points: Iterable[tuple[str, str, str]]) -> None:
         """Set the plug-ins, in place of any before: group, name, `module:Name`."""

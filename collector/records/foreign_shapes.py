@@ -248,14 +248,13 @@ def _answers(messages: Sequence[Fields]) -> Iterator[dict[str, Any]]:
     """A turn for each answer, with what the user questions since the one before."""
     questions: list[str] = []
     for message in messages:
-        rest = {name: value for name, value in message.items() if name not in ("role", "content")}
         if message["role"] == "user":
             questions.append(str(message.get("content") or ""))
         else:
             yield {
                 "input": "\n".join(questions) if questions else None,
                 "actual_output": message.get("content"),
-                **rest,
+                **{name: value for name, value in message.items() if name not in ("role", "content")},
             }
             questions = []
 

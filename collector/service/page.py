@@ -136,12 +136,11 @@ def with_links(alert: AlertView, settings: AlertSettings) -> AlertView:
     """The alert with its runbook and dashboard, as far as the configuration says where these are."""
     labels = {"monitor": alert.monitor, "evaluator": alert.evaluator}
     chosen = {name: value for name, value in labels.items() if value is not None}
-    board = "quality" if alert.monitor else "plumbing"
     grafana, runbooks = settings.dashboards, settings.runbooks
     return replace(
         alert,
         runbook=f"{runbooks.rstrip('/')}/{alert.name}.md" if runbooks.startswith(("http://", "https://")) else None,
-        dashboard=dashboard_address(grafana, board, chosen) if grafana else None,
+        dashboard=dashboard_address(grafana, "quality" if alert.monitor else "plumbing", chosen) if grafana else None,
     )
 
 

@@ -178,7 +178,6 @@ async def start_watch(process: Process, evaluating: EvaluateTask | None) -> Watc
         ConfigError: the golden set cannot be read.
     """
     settings, telemetry, tasks = process.config.settings, process.telemetry, process.tasks
-    evaluations = process.logs.evaluations
     explained, agreement = _Explained(), PeopleAgreement(process.config)
     prepare = partial(_prepare_checks, _Tasks(process), explained, agreement, evaluating)
     await (await prepare(process.config))(process)
@@ -200,7 +199,7 @@ async def start_watch(process: Process, evaluating: EvaluateTask | None) -> Watc
     client = await process.stack.enter_async_context(HttpClient(timeout=WITHIN))
     page = settings.page.url if settings.page else None
     notifier = Notifier(client, telemetry, watcher.interval, watcher.alertmanager, watcher.webhook, page)
-    process.follow("watch", evaluations, "watch", stage.open_fold)
+    process.follow("watch", process.logs.evaluations, "watch", stage.open_fold)
     releases = start_releases(process, "watch.releases")
     tasks.start("alerts", partial(stage.run, notifier, releases.alerts))
     process.changes.append(partial(_prepare_targets, stage, watcher.interval))

@@ -426,7 +426,7 @@ TASK_FAILURES = counter("evalstream_task_failures_total", ("task",))
 """Unexpected failures of the service's background tasks, which were started again."""
 HEALTH_CHECK = gauge("evalstream_health_check_ok", ("check",))
 """1 while a health check of the process finds nothing wrong, else 0: log (it can be written), consumers (none is
-stalled), judges (each can be reached), evaluators (none fails in every evaluation), exporters (each can export), disk
+stalled), judges (each can be reached), evaluators (none failed three times in a row), exporters (each can export), disk
 (it has room), configuration (no changed one is refused), tasks (none has failed lately), page (it has all
 partitions), `receive` and a source's topics (brokers let it read them)."""
 BUILD_INFO = gauge("evalstream_build_info", ("version",))

@@ -65,8 +65,7 @@ class Distribution:
         total = math.fsum(self.masses.values())
         mean = math.fsum(map(mul, self.masses, self.masses.values())) / total
         mean = min(max(self.masses), max(min(self.masses), mean))  # rounding must not leave the scale
-        squares = [mass * (value - mean) ** 2 for value, mass in self.masses.items()]
-        return mean, math.sqrt(math.fsum(squares) / total)
+        return mean, math.sqrt(math.fsum(mass * (value - mean) ** 2 for value, mass in self.masses.items()) / total)
 
 
 def score_distribution(text: str, tokens: Sequence[Token], scale: Scale, field: str = "score") -> Distribution | None:

@@ -68,8 +68,7 @@ def parse_answer(
         JudgeReplyInvalid: see `parse_reply`.
     """
     answer = find_object(text, key)
-    written = replace(answer, value=with_empty_reasons(answer.value, reply)) if alone else answer
-    parsed = _parsed(text, written, reply)
+    parsed = _parsed(text, replace(answer, value=with_empty_reasons(answer.value, reply)) if alone else answer, reply)
     if key is None or not (text[: answer.start].strip() or text[answer.end :].strip()) or _is_alone(text):
         return Answer(parsed, text, tokens, alone=alone)
     return Answer(parsed, text[answer.start : answer.end], alone=alone)

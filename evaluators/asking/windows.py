@@ -95,10 +95,9 @@ class WindowSample:
         if self.complete:
             return {}
         items = sum(self.lengths)
-        judged = sum(self.lengths[at] for at in self.judged)
         chances: list[Json] = [round(len(self.picks) * self.lengths[at] / items, 6) for at in self.judged]
         windows: dict[str, Json] = {"of": len(self.lengths), "judged": len(self.judged), "probabilities": chances}
-        return {"windows": windows, "left_out": items - judged}
+        return {"windows": windows, "left_out": items - sum(self.lengths[at] for at in self.judged)}
 
 
 def draw_windows(lengths: Sequence[int], most: int, seed: str) -> WindowSample:

@@ -23,7 +23,6 @@ def list_attack_sources(case: Turn) -> Sequence[AttackSource]:
     """The texts of a turn that the application's maker did not write, in the order in which the application's model
     read them.
     """
-    user = [AttackSource("user", "user", case.input)] if case.input else []
     passages = [
         AttackSource("passage", f"passage {number}", text)
         for number, text in enumerate(case.retrieval_context, start=1)
@@ -34,4 +33,4 @@ def list_attack_sources(case: Turn) -> Sequence[AttackSource]:
         for number, call in enumerate(case.tools_called, start=1)
         if call.result not in (None, "") or call.error
     ]
-    return [*user, *passages, *results]
+    return [*([AttackSource("user", "user", case.input)] if case.input else []), *passages, *results]

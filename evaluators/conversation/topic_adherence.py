@@ -124,7 +124,6 @@ def _score(
 ) -> Score:
     turns = [turn for at in sample.judged for turn in judged[at]]
     labels = [turn.label for turn in turns]
-    by_model = any(turn.by_decision_model for turn in turns)
     right = sum(label.right for label in labels)
     wrong = [
         f"Turn {number}: {label.reason or 'wrongly'}"
@@ -144,7 +143,7 @@ def _score(
         value=min(
             1.0, max(0.0, sample.share_of({at: [turn.rightness for turn in judged[at]] for at in sample.judged}))
         ),
-        method="decision" if by_model else "single",
+        method="decision" if any(turn.by_decision_model for turn in turns) else "single",
         explanation=" ".join([f"{right} of {len(labels)} turns{whole} were dealt with rightly.", *wrong[:3]]),
         details=details | {"truncated": True} if truncated else details,
     )

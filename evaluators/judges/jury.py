@@ -69,13 +69,12 @@ def combine_outcomes(panel: Jury, evaluator: Evaluator[Any], opinions: Sequence[
     scores = [score for _, score in scored]
     value = _value(panel.combine, evaluator, scores)
     closest = min(scores, key=lambda score: abs(score.value - value))
-    same_method = all(score.method == closest.method for score in scores)
     lowest, highest = closest.range
     return Score(
         value=value,
         label=_label(evaluator, scores),
         explanation=closest.explanation,
-        method=closest.method if same_method else "single",
+        method=closest.method if all(score.method == closest.method for score in scores) else "single",
         raw_score=lowest + value * (highest - lowest),
         range=closest.range,
         details=_details(evaluator, panel, opinions, scored),

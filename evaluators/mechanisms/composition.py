@@ -172,11 +172,10 @@ class Composition(Evaluator[Case], Generic[Case]):
         scores = {name: outcome for name, outcome in outcomes.items() if isinstance(outcome, Score)}
         good = {evaluator.name: _goodness(evaluator, scores[evaluator.name]) for evaluator in self.of}
         value = sum(weights[name] * score for name, score in good.items()) / sum(weights.values())
-        explanation = ", ".join(f"{name} {score:.3g} × {weights[name]:g}" for name, score in good.items())
         value = min(1.0, max(0.0, value))
         return Score(
             value=value,
-            explanation=explanation,
+            explanation=", ".join(f"{name} {score:.3g} × {weights[name]:g}" for name, score in good.items()),
             method=_method(list(scores.values())),
             raw_score=value,
             details=details,

@@ -48,7 +48,6 @@ def _mistake(entry: Entry | None) -> str | None:
 
 
 def _complaint(chat: Chat, text: str, broken: Sequence[NamedQuestion], entries: dict[str, Entry]) -> Chat:
-    quoted = text if len(text) <= _QUOTED else text[:_QUOTED] + " […]"
     wrong = "; ".join(f"{question.name}: {entries[question.name]}" for question in broken)
     names = ", ".join(f'"{question.name}"' for question in broken)
     request = f"Answer these again: one JSON object with the entries {names} and nothing else."
@@ -56,6 +55,6 @@ def _complaint(chat: Chat, text: str, broken: Sequence[NamedQuestion], entries: 
     complaint = f"Some entries could not be read: {wrong}. {request}"
     return [
         *chat,
-        {"role": "assistant", "content": quoted or "(no answer)"},
+        {"role": "assistant", "content": (text if len(text) <= _QUOTED else text[:_QUOTED] + " […]") or "(no answer)"},
         {"role": "user", "content": f"{complaint} {keys_request(keys)}" if keys else complaint},
     ]

@@ -35,12 +35,11 @@ class ExactMatch(ComparesOutputs, Evaluator[Turn]):
         return Score(value=float(same != self.negated), explanation="equal" if same else "different")
 
     def _equal(self, actual: Json, expected: Json) -> bool:
-        normal = str if self.case_sensitive else str.casefold
         if isinstance(actual, str) != isinstance(expected, str):  # such as 7 and "7"
             actual, expected = _text(actual), _text(expected)
         if isinstance(actual, str) and isinstance(expected, str):
             actual, expected = actual.strip(), expected.strip()
-        return equal(actual, expected, normal)
+        return equal(actual, expected, str if self.case_sensitive else str.casefold)
 
 
 def _text(value: Json) -> Json:

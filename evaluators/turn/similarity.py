@@ -63,10 +63,9 @@ class Similarity(TextSettings, Evaluator[Turn]):
         (answer, *vectors), cut = await embed(judge, load("similarity.txt"), texts, of_answer, of_others)
         cosines = [cosine(answer, vector) for vector in vectors]
         best = max(cosines)
-        value = max(0.0, (best - self.floor) / (1.0 - self.floor))
         what = f"passage {cosines.index(best) + 1}" if self.compare == "passages" else f"the {self.compare}"
         return Score(
-            value=min(1.0, value),
+            value=min(1.0, max(0.0, (best - self.floor) / (1.0 - self.floor))),
             explanation=f"the cosine with {what} is {best:.4f}",
             method="single",
             raw_score=max(self.floor, best),

@@ -30,13 +30,12 @@ class ToolErrors(Evaluator[Turn]):
         failures = {at: why for at, call in enumerate(calls) if (why := failure_of(call)) is not None}
         last_success = {call.name: at for at, call in enumerate(calls) if at not in failures}
         recovered = {at for at in failures if last_success.get(calls[at].name, -1) > at}
-        lost = len(failures) - (len(recovered) if self.count_recovered else 0)
         errors: list[Json] = [
             {"call": at + 1, "tool": calls[at].name, "error": why[:200], "recovered": at in recovered}
             for at, why in list(failures.items())[:50]
         ]
         return Score(
-            value=1 - lost / len(calls) if calls else 1.0,
+            value=1 - (len(failures) - (len(recovered) if self.count_recovered else 0)) / len(calls) if calls else 1.0,
             explanation=f"{len(failures)} of {len(calls)} calls failed, {len(recovered)} of them recovered",
             details={"failed": len(failures), "recovered": len(recovered), "errors": errors},
         )

@@ -646,6 +646,9 @@ async def test_the_preview_knows_the_version_of_a_plug_in_that_changed(tmp_path:
             assert "changes    nothing" in await compared(file)
             plugin.write_text(PLUGIN.replace("Score(value=1.0)", "Score(value=0.5)"))
             forget()
+            assert "another configuration: the code of plug-ins differs; to take this file, restart" in (
+                await asyncio.to_thread(running_metrics, load(file.path))
+            )[1]  # fmt: skip
             lines = await compared(file)
             assert "no version changes: if a plug-in's evaluator now scores" in lines
             # it said that the service refuses the file, which takes it: the folder is the same
@@ -661,7 +664,10 @@ async def test_the_preview_knows_the_version_of_a_plug_in_that_changed(tmp_path:
                 forget()
                 file.change(lambda values, new=new: values.update(evaluators=new))
                 lines = await compared(file)
-                assert "restart    plugins: read only at a start; a running service refuses the changed file" in lines
+                assert (
+                    "restart    the code of plug-ins: read only at a start; a running service refuses the changed file"
+                    in lines
+                )
                 assert "waits      " in lines
             file.change(lambda values: values.update(evaluators={"brief": {"kind": "brief"}}))
             plugin.write_text(PLUGIN.replace("= 1\n", "= 2\n"))
@@ -690,6 +696,31 @@ async def test_a_plug_in_that_no_longer_parses_does_not_end_the_service(tmp_path
             await look(service)
             assert value(service, "evalstream_configuration_refused") == 0, "its code is in memory"
             assert value(service, "evalstream_configuration_changes_total", result="taken") == 1
+    finally:
+        forget()
+
+
+@pytest.mark.parametrize("code", ["the same", "changed"])
+async def test_a_refused_key_that_a_plug_ins_changed_code_may_have_is_said_to_need_a_restart(
+    tmp_path: Path, code: str
+) -> None:
+    """The new key looked misspelt: "unknown key; choose from …", though a restart was all that it needed."""
+    plugin = tmp_path / "mine" / "brief.py"
+    plugin.parent.mkdir()
+    plugin.write_text(PLUGIN)
+    file = ConfigFile(tmp_path, "http://127.0.0.1:1")
+    file.change(lambda values: values.update(plugins=str(plugin.parent), evaluators={"brief": {"kind": "brief"}}))
+    file.change(lambda values: values.update(monitors={"all": {"evaluators": ["brief"]}}))
+    try:
+        async with running(load(file.path), {"evaluate"}, path=file.path) as service:
+            if code == "changed":
+                plugin.write_text(PLUGIN.replace("    async", "    floor: float = 0.0\n\n    async"))
+            file.change(lambda values: values["evaluators"]["brief"].update(floor=0.1))
+            await look(service)
+            refused = service.reload.exchange.process.status.problem or ""
+            assert "evaluators.brief.floor: unknown key" in refused
+            restart = "plugins: their code has changed since the start, and a restart alone reads it"
+            assert (restart in refused) == (code == "changed")
     finally:
         forget()
 

@@ -18,6 +18,7 @@ from streams import MEAN, Stream, drop_at, together
 from collector.alerting.rules.formats import FORMATS, text
 from collector.alerting.rules.generate import rules_hash, rules_of
 from collector.alerting.rules.model import AlertingRule, Fact, RecordingRule, RuleGroup
+from collector.alerting.rules.series import WEIGHT_CHECK
 from collector.alerting.rules.targets import detector, targets
 from collector.commands.init import QUESTIONS, answers_of, configuration
 from collector.config.configured import Config
@@ -704,6 +705,21 @@ def test_weights_are_compared_with_turns_from_while_the_evaluator_was_in_use_onl
         case([*counted("0+4x100 stale"), *counted("_x101 0+4x600", "b"), in_use("1x800")], fires=(60, 300, 500)),
     ]
     run(tmp_path, configured(), cases, made=rules)
+
+
+def test_a_new_evaluator_whose_use_no_step_of_a_range_has_seen_is_not_compared(tmp_path: Path):
+    """The steps of a range are a minute apart: before the first one, an evaluator's weights were 0.06 of the traffic."""
+    config = configured()
+    rules = (rule for group in rules_of(config).groups for rule in group.rules)
+    [expr] = (rule.expr for rule in rules if isinstance(rule, RecordingRule) and rule.record == WEIGHT_CHECK)
+    inputs = [
+        series("evalstream_turns_total", "0+2x400", monitor="chatbot", outcome="sampled", instance="a"),
+        series("evalstream_evaluation_weight_total", "_x202 0+2x200", **SERIES, instance="a"),
+        in_use("1x400", "polite"), in_use("_x202 1x200"),
+    ]  # fmt: skip
+    coarse = expr.replace("[6h:]", "[6h:5m]")
+    assert coarse != expr
+    run(tmp_path, config, [{"inputs": inputs, "values": [{"expr": coarse, "eval_time": "204m", "exp_samples": []}]}])
 
 
 @pytest.mark.long

@@ -309,9 +309,8 @@ def whole_move(
     if not values:
         return None
     largest = {label[0]: label for label in sorted(earlier_shares, key=earlier_shares.__getitem__)}
-    earlier = tuple(largest[name] for name, _ in values if name in largest)
     first = min(item.time for item in (*before, *after) if item.labels.intersection(values))
-    return WholeMove(values, earlier, first)
+    return WholeMove(values, tuple(largest[name] for name, _ in values if name in largest), first)
 
 
 def _was_bad(label: Label, before: Items, sign: float) -> bool:

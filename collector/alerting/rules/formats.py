@@ -27,6 +27,8 @@ from collector.alerting.rules.model import (
 from collector.statistics.intervals import Z
 
 _HEADER = "# Written by `evalstream rules`. Change the configuration instead.\n"
+_DIGITS = {"count": ".0f", "n": ".0f", "error": ".2g", "doubt": ".2g", "unchanged": ".2g"}
+"""How numbers of these names are written: those that count as whole ones, small distances with two digits."""
 _PLACE = re.compile(r"\{(label:)?([a-z_]+)\}")
 
 
@@ -174,8 +176,8 @@ def page_address(page: str, labels: Mapping[str, str]) -> str:
 
 
 def _prometheus_value(alert: AlertingRule, word: str) -> str:
-    if word == "value":
-        return _number("$value")
+    if word in {"value", "count"}:
+        return _number("$value", word)
     fact = alert.facts[word]
     fixed = "".join(f",{name}={quoted(value)}" for name, value in fact.labels.items())
     matchers = ",".join(f"{name}=%q" for name in fact.by) + fixed
@@ -184,7 +186,7 @@ def _prometheus_value(alert: AlertingRule, word: str) -> str:
     known = f'{{{{ with printf "{query}" {arguments} | query }}}}'
     if (listed := fact.listed) is not None:
         return f"{known}{listed.intro}{_items(listed)}{{{{ else }}}}{listed.otherwise}{{{{ end }}}}"
-    value = _number("(. | first | value)", fact)
+    value = _number("(. | first | value)", word, fact)
     if fact.phrase:
         return f"{known}{fact.phrase.replace('{}', value)}{{{{ end }}}}"
     return f"{known}{value}{{{{ else }}}}?{{{{ end }}}}"
@@ -201,11 +203,11 @@ def _items(listed: Listing) -> str:
     return f"{{{{ $comma := `` }}}}{{{{ range . }}}}{items}{{{{ end }}}}"
 
 
-def _number(place: str, fact: Fact | None = None) -> str:
+def _number(place: str, word: str, fact: Fact | None = None) -> str:
     """A value as people write it: a time, or three digits (of the alert's own, four), and all before the point."""
     if fact is not None and fact.is_time:
         return f"{{{{ {place} | humanizeTimestamp }}}}"
-    few = f'{{{{ {place} | printf "%.{3 if fact else 4}g" }}}}'
+    few = f'{{{{ {place} | printf "%{_DIGITS.get(word, ".3g" if fact else ".4g")}" }}}}'
     return f'{{{{ if ge {place} 999.5 }}}}{{{{ {place} | printf "%.0f" }}}}{{{{ else }}}}{few}{{{{ end }}}}'
 
 
@@ -217,12 +219,12 @@ def _grafana_rule(alert: AlertingRule, rules: RuleSet, datasource: str) -> dict[
     queries.append({"refId": "C", "datasourceUid": "__expr__", "model": condition})
 
     def value(word: str) -> str:
-        if word == "value":
-            return _number("$values.A.Value")
+        if word in {"value", "count"}:
+            return _number("$values.A.Value", word)
         fact, place = alert.facts[word], f"$values.{letters[word]}"
         if fact.listed is not None:
             return fact.listed.elsewhere
-        number = _number(f"{place}.Value", fact)
+        number = _number(f"{place}.Value", word, fact)
         return f"{{{{ if {place}.Labels }}}}{fact.phrase.replace('{}', number)}{{{{ end }}}}" if fact.phrase else number
 
     return {

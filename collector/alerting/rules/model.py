@@ -60,8 +60,9 @@ class Fact:
 class AlertingRule:
     """An alerting rule: it fires for every series that `expr` gives for as long as `hold` (s).
 
-    `summary` and `description` may hold `{label:…}` for a label's value, `{value}` for the value of `expr` and `{…}`
-    for a fact of that name. `description` says mean, error, n and target where there are such.
+    `summary` and `description` may hold `{label:…}` for a label's value, `{value}` for the value of `expr` (`{count}`:
+    as a whole number), and `{…}` for a fact of that name. `description` says mean, error, n and target where there are
+    such.
     """
 
     name: str

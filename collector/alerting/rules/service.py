@@ -133,7 +133,9 @@ def _weights(targets: Sequence[Target], alerts: AlertSettings, window: str) -> I
     heavy = f"{weight} > {_WAITING:g} * {_SUBJECTS % (metrics.EVALUATION_WEIGHT.name, '', window)}"
     # turns from before an evaluator was added, or from while it was removed, have no weight
     in_use = f"sum_over_time(max by (%s) ({metrics.EVALUATOR_INFO.name})[{window}:])"
-    part = f"{in_use % 'evaluator, monitor'} < on (monitor) group_left () 0.95 * {in_use % 'monitor'}"
+    # one that is new has no value at the steps of the range yet
+    known = f"({in_use % 'evaluator, monitor'} or 0 * max by (evaluator, monitor) ({metrics.EVALUATOR_INFO.name}))"
+    part = f"{known} < on (monitor) group_left () 0.95 * {in_use % 'monitor'}"
     yield RecordingRule(series.WEIGHT_CHECK, f"({' or '.join(checks)}) unless ({many} or {heavy} or {part})")
     yield AlertingRule(
         name=WEIGHTS,
@@ -205,7 +207,7 @@ def _stale(target: Target, timing: Timing) -> AlertingRule:
         labels=where,
         summary="{label:evaluator} of {label:monitor}: evaluations start, but none is scored",
         description=(
-            "About {value} evaluations by {label:evaluator} started for {label:monitor} in the last "
+            "About {count} evaluations by {label:evaluator} started for {label:monitor} in the last "
             f"{Timing().text(900.0 + target.delay)}, and none was scored. The means shown are old."
         ),
     )
@@ -280,10 +282,11 @@ def _refused(timing: Timing) -> AlertingRule:
         board="cost",
         expr=f"sum by (monitor) ({refused}) > 0",
         severity="warning",
-        summary="{label:monitor}: the budget's hard cap is reached",
+        summary="{label:monitor}: the hard cap of its budget, or of all monitors' one, is reached",
         description=(
-            "About {value} evaluations of {label:monitor} were skipped in the last 15 minutes, as a budget's hard cap "
-            "is reached. Which ones are missing depends on their time, so means are biased until this ends."
+            "About {count} evaluations of {label:monitor} were skipped in the last 15 minutes, as the hard cap of its "
+            "budget, or of all monitors' one (evaluate.budget), is reached. Which ones are missing depends on their "
+            "time, so means are biased until this ends."
         ),
     )
 
@@ -318,7 +321,7 @@ def _progress(alerts: AlertSettings, timing: Timing) -> Iterator[AlertingRule]:
         "EvalstreamExportFails",
         f"sum by (exporter, reason) (increase({metrics.EXPORT_FAILURES.name}[{window}])) > 0",
         "{label:exporter}: exports fail",
-        "About {value} attempts of {label:exporter} failed in 15 minutes ({label:reason}). Nothing is lost.",
+        "About {count} attempts of {label:exporter} failed in 15 minutes ({label:reason}). Nothing is lost.",
     )
     for which, severity, meaning in _CHECKS:
         yield alert(
@@ -359,7 +362,7 @@ def _progress(alerts: AlertSettings, timing: Timing) -> Iterator[AlertingRule]:
         f"sum by (stage, reason) (increase({metrics.DROPS.name}[{window}])) > 0"
         f" or sum by (stage, reason) ({metrics.DROPS.name} unless {metrics.DROPS.name} offset {window}) > 0",
         "{label:stage} dropped records ({label:reason})",
-        "{label:stage} dropped about {value} records in 15 minutes ({label:reason}).",
+        "{label:stage} dropped about {count} records in 15 minutes ({label:reason}).",
     )
 
 
@@ -382,7 +385,7 @@ def _losses(timing: Timing) -> Iterator[AlertingRule]:
         severity="page",
         summary="{label:consumer}: retention deleted records of {label:log} that it needed",
         description=(
-            "About {value} records of {label:log} were deleted by the topic's retention in the last 15 minutes "
+            "About {count} records of {label:log} were deleted by the topic's retention in the last 15 minutes "
             "although {label:consumer} still needed them ({label:reason}). They get no scores. "
             "Raise retention.ms of the topic now: more will follow while {label:consumer} lags."
         ),

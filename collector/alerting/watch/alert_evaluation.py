@@ -74,11 +74,10 @@ def fall_of(drop: DropState, buckets: Mapping[int, Bucket], interval: float) -> 
     fall, earlier = drop.life.fall, drop.life.before
     if fall is None:
         return None
-    first = max(drop.first, fall.since - int(WINDOWS["24h"] // interval))
     good = {number: bucket for number, bucket in buckets.items() if number < fall.since}
     for begin, end in drop.life.incidents:
         good = {number: bucket for number, bucket in good.items() if not begin <= number < end}
-    day = window_from(good, first).sums
+    day = window_from(good, max(drop.first, fall.since - int(WINDOWS["24h"] // interval))).sums
     before = (day.mean if day.w else None) if earlier is None else earlier.level
     began, mean = (fall.earliest * interval, fall.latest * interval), fall.level if fall.settled else fall.mean
     return FallOfMean(fall.number, began, before, mean, fall.level, fall.settled)

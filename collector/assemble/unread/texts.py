@@ -192,10 +192,9 @@ def list_unread(texts: Sequence[TextAt]) -> list[UnreadText]:
         spans.setdefault(key, set()).add(text.span.span_id)
         if key not in best or best[key].weight < text.weight:
             best[key] = text
-    order = sorted(best, key=lambda key: (-best[key].weight, -len(spans[key]), key))
     return [
         UnreadText(place=key[0], scope=key[1], span_name=key[2], spans=len(spans[key]), side=best[key].side)
-        for key in order
+        for key in sorted(best, key=lambda key: (-best[key].weight, -len(spans[key]), key))
     ]
 
 

@@ -131,8 +131,7 @@ def _effective(part: Sequence[Changed]) -> float:
 
 
 def _limits(share: float, number: float) -> tuple[float, float]:
-    lowest = 1.0 - upper_limit((1.0 - share) * number, number, _ONE_SIDE)
-    return lowest, upper_limit(share * number, number, _ONE_SIDE)
+    return 1.0 - upper_limit((1.0 - share) * number, number, _ONE_SIDE), upper_limit(share * number, number, _ONE_SIDE)
 
 
 def _change(part: Sequence[Changed]) -> tuple[float, float, float]:

@@ -190,12 +190,12 @@ def _stages(
     costs: CpuCosts, spans: float, turns: float, wanted: float, evaluations: float, requests: float, deferred: float
 ) -> tuple[StageNeed, ...]:
     unwanted = 1.0 - wanted
-    trace = wanted * costs.receive_trace + unwanted * costs.unwanted_trace
     turn = wanted * costs.evaluate_turn + unwanted * costs.unwanted_evaluate_turn
     assembled = spans * costs.assemble_span + turns * costs.assemble_turn
     asking = requests * costs.judge_request + deferred * costs.deferred_request
     work = {
-        "receive": spans * costs.receive_span + turns * trace,
+        "receive": spans * costs.receive_span
+        + turns * (wanted * costs.receive_trace + unwanted * costs.unwanted_trace),
         "assemble": wanted * assembled + unwanted * turns * costs.unwanted_assemble_turn,
         "evaluate": turns * turn + evaluations * costs.evaluation + asking,
         "export": evaluations * costs.export_evaluation,

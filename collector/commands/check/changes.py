@@ -294,15 +294,18 @@ def _with_start_keys(compared: Compared, config: Config, stored: Mapping[str, An
         raise _other_log(config, keys)  # an older copy, or that of another service
     restart = {*shared, *(name for name in other if name.partition(".")[0] not in LIVE)}
     # a service has loaded the code of plug-ins: of a new file it compares the folder's name alone
-    code = set[str]() if _needs_new_code(compared.config, config) else {"plugins"}.intersection(other, hashes, running)
+    code = {"plugins"}.intersection(other, hashes, running)
+    new = {"the code of plug-ins"} if code and _needs_new_code(compared.config, config) else set[str]()
     if "alerts" in other:
         unseen = "alerts.watcher or an address of alerts differs"
-    elif code:
+    elif code and not new:
         unseen = "plugins names another folder"
     now, running_now = evaluator_versions(compared.config), here.running_versions(metrics)
     same = {use: versions for use, versions in running_now.items() if f"evaluators.{use[1]}" not in other}
     versions = {use: listed(same[use]) for use in now.keys() & same.keys() if now[use] not in same[use]}
-    return replace(compared, restart=(*restart - code,), unseen=unseen, versions=versions, code=bool(code))
+    return replace(
+        compared, restart=(*restart - code, *new), unseen=unseen, versions=versions, code=bool(code) and not new
+    )
 
 
 def _needs_new_code(old: Config, new: Config) -> bool:

@@ -176,6 +176,7 @@ def _state(
 
 def _retention_notes(prefix: str, topics: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
     from collector.logs.kafka.topics import RETENTION
+    from collector.page.score_series import RETENTION as PAGE_HISTORY
 
     if hidden := [name for name, configs in topics.items() if RETENTION not in configs]:
         yield f"note       DESCRIBE_CONFIGS of {listed(hidden)} is not granted, so its retention is not watched"
@@ -185,6 +186,8 @@ def _retention_notes(prefix: str, topics: Mapping[str, Mapping[str, str]]) -> It
             f"note       {prefix}evaluations: its retention.ms {evaluations} is shorter than that of {prefix}turns, so "
             f"after an outage turns may be judged and paid again; raise it to {turns} (-1: no limit)"
         )
+    if 0 < (age := int(topics.get(f"{prefix}history", {}).get(RETENTION, 0))) < (needed := round(PAGE_HISTORY * 1000)):
+        yield f"note       {prefix}history: its retention.ms {age} is less than the page shows; raise it to {needed}"
 
 
 NEAR = 0.5

@@ -29,7 +29,7 @@ from collector.service.assembly_builder import build_assembler
 from collector.service.plan_builder import strata_of, tokens_usd
 from collector.telemetry import series
 from collector.wording import listed, plural
-from evaluators.results import Usage
+from evaluators.results import SkipReason, Usage
 from evaluators.wire.http_client import ask_blocking
 
 _FUNNEL = tuple(
@@ -71,7 +71,8 @@ def _difference(config: Config, sections: Sequence[str], otherwise: str = "") ->
     live, refusal = all(name.partition(".")[0] in LIVE for name in sections), running_refusal(config)
     by_itself = "it refused a change of its file" if refusal else "it takes changes of its file within seconds"
     remedy = by_itself if live else "to take this file, restart that service"
-    differ = f"{listed(sections)} {'differs' if len(sections) == 1 else 'differ'}; {remedy}{otherwise}"
+    names = ["the code of plug-ins" if name == "plugins" and config.settings.plugins else name for name in sections]
+    differ = f"{listed(names)} {'differs' if len(names) == 1 else 'differ'}; {remedy}{otherwise}"
     return f"{_service(config)} has another configuration: {differ}{refusal and f'. That service says: {refusal}'}"
 
 
@@ -117,10 +118,31 @@ def running_sections(config: Config) -> tuple[str, dict[str, str], str]:
 
 
 def spent_so_far(metrics: str) -> dict[str, tuple[float, float]]:
-    """The cost of each evaluator's priced requests, in US dollars, and their number, in the text of /metrics."""
+    """The cost of each evaluator's priced requests, in US dollars, and their number, in the text of /metrics.
+
+    The number is as if those evaluations had asked, too, that were skipped for what their subjects are.
+    """
     counters = series.JUDGE_COST, series.JUDGE_CALLS, series.JUDGE_UNPRICED_CALLS
     costs, calls, unpriced = (_sums(metrics, of, "evaluator") for of in counters)
-    return {name: (costs[name], calls[name] - unpriced.get(name, 0)) for name in costs.keys() & calls.keys()}
+    share = _shares_with_calls(metrics)
+    names = costs.keys() & calls.keys()
+    return {name: (costs[name], (calls[name] - unpriced.get(name, 0)) / share.get(name, 1.0)) for name in names}
+
+
+def _shares_with_calls(metrics: str) -> dict[str, float]:
+    """The shares of evaluations that asked, of those that were not refused, where any did."""
+    subjects, without = Counter[str](), Counter[str]()
+    for key, number in _sums(metrics, series.EVALUATIONS, "evaluator", "outcome", "reason").items():
+        name, _, ended = key.partition(" ")
+        if ended not in _REFUSED:
+            subjects[name] += round(number)
+            without[name] += round(number) * (ended in _NO_CALL)
+    return {name: 1.0 - without[name] / of_all for name, of_all in subjects.items() if of_all > without[name]}
+
+
+_REFUSED = frozenset({f"skipped {SkipReason.OVER_BUDGET}", f"skipped {SkipReason.SHED}"})
+_NO_CALL = frozenset(f"skipped {reason}" for reason in {*SkipReason} - {SkipReason.GATED, SkipReason.NOT_COMPLETED})
+"""Skips by what subjects are; of a gate, and of whether a task was completed, there was a call."""
 
 
 def spent_at_present(config: Config, metrics: str) -> dict[str, tuple[float, float]]:
@@ -138,14 +160,15 @@ def spent_at_present(config: Config, metrics: str) -> dict[str, tuple[float, flo
 
 
 def tokens_so_far(metrics: str) -> dict[str, Usage]:
-    """The tokens of each evaluator's requests, and their number, in the text of /metrics."""
+    """The tokens of each evaluator's requests, and their number as in `spent_so_far`, in the text of /metrics."""
+    share = _shares_with_calls(metrics)
     tokens = _sums(metrics, series.JUDGE_TOKENS, "evaluator", "direction")
     tokens |= _sums(metrics, series.JUDGE_CACHED_TOKENS, "evaluator", "cache")
     return {
         name: Usage(
             input_tokens=round(tokens.get(f"{name} input", 0)), output_tokens=round(tokens.get(f"{name} output", 0)),
             cached_input_tokens=round(tokens.get(f"{name} read", 0)),
-            cache_write_tokens=round(tokens.get(f"{name} write", 0)), calls=round(calls),
+            cache_write_tokens=round(tokens.get(f"{name} write", 0)), calls=round(calls / share.get(name, 1.0)),
         )
         for name, calls in _sums(metrics, series.JUDGE_CALLS, "evaluator").items()
     }  # fmt: skip

@@ -490,8 +490,7 @@ def _report(
     if not options.dry_run:
         ids, texts = _needles(person)
         searched = f"{plural(len(ids), 'id')} and {plural(len(texts), 'text')}"
-        outcome = "found nothing" if not mentions else "still found some"
-        say(f"Searched all bytes for {searched}: {outcome}.")
+        say(f"Searched all bytes for {searched}: {'still found some' if mentions else 'found nothing'}.")
     for place, number in mentions.items():
         other = "records of other people that mention an id are kept"
         say(f"  {place}: {number}; {'an earlier copy of these logs: delete it' if place.endswith('.*') else other}")

@@ -28,9 +28,8 @@ _TRACE_ID, _SPAN_ID = 16, 8
 
 async def read(api: ApiReader, wanted: Wanted) -> AsyncGenerator[bytes, None]:
     """The traces, each whole, also what of it lies outside the time."""
-    named = [("name", wanted.query)] if wanted.query else []
     time = [("fromStartTime", wanted.since.isoformat()), ("toStartTime", wanted.until.isoformat())]
-    window = [*time, *named, ("fields", "core"), ("limit", str(_PAGE))]
+    window = [*time, *([("name", wanted.query)] if wanted.query else []), ("fields", "core"), ("limit", str(_PAGE))]
     seen: set[str] = set()
     place = Cursor()
     first = await api.get(_PATH, window, none=lambda _body: True)

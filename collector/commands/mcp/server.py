@@ -250,10 +250,9 @@ def _token(scope: Scope) -> str | None:
 
 
 async def _refuse(send: Send, status: int) -> None:
-    body = orjson.dumps({"error": "the page does not accept this token"})
     headers = [(b"content-type", b"application/json"), (b"www-authenticate", b"Bearer")]
     await send({"type": "http.response.start", "status": int(status), "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+    await send({"type": "http.response.body", "body": orjson.dumps({"error": "the page does not accept this token"})})
 
 
 Range = Literal["5m", "1h", "6h", "24h", "7d"]

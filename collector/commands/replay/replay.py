@@ -382,9 +382,8 @@ async def _replay(config: Config, new: Config, options: ReplayOptions) -> tuple[
         )  # fmt: skip
         if batches is not None:
             batches.finish()
-    others = len(of_all.scored) - len(wanted.scored)
     all_in_use = _in_use(config).issuperset(map(_version_of, wanted.scored))
-    report = _report(wanted, jobs, made, labels, others=others, all_in_use=all_in_use)
+    report = _report(wanted, jobs, made, labels, others=len(of_all.scored) - len(wanted.scored), all_in_use=all_in_use)
     return report, list(_problems(report, made, options))
 
 

@@ -184,8 +184,7 @@ def _matrix(name: str, confusion: Confusion) -> Table:
     table = figures_table("expected \\ chosen", headings, title=title, title_justify="left")
     for label in confusion.labels:
         cells = (str(confusion.counts.get((label, chosen), 0)) for chosen in confusion.labels)
-        ratios = ("–" if ratio is None else f"{ratio:.3f}" for ratio in confusion.ratios(label))
-        table.add_row(label, *cells, *ratios)
+        table.add_row(label, *cells, *("–" if ratio is None else f"{ratio:.3f}" for ratio in confusion.ratios(label)))
     return table
 
 

@@ -389,6 +389,10 @@ class BudgetController:
         """
         return all(self.used_fraction(key, now, with_reserved=False) < 1.0 for key in self._funds(job.monitor.name))
 
+    def reaches_own(self, monitor: str, now: float) -> bool:
+        """Whether the hard cap of the monitor's own budget is spent, and not only that of all monitors."""
+        return monitor in self.budgets and self.used_fraction(monitor, now, with_reserved=False) >= 1.0
+
     def on_settled(self, callback: Callable[[], None]) -> None:
         """Call back once, when the next reservation ends."""
         self._on_settled.append(callback)

@@ -111,7 +111,6 @@ def _sizes(admin: Any, topic: str) -> dict[TopicPartition, int]:
 
 
 def _room(topic: str, group: str, state: _Topic, needed: Mapping[TopicPartition, int]) -> RetentionRoom:
-    lost = sum(max(0, state.starts[where] - offset) for where, offset in needed.items())
     reached = [
         share
         for share, young in state.aged.items()
@@ -121,7 +120,7 @@ def _room(topic: str, group: str, state: _Topic, needed: Mapping[TopicPartition,
     return RetentionRoom(
         topic=topic,
         group=group,
-        lost=lost,
+        lost=sum(max(0, state.starts[where] - offset) for where, offset in needed.items()),
         age=state.age,
         age_share=None if state.age is None else max(reached, default=0.0),
         bytes=state.bytes,

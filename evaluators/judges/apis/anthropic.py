@@ -61,8 +61,7 @@ def _with_breakpoint(message: dict[str, Json], shared: str) -> dict[str, Json]:
     if not shared or message["role"] != "user" or not parts[0]["text"].startswith(shared):
         return message
     first = {"type": "text", "text": shared, "cache_control": {"type": "ephemeral"}}
-    rest = {"type": "text", "text": parts[0]["text"].removeprefix(shared)}
-    return {**message, "content": [first, rest, *parts[1:]]}
+    return {**message, "content": [first, {"type": "text", "text": parts[0]["text"].removeprefix(shared)}, *parts[1:]]}
 
 
 def _part(part: Mapping[str, Any]) -> dict[str, Json]:
@@ -86,9 +85,8 @@ def completion(content: bytes) -> Completion:
     """
     payload = object_in(content, "stop_reason")  # a refusal has no content
     parts = objects(payload.get("content"))
-    stop = text(payload.get("stop_reason"))
     called = [part.get("input") for part in parts if part.get("type") == "tool_use"]
-    ended = ending(stop)
+    ended = ending(text(payload.get("stop_reason")))
     choice = Choice(
         text=orjson.dumps(called[0]).decode() if called else text_in(parts),
         finish_reason="length" if ended == "length" else "stop",

@@ -1,13 +1,11 @@
-"""Evaluators all of whose evaluations fail: the log and /readyz tell, once, and also the end."""
+"""Evaluators that fail again and again: the log and /readyz say so, and the log also its end."""
 
 from __future__ import annotations
 
 import logging
-from functools import partial
 
 import pytest
 
-from collector.backoff import StateLines
 from collector.config.loading import check
 from collector.evaluate.failures import REPORT_AT, FailingEvaluators
 from collector.evaluate.guardrails import EvaluationGuardrails
@@ -26,7 +24,11 @@ from evaluators.testing import ScriptedJudge
 from evaluators.turn.g_eval import GEval
 
 
-async def test_failures_in_a_row_are_told_once_and_so_is_their_end(caplog: pytest.LogCaptureFixture) -> None:
+async def test_failures_in_a_row_are_told_once_and_so_is_their_end(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+    monkeypatch.setattr("collector.evaluate.failures.monotonic", lambda: now)
     failing = FailingEvaluators({"good_answer": "main"})
     health = Health()
     health.add("evaluators", failing.problem, vital=False)
@@ -41,7 +43,7 @@ async def test_failures_in_a_row_are_told_once_and_so_is_their_end(caplog: pytes
     with caplog.at_level(logging.INFO):
         for number in range(REPORT_AT + 2):
             await guardrails.run(evaluator, Turn(input="q", actual_output="an answer"), judge, now=utc_now)
-            told = [message for message in caplog.messages if "fails in every evaluation" in message]
+            told = [message for message in caplog.messages if "failed in the last 3 evaluations" in message]
             assert len(told) == (number + 1 >= REPORT_AT)
     (line,) = told
     assert "evaluator good_answer" in line
@@ -49,18 +51,19 @@ async def test_failures_in_a_row_are_told_once_and_so_is_their_end(caplog: pytes
     assert "(judges.main.model)" in line, "the remedy"
     assert health.takes_work(health.results)
     assert health.problems(health.results) == [f"evaluators: {line.removeprefix('evaluator ')}"]
+    now += 60.0
     with caplog.at_level(logging.INFO):
         await guardrails.run(evaluator, Turn(input="q", actual_output="an answer"), judge, now=utc_now)
-    assert caplog.messages[-1] == f"evaluator good_answer gives scores again, after {REPORT_AT + 2} failures"
+    assert caplog.messages[-1] == "evaluator good_answer gives scores again, without a failure for a minute"
     assert not health.problems(health.results)
 
 
-def test_an_evaluator_that_fails_now_and_then_is_told_of_once_a_minute(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+def test_an_evaluator_that_fails_in_a_part_of_its_evaluations_has_one_line(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of 1,200 evaluations in a minute half failed, and 134 lines said so."""
+    """It had a pair of lines each minute: fails "in every evaluation", and 43 ms later "gives scores again"."""
     now = 0.0
-    monkeypatch.setattr("collector.evaluate.failures.StateLines", partial(StateLines, clock=lambda: now))
+    monkeypatch.setattr("collector.evaluate.failures.monotonic", lambda: now)
     failing = FailingEvaluators({"good": "main"})
     failure, score = Failure(type="judge_reply_invalid", message="no JSON"), Score(value=1.0)
     with caplog.at_level(logging.INFO):
@@ -68,13 +71,18 @@ def test_an_evaluator_that_fails_now_and_then_is_told_of_once_a_minute(
             for outcome in (*[failure] * REPORT_AT, score):
                 failing.add("good", outcome)
                 now += 0.5
-        assert len(caplog.messages) == 2 * 4, "200 seconds"
+        assert len(caplog.messages) == 1, "200 seconds"
         assert failing.problem() is None
         now += 60.0
+        failing.add("good", score)
         for _ in range(REPORT_AT):
             failing.add("good", failure)
-    assert caplog.messages[-1].startswith("evaluator good fails in every evaluation")
-    assert len(caplog.messages) == 9
+        now += 3600.0
+        failing.add("good", failure)
+    begins = "evaluator good failed in the last 3 evaluations"
+    assert [message.partition(" (")[0] for message in caplog.messages] == [
+        begins, "evaluator good gives scores again, without a failure for a minute", begins, begins,
+    ], "also each hour, as a part may have become all"  # fmt: skip
 
 
 def test_evaluators_that_fail_alike_are_told_of_once() -> None:
@@ -84,8 +92,10 @@ def test_evaluators_that_fail_alike_are_told_of_once() -> None:
         for evaluator in ("good", "brief", "own"):
             failing.add(evaluator, Failure(type="judge_reply_invalid", message="no JSON"))
     problem = failing.problem() or ""
-    assert problem.startswith("brief and good fail in every evaluation (judge_reply_invalid: no JSON); name a model")
-    assert "; own fails in every evaluation" in problem
+    assert problem.startswith(
+        "brief and good failed in the last 3 evaluations (judge_reply_invalid: no JSON); name a model"
+    )
+    assert "; own failed in the last 3 evaluations" in problem
     assert problem.count("judges.main.model") == 1
 
 
@@ -139,6 +149,6 @@ def test_the_newest_cause_is_said(caplog: pytest.LogCaptureFixture) -> None:
     assert "(judge_reply_truncated: cut off); raise judges.main.max_tokens" in fail("judge_reply_truncated", "cut off")
     assert "(judge_reply_invalid: no score); name a model" in fail("judge_reply_invalid", "no score")
     assert [message.partition(";")[0] for message in caplog.messages] == [
-        "evaluator good fails in every evaluation (judge_reply_invalid: the answer is not valid JSON)",
-        "evaluator good fails in every evaluation (judge_reply_truncated: cut off)",
+        "evaluator good failed in the last 3 evaluations (judge_reply_invalid: the answer is not valid JSON)",
+        "evaluator good failed in the last 3 evaluations (judge_reply_truncated: cut off)",
     ], "the log has a line for each type, not for each text: these may differ each time"

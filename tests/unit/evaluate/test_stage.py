@@ -532,7 +532,32 @@ async def test_only_room_in_the_budget_is_said_to_end_its_hard_cap(free: str, ca
     ]
     now += 7200.0
     assert [await outcome(job()) for _ in range(2)] == ["scored"] * 2
-    assert caplog.messages[1:] == ["m: below the hard cap of its budget again; judges are asked"]
+    assert caplog.messages[1:] == ["m: below the hard cap of budgets again; judges are asked"]
+
+
+@pytest.mark.parametrize(
+    ("own", "of_all", "whose"), [(0.1, 9.0, "its budget"), (9.0, 0.1, "the budget of all monitors")]
+)
+async def test_the_budget_whose_hard_cap_is_reached_is_named(
+    own: float, of_all: float, whose: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The log said "its budget" of a monitor without one; it was that of all monitors."""
+    priced = Assignment(Asked(name="asked"), Priced(0.06), "v", expected_usd=0.06, judge_name="main")
+    capped = Monitor(name="m", assignments=(priced,), match={}, budget=Budget(usd_per_hour=own, hard_cap=1.0))
+    budget = BudgetController(Plan((capped,), budget=Budget(usd_per_hour=of_all, hard_cap=1.0)), 1)
+    budget.add_partition(0, 1.0, None, ())
+    dispatcher = Dispatcher(
+        MemoryLog("evaluations"), EvaluationGuardrails(Telemetry()), limits=BulkheadLimits(slots=1), budget=budget,
+        clocks=Clocks(seconds=lambda: 1.0),
+    )  # fmt: skip
+    for number in range(3):
+        job = Job(
+            evaluation_id=f"{number}", monitor=capped, assignment=priced, case=lambda: turn(0),
+            replay_point=ReplayPoint(0), trigger_offset=0, triggered_at=1.0,
+        )  # fmt: skip
+        await dispatcher.execute([job], 0)
+    [line] = caplog.messages
+    assert line.startswith(f"m: the hard cap of {whose} is reached: ")
 
 
 @pytest.mark.parametrize(("cost", "scored"), [(0.0004, 18), (0.002, 6), (0.0023, 6)])

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import pytest
@@ -10,8 +13,11 @@ from collector.config.configured import Config
 from collector.config.loading import check
 from collector.errors import ConfigError
 from collector.judging.open_judges import open_judges
+from collector.telemetry.health import Health
+from collector.telemetry.registry import Telemetry
+from evaluators.errors import JudgeDenied
 from evaluators.evaluation import evaluate
-from evaluators.judge import Answer, Prompt, R, Verdict
+from evaluators.judge import Answer, Judge, Prompt, R, Verdict
 from evaluators.results import Score, Usage
 from evaluators.testing import a_turn
 
@@ -92,3 +98,37 @@ async def test_what_it_is_made_with(cls: str, options: dict[str, Any], sentence:
     with pytest.raises(ConfigError, match=sentence):
         async with open_judges(config, Store()):
             pass
+
+
+class Moody(Parrot):
+    """Refuses the key while `score` is 0."""
+
+    async def ask(self, prompt: Prompt, reply: type[R], *, logprobs: bool = False, samples: int = 1) -> Verdict[R]:
+        if not self._score:
+            raise JudgeDenied("the judge answered HTTP 401", remedy="key")
+        return await super().ask(prompt, reply, logprobs=logprobs, samples=samples)
+
+
+async def test_a_judge_that_a_changed_configuration_repairs_is_said_to_answer_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The log had only "configuration 3 is taken", and nobody knew whether the new key works."""
+    telemetry, health = Telemetry(), Health()
+
+    def judging(score: int) -> tuple[Config, AbstractAsyncContextManager[Mapping[str, Judge]]]:
+        config = configured(kind=f"{__name__}:Moody", model="polly", options={"score": score})
+        return config, open_judges(config, Store(), telemetry, health)
+
+    with caplog.at_level("INFO"):
+        config, wrong = judging(0)
+        evaluator = config.evaluators["rated"].evaluator
+        async with wrong as refused:
+            asked = asyncio.create_task(evaluate(evaluator, a_turn(), refused["mine"]))
+            while "mine" not in health.unavailable_judges:
+                await asyncio.sleep(0)
+            async with judging(7)[1] as judges:
+                assert not health.unavailable_judges
+                for _ in range(2):
+                    await evaluate(evaluator, a_turn(), judges["mine"])
+            asked.cancel()
+    assert [line for line in caplog.messages if "again" in line] == ["judge mine is available again"]

@@ -242,7 +242,7 @@ def test_texts_have_no_place_that_stays_open():
     for alert in all_alerts(configured(objectives={"exact": 0.9})):
         places = re.findall(r"\{(?!label:)([a-z_]+)\}", alert.summary + alert.description)
         assert not re.search(r"(?<![Aa]bout )\{value\} [a-z]+s ", alert.description), "`1 processes run`"
-        assert set(places) <= {"value", *alert.facts}, alert.name
+        assert set(places) <= {"value", "count", *alert.facts}, alert.name
         for fact in alert.facts.values():
             assert fact.by
 

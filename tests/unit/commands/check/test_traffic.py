@@ -11,8 +11,8 @@ from configurations import checked
 from evaluation_samples import scored
 from prometheus_client import generate_latest
 
-from collector.commands.check.kafka_plan import retention_lines
-from collector.commands.check.summary import basis
+from collector.commands.check.kafka_plan import _retention_notes, retention_lines
+from collector.commands.check.summary import basis, usd_per_1000
 from collector.commands.check.traffic import (
     arrival_lines,
     boost_lines,
@@ -35,6 +35,7 @@ from collector.service.gauges import show_build
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import (
     DEAD_LETTERS,
+    EVALUATIONS,
     EVALUATIONS_DUE,
     JUDGE_CALLS,
     JUDGE_COST,
@@ -206,6 +207,22 @@ def test_the_cost_of_calls_is_that_of_all_monitors() -> None:
     assert spent_so_far(generate_latest(telemetry.registry).decode()) == {"exact": (0.25, 1000)}
 
 
+def test_the_cost_is_that_of_turns_of_which_as_many_are_skipped() -> None:
+    """An evaluator of 30 % of turns cost three times what it does; the budget was set by that."""
+    telemetry, g_eval = Telemetry(), {"kind": "g_eval", "criteria": "?", "evaluation_params": ["input"]}
+    judge = {"model": "m", "usd_per_million_input_tokens": 1.0, "usd_per_million_output_tokens": 5.0}
+    ended = {("scored", ""): 29, ("failed", "judge_timeout"): 1, ("skipped", "missing_field"): 70}
+    refused = {("skipped", "over_budget"): 50, ("skipped", "shed"): 50}  # they would have asked
+    for (outcome, reason), number in (ended | refused).items():
+        telemetry.counter(EVALUATIONS, "e", "v", "m", "all", outcome, reason).inc(number)
+    for _ in range(30):
+        count_judge_use(telemetry, ("e", "m"), scored(usage=Usage(input_tokens=1000, calls=1), cost_usd=0.001))
+    metrics = generate_latest(telemetry.registry).decode()
+    config = checked({"e": {**g_eval, "judge": "main"}}, judges={"main": judge}, monitors={"m": {"evaluators": ["e"]}})
+    for spent in (spent_so_far(metrics), spent_at_present(config, metrics)):
+        assert usd_per_1000(config, spent) == pytest.approx(0.3)
+
+
 def test_tokens_are_those_of_all_monitors() -> None:
     telemetry = Telemetry()
     for monitor, tokens in (("busy", 300), ("quiet", 100)):
@@ -232,10 +249,19 @@ def test_calls_that_another_judge_answered_have_the_price_of_the_present_one(urg
     count_judge_use(telemetry, ("both", "m"), scored(usage=usage, cost_usd=9.0))
     spent = spent_at_present(config, generate_latest(telemetry.registry).decode())
     assert spent == {"e": (pytest.approx(usd), 1000), "both": (9.0, 500)}
-    assert basis(config, {"e": spent["e"]}).startswith("by calls since the start, if no turn is skipped; ")
-    assert basis(config, spent) == "by calls since the start, if no turn is skipped, whichever judges answered", (
+    assert basis(config, {"e": spent["e"]}).startswith("by calls since the start, with as many skips; ")
+    assert basis(config, spent) == "by calls since the start, with as many skips, whichever judges answered", (
         "it is a mean that mixes judges"
     )
+
+
+@pytest.mark.parametrize(("kept", "noted"), [("604800000", True), ("777600000", False), ("-1", False), (None, False)])
+def test_a_history_that_ends_before_what_the_page_shows_has_a_note(kept: str | None, noted: bool) -> None:
+    """A topic made by hand with 7 days was fine to `check`, and the page's week lacked its end."""
+    topics = {"p.history": {"retention.ms": kept}} if kept else {}
+    notes = list(_retention_notes("p.", topics))
+    note = "note       p.history: its retention.ms 604800000 is less than the page shows; raise it to 777600000"
+    assert notes == [note] * noted
 
 
 def test_calls_before_a_price_was_set_make_the_others_no_cheaper() -> None:
