@@ -42,22 +42,6 @@ USUAL_WAYS = {
     "People's labels": "From labels to a better evaluator: labels next, then calibrate, then align.",
 }
 
-RENAMED = {
-    "retry": "rejudge --what failed",
-    "replay": "compare evaluators",
-    "judges": "compare judges",
-    "compare": "compare releases",
-    "targets": "plan targets",
-    "plan": "plan sampling",
-    "export": "export again",
-    "parquet": "export parquet",
-    "trace": "explain",
-    "normalize": "turns",
-    "cases": "dataset",
-    "schema": "check --schema configuration",
-}
-"""Commands of earlier releases, and what took their place. Some are groups now: those had no name after them."""
-
 
 _UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 
@@ -98,17 +82,9 @@ class GroupedCommands(TyperGroup):
             raise ConfigError(usage_sentence(error, self.commands)) from None
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Find the command; an earlier name runs the present one, and a line says so."""
-        earlier, rest = args[0], args[1:]
-        option = next(iter(rest), "")
-        if sum(word.partition("=")[0] in ("-c", "--config") for word in rest) > 1:
+        """Find the command; a second configuration file is refused."""
+        if sum(word.partition("=")[0] in ("-c", "--config") for word in args[1:]) > 1:
             raise ConfigError("-c is given twice, and one file is read; keep one")
-        is_earlier = earlier not in self.commands or (option.startswith("-") and option not in ("-h", "--help"))
-        if earlier in RENAMED and is_earlier:
-            show(f"evalstream {earlier} is now: evalstream {RENAMED[earlier]}", err=True)
-            present = RENAMED[earlier].split()
-            rest = [word for word in rest if word != "--failed"]  # the one kind that `retry` had
-            args = [*(present[:-1] if earlier == "schema" and rest else present), *rest]
         return super().resolve_command(ctx, args)
 
 

@@ -6,11 +6,13 @@ from typing import Any
 
 from collector.wording import suggestion
 
-_HABITS: Mapping[str, str] = {
+HABITS: Mapping[str, str] = {
     "start": "run", "serve": "run", "up": "run", "validate": "check", "lint": "check", "eval": "score",
-    "evaluate": "score", "test": "score", "help": "--help", "version": "--version",
+    "evaluate": "score", "test": "score", "help": "--help", "version": "--version", "retry": "rejudge --what failed",
+    "replay": "compare evaluators", "judges": "compare judges", "targets": "plan targets", "parquet": "export parquet",
+    "trace": "explain", "normalize": "turns", "cases": "dataset", "schema": "check --schema configuration",
 }  # fmt: skip
-"""Commands of other programs, each with the command of this one."""
+"""Commands of other programs and earlier names, each with the command of this program."""
 _ENVIRONMENT = re.compile(r" \(env var: '\w+'\)")
 _NO_COMMAND = re.compile(r"No such command '([^']*+)'.*", re.DOTALL)
 _NO_ARGUMENT = re.compile(r"Missing argument '([^']*+)'\.")
@@ -35,7 +37,7 @@ def usage_sentence(error: Any, commands: Mapping[str, object]) -> str:
     if command is not None:
         name = command[1]
         known = sorted(getattr(getattr(error.ctx, "command", None), "commands", commands))
-        remedy = f"write {_HABITS[name]}" if name in _HABITS else suggestion(name, known)
+        remedy = f"write {HABITS[name]}" if name in HABITS else suggestion(name, known)
         return f"unknown command {name!r}; {remedy}"
     prefix, _, value = message.rstrip(".: ").removeprefix("Invalid value for ").partition("': ")
     option = prefix.removeprefix("'") if message.startswith("Invalid value for '") else ""

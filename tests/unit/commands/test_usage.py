@@ -28,6 +28,8 @@ MISTAKES = (
     ("-c evalstream.yaml check", "unknown option -c; options stand after the command, as in evalstream check -c FILE"),
     ("serve", "unknown command 'serve'; write run"),
     ("validate", "unknown command 'validate'; write check"),
+    ("retry -c e.yaml", "unknown command 'retry'; write rejudge --what failed"),
+    ("cases --help", "unknown command 'cases'; write dataset"),
     ("compare evaluator", "unknown command 'evaluator'; did you mean 'evaluators'?"),
     ("plan samplin", "unknown command 'samplin'; did you mean 'sampling'?"),
     ("log move", "unknown command 'move'; choose from copy"),
