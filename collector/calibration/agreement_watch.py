@@ -322,12 +322,14 @@ def _notes(recent: Sequence[HumanLabel], whole: Sequence[HumanLabel], queue: Lab
     """Notes on the labels that count in the mean by people, of those that were given in its time."""
     if more := len(whole) - len(recent):
         what = f"{plural(more, 'label')} of scores by rejudge or another version are not in the mean by people"
-        yield f"{what}; evalstream calibrate counts them where this version scored the answer."
+        yield f"{what}; evalstream calibrate counts those whose answer this version scored."
     low, high = queue.random * (1.0 - _ROUNDING), draw_probability(queue, 1.0, audited=True) * (1.0 + _ROUNDING)
     strange = sum(not low <= (label.probability or 0.0) <= high for label in recent)
     if 0 < strange < len(recent):
-        what = f"page.queue does not give the probability of {strange} of {plural(len(recent), 'label')} now"
-        yield f"Mixed draws: {what}, so the mean by people may be wrong until they are seven days old."
+        what = (
+            f"page.queue now gives other probabilities than {strange} of {plural(len(recent), 'label')} were drawn with"
+        )
+        yield f"Mixed draws: {what}. The mean by people may be wrong until these labels are seven days old."
 
 
 _ROUNDING = 1e-9

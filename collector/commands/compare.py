@@ -25,7 +25,7 @@ _STATUSES: dict[Decision, int] = {"promote": 0, "hold": 3, "roll back": 4}
 """The exit statuses of `gate`; 1 and 2 are the statuses of a failure."""
 _STATES = {
     "worse": "worse for sure",
-    "untold": "nothing here tells the version from the time of day",
+    "untold": "the time of day may be the whole cause",
     "better": "better",
     "alike": "alike within 0.05",
     "open": "not known yet",
@@ -133,7 +133,7 @@ def _lines(compared: Sequence[Release], options: CompareOptions, rules: ReleaseR
             both = f"both {options.baseline} and {options.version}"
             yield f"monitor {options.monitor}: no scores of {both} in this time; name an earlier --from"
             return
-        remedy = "versions that came together, or within two hours of the first score, have none before them; name an"
+        remedy = "versions that came together, or within two hours of the first score, are not new; name an"
         remedy = f"{remedy} earlier --from, or --baseline and --version"
         yield f"monitor {options.monitor}: no new version of {names} in this time; {remedy}"
         return
@@ -148,7 +148,7 @@ def _lines(compared: Sequence[Release], options: CompareOptions, rules: ReleaseR
             above = heading
         yield f"  {release.key.evaluator}, version {release.key.version}: {_levels(release)}"
     yield (
-        f"intervals of 95 % that may be looked at at any time; of {1 / rules.error_rate:.0f} releases that change "
+        f"these 95 % intervals hold however often they are read: of {1 / rules.error_rate:.0f} releases that change "
         "nothing, at most one is ever said to be worse for sure"
     )
 
@@ -165,7 +165,7 @@ def _levels(release: Release) -> str:
         moved = f"{before}, then {now}: {difference.estimate:+.3f} since the day before"
         if release.is_candidate:
             changed = f"{release.place.attribute} changed from {release.baseline} to {release.version}"
-            return f"{moved}; first candidate: {changed} for all traffic; the time of day may have a part in it"
+            return f"{moved}; first candidate: {changed} for all traffic; the time of day may be a cause, too"
         return f"{moved}, {_STATES[release.state]}"
     interval = f"{difference.estimate:+.3f}, between {difference.low:+.3f} and {difference.high:+.3f}"
     return f"{before}, then {now}: {interval} ({difference.method}), {_STATES[release.state]}"

@@ -147,7 +147,7 @@ class UnusableAnswers:
             which = "evaluation steps" if steps else f"last {self.in_a_row:,} answers"
             self.report(
                 f"{self.subject} answers, but its {which} are of no use ({error}), "
-                f"so their evaluations fail; {remedy_of(error.type, str(error), self.name)}"
+                f"so these evaluations fail; {remedy_of(error.type, str(error), self.name)}"
             )
 
     def end(self, *, steps: bool) -> None:
@@ -156,7 +156,7 @@ class UnusableAnswers:
             self._lines.forget("")
             return
         if self._lines.open:
-            self.report(f"judge {self.name} gives usable answers again, after {self.in_a_row:,} that were of no use")
+            self.report(f"judge {self.name} gives usable answers again, after {self.in_a_row:,} unusable")
         self._lines.open.clear()
         self.in_a_row = 0
 

@@ -95,8 +95,8 @@ class ConsumerLag:
 
     def _long_openings(self, now: float, after: float) -> list[str]:
         return [
-            f"{consumer} does not read {log}[{partition}] yet: {self._reason(consumer, log, partition)}, "
-            f"{now - since:.0f} s so far"
+            f"{consumer} has not read {log}[{partition}] for {now - since:.0f} s: "
+            f"{self._reason(consumer, log, partition)}"
             for (consumer, log, partition), since in self._opening.items()
             if now - since > after
         ]
@@ -104,7 +104,7 @@ class ConsumerLag:
     def _reason(self, consumer: str, name: str, partition: int) -> str:
         log, _ = self._consumers[consumer, name]
         added = not isinstance(log, TopicOfSource) and partition >= log.partitions
-        return "it was added meanwhile, and gets no records" if added else "it restores what it needs"
+        return "the partition was added meanwhile, and gets no records" if added else "it restores its state"
 
     def measured(self, consumer: str, log: Log | TopicOfSource, open_fold: OpenFold) -> OpenFold:
         """The same folds, with their progress recorded. `consumer` is their name in the metrics."""

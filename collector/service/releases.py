@@ -137,7 +137,7 @@ def _worse(release: Release, settings: AlertSettings) -> AlertInstance:
         "version": in_chat(release.version),
     }
     summary = f"{labels['evaluator']} of {labels['monitor']}: {release.version} is worse than {release.baseline}"
-    description = f"{_sentence(release)}. The two may have had different traffic: see the runbook."
+    description = f"{_sentence(release)}. The two versions may have had different traffic: see the runbook."
     return AlertInstance(
         {"alertname": WORSE, "severity": "warning", **settings.labels, **labels},
         {"summary": summary, "description": description, **links(WORSE, labels, settings)},

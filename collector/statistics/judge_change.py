@@ -127,7 +127,7 @@ def judge_since(runs: Sequence[GoldenRun], since: float, cases: str = "golden ca
         before_repair = score_shift(early.scores, known) if early.at <= since + SOON and not shift.is_sure else None
         if before_repair is not None and before_repair.is_sure:  # repaired since, it is the cause all the same
             has, end, run, shift = "had", " The newest run finds no change.", early, before_repair
-    where = f"{shift.count} {cases} at {datetime.fromtimestamp(run.at, UTC):%H:%M} UTC, scored again, moved by"
+    where = f"{shift.count} {cases}, scored again at {datetime.fromtimestamp(run.at, UTC):%H:%M} UTC, moved by"
     if shift.is_sure:
         moved = f"{shift.mean:+.2f} {plus_minus(Z * shift.stderr, 2)}"
         return JudgeVerdict(True, shift.mean, f"The judge {has} changed: {where} {moved}.{end}")

@@ -284,7 +284,9 @@ async def test_what_was_deleted_before_it_was_exported_is_lost(world: World) -> 
     world.change("DELETE FROM records WHERE id = ?", world.row("evaluations", 0))
     result = await world.audit()
     assert result.exit_code == 1
-    assert "evaluations[0]: 1 record (offsets 0 to 0) had been deleted before export.jsonl read so far" in result.output
+    assert (
+        "evaluations[0]: 1 record (offsets 0 to 0) had been deleted before export.jsonl read that far" in result.output
+    )
 
 
 async def test_an_evaluation_that_is_there_twice(world: World) -> None:

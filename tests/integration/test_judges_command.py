@@ -182,7 +182,7 @@ def test_few_cases_decide_nothing(config: Path, tmp_path: Path) -> None:
     rows += [{"input": "?", "actual_output": f"bad {n}", "human": "fail"} for n in range(4)]
     few.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
     text = run(config, few, "--judge", "strong", "--judge", "mini")
-    assert "No verdict yet: a --margin of 0.05 takes 60 cases. Label more, or allow a larger one." in text
+    assert "No verdict yet: a --margin of 0.05 takes 60 cases. Label more, or allow a larger margin." in text
     assert "Take" not in text
     assert " best" not in text
 

@@ -197,7 +197,7 @@ async def test_monitors_evaluators_and_rates_come_and_go(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        pytest.param(lambda values: values["log"].update(retention="1d"), "log.retention: read at a start alone", id="log"),
+        pytest.param(lambda values: values["log"].update(retention="1d"), "log.retention: read only at a start", id="log"),
         pytest.param(lambda values: values["evaluators"]["short"].update(maximum="x"), "must be a whole", id="wrong"),
         pytest.param(
             lambda values: values["monitors"]["all"].update(match={"services": "s"}), "'services' is no field", id="match"
@@ -738,7 +738,7 @@ async def test_a_fault_while_a_file_is_checked_refuses_it(
         file.change(lambda values: values["monitors"]["all"].update(sample=0.5))
         await look(service)
         assert value(service, "evalstream_configuration_refused") == 1
-        assert "it cannot be prepared: ZeroDivisionError()" in caplog.text
+        assert "the configuration cannot be prepared: ZeroDivisionError()" in caplog.text
 
 
 def forget() -> None:
@@ -902,7 +902,7 @@ async def test_a_machine_that_the_changed_file_has_not_reached_turns_nobody_back
             back = [each for each in caplog.records if "replaces configuration 2 for all processes" in each.message]
             assert [each.levelname for each in back] == ["WARNING"]
             assert str(file.path) in back[0].message
-            assert back[0].message.endswith("is configuration 1 again")
+            assert back[0].message.endswith("goes back to configuration 1")
             await put(service, range(15, 20))
             made = await until(service, answers=20, short=20)
             assert len({versions(made)[0], *versions(made)[15:]}) == 1
@@ -1006,7 +1006,7 @@ async def test_an_old_file_counts_where_no_other_process_evaluates(
             file.change(lambda values: values["monitors"]["all"].update(sample=0.5))
         async with running(load(file.path), {"evaluate"}, path=file.path):
             pass
-    assert "replaces configuration 2 for all processes, and is configuration 1 again" in caplog.text
+    assert "replaces configuration 2 for all processes, and goes back to configuration 1" in caplog.text
 
 
 async def test_a_change_replaces_the_newest_configuration_before_it_whatever_this_process_ran(

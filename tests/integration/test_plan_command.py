@@ -213,7 +213,7 @@ def test_what_another_monitor_paid_for_has_a_price(tmp_path: Path) -> None:
     )
     said = run(path, "--error", "0.02", "--evaluator", "helpful")
     assert "0.0010 USD each" in said
-    assert "1,000 verdicts that another monitor paid for have the mean price here" in said
+    assert "another monitor paid for 1,000 verdicts; each counts at the mean price here" in said
 
 
 @pytest.mark.long
@@ -252,7 +252,7 @@ def test_where_the_rate_is_planned_already_the_present_one_is_that_of_the_newest
     fill(path, list(evaluations()))
     said = run(path, "--error", "0.02")
     assert "  present:  sample 0.25, boost error 4" in said
-    assert "sample: auto plans the rate for an error of 0.01; `present` has the newest one" in said
+    assert "sample: auto plans the rate for an error of 0.01; `present` has the newest rate" in said
     pasted = yaml.safe_load(said[said.index("\nmonitors:") :])
     assert list(pasted["monitors"]["all"]) == ["boost"], "rates are not to be pasted"
     assert 0.0 < pasted["evaluators"]["helpful"]["audit"]["share"] <= 1.0
@@ -283,8 +283,8 @@ def test_an_error_out_of_reach_and_too_few_audits_are_said(tmp_path: Path) -> No
     path = write(tmp_path, configuration(tmp_path))
     fill(path, list(evaluations(audits=False)))
     said = run(path, "--error", "0.0001")
-    assert "0 audits of this version, 30 are needed; planned for the mean of its scores" in said
-    assert "0.0001 is out of reach in a day: scoring everything gives 0.00" in said
+    assert "0 audits of this version, but 30 needed; planned for the mean of its scores" in said
+    assert "an error of 0.0001 is out of reach in a day: scoring everything reaches 0.00" in said
     assert "monitors:" not in said
 
 

@@ -151,7 +151,7 @@ async def test_the_former_name_of_a_monitor_is_the_remedy_as_nothing_is_judged_o
     world.configure(monitors={"every": world.settings["monitors"]["all"] | {"evaluators": ["short"]}})
     assert "there is nothing to make" in (await rejudge(world, "--what", "all", "--dry-run")).stdout
     renamed = await world.command("labels next")
-    assert "no such monitor; write that name again, or wait for new scores" in renamed.stderr, renamed.output
+    assert "give the monitor its former name again, or wait for new scores" in renamed.stderr, renamed.output
     world.configure(**monitored(world, "short"))
     assert (await world.command("labels next")).stdout.count("human") == PAST
 
@@ -179,7 +179,7 @@ async def test_the_estimate_leaves_out_what_the_service_judges_now(world: World)
         await world.until(lambda found: len(of(found, "short")) == PAST + 5)
         dry = await rejudge(world, "--dry-run")
         assert f"all  helpful  {PAST}  (about " in dry.stdout, dry.output
-        assert "5 evaluations left out: the service makes them now, as its traffic came" in dry.stdout
+        assert "5 evaluations left out: the service makes them now, from live traffic" in dry.stdout
         world.judge.faults = Faults()
         done = await rejudge(world, "--max-usd", "1")
         assert f"made {PAST} of {PAST} ({PAST} scored), " in done.stdout, done.output
@@ -203,7 +203,8 @@ async def test_what_was_not_drawn_is_not_being_made_because_another_evaluator_is
     assert f"{PAST} evaluations left out: the service makes them now" in dry, dry
     between = PAST - sum(drawn) - drawn.index(True) - drawn[::-1].index(True)
     assert (
-        f"{between} evaluations left out: the evaluator was at work then, and they were not matched or not drawn" in dry
+        f"{between} evaluations left out: the evaluator was in use then, but its monitor did not match or draw their turns"
+        in dry
     )
 
 
@@ -218,7 +219,7 @@ async def test_the_limit_is_kept_over_runs_and_says_how_far_it_came(world: World
     async with world.serving():
         first = await rejudge(world, "--max-usd", "0.004")
         assert first.exit_code == 1
-        assert "stopped by --max-usd 0.004; judged are subjects that ended by" in first.stdout, first.output
+        assert "stopped by --max-usd 0.004; all that ended by" in first.stdout, first.output
         made = of(await world.ledger(), "helpful")
         assert 0 < len(made) < PAST
         assert sum(each.cost_usd or 0.0 for each in made) <= 0.004
@@ -413,7 +414,7 @@ async def test_what_the_evaluator_did_not_draw_while_it_was_at_work_stays_out(wo
     async with world.serving():
         done = await rejudge(world)
     assert (
-        f"{between} evaluations left out: the evaluator was at work then, and they were not matched or not drawn"
+        f"{between} evaluations left out: the evaluator was in use then, but its monitor did not match or draw their turns"
         in done.stdout
     )
     made = [each for each in await world.ledger() if each.happened_at]

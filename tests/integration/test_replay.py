@@ -219,7 +219,7 @@ async def test_people_tell_which_side_is_right(world: World) -> None:
 async def test_few_labels_decide_nothing(world: World) -> None:
     await labelled(world, 3)
     done = await world.replay("--evaluator", "helpful", "--by", "short")
-    assert "Which side is right is not known: people labelled 3 of these, and 10 are needed" in done.stdout
+    assert "Which side is right is not known: people labelled 3 of these pairs, and 10 are needed" in done.stdout
     assert "agrees with people" not in done.stdout
 
 
@@ -485,7 +485,7 @@ async def test_the_money_ends_it(world: World) -> None:
     assert report["spent_usd"] <= limit
     shown = await world.replay("--evaluator", "helpful", "--judge", "small", "--max-usd", f"{limit:.6f}")
     left = 2 * CONVERSATIONS - report["evaluators"][0]["pairs"]
-    first = f"Only a part: --max-usd left out {left} evaluations; "
+    first = f"Only a part: --max-usd left out {left} evaluations, "
     assert shown.stdout.startswith(first)
     assert re.search(
         r"^In this part, the (means do not differ|new scores are \w+),? beyond chance\.$", shown.stdout, re.MULTILINE

@@ -171,7 +171,7 @@ async def test_a_target_is_proposed_with_what_it_would_have_seen(tmp_path: Path)
     assert await propose(config, options(), said.append, as_json=False) == 0
     assert said[0].startswith("all/helpful: mean 0.")
     assert "of 1,200 scores in 96 h (12.5/h)" in said[0]
-    assert "would not have paged; half of the falls of a size (9 of 10 in brackets) are noticed: 0.05 " in said[1]
+    assert "would not have paged; half of the falls (in brackets: 9 of 10) are noticed: by 0.05 " in said[1]
     assert re.search(r"0\.2 after \S+ (h|min)( \(\S+ (h|min)\))?$", said[1])
     assert said[2].startswith("  present target 0.6: would not have paged")
     assert said[2].endswith("0.05 not within a week; 0.1 not within a week; 0.2 not within a week")  # fmt: skip

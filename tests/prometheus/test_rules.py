@@ -187,7 +187,7 @@ def test_one_step_is_one_fall_and_its_level_is_the_one_after_it(tmp_path: Path):
         "The mean fell between 1970-01-01 01:01:00 +0000 UTC and 1970-01-01 01:03:00 +0000 UTC, from 0.899 to 0.2. "
         "No part of the traffic is known to explain it. "
         "The mean of helpful (chatbot) over the last hour, which may have scores from before the fall, is 0.675 (95 %: ± 0.013), "
-        "from 3630 effective conversations; its target is 0.77. More than 4 standard errors beyond the target: the mean "
+        "from 3630 effective conversations; its target is 0.77. More than 4 standard errors on the wrong side of the target: the mean "
         "of 15m (0.211), 1h (0.675), 6h (0.732), 24h (0.732). The alert ends once the mean is surely nearer to its "
         "target than to the level to which it fell, and within 0.1 of its target."
     )
@@ -271,7 +271,7 @@ def page(minute: int, fall: int, summary: str, description: str) -> dict[str, ob
     return {"eval_time": f"{minute}m", "alertname": "EvalstreamScoreDropped", "exp_alerts": [expected]}
 
 
-FOUND = "The drop detector found it, which adds up evidence over time"
+FOUND = "The drop detector, which adds up evidence over time, found this"
 
 
 def _told(minute: int, fall: int, since: str, levels: str, mean: str, windows: str) -> dict[str, object]:
@@ -298,7 +298,7 @@ def test_a_page_of_a_second_fall_says_nothing_of_the_first(tmp_path: Path):
         f"The mean fell between 1970-01-01 {earliest}:00 +0000 UTC and 1970-01-01 {latest}:00 +0000 UTC"
         for earliest, latest in (("01:00", "01:02"), ("01:51", "02:10"))
     )
-    windows = "More than 4 standard errors beyond the target: the mean of 15m"
+    windows = "More than 4 standard errors on the wrong side of the target: the mean of 15m"
     texts = [
         _told(63, 1, first, "from 0.891 to 0.335 so far", "0.871 (95 %: ± 0.00785), from 3604", FOUND),
         _told(evidence_at - 3, 2, "", "", "0.8 (95 %: ± 0.0102), from 3620", f"{windows} (0.726)"),

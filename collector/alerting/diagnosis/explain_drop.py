@@ -108,8 +108,7 @@ class DropExplanation:
     def none_named(self) -> str:
         """A sentence for the case that no slice is named: which attributes were tested, and which ones could not be."""
         unseen = (
-            f"No attribute that is not declared was compared, and no part of fewer than {FEWEST_CONVERSATIONS} "
-            "conversations."
+            f"Only declared attributes, and parts of at least {FEWEST_CONVERSATIONS} conversations, can be compared."
         )
         if not self.looked_at:
             return f"No part of the traffic could be compared with the rest. {unseen}"

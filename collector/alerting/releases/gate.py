@@ -128,7 +128,9 @@ def _decide(needed: list[_Needed], releases: list[Release], rules: ReleaseRules,
             return GateAnswer("hold", _open_reason(release, question.tolerance), compared)
         decisive.append((worst, release))
     nearest = min(decisive, key=lambda pair: pair[0])[1]
-    reason = f"no evaluator is worse by {question.tolerance:g}; nearest to it is {_name(nearest)}: {_figures(nearest)}"
+    reason = (
+        f"no evaluator is worse by {question.tolerance:g}; nearest to that is {_name(nearest)}: {_figures(nearest)}"
+    )
     return GateAnswer("promote", reason, compared)
 
 
@@ -146,7 +148,7 @@ def _open_reason(release: Release, tolerance: float) -> str:
         return f"{_name(release)} has too few scores yet: {_conversation_counts(release)}; it takes 20 of each"
     if not release.difference.has_interval:
         ran = f"{release.baseline} ran neither beside {release.version} nor at the same hours a week before"
-        return f"{_name(release)} says nothing of the version: {ran}"
+        return f"{_name(release)} cannot be compared: {ran}"
     return f"{_name(release)} may still be worse by {tolerance:g}: {_figures(release)}"
 
 

@@ -58,12 +58,12 @@ def uncalibrated_alert(target: Target, timing: Timing) -> Iterator[AlertingRule]
         severity="warning",
         hold=timing.seconds(3600.0),
         labels=where,
-        summary="{label:evaluator} of {label:monitor}: its agreement with people is not proven",
+        summary="{label:evaluator} of {label:monitor}: its judge's agreement with people is not proven",
         description=(
             "Alerts on {label:evaluator} ({label:monitor}) page only for a judge whose agreement with people is "
             f"proven: a kappa of at least {target.min_agreement:g} at the lower end of its interval. For version "
-            "{label:evaluator_version} it is {low}, from {number} effective labelled conversations (? means none). "
-            "Until it is proven, they warn. Label the conversations in the queue of the page."
+            "{label:evaluator_version} that is {low}, from {number} effective labelled conversations (? means none). "
+            "Until then, these alerts warn. Label the conversations in the queue of the page."
         ),
         facts={"low": Fact(PEOPLE_AGREEMENT.name, _JUDGE, low), "number": Fact(PEOPLE_LABELS.name, _JUDGE)},
     )

@@ -112,11 +112,11 @@ def _fall_shift(states: States) -> RecordingRule:
 
 
 DROPPED, BELOW = "EvalstreamScoreDropped", "EvalstreamScoreBelowTarget"
-_BOUNDS = "If everything without a score is counted, the mean of the last %s is between {} "
+_BOUNDS = "With any scores for the cases that have none, the mean of the last %s would be between {} "
 _CLIPPED = (
     "The mean leaves out {} of the weight of the last hour, so that no single conversation outweighs the others. "
 )
-_DOUBT = "Missing or doubtful scores may account for {} of the distance to the target, and no more. "
+_DOUBT = "Missing or doubtful scores may have moved the mean by {}, and no more. "
 
 
 def overlap_rules(timing: Timing, by: Sequence[str]) -> Iterator[RecordingRule]:
@@ -251,8 +251,8 @@ def _windows(least: float, by: tuple[str, ...]) -> Fact:
     return Fact(
         series.SCORE_MEAN, by, only=f"and {series.SCORE_MISS} > {least:g}", listed=Listing(
             label="window", form='printf "%.3g"', order=tuple(series.WINDOWS),
-            intro=f"More than {least:g} standard errors beyond the target: the mean of ",
-            otherwise="The drop detector found it, which adds up evidence over time",
+            intro=f"More than {least:g} standard errors on the wrong side of the target: the mean of ",
+            otherwise="The drop detector, which adds up evidence over time, found this",
             elsewhere="The dashboard shows the windows",
         ),
     )  # fmt: skip

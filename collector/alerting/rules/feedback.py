@@ -51,7 +51,7 @@ def _rules(alerts: AlertSettings, timing: Timing) -> Iterator[RecordingRule | Al
         description=(
             "Over a day the mean of {label:feedback} ({label:source}, {label:monitor}) is {mean} (95 %: ± {error}) "
             "from {n} effective conversations; in the week before it was {before}. "
-            f"It fell by more than {_ERRORS:g} standard errors. It covers only the users who gave feedback."
+            f"It fell by more than {_ERRORS:g} standard errors. The mean covers only the users who gave feedback."
         ),
         facts={
             "mean": Fact(series.FEEDBACK_MEAN, BY, {"window": _NOW}),

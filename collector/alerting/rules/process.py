@@ -91,7 +91,7 @@ def deferred_groups(settings: Settings, timing: Timing) -> Sequence[RuleGroup]:
     page = late(
         expr=f"{oldest} > {timing.seconds(twice):g}",
         severity="page",
-        summary="an evaluation waits for its judge's batches for longer than two of them take",
+        summary="an evaluation waits for its judge's batches for longer than two batches take",
         description=(
             f"The oldest evaluation that waits for batches has waited for {{value}} s; "
             f"after {twice / _HOUR:.1f} h it should have a score or have failed. "

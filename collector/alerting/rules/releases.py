@@ -22,7 +22,7 @@ def release_group(monitors: Sequence[str], alerts: AlertSettings, timing: Timing
             "The mean of {label:evaluator} ({label:monitor}) with {label:attribute} {label:version} differs from that "
             "with {label:baseline} by {difference}, between {low} and {high}. The interval holds at any time: "
             f"of {1 / alerts.release_error_rate:.0f} releases that change nothing, at most one is ever reported as "
-            "worse. The two may have had different traffic: see the runbook."
+            "worse. The two versions may have had different traffic: see the runbook."
         ),
         facts={
             "difference": Fact(RELEASE_DIFFERENCE.name, by),

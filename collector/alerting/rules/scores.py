@@ -166,8 +166,8 @@ def _dominated(timing: Timing, by: Sequence[str]) -> AlertingRule:
         summary="{label:evaluator} of {label:monitor}: very few conversations decide the mean",
         description=(
             "Very few conversations decide the mean of {label:evaluator} ({label:monitor}). {windows}. "
-            "Over 6h a share of {clipped} of the weight is left out of it, as no conversation may outweigh the others. "
-            "Either one is very long, or a trusted tracestate claims a very low sampling rate."
+            "Over 6h the mean leaves out a share of {clipped} of the weight, as none may outweigh the others. "
+            "A conversation is very long, or a trusted tracestate claims a very low sampling rate."
         ),
         facts={
             "windows": Fact(series.SCORE_N_EFF, tuple(by), only=f"< {_FEW}", listed=_EFFECTIVE),

@@ -234,7 +234,7 @@ def _shifted(alerts: AlertSettings, timing: Timing) -> AlertingRule:
         description=(
             "On the golden set the scores of {label:evaluator} by {label:judge} differ by {shift} (95 %: ± {error}) "
             f"from their references; the limit is {alerts.judge_shift_tolerance:g}. Only the judge can have caused "
-            "this. Until it ends, score alerts on this evaluator fire only for larger drops."
+            "this. Until the shift ends, score alerts on this evaluator fire only for larger drops."
         ),
         facts={
             "shift": Fact(metrics.GOLDEN_SHIFT.name, by, within=memory),
@@ -345,8 +345,8 @@ def _progress(alerts: AlertSettings, timing: Timing) -> Iterator[AlertingRule]:
         f"max({metrics.CONFIGURATION_NUMBER.name}) - min({metrics.CONFIGURATION_NUMBER.name}) > 0"
         f" unless max({metrics.CONFIGURATION_REFUSED.name}) > 0",
         "a process has not taken the newest configuration",
-        "A process has not taken the newest configuration (behind by {value}), and has not refused it. "
-        "It judges its partitions by an older one.",
+        "A process is {value} behind the newest configuration, and has not refused it. "
+        "The process judges its partitions by an older configuration.",
     )
     behind = f"sum by (consumer) ({metrics.CONSUMER_LAG_RECORDS.name}) > {alerts.max_backlog:g}"
     yield alert(

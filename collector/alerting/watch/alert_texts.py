@@ -82,7 +82,7 @@ def mean_alert(target: Watched, miss: TargetMiss, fall: int, settings: AlertSett
         f"{target.evaluator} of {target.monitor}: {measure} is {side} its target of {target.detector.target:g}"
         f"{_mark(target)}",
         f"The target of {target.evaluator} is {target.detector.target:g}. {_mean(miss)[:1].upper()}{_mean(miss)[1:]}: "
-        f"{miss.standard_errors:.1f} standard errors on the wrong side. {_explained(target)}{_of_judge(target)}",
+        f"{miss.standard_errors:.1f} standard errors {side} the target. {_explained(target)}{_of_judge(target)}",
         settings,
     )
 
@@ -97,8 +97,8 @@ def shift_alert(watched: Watched, shifted: str, settings: AlertSettings) -> Aler
         replace(watched, causes=()),
         {},
         f"{watched.evaluator} of {watched.monitor}: the judge has shifted",
-        f"{shifted} Only the judge can have caused this. Until it ends, score alerts on this evaluator fire only for "
-        "larger drops.",
+        f"{shifted} Only the judge can have caused this. Until the shift ends, score alerts on this evaluator fire "
+        "only for larger drops.",
         settings,
     )
 
@@ -125,7 +125,9 @@ def _explained(watched: Watched) -> str:
 
 
 def _mean(miss: TargetMiss) -> str:
-    left_out = f", without {miss.clipped:.0%} of the weight of a few conversations" if miss.clipped >= 0.005 else ""
+    left_out = (
+        f", without {miss.clipped:.0%} of the weight, which few conversations have" if miss.clipped >= 0.005 else ""
+    )
     return (
         f"over {miss.window} the mean is {mean_text(miss.sums.mean, miss.stderr, miss.sums.n_eff)} from "
         f"{miss.sums.n_eff:.0f} effective conversations{left_out}{_failed(miss)}"
@@ -136,7 +138,7 @@ def _failed(miss: TargetMiss) -> str:
     low, high = miss.bounds
     if high - low < 0.005:
         return ""
-    why = f"{miss.uncovered:.0%} have no score or were not shown to a judge"
+    why = f"{miss.uncovered:.0%} of all have no score or were not shown to a judge"
     return f" ({why}: the mean of all is between {low:.2f} and {high:.2f})"
 
 

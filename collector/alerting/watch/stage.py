@@ -364,9 +364,13 @@ class WatchStage:
         """Why an alert ended although its scores have not recovered; "" otherwise."""
         monitor, evaluator, version = (alert.labels.get(of, "") for of in ("monitor", "evaluator", "evaluator_version"))
         if not self.rules.uses(monitor, evaluator, version):
-            return f"It ended as another version of {evaluator} has replaced {version}, whose scores these are."
+            return f"The alert ended because another version of {evaluator} has replaced version {version}."
         of = self.rules.targets.get((monitor, evaluator))
-        return f"It ended as its target is now {of.target:g}." if of and alert.target not in {None, of.target} else ""
+        return (
+            f"The alert ended because the target of {evaluator} is now {of.target:g}."
+            if of and alert.target not in {None, of.target}
+            else ""
+        )
 
     def _evaluate_series(self, series: Series, detector: DropDetector, now: float) -> Iterator[AlertInstance]:
         monitor, evaluator, version = series

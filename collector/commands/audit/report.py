@@ -166,7 +166,7 @@ def _losses(reading: Reading) -> Iterator[str]:
     for partition, at, start in reading.lost:
         number = f"{plural(start - at, 'record')} (offsets {at} to {start - 1})"
         yield (
-            f"{reading.log}[{partition}]: {number} had been deleted before {reading.group} read so far;"
+            f"{reading.log}[{partition}]: {number} had been deleted before {reading.group} read that far;"
             " raise the retention of the log"
         )
     for partition, end, at in reading.beyond:

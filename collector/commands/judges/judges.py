@@ -146,7 +146,7 @@ def _conclusions(result: Bench) -> Iterator[str]:
     if result.take is None:
         if any(figures.choice == "open" for figures in result.figures):
             takes = f"a --margin of {result.margin:g} takes {plural(result.fewest, 'case')}"
-            yield f"No verdict yet: {takes}. Label more, or allow a larger one."
+            yield f"No verdict yet: {takes}. Label more, or allow a larger margin."
         return
     chosen = next(figures for figures in result.figures if figures.judge == result.take)
     yield f"Take {chosen.judge}: {_why(chosen, result)}"

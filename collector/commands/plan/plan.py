@@ -176,7 +176,7 @@ def _evaluator(
             "usd_per_million_input_tokens and usd_per_million_output_tokens, and come back when there are some"
         )
     shared = plural(sum(evaluation.is_shared for evaluation in past), "verdict")
-    notes = [f"{shared} that another monitor paid for have the mean price here"] if shared[0] != "0" else []
+    notes = [f"another monitor paid for {shared}; each counts at the mean price here"] if shared[0] != "0" else []
     notes += _mixed_strata(past, strata)
     second, day, share = None, figures.day, 1.0
     if labels is not None:
@@ -186,13 +186,13 @@ def _evaluator(
         notes += _too_few(day, len(pairs), "label")
         if configured.audit is not None and figures.audit_usd:
             audits = usd(configured.audit.share * figures.audit_usd)
-            notes.append(f"its audits are left out of these costs: {audits} more for each score")
+            notes.append(f"these costs leave out its audits: {audits} more for each score")
     elif configured.audit is not None:
         day = with_second_phase(figures.day, figures.pairs, figures.audit_usd or 0.0) or figures.day
         second, share = "audits", configured.audit.share
         notes += _too_few(day, len(figures.pairs), "audit")
         if figures.audit_usd is None and day.second is not None:
-            notes.append("all are audited, so what an audit costs is not known; planned without them")
+            notes.append("every score is audited, so the cost of an audit is unknown; the plan leaves audits out")
             day = figures.day
     if day.second is None:
         second, share = None, 1.0
@@ -242,7 +242,7 @@ def _labelled(labels: LabelIndex, evaluator: str, version: str, monitor: str) ->
 
 def _too_few(day: DayFigures, number: int, noun: str) -> Iterator[str]:
     if day.second is None:
-        yield f"{plural(number, noun)} of this version, {FEWEST_AUDITS} are needed; planned for the mean of its scores"
+        yield f"{plural(number, noun)} of this version, but {FEWEST_AUDITS} needed; planned for the mean of its scores"
 
 
 def _planned(
@@ -358,9 +358,9 @@ def _lines(made: SamplingPlan, config: Config, options: PlanOptions) -> Iterator
     yield from (f"{options.monitor}/{name}: not planned: {ALIKE}" for name in made.alike)
     monitor = config.settings.monitors[options.monitor]
     if isinstance(rate := monitor.rate, PlannedRate):
-        yield f"sample: auto plans the rate for an error of {rate.standard_error:g}; `present` has the newest one"
+        yield f"sample: auto plans the rate for an error of {rate.standard_error:g}; `present` has the newest rate"
     if monitor.budget.limited or config.settings.evaluate.budget.limited:
-        yield "a budget is set, which may lower these rates; errors grow then"
+        yield "the budget may lower these rates, and then errors grow"
 
 
 def _evaluator_lines(each: PlannedEvaluator, made: SamplingPlan, config: Config, options: PlanOptions) -> Iterator[str]:
@@ -370,10 +370,10 @@ def _evaluator_lines(each: PlannedEvaluator, made: SamplingPlan, config: Config,
     yield (
         f"{options.monitor}/{each.use.name}: mean {figures.mean:.3f} of {plural(figures.scores, 'score')} by version "
         f"{each.version} in {length}; "
-        f"{subjects:,.0f} a day if all were judged, {usd(sum(day.usd) / subjects)} each"
+        f"{subjects:,.0f} scores a day if all were judged, {usd(sum(day.usd) / subjects)} each"
     )
     if figures.days < 1.0:
-        yield "  less than a day of scores: the plan takes all hours to be like these"
+        yield "  less than a day of scores: the plan supposes that all hours are like these"
     for number, name in enumerate(made.strata):
         if day.subjects[number]:
             deviation = math.sqrt(max(0.0, day.products[number][number]) / max(day.squares[number], 1e-9))
@@ -387,8 +387,8 @@ def _evaluator_lines(each: PlannedEvaluator, made: SamplingPlan, config: Config,
     yield f"  present:  {_sampling(each, each.present, made, made.present_boosts)}"
     if each.proposed is None:
         yield (
-            f"  {options.error:g} is out of reach in a day: scoring everything gives {each.most.error:.2g}, "
-            f"for {usd(each.most.usd)}"
+            f"  an error of {options.error:g} is out of reach in a day: scoring everything reaches "
+            f"{each.most.error:.2g} for {usd(each.most.usd)} a day"
         )
     else:
         yield f"  proposed: {_sampling(each, each.proposed, made, made.boosts)}"
@@ -406,5 +406,5 @@ def _sampling(each: PlannedEvaluator, of: Allocation, made: SamplingPlan, boosts
     parts += [f"boost {name} {boost:g}" for name, boost in list(zip(made.strata, boosts, strict=True))[1:]]
     if each.second is not None:
         parts.append(f"{each.second} {of.share:.2g}")
-    reached = "unknown (too few of them)" if math.isinf(of.error) else f"{of.error:.2g}"
+    reached = f"unknown (too few {each.second})" if math.isinf(of.error) else f"{of.error:.2g}"
     return f"{', '.join(parts)}: error {reached} for {usd(of.usd)} a day"

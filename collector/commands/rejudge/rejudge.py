@@ -186,8 +186,11 @@ def _notes(left_out: LeftOut) -> list[str]:
         (left_out.unused, "left out: their monitor does not use their evaluator any more"),
         (left_out.expired, "left out: their turns have expired (log.retention)"),
         (left_out.no_reference, "left out: no reference has come"),
-        (left_out.in_flight, "left out: the service makes them now, as its traffic came"),
-        (left_out.unsampled, "left out: the evaluator was at work then, and they were not matched or not drawn"),
+        (left_out.in_flight, "left out: the service makes them now, from live traffic"),
+        (
+            left_out.unsampled,
+            "left out: the evaluator was in use then, but its monitor did not match or draw their turns",
+        ),
     )
     lines = [f"{plural(count, 'evaluation')} {text}" for count, text in notes if count]
     if older := left_out.older:
@@ -203,8 +206,8 @@ def _nothing(options: RejudgeOptions, known: KnownEvaluations) -> str:
     failed = (past.evaluation for past in known.owed.values() if options.reasons and needs_retry(past.evaluation))
     if others := Counter(failure.reason_code for failure in failed if failure.time >= options.stretch.since):
         return f"{nothing}; failed for other reasons: {listed(f'{count:,} {of}' for of, count in others.items())}"
-    judged = "" if options.what == "all" else ", and --what all makes new scores of what other versions judged"
-    return f"{nothing}; an earlier --from takes in older turns only{judged}"
+    judged = "" if options.what == "all" else ", and --what all judges again what other versions judged"
+    return f"{nothing}; an earlier --from adds only older turns{judged}"
 
 
 def _conclusion(progress: Progress, wanted: int, options: RejudgeOptions) -> str:
@@ -213,13 +216,13 @@ def _conclusion(progress: Progress, wanted: int, options: RejudgeOptions) -> str
     spent = f", {usd(progress.spent_usd)} spent on this period" if progress.spent_usd else ""
     if progress.stalled:
         return (
-            f"{made}{spent}; no evaluation came for {options.patience:g} s: what is requested stays in the log for the "
-            "service (or is a dead letter: evalstream dead-letters list); run the same command again to resume"
+            f"{made}{spent}; no evaluation came for {options.patience:g} s. The requests stay in the log for the "
+            "service (or became dead letters: evalstream dead-letters list); run the same command again to resume"
         )
     if progress.out_of_money:
         until = progress.covered_until
-        covered = f"; judged are subjects that ended by {until:%Y-%m-%dT%H:%M:%SZ}" if until is not None else ""
-        return f"{made}{spent}: stopped by --max-usd {options.max_usd:g}{covered}; raise it and run the command again"
+        covered = f"; all that ended by {until:%Y-%m-%dT%H:%M:%SZ} is judged" if until is not None else ""
+        return f"{made}{spent}: stopped by --max-usd {options.max_usd:g}{covered}; raise that and run the command again"
     live = wanted - progress.made - progress.too_large
     rest = {"larger than a record of the log may be": progress.too_large, "judged by the service meanwhile": live}
     return f"{made}{spent}" + "".join(f"; {plural(n, 'subject')} {why}" for why, n in rest.items() if n > 0)

@@ -113,8 +113,8 @@ class RequestWindow:
         self._idle = 0.0 if len(self._outstanding) < before else self._idle + _POLL
         if abs(self._idle - _HINT) < _POLL / 2:
             self.say(
-                f"no evaluation is made for {_HINT:g} s: the service is busy (live traffic goes first), its judge does "
-                "not answer, or a plug-in has changed and the service has to be restarted"
+                f"no evaluation was made for {_HINT:g} s: the service is busy (live traffic goes first), its judge "
+                "does not answer, or a plug-in has changed and the service has to be restarted"
             )
         if self._silent >= _TALK and not self._idle:
             self._silent = 0.0

@@ -78,12 +78,12 @@ def _agrees(pair: EvaluationPair, scale: ScoreScale) -> tuple[float, float]:
 
 def verdict_on_people(people: PeopleComparison) -> str:
     """The conclusion in one sentence, with the remedy where labels are too few."""
-    apart = f", without {people.undecided} of pairs that lack a verdict" if people.undecided else ""
+    apart = f", without {people.undecided} whose pair lacks a verdict" if people.undecided else ""
     if people.agreement is None:
-        known = f"Which side is right is not known: people labelled {people.labels} of these{apart}"
+        known = f"Which side is right is not known: people labelled {people.labels} of these pairs{apart}"
         return f"{known}, and {FEWEST} are needed (evalstream labels next)."
     interval = people.agreement.interval
     if interval is None or interval[0] <= 0.0 <= interval[1]:
-        return f"People ({plural(people.labels, 'label')}{apart}) do not agree with one side more often beyond chance."
+        return f"People ({plural(people.labels, 'label')}{apart}) agree with neither side more often beyond chance."
     side = "new" if people.agreement.difference > 0 else "old"
     return f"People ({plural(people.labels, 'label')}{apart}) agree with the {side} verdicts more often, beyond chance."

@@ -175,7 +175,9 @@ def _plain_pair(pair: EvaluationPair) -> dict[str, Any]:
 def as_text(report: ReplayReport, console: Console) -> None:
     """Print a table per evaluator, and its conclusions."""
     if report.left:
-        console.print(f"Only a part: --max-usd left out {plural(report.left, 'evaluation')}; all may differ.")
+        console.print(
+            f"Only a part: --max-usd left out {plural(report.left, 'evaluation')}, which may change the result."
+        )
     for comparison in report.comparisons:
         _print(comparison, console, "In this part, the" if report.left else "The")
     for line in _omissions(report):
@@ -232,15 +234,15 @@ def _conclusions(each: EvaluatorComparison, comparison: Comparison, subject_star
 
 def same_verdict_text(comparison: Comparison, share: float) -> str:
     """The share of equal verdicts, and how many changed; it says which of them is weighted."""
-    kinds = (" by weight", f"; unweighted, of {comparison.decided}:") if comparison.weighted else ("", ";")
+    kinds = (" by weight", f"; of {comparison.decided} pairs, unweighted,") if comparison.weighted else ("", ";")
     flips = f"{comparison.to_fail} from pass to fail, {comparison.to_pass} from fail to pass"
     return f"Same verdict at the threshold: {share:.1%}{kinds[0]}{kinds[1]} {flips}."
 
 
 def _verdict(mean: MeanChange, subject_start: str) -> str:
     if mean.interval is None:
-        what = "No interval: it needs at least two conversations that the old version judged"
-        return f"{what}; begin earlier with --from, if it judged more then."
+        what = "No interval, which needs at least two conversations that the old version judged"
+        return f"{what}; begin earlier with --from, if the old version judged more then."
     low, high = mean.interval
     if low <= 0.0 <= high:
         return f"{subject_start} means do not differ beyond chance."

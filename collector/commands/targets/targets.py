@@ -374,7 +374,7 @@ def _proposal_lines(made: Proposal) -> Iterator[str]:
     yield (
         f"{_name(of, made.segment)}: mean {mean_text(history.mean, history.error, history.conversations)} of "
         f"{plural(history.scores, of.unit)} in {hours(history.hours)} ({figure(history.per_hour)}/h), "
-        f"daily wave {history.wave:.3f} up and down, {history.clustering:.1f} times the variance of independent scores"
+        f"daily wave {history.wave:.3f} up and down, variance {history.clustering:.1f} times that of independent scores"
     )
     if history.end - history.begin < 2 * DAY:
         yield "  less than two days of scores: a daily wave would not be seen yet"
@@ -395,8 +395,8 @@ def _trial(trial: Trial, made: Proposal) -> str:
     word = "rise" if made.of.lower_is_better else "fall"
     times = ((delay.fall, dict.fromkeys((_span(delay.half), _span(delay.most)))) for delay in trial.delays)
     parts = ((fall, " (".join(spans).replace("(after ", "("), ")" * (len(spans) - 1)) for fall, spans in times)
-    falls = "; ".join(f"{fall:g} {spans}{end}" for fall, spans, end in parts)
-    sentence = f"half of the {word}s of a size (9 of 10 in brackets) are noticed: {falls}"
+    falls = "; ".join(f"by {fall:g} {spans}{end}" for fall, spans, end in parts)
+    sentence = f"half of the {word}s (in brackets: 9 of 10) are noticed: {falls}"
     return f"{would}{last}; {sentence if falls else 'how soon falls are noticed needs a day of scores'}"
 
 

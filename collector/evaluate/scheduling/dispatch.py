@@ -325,13 +325,13 @@ class Dispatcher:
             # not what is granted whatever is spent: without a judge, a backfill, or before the cap was reached
             if name in self._capped.open and reservation.is_below_cap():
                 self._capped.open.discard(name)
-                logger.info("%s: below the hard cap of budgets again; judges are asked", name)
+                logger.info("monitor %s: below the hard cap of budgets again; judges are asked again", name)
             return None
         if not reservation.is_below_cap():
             if self._capped.is_due(name):
                 own = self.budget is not None and self.budget.reaches_own(name, self._clock())
                 logger.warning(
-                    "%s: the hard cap of %s is reached: no judge is asked for its traffic until it has room",
+                    "monitor %s: the hard cap of %s is reached: no judge is asked until that budget has room",
                     name,
                     "its budget" if own else "the budget of all monitors",
                 )

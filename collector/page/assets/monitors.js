@@ -67,7 +67,7 @@ function withLost(bounds) {
 /** What the audits make of the live scores of the whole range: the dear judge's mean, with the cheap scores' help. */
 function corrected({ corrected: mean, rejudged }) {
   if (!mean) return null;
-  const about = mean.mean === null ? `too few audits (${Math.round(mean.audits)} of 30)` : `by audits, worth ${Math.round(mean.worth)} of them${rejudged ? ", without rejudged scores" : ""}${withLost(mean.bounds)}`;
+  const about = mean.mean === null ? `too few audits (${Math.round(mean.audits)} of 30)` : `by audits, as exact as ${Math.round(mean.worth)} audits alone${rejudged ? ", without rejudged scores" : ""}${withLost(mean.bounds)}`;
   return h("p", { class: "whole corrected" }, mean.mean === null ? "–" : `${score(mean.mean)} ${margin(mean)}`, h("span", { class: "what" }, about));
 }
 
@@ -137,7 +137,7 @@ function counts(track) {
   const lost = withLost(whole.bounds);
   if (lost) parts.push(lost.slice(2));
   if (whole.clipped >= 0.005) parts.push(`${percent(whole.clipped)} of the weight left out: one conversation outweighed the others`);
-  if (whole.rejudged) parts.push(`${percent(whole.rejudged)} of the weight rejudged; without it, as in metrics and alerts, ${score(whole.live)}`);
+  if (whole.rejudged) parts.push(`${percent(whole.rejudged)} of the weight rejudged; without rejudged scores, as in metrics and alerts, the mean is ${score(whole.live)}`);
   if (changes?.length) parts.push(`an earlier version of evaluator or judge ended its last evaluation at ${clock(changes[0])}: the curve shows its scores, the figures leave them out`);
   parts.push(...marks(track).filter(({ kind }) => kind === "release").map(({ text }) => text.slice(3)));
   if (newest) parts.push(`last evaluation ended ${clock(newest)}`);

@@ -8,7 +8,7 @@ const STATES = {
   better: ["better", "good", "▲"],
   alike: ["alike within 0.05", "good", "≈"],
   open: ["not known yet", "unsure", "…"],
-  untold: ["not to be told from the time of day", "few", "○"],
+  untold: ["perhaps only the time of day", "few", "○"],
   waiting: ["too few scores", "few", "○"],
 };
 

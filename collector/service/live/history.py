@@ -106,7 +106,7 @@ class ConfigurationHistory:
         """Log which file counts for all processes; as a warning if the deployment has gone back by it."""
         digest = self._entries[number].digest
         same = next((index for index in range(number - 1, 0, -1) if self._entries[index].digest == digest), None)
-        report, back = (self.warn, f", and is configuration {same} again") if same else (logger.info, "")
+        report, back = (self.warn, f", and goes back to configuration {same}") if same else (logger.info, "")
         report(f"{self.describe(number)} replaces configuration {number - 1} for all processes{back}")
 
     async def find_newest(self) -> None:
@@ -135,7 +135,7 @@ class ConfigurationHistory:
             return build_unasked_plan(config, self.key if KEYED in entry.values else "")
         except ConfigError as error:
             reason = "; ".join(str(error).splitlines())
-            self.warn(f"what configuration {number} left unfinished is judged by that of now: {reason}")
+            self.warn(f"the present configuration judges what configuration {number} left unfinished: {reason}")
             return None
 
     def _add(self, number: int, text: str) -> None:

@@ -106,8 +106,8 @@ class Reload:
         if (old := self.history.earlier(config)) is not None:
             after = self.history.describe(old.number + 1)
             has = f"{self.history.describe(old.number)}, which others have replaced by {after}"
-        way = "send SIGHUP to make all take it" if self.evaluates else "write it to a process that evaluates, too"
-        return f"{self.path} has {has}; {way}, or write the file of the other processes here"
+        way = "send SIGHUP to this process" if self.evaluates else "write it to a process that evaluates"
+        return f"{self.path} has {has}; to make all take this file, {way}; else write the other processes' file here"
 
     async def _succeeds(self, attempt: Awaitable[None], *, again: bool) -> bool:
         """Whether an attempt ends without a refusal. `again`: it is a repetition for which nobody asked."""
@@ -164,8 +164,8 @@ class Reload:
         """
         if keys := restart_keys(self._running.settings, config.settings):
             raise ConfigError(
-                f"{config.source}: {_named(keys)}: read at a start alone, so nothing of the file is taken; restart the "
-                "process to take all of it, or put the old values back"
+                f"{config.source}: {_named(keys)}: read only at a start, so nothing of the file is taken; restart the "
+                "process to take the whole file, or put the old values back"
             )
 
     async def _follow(self, newest: NumberedConfiguration) -> None:
@@ -210,7 +210,7 @@ def _refused_by_a_fault() -> Generator[None]:
     except ConfigError:
         raise
     except Exception as error:
-        raise ConfigError(f"it cannot be prepared: {error!r} ({fault_of(error)})") from error
+        raise ConfigError(f"the configuration cannot be prepared: {error!r} ({fault_of(error)})") from error
 
 
 def _named(keys: Sequence[str]) -> str:

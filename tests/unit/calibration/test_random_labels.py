@@ -330,7 +330,9 @@ async def test_labels_that_are_not_in_the_mean_by_people_are_said_to_be_so_as_is
     assert [note.partition(" ")[0] for note in notes()] == ["12"]
     await log.append([Record(b"k", label_to_json(each), partition=0) for each in given[:3]])
     await watch.measure_changes()
-    assert notes()[1].startswith("Mixed draws: page.queue does not give the probability of 3 of 11 labels now")
+    assert notes()[1].startswith(
+        "Mixed draws: page.queue now gives other probabilities than 3 of 11 labels were drawn with"
+    )
     of_b = [replace(each, label_id=f"b{n}", evaluation_id=f"b{n}", monitor="b") for n, each in enumerate(before)]
     of_a = notes()
     await log.append([Record(b"k", label_to_json(each), partition=0) for each in of_b])

@@ -528,11 +528,11 @@ async def test_only_room_in_the_budget_is_said_to_end_its_hard_cap(free: str, ca
         assert await outcome(job()) == "over_budget"
         assert await judge_free() == "scored"
     assert caplog.messages == [
-        "m: the hard cap of its budget is reached: no judge is asked for its traffic until it has room"
+        "monitor m: the hard cap of its budget is reached: no judge is asked until that budget has room"
     ]
     now += 7200.0
     assert [await outcome(job()) for _ in range(2)] == ["scored"] * 2
-    assert caplog.messages[1:] == ["m: below the hard cap of budgets again; judges are asked"]
+    assert caplog.messages[1:] == ["monitor m: below the hard cap of budgets again; judges are asked again"]
 
 
 @pytest.mark.parametrize(
@@ -557,7 +557,7 @@ async def test_the_budget_whose_hard_cap_is_reached_is_named(
         )  # fmt: skip
         await dispatcher.execute([job], 0)
     [line] = caplog.messages
-    assert line.startswith(f"m: the hard cap of {whose} is reached: ")
+    assert line.startswith(f"monitor m: the hard cap of {whose} is reached: ")
 
 
 @pytest.mark.parametrize(("cost", "scored"), [(0.0004, 18), (0.002, 6), (0.0023, 6)])

@@ -304,7 +304,7 @@ async def test_a_fall_of_scores_has_the_judge_asked_and_the_verdict_outlives_a_r
     verdict = runs.judge_since("helpful", version, began, alerting=False)
     assert verdict is not None
     assert re.fullmatch(
-        r"The judge has not changed: 20 golden cases at .*, scored again, moved by at most .*", verdict.sentence
+        r"The judge has not changed: 20 golden cases, scored again at .*, moved by at most .*", verdict.sentence
     )
     await runs.run_due()
     assert len(bench.judge.questions) == asked + 20, "once"

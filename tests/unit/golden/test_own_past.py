@@ -95,7 +95,7 @@ async def test_it_is_asked_as_an_alert_begins_and_at_most_a_tenth_of_the_day() -
     assert world.verdict(alerting=False) == ""
     await world.past.run_due()
     assert world.asked == []
-    assert (await world.answered()).startswith("The judge has changed: 80 earlier cases at ")
+    assert (await world.answered()).startswith("The judge has changed: 80 earlier cases, scored again at ")
     assert len(set(world.asked)) == CASES
     assert max(world.asked) > SCORED * 0.9 > SCORED * 0.1 > min(world.asked), "drawn over all of the day"
     for _ in range(20):
@@ -222,6 +222,6 @@ async def test_one_that_stays_is_not_blamed() -> None:
         await world.fill()
         said.append(await world.answered())
     assert all(
-        re.fullmatch(r"The judge has not changed: 80 earlier cases at .*, scored again, moved by at most .*", each)
+        re.fullmatch(r"The judge has not changed: 80 earlier cases, scored again at .*, moved by at most .*", each)
         for each in said
     )

@@ -197,7 +197,7 @@ async def test_one_denial_among_answers_is_not_reported():
 NONSENSE = JudgeReplyInvalid("the answer holds no JSON object")
 USELESS = (
     "judge main at http://judge.example/openai/deployments/m answers, but its last {} answers are of no use (the answer holds no JSON object)"
-    ", so their evaluations fail; name a model that follows instructions and writes JSON (judges.main.model)"
+    ", so these evaluations fail; name a model that follows instructions and writes JSON (judges.main.model)"
 )
 
 
@@ -217,7 +217,7 @@ async def test_nothing_but_nonsense_is_reported_soon_then_rarely_and_so_is_its_e
     assert rig.reports == [
         USELESS.format(5),
         USELESS.format(65),
-        "judge main gives usable answers again, after 70 that were of no use",
+        "judge main gives usable answers again, after 70 unusable",
     ]
 
 
@@ -235,7 +235,7 @@ async def test_steps_of_no_use_are_reported_at_once():
         await rig.judge.ask(Prompt("Write evaluation steps."), REPLY)
     assert rig.reports == [USELESS.format(1).replace("last 1 answers", "evaluation steps")]
     await rig.ask()
-    assert rig.reports[1:] == ["judge main gives usable answers again, after 1 that were of no use"]
+    assert rig.reports[1:] == ["judge main gives usable answers again, after 1 unusable"]
 
 
 async def test_steps_of_use_are_no_end_before_an_evaluation_has_got_an_answer_of_use():
@@ -249,7 +249,7 @@ async def test_steps_of_use_are_no_end_before_an_evaluation_has_got_an_answer_of
         await rig.ask(after=1.0)
     assert rig.reports[1:] == [USELESS.format(5)], "it is another problem, which does not wait to be reported"
     await rig.ask()
-    assert rig.reports[2:] == ["judge main gives usable answers again, after 5 that were of no use"]
+    assert rig.reports[2:] == ["judge main gives usable answers again, after 5 unusable"]
 
 
 @pytest.mark.parametrize(("after", "times"), [(20.0, 2), (1.0, 1)])
@@ -257,7 +257,7 @@ async def test_nonsense_that_begins_again_is_reported_again_but_not_within_a_min
     rig = Rig(*[*[NONSENSE] * 5, GOOD] * 2)
     for _ in range(12):
         await rig.ask(after=after)
-    end = "judge main gives usable answers again, after 5 that were of no use"
+    end = "judge main gives usable answers again, after 5 unusable"
     assert rig.reports == [USELESS.format(5), end] * times
 
 
@@ -285,7 +285,7 @@ async def test_what_is_of_no_use_for_another_reason_has_its_own_remedy(type, rem
     for _ in range(5):
         await rig.ask()
     [report] = rig.reports
-    assert report.endswith(f"so their evaluations fail; {remedy}")
+    assert report.endswith(f"so these evaluations fail; {remedy}")
 
 
 async def test_another_cause_of_the_same_outage_is_reported_once_and_at_once():

@@ -112,7 +112,7 @@ async def test_a_consumer_that_lags_without_progress_is_stalled():
 
 
 @pytest.mark.parametrize(
-    ("partitions", "why"), [(4, "it restores what it needs"), (3, "it was added meanwhile, and gets no records")]
+    ("partitions", "why"), [(4, "it restores its state"), (3, "the partition was added meanwhile, and gets no records")]
 )
 async def test_a_partition_whose_fold_takes_long_to_open_has_interval(
     partitions: int, why: str, caplog: pytest.LogCaptureFixture
@@ -135,11 +135,11 @@ async def test_a_partition_whose_fold_takes_long_to_open_has_interval(
     now[0] += 5
     assert lag.stalled() is None
     now[0] += 1
-    assert lag.stalled() == f"evaluate does not read turns[3] yet: {why}, 6 s so far"
+    assert lag.stalled() == f"evaluate has not read turns[3] for 6 s: {why}"
     await lag.sample()
     assert caplog.text == ""
     now[0] += 25
-    said = f"evaluate does not read turns[3] yet: {why}, 31 s so far"
+    said = f"evaluate has not read turns[3] for 31 s: {why}"
     assert lag.stalled() == said
     await lag.sample()
     assert said in caplog.text

@@ -50,9 +50,9 @@ def sentence(runs: list[GoldenRun], since: float) -> str | None:
 
 def test_the_sentence() -> None:
     runs = [run(0.0, np.full(60, 0.8)), run(60.0, np.full(60, 0.8)), run(120.0, np.full(60, 0.5))]
-    same = "The judge has not changed: 60 golden cases at 00:01 UTC, scored again, moved by at most 0.00."
+    same = "The judge has not changed: 60 golden cases, scored again at 00:01 UTC, moved by at most 0.00."
     assert sentence(runs[:2], 30.0) == same
-    changed = "The judge has changed: 60 golden cases at 00:02 UTC, scored again, moved by -0.30 (95 %: ± 0.00)."
+    changed = "The judge has changed: 60 golden cases, scored again at 00:02 UTC, moved by -0.30 (95 %: ± 0.00)."
     assert sentence(runs, 90.0) == changed
     assert judge_since(runs, 500.0) is judge_since(runs, 0.0) is None, "nothing on one side"
 
@@ -60,10 +60,10 @@ def test_the_sentence() -> None:
 def test_a_judge_that_was_repaired_since_is_the_cause_all_the_same() -> None:
     """The next run acquitted it, while the alert on its fall was still on."""
     runs = [run(0.0, np.full(60, 0.8)), run(60.0, np.full(60, 0.5)), run(120.0, np.full(60, 0.8))]
-    was = "The judge had changed: 60 golden cases at 00:01 UTC, scored again, moved by -0.30 (95 %: ± 0.00)."
+    was = "The judge had changed: 60 golden cases, scored again at 00:01 UTC, moved by -0.30 (95 %: ± 0.00)."
     assert sentence(runs, 30.0) == f"{was} The newest run finds no change."
     assert sentence([runs[0], run(40.0, np.full(60, 0.8)), *runs[1:]], 30.0) == f"{was} The newest run finds no change."
-    later = "The judge has not changed: 60 golden cases at 01:00 UTC, scored again, moved by at most 0.00."
+    later = "The judge has not changed: 60 golden cases, scored again at 01:00 UTC, moved by at most 0.00."
     hour = [runs[0], run(40.0, np.full(60, 0.8)), run(1900.0, np.full(60, 0.5)), run(3600.0, np.full(60, 0.8))]
     assert sentence(hour, 30.0) == later, "too late"
 

@@ -44,7 +44,7 @@ def test_one_that_cannot_be_worse_by_the_tolerance_is_promoted() -> None:
     traffic = both(30, 100, 0.8)
     answer = at(traffic, 30)
     assert answer.decision == "promote"
-    assert answer.reason.startswith("no evaluator is worse by 0.05; nearest to it is helpful of all (shop): ")
+    assert answer.reason.startswith("no evaluator is worse by 0.05; nearest to that is helpful of all (shop): ")
     strict = at(traffic, 30, tolerance=0.01)
     assert strict.decision == "hold"
     assert "may still be worse by 0.01" in strict.reason

@@ -156,7 +156,7 @@ async def test_where_all_fell_alike_the_text_says_that_nothing_explains_it() -> 
         active = await stage.look(NOW + 6060.0)
     assert active
     none = "None of model (2 values and pairs, "
-    unseen = "No attribute that is not declared was compared, and no part of fewer than 20 conversations."
+    unseen = "Only declared attributes, and parts of at least 20 conversations, can be compared."
     assert all(none in each.annotations["description"] for each in active)
     assert all(unseen in each.annotations["description"] for each in active)
 

@@ -286,9 +286,9 @@ async def test_alerts_of_a_version_or_target_that_is_replaced_end_with_one_sente
             while not posted:
                 await asyncio.sleep(0.01)
         watching.cancel()
-    sentence = f"It ended as another version of exact has replaced {version}, whose scores these are. The "
+    sentence = f"The alert ended because another version of exact has replaced version {version}. The "
     if changed == "target":
-        sentence = "It ended as its target is now 0.01. The "
+        sentence = "The alert ended because the target of exact is now 0.01. The "
     assert posted
     for alert in posted:
         assert alert["status"] == "resolved"
@@ -303,7 +303,7 @@ def test_the_text_has_the_bounds_that_failures_leave() -> None:
     watched = Watched("all", "exact", "v", detector(held[0], held, config.settings.alerts, 1))
     miss = TargetMiss("1h", Sums(301.0, 0.77 * 301.0, 301.0), 0.013, 4.5, uncovered=26 / 327)
     text = mean_alert(watched, miss, 1, config.settings.alerts).annotations["description"]
-    assert "(8% have no score or were not shown to a judge: the mean of all is between 0.71 and 0.79)" in text
+    assert "(8% of all have no score or were not shown to a judge: the mean of all is between 0.71 and 0.79)" in text
     assert (
         "no score"
         not in mean_alert(watched, replace(miss, uncovered=0.0), 1, config.settings.alerts).annotations["description"]

@@ -105,7 +105,7 @@ def test_the_share_of_same_verdicts_is_weighted_like_the_means() -> None:
     assert found is not None
     assert found.same_verdict == pytest.approx(10 / 11)
     said = same_verdict_text(found, found.same_verdict or 0.0)
-    assert "90.9% by weight; unweighted, of 2: 1 from pass to fail, 0 from fail to pass." in said
+    assert "90.9% by weight; of 2 pairs, unweighted, 1 from pass to fail, 0 from fail to pass." in said
 
 
 def test_verdicts_are_of_the_pairs_that_have_one() -> None:

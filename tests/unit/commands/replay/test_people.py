@@ -30,10 +30,12 @@ def test_a_label_that_decides_nothing_agrees_with_nobody() -> None:
     assert (found.labels, found.undecided) == (15, 5)
     assert found.agreement is not None
     assert (found.agreement.old, found.agreement.new) == (0.0, pytest.approx(1.0))
-    said = "People (15 labels, without 5 of pairs that lack a verdict) do not agree with one side"
+    said = "People (15 labels, without 5 whose pair lacks a verdict) agree with neither side"
     assert verdict_on_people(found).startswith(said)
     few = compare_with_people(pairs[:12], labels, ScoreScale(by_label=True))
-    assert "people labelled 7 of these, without 5 of pairs that lack a verdict, and 10 are" in verdict_on_people(few)
+    assert "people labelled 7 of these pairs, without 5 whose pair lacks a verdict, and 10 are" in verdict_on_people(
+        few
+    )
 
 
 @pytest.mark.parametrize("all_in_use", [True, False])
@@ -48,6 +50,9 @@ def test_without_an_interval_from_helps_only_if_the_old_version_judged_more(*, a
     )
     text = StringIO()
     as_text(report, Console(file=text, width=300))
-    assert "that the old version judged; begin earlier with --from, if it judged more then." in text.getvalue()
+    assert (
+        "that the old version judged; begin earlier with --from, if the old version judged more then."
+        in text.getvalue()
+    )
     assert ("rejudge --what all has these answers scored" in text.getvalue()) is all_in_use
     assert ("so no command scores these answers by it" in text.getvalue()) is not all_in_use
