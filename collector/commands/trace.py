@@ -34,7 +34,6 @@ from collector.past.evaluations import evaluation_records, readable_evaluation
 from collector.past.turns import readable_turn
 from collector.records.attributes import text_at
 from collector.records.json import evaluation_from_json, fields_of
-from collector.records.noted_turns import THIN
 from collector.records.shared_records import divide_records
 from collector.records.turns import conversation_key, turn_key
 from collector.service.assembly_builder import build_assembler
@@ -266,7 +265,7 @@ def _explained(trace_id: str, spans: Sequence[StoredRecord], assembler: Assemble
 
 def _piece(record: StoredRecord) -> TracePiece:
     signal = dict(record.headers).get("signal")
-    return TracePiece("logs" if signal == b"logs" else "traces", record.value, record.number, record.headers == THIN)
+    return TracePiece("logs" if signal == b"logs" else "traces", record.value, record.number)
 
 
 _HEAD = ("evaluation_id", "evaluator", "evaluator_version", "subject", "attributes")

@@ -34,7 +34,6 @@ from collector.logs.log import TICK, Log, LogError, LogUnavailable, StoredRecord
 from collector.logs.sqlite import SqliteLog
 from collector.logs.whole_log import read_partitions
 from collector.records.epochs import CONTROL_HEADERS
-from collector.records.noted_turns import THIN
 from collector.records.shared_records import divide_records, is_shared, pieces_of, without_pieces
 from collector.records.tenants import in_tenant, tenant_in_key
 from collector.records.turns import conversation_key
@@ -121,7 +120,7 @@ class Person:
             for record in divide_records(batch) if candidates else ():
                 if record.key is not None and record.key in candidates:
                     signal = "logs" if record.headers == (("signal", b"logs"),) else "traces"
-                    traces[record.key].append(TracePiece(signal, record.value, record.number, record.headers == THIN))
+                    traces[record.key].append(TracePiece(signal, record.value, record.number))
         for key, pieces in traces.items():
             for made in assembler.assemble(pieces).turns:
                 turn = in_tenant(made.turn, tenant_in_key(key.decode(errors="replace")))
