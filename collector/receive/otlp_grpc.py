@@ -31,7 +31,7 @@ from collector.admission.shared_port import SharedPort
 from collector.errors import BadInput, ConfigError, Overloaded, TooLarge
 from collector.logs.log import Log
 from collector.otlp.decode import Signal
-from collector.receive.access import BearerTokens, OtlpGrpcSettings, TlsSettings, ssl_context_of
+from collector.receive.access import OtlpGrpcSettings, TlsSettings, ssl_context_of
 from collector.receive.bodies import GzipDecompressor, success
 from collector.receive.otlp_ingest import IngestLogs, IngestRules, OtlpIngest, SenderLimits
 from collector.receive.rejection import Rejected, internal_error, rejection_of
@@ -87,9 +87,6 @@ class OtlpGrpcReceiver:
         self._credentials = _credentials(settings.tls) if settings.tls else None
         self._ingest = OtlpIngest(
             "otlp_grpc", "OK", settings, IngestLogs(spans), telemetry, limits, rules or IngestRules()
-        )
-        self._tokens = (
-            BearerTokens(settings.auth, _WHERE, on_wrong=self._ingest.count_wrong_token) if settings.auth else None
         )
         self._most_read = min(_HEADROOM * settings.max_body_bytes, self._ingest.most_pending_bytes)
 
@@ -175,7 +172,8 @@ class OtlpGrpcReceiver:
     async def _sender(self, context: Context) -> Sender:
         """The sender, by token, certificate or address."""
         address = self._relay.address_of(unquote(context.peer()).partition(":")[2]) if self._relay else None
-        tenant = await self._tokens.require(_authorization(context), address_key(address)) if self._tokens else None
+        tokens = self._ingest.tokens
+        tenant = await tokens.require(_authorization(context), address_key(address)) if tokens else None
         subjects: list[str] = []
         if self._settings.tls and self._settings.tls.client_ca:
             names = context.auth_context()  # in the client's certificate

@@ -21,12 +21,12 @@ from collector.admission.listener import Address, serving
 from collector.admission.shared_port import SharedPort
 from collector.logs.log import Log
 from collector.otlp.decode import Signal
-from collector.receive.access import BearerTokens, OtlpHttpSettings, ssl_context_of
+from collector.receive.access import OtlpHttpSettings, ssl_context_of
 from collector.receive.bodies import FORMS, read_body, rejected, response_of, success
 from collector.receive.feedback_ingest import DocumentKind
 from collector.receive.otlp_ingest import IngestLogs, IngestRules, OtlpIngest, SenderLimits
 from collector.receive.rejection import Rejected, internal_error, rejection_of
-from collector.receive.tenants import Sender, Tenant, sender_of, subjects_of, tenant_with
+from collector.receive.tenants import Sender, sender_of, subjects_of, tenant_with
 from collector.telemetry.registry import Telemetry
 
 logger = logging.getLogger(__name__)
@@ -53,11 +53,6 @@ class OtlpHttpReceiver:
         self._ssl_context = ssl_context_of(settings.tls, "receive.otlp_http") if settings.tls else None
         logs = IngestLogs(spans, turns, labels)
         self._ingest = OtlpIngest("otlp_http", "200", settings, logs, telemetry, limits, rules or IngestRules())
-        self._tokens = (
-            BearerTokens(settings.auth, "receive.otlp_http", on_wrong=self._ingest.count_wrong_token)
-            if settings.auth
-            else None
-        )
 
     def routes(self) -> web.Application:
         """A new application with its routes. Its shutdown rejects new requests."""
@@ -109,9 +104,7 @@ class OtlpHttpReceiver:
 
     async def _sender(self, request: web.Request) -> Sender:
         """The sender, by token, certificate or address."""
-        tenant: Tenant | None = None
-        if self._tokens:
-            tenant = await self._tokens.authenticate(request)
+        tenant = await self._ingest.tokens.authenticate(request) if self._ingest.tokens else None
         subjects: list[str] = []
         if request.transport is not None and self._settings.tls and self._settings.tls.client_ca:
             subjects = subjects_of(request.transport.get_extra_info("peercert"))

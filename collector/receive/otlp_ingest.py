@@ -17,7 +17,7 @@ from collector.logs.log import Log, Record, RecordTooLarge
 from collector.otlp.decode import Signal
 from collector.otlp.own_items import OwnItems
 from collector.receive import feedback_ingest
-from collector.receive.access import OtlpSettings
+from collector.receive.access import BearerTokens, OtlpSettings
 from collector.receive.parsed_request import Form, ParsedRequest, TurnNoting, parse
 from collector.receive.rejection import Rejected
 from collector.receive.tenants import UNNAMED, Sender, guaranteed_shares, tenant_key
@@ -178,6 +178,9 @@ class OtlpIngest:
 
     `source` is the receiver's name in counters, `accepted_status` the status of an accepted request. All receivers of
     the process share `limits`. A request is admitted before its body is read, and counts until it is durable.
+
+    Raises:
+        ConfigError: the tokens cannot be read.
     """
 
     source: str
@@ -191,6 +194,8 @@ class OtlpIngest:
     def __post_init__(self, accepted_status: str, limits: SenderLimits | None) -> None:
         self.stopping = False
         self._limits = limits or SenderLimits([self.settings], self.telemetry)
+        auth, where = self.settings.auth, f"receive.{self.source}"
+        self.tokens = BearerTokens(auth, where, on_wrong=self.count_wrong_token) if auth else None
         self._requests = FairLimit(self.settings.max_requests, "requests", guaranteed=self._limits.guaranteed)
         for signal in ("traces", "logs"):  # Prometheus sees no increase in a series that begins at 1
             self.telemetry.counter(series.RECEIVE_REQUESTS, self.source, signal, accepted_status)
