@@ -368,6 +368,7 @@ class StageDefinitions:
     notes: SampleRateNotes | None = None
 
 
+@dataclass(eq=False, repr=False)
 class EvaluateStage:
     """Opens the processors of the turns log's partitions.
 
@@ -375,31 +376,20 @@ class EvaluateStage:
     stage consumes; snapshots of long conversations are also written to it. The `dispatcher` has the budgets.
     """
 
-    def __init__(
-        self,
-        plan: Plan,
-        dispatcher: Dispatcher,
-        *,
-        turns: Log | None = None,
-        limits: StateLimits = StateLimits(),  # noqa: B008 - a frozen value
-        timing: StageTiming = StageTiming(),
-        reports: StageReports = StageReports(),
-        definitions: StageDefinitions = StageDefinitions(),
-        deferral: Deferral | None = None,
-    ) -> None:
-        self._plan = plan
-        self._evaluations = dispatcher.evaluations
-        self._turns = turns
-        self._limits = limits
-        self._dispatcher = dispatcher
-        self._grace = timing.grace
-        self._outcomes = reports.outcomes
-        self._budget = dispatcher.budget
-        self._history = definitions.history
-        self._clock = timing.clock
-        self._on_bad_record = reports.on_bad_record
-        self._notes = definitions.notes
-        self._deferral = deferral
+    plan: Plan
+    dispatcher: Dispatcher
+    _: KW_ONLY
+    turns: Log | None = None
+    limits: StateLimits = StateLimits()  # noqa: RUF009 - a frozen value
+    timing: StageTiming = StageTiming()
+    reports: StageReports = StageReports()
+    definitions: StageDefinitions = StageDefinitions()
+    deferral: Deferral | None = None
+
+    def __post_init__(self) -> None:
+        self._evaluations = self.dispatcher.evaluations
+        self._budget = self.dispatcher.budget
+        self._history = self.definitions.history
         self._shapes = set[tuple[str, str]]()
         self._processors: dict[int, PartitionProcessor] = {}
         self.number = UNNUMBERED
@@ -440,27 +430,27 @@ class EvaluateStage:
         """Read the ledger back and open the partition's processor. When the processor closes, its jobs end."""
         first = CommitMetadata()
         metadata = CommitMetadata.from_json(committed.metadata, committed.low_watermark) if committed else first
-        journal = LoggedJournal(self._shapes) if self._deferral is not None else None
+        journal = LoggedJournal(self._shapes) if self.deferral is not None else None
         ledger = Ledger(
             self._evaluations,
             partition,
             read_costs=self._budget is not None,
             on_batches=None if journal is None else journal.apply,
-            on_evaluation=self._dispatcher.verdicts.note if self._plan.has_shared_evaluators else None,
+            on_evaluation=self.dispatcher.verdicts.note if self.plan.has_shared_evaluators else None,
         )
         await ledger.read_back(metadata.ledger_offset)
-        if self._turns is not None and self._turns.shared:
-            await ledger.claim(partial(self._turns.confirm, GROUP, newly=True), metadata.replay_point.offset)
-        if self._turns is not None:  # only after the claim: before it, a former owner may still write
-            ledger.previous_end = await end_offset(self._turns, partition)
+        if self.turns is not None and self.turns.shared:
+            await ledger.claim(partial(self.turns.confirm, GROUP, newly=True), metadata.replay_point.offset)
+        if self.turns is not None:  # only after the claim: before it, a former owner may still write
+            ledger.previous_end = await end_offset(self.turns, partition)
         if self._budget is not None:
-            self._budget.add_partition(partition, self._clock(), ledger.saved_budget, ledger.costs, ledger.rates)
+            self._budget.add_partition(partition, self.timing.clock(), ledger.saved_budget, ledger.costs, ledger.rates)
         delivered = committed.offset if committed else 0
-        rates = self._plan.sample_rates
-        if self._notes is not None:
-            await self._notes.note(partition, delivered, rates)
+        rates = self.plan.sample_rates
+        if self.definitions.notes is not None:
+            await self.definitions.notes.note(partition, delivered, rates)
         rate_history = RateHistory(rates, metadata.draws_until(delivered, rates))
-        former = [(until, self._plan.drawing_with(sampled)) for until, sampled in rate_history.former]
+        former = [(until, self.plan.drawing_with(sampled)) for until, sampled in rate_history.former]
         configurations, reached = None, 0
         past: Sequence[Plan] = ()
         if self._history is not None:
@@ -472,24 +462,24 @@ class EvaluateStage:
             past = await past_plans(metadata.past, self._history)
         self._report_removed(metadata)
         start = PartitionStart(partition, metadata, delivered, rate_history, configurations)
-        state = PartitionState(self._plan, metadata.replay_point, ledger.control_records, former, past, start.was_over)
-        state.on_bad_record = self._on_bad_record
-        if self._turns is not None:
-            await _recall_turns(self._turns, partition, state, ledger.stopped_at or 0)
+        state = PartitionState(self.plan, metadata.replay_point, ledger.control_records, former, past, start.was_over)
+        state.on_bad_record = self.reports.on_bad_record
+        if self.turns is not None:
+            await _recall_turns(self.turns, partition, state, ledger.stopped_at or 0)
         async with self._opened_deferred(partition, journal, ledger) as deferred, asyncio.TaskGroup() as tasks:
             learn = partial(self._budget.learn, partition) if self._budget is not None else None
-            jobs = PartitionJobs(partition, ledger, self._dispatcher, tasks, self._outcomes, learn, deferred)
+            jobs = PartitionJobs(partition, ledger, self.dispatcher, tasks, self.reports.outcomes, learn, deferred)
             processor = PartitionProcessor(
                 state,
                 jobs,
-                self._outcomes,
+                self.reports.outcomes,
                 start,
-                limits=self._limits,
+                limits=self.limits,
                 snapshots=None
-                if self._turns is None
-                else SnapshotWriter(self._turns, state, partition, self._limits, self._processors),
+                if self.turns is None
+                else SnapshotWriter(self.turns, state, partition, self.limits, self._processors),
                 budget=self._budget,
-                clock=self._clock,
+                clock=self.timing.clock,
             )
             self._processors[partition] = processor
             try:
@@ -497,8 +487,8 @@ class EvaluateStage:
             finally:
                 del self._processors[partition]
                 if self.handing_over:
-                    await jobs.drain(self._grace())
-                await jobs.stop(0.0 if self.handing_over else self._grace())
+                    await jobs.drain(self.timing.grace())
+                await jobs.stop(0.0 if self.handing_over else self.timing.grace())
                 if self._history is not None:
                     await ledger.write_stopped(max(state.next_offset, reached))
                 if self._budget is not None:
@@ -509,13 +499,13 @@ class EvaluateStage:
         self, partition: int, journal: LoggedJournal | None, ledger: Ledger
     ) -> AsyncGenerator[DeferredEvaluations | None]:
         """Open the part that makes evaluations in batches, with the batches that former owners left unfinished."""
-        if journal is None or self._deferral is None:
+        if journal is None or self.deferral is None:
             yield None
             return
         journal.note = ledger.append_batches
         try:
-            async with self._deferral.open_batched(journal) as batched:
-                yield DeferredEvaluations(partition, batched, journal, self._deferral.waiting_room, self._dispatcher)
+            async with self.deferral.open_batched(journal) as batched:
+                yield DeferredEvaluations(partition, batched, journal, self.deferral.waiting_room, self.dispatcher)
         finally:
             journal.close()
 
@@ -542,9 +532,9 @@ class EvaluateStage:
             control = ControlRecord(offset=max(at, start[0]), configuration=self.number)
             await ledger.append(control.to_record(partition))
             controls = [*controls, control]
-        return await configurations_of(start, controls, self._plan, self.number, history, unnumbered)
+        return await configurations_of(start, controls, self.plan, self.number, history, unnumbered)
 
     def _report_removed(self, metadata: CommitMetadata) -> None:
-        used = {assignment.evaluator.name for monitor in self._plan.monitors for assignment in monitor.assignments}
+        used = {assignment.evaluator.name for monitor in self.plan.monitors for assignment in monitor.assignments}
         for name in sorted(set(metadata.pending or ()) - used):
             logger.warning("evaluator %s is not configured any more: its unfinished evaluations are not made", name)

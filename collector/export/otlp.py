@@ -11,6 +11,7 @@ Spans of the requests to judges (`judge_spans`) are made where judges are asked:
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import ClassVar
 
 from pydantic import Field
@@ -58,18 +59,16 @@ class OtlpExportSettings(OtlpEndpointSettings):
     """The resource's service.name."""
 
 
+@dataclass(frozen=True, slots=True)
 class OtlpExporter:
     """Sends evaluations to an OTLP endpoint: events, then spans; each is tried again by itself until it is taken."""
 
     Settings: ClassVar[type[OtlpExportSettings]] = OtlpExportSettings
 
-    def __init__(
-        self, settings: OtlpExportSettings, client: OtlpClient, telemetry: Telemetry, own: OwnItems | None = None
-    ) -> None:
-        self._telemetry = telemetry
-        self._settings = settings
-        self._client = client
-        self._own = own
+    settings: OtlpExportSettings
+    client: OtlpClient
+    telemetry: Telemetry
+    own: OwnItems | None = None
 
     @classmethod
     @asynccontextmanager
@@ -83,44 +82,44 @@ class OtlpExporter:
     @property
     def problem(self) -> str | None:
         """Why the endpoint does not accept the batch in hand; None if it does."""
-        return self._client.problem
+        return self.client.problem
 
     async def export(self, batch: Sequence[Evaluation]) -> int:
         """Send the batch; returns how many the endpoint refused for good, as events or as spans."""
-        wanted = [evaluation for evaluation in batch if self._settings.skipped or evaluation.outcome != "skipped"]
-        requests = in_requests(wanted, _text_bytes, self._settings.batch_size, _REQUEST_BYTES)
+        wanted = [evaluation for evaluation in batch if self.settings.skipped or evaluation.outcome != "skipped"]
+        requests = in_requests(wanted, _text_bytes, self.settings.batch_size, _REQUEST_BYTES)
         return sum([await self._send(request) for request in requests])
 
     async def export_feedback(self, batch: Sequence[JoinedFeedback]) -> int:
         """Send feedback as events; returns how many the endpoint refused for good."""
-        if not self._settings.feedback:
+        if not self.settings.feedback:
             return 0
-        rejected, size = 0, self._settings.batch_size
+        rejected, size = 0, self.settings.batch_size
         for first in range(0, len(batch), size):
             events_ = feedback_events(
                 batch[first : first + size],
-                service=self._settings.service_name,
-                comment=self._settings.explanation,
-                own=self._own,
+                service=self.settings.service_name,
+                comment=self.settings.explanation,
+                own=self.own,
             )
-            rejected += await self._client.send_logs(events_)
+            rejected += await self.client.send_logs(events_)
         return rejected
 
     async def _send(self, batch: Sequence[Evaluation]) -> int:
         """How many of the batch were refused: as events, or as spans, whichever are more."""
         events_refused = spans_refused = 0
-        service, explanation = self._settings.service_name, self._settings.explanation
-        if self._settings.events:
-            logs = events(batch, service=service, explanation=explanation, own=self._own)
-            events_refused = await self._client.send_logs(logs, spans_follow=self._settings.spans)
+        service, explanation = self.settings.service_name, self.settings.explanation
+        if self.settings.events:
+            logs = events(batch, service=service, explanation=explanation, own=self.own)
+            events_refused = await self.client.send_logs(logs, spans_follow=self.settings.spans)
             # Ready-made turns are in no trace: their scores go as events alone.
             lost = sum(evaluation.subject.trace_id is None for evaluation in batch)
-            if lost and not self._client.has_logs:
-                self._telemetry.drop("export_otlp", DropReason.NO_LOGS_ENDPOINT, lost)
-        if self._settings.spans:
-            openinference = self._settings.openinference
-            traces = spans(batch, service=service, explanation=explanation, own=self._own, openinference=openinference)
-            spans_refused = await self._client.send_traces(traces)
+            if lost and not self.client.has_logs:
+                self.telemetry.drop("export_otlp", DropReason.NO_LOGS_ENDPOINT, lost)
+        if self.settings.spans:
+            openinference = self.settings.openinference
+            traces = spans(batch, service=service, explanation=explanation, own=self.own, openinference=openinference)
+            spans_refused = await self.client.send_traces(traces)
         return max(events_refused, spans_refused)
 
 

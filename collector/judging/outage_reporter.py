@@ -8,7 +8,7 @@ import asyncio
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass, field
 from urllib.parse import urlsplit
 
 from collector.backoff import StateLines
@@ -180,31 +180,27 @@ class ReportPolicy:
     awaited: bool
 
 
+@dataclass(eq=False, repr=False)
 class OutageReporter(JudgeWrapper):
-    """A judge, inside the retries, whose outages are reported. Reports hold no judged text."""
+    """A judge, inside the retries, whose outages are reported. Reports hold no judged text.
 
-    def __init__(
-        self,
-        judge: Judge,
-        name: str,
-        settings: JudgeSettings,
-        policy: ReportPolicy,
-        clock: Callable[[], float] = time.monotonic,
-        unavailable: dict[str, str] | None = None,
-    ) -> None:
-        """`unavailable` has the judge's name and its problem from the first report of an outage until it answers."""
+    `unavailable` has the judge's name and its problem from the first report of an outage until it answers.
+    """
+
+    judge: InitVar[Judge]
+    name: str
+    settings: JudgeSettings
+    policy: ReportPolicy
+    clock: Callable[[], float] = time.monotonic
+    unavailable: dict[str, str] = field(default_factory=dict[str, str])
+
+    def __post_init__(self, judge: Judge) -> None:
         super().__init__(judge)
-        self._name = name
-        self._settings = settings
-        self._policy = policy
-        self._clock = clock
-        self._unavailable = dict[str, str]() if unavailable is None else unavailable
         self._answered = False
         self._failing_since: float | None = None
-        self._lines = StateLines(policy.repeat_after, clock)  # one for each cause
-        self._unusable = UnusableAnswers(
-            f"judge {name} {_where(settings)}", name, policy.report, policy.repeat_after, clock
-        )
+        policy, where = self.policy, f"judge {self.name} {_where(self.settings)}"
+        self._lines = StateLines(policy.repeat_after, self.clock)  # one for each cause
+        self._unusable = UnusableAnswers(where, self.name, policy.report, policy.repeat_after, self.clock)
 
     def expect_recovery(self) -> None:
         """Report the first answer: with an earlier configuration, the judge had an outage."""
@@ -216,13 +212,13 @@ class OutageReporter(JudgeWrapper):
         Raises:
             JudgeError: the judge is unreachable, has never answered, and a person waits: retrying is of no use.
         """
-        started = self._clock()
+        started = self.clock()
         loop = asyncio.get_running_loop()
         timer = None if self._answered else loop.call_later(FIRST_ANSWER_WITHIN, self._report_silence)
         try:
             verdict = await self.inner.ask(prompt, reply, logprobs=logprobs, samples=samples)
         except ENDPOINT_ERRORS as error:
-            if isinstance(error, JudgeUnreachable) and self._policy.awaited and not self._answered:
+            if isinstance(error, JudgeUnreachable) and self.policy.awaited and not self._answered:
                 raise self._final(error) from None
             self._record_failure(error, started)
             raise
@@ -242,10 +238,10 @@ class OutageReporter(JudgeWrapper):
     def _record_success(self) -> None:
         self._answered = True
         self._failing_since = None
-        self._unavailable.pop(self._name, None)
+        self.unavailable.pop(self.name, None)
         if self._lines.open:
             self._lines.open.clear()
-            self._policy.report(f"judge {self._name} is available again")
+            self.policy.report(f"judge {self.name} is available again")
 
     def _record_failure(self, error: JudgeError, started: float) -> None:
         self._failing_since = started if self._failing_since is None else self._failing_since
@@ -253,28 +249,28 @@ class OutageReporter(JudgeWrapper):
         if isinstance(error, JudgeDenied) and not (self._answered and self._soon()):
             self._report_denied(error)
         elif not self._soon(wait or 0.0):
-            how_long = f" for up to {self._settings.deadline:g} s" if self._policy.awaited else ""
+            how_long = f" for up to {self.settings.deadline:g} s" if self.policy.awaited else ""
             is_page = not self._answered and "not JSON" in str(error)
-            doubt = f"; if that lasts, correct judges.{self._name}.base_url" if is_page else ""
+            doubt = f"; if that lasts, correct judges.{self.name}.base_url" if is_page else ""
             self._report(f"is unavailable ({error}); requests are retried{how_long}{doubt}", cause=_cause(error))
 
     def _soon(self, wait: float = 0.0) -> bool:
         """Whether the outage is still too short to be reported."""
-        since = self._clock() if self._failing_since is None else self._failing_since
-        return max(self._clock() - since, wait) < REPORT_AFTER
+        since = self.clock() if self._failing_since is None else self._failing_since
+        return max(self.clock() - since, wait) < REPORT_AFTER
 
     def _report_denied(self, error: JudgeDenied) -> None:
         kind, cause = _cause(error), f"{_cause(error)} {error.sent}"
         also = ", also with the new key" if any(kind in other and other != cause for other in self._lines.open) else ""
-        then = "its evaluations fail" if self._policy.awaited else "its evaluations wait until that is mended"
-        remedy = _remedy(error, self._name, self._settings)
+        then = "its evaluations fail" if self.policy.awaited else "its evaluations wait until that is mended"
+        remedy = _remedy(error, self.name, self.settings)
         self._report(f"refuses every request{also} ({error}); {then}: {remedy}", cause)
 
     def _final(self, error: JudgeUnreachable) -> JudgeError:
         """The error as one that is not retried."""
-        remedy = f"start it, or correct judges.{self._name}.base_url"
+        remedy = f"start it, or correct judges.{self.name}.base_url"
         if "CERTIFICATE" in str(error):
-            remedy = f"name its authority's certificate as judges.{self._name}.tls.ca, or correct base_url"
+            remedy = f"name its authority's certificate as judges.{self.name}.tls.ca, or correct base_url"
         self._report(f"has never answered ({error}), so its evaluations fail at once; {remedy}")
         final = JudgeError(str(error))
         final.type = error.type
@@ -282,16 +278,16 @@ class OutageReporter(JudgeWrapper):
 
     def _report_silence(self) -> None:
         if not self._answered:
-            limit = f"requests time out after {self._settings.timeout:g} s (judges.{self._name}.timeout)"
+            limit = f"requests time out after {self.settings.timeout:g} s (judges.{self.name}.timeout)"
             self._report(f"has not answered within {FIRST_ANSWER_WITHIN:g} s; {limit}")
 
     def _report(self, problem: str, cause: str = "") -> None:
         """Report the problem, unless the same cause was reported lately. A different cause is reported, since its
         remedy differs.
         """
-        self._unavailable[self._name] = problem
+        self.unavailable[self.name] = problem
         if self._lines.is_due(cause):
-            self._policy.report(f"judge {self._name} {_where(self._settings)} {problem}")
+            self.policy.report(f"judge {self.name} {_where(self.settings)} {problem}")
 
 
 _STATUS = re.compile(r"HTTP \d{3}")

@@ -75,11 +75,6 @@ class KafkaSecuritySettings(Section):
     def _upper(cls, value: object) -> object:
         return value.upper() if isinstance(value, str) else value
 
-    @property
-    def encrypted(self) -> bool:
-        """Whether it is TLS."""
-        return self.protocol.endswith("SSL")
-
     def _mistakes(self) -> Iterator[str]:
         yield from _without_content(self.password, "password")
         if not self.protocol.startswith("SASL"):
@@ -95,7 +90,7 @@ class KafkaSecuritySettings(Section):
             yield from self._useless(f"{self.mechanism} has a password", "oauth")
             if self.username is None or (self.password is None) == (self.password_file is None):
                 yield f"with {self.mechanism}, write username, and either password or password_file"
-        if not self.encrypted:
+        if not self.protocol.endswith("SSL"):
             yield from self._useless(f"{self.protocol} does not use TLS", "ca", "certificate", "key")
         if (self.certificate is None) != (self.key is None):
             yield "certificate and key belong together; write both for mutual TLS, or neither"

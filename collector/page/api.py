@@ -230,7 +230,7 @@ def _summary(whole: Bin) -> Json:
         **fields_of(whole.across_columns, "mean", "interval", "scores", "conversations"),
         "passed": whole.passed / whole.verdicts if whole.verdicts else None,
         "corrected": _corrected(whole),
-        "clipped": whole.clipped_share,
+        "clipped": whole.clipped / (whole.clipped + whole.across_columns.sums.w) if whole.clipped else 0.0,
         "live": None if whole.live is None else whole.live.mean,
         **fields_of(whole, "skipped", "failed", "bounds", "rejudged"),
     }

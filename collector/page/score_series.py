@@ -170,11 +170,6 @@ class Bin:
         """The share of the weight that rejudged scores have."""
         return self.past.w / self.across_columns.sums.w if self.past.w else 0.0
 
-    @property
-    def clipped_share(self) -> float:
-        """The share of the weight that is left out of the mean."""
-        return self.clipped / (self.clipped + self.across_columns.sums.w) if self.clipped else 0.0
-
     def count(self, evaluation: Evaluation, grown: BoundedIncrements | None) -> None:
         """Count an evaluation, all but its score and cost; `grown` is what its score adds, if there is one."""
         self.skipped += evaluation.outcome == "skipped"

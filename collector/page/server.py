@@ -21,7 +21,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, InitVar, dataclass
 from datetime import UTC, datetime
 from functools import partial
 from importlib import resources
@@ -263,36 +263,32 @@ class PageLogs:
     history: Log | None = None
 
 
+@dataclass(eq=False, repr=False)
 class Page:
     """A stage over the logs of turns, evaluations and labels that shows what it reads, and appends what people do."""
 
-    def __init__(
-        self,
-        settings: PageSettings,
-        logs: PageLogs,
-        evaluators_in_use: Sequence[EvaluatorView] = (),
-        *,
-        sources: Sources | None = None,
-        login: Login | None = None,
-        on_refused: Callable[[], object] = lambda: None,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
+    settings: PageSettings
+    logs: PageLogs
+    evaluators_in_use: InitVar[Sequence[EvaluatorView]] = ()
+    _: KW_ONLY
+    sources: InitVar[Sources | None] = None
+    login: Login | None = None
+    on_refused: Callable[[], object] = lambda: None
+    clock: Callable[[], float] = time.time
+
+    def __post_init__(self, evaluators_in_use: Sequence[EvaluatorView], sources: Sources | None) -> None:
+        settings = self.settings
         self.view = View(
             evaluators_in_use, evaluations=settings.max_evaluations, text_bytes=settings.max_text_bytes,
-            keep=settings.max_age, started=clock(),
+            keep=settings.max_age, started=self.clock(),
         )  # fmt: skip
-        self._settings = settings
-        self._logs = logs
-        self._login_guard = login
         self._ssl_context = ssl_context_of(settings.tls, "page") if settings.tls else None
-        self._on_refused = on_refused
-        self._clock = clock
         self._changes = ChangeNotifier()
         self._streams = 0
         self._files = _files()
         self._answers = PageApi(self.view, settings, sources or Sources())
         self._queue = LabelQueue(self.view, settings.queue, (sources or Sources()).draw_key)
-        self._history = None if logs.history is None else SumsHistory(logs.history)
+        self._history = None if self.logs.history is None else SumsHistory(self.logs.history)
         self.stage = PageStage(self.view, self._changes.notify, self._history)
 
     async def follow(self, start: Start, guarded: Guarded = _unguarded) -> None:
@@ -301,25 +297,25 @@ class Page:
         The history is counted first; everything after it is read from the evaluations.
         """
         if self._history is not None:
-            read = partial(self._history.read_on, self._clock() - RETENTION)
+            read = partial(self._history.read_on, self.clock() - RETENTION)
             stretches = await RETRY.repeat(read, LogUnavailable, action="reading the history of scores")
-            ends = partial(end_offsets, self._logs.evaluations)
+            ends = partial(end_offsets, self.logs.evaluations)
             known = await RETRY.repeat(ends, LogUnavailable, action="reading evaluations")
             for stretch in stretches:  # after all that may fail, and begin again
                 self.view.restore(stretch)
             for partition, end in enumerate(known):
                 self.view.end_at(partition, end)
         folds = [
-            (self._logs.turns, TURNS_GROUP, self.stage.open_turns),
-            (self._logs.evaluations, EVALUATIONS_GROUP, self.stage.open_evaluations),
-            (self._logs.labels, LABELS_GROUP, self.stage.open_labels),
+            (self.logs.turns, TURNS_GROUP, self.stage.open_turns),
+            (self.logs.evaluations, EVALUATIONS_GROUP, self.stage.open_evaluations),
+            (self.logs.labels, LABELS_GROUP, self.stage.open_labels),
         ]
         for log, group, open_fold in folds:
             start("page", partial(log.follow, group, guarded(group, log, open_fold)), group)
 
     def part(self) -> str | None:
         """The sentence that the page lacks what another process has; None where it has all, or nothing yet."""
-        has, of = len(self.stage.partitions), self._logs.evaluations.partitions
+        has, of = len(self.stage.partitions), self.logs.evaluations.partitions
         text = f"this page shows {has} of {of} partitions: another process has the others; run page in one process"
         return None if has in (0, of) else text
 
@@ -327,16 +323,14 @@ class Page:
         """A new application with all routes."""
         application = web.Application(
             middlewares=[
-                security_middleware(
-                    [name.lower() for name in self._settings.allowed_hosts], self._login_guard, self._login
-                )
+                security_middleware([name.lower() for name in self.settings.allowed_hosts], self.login, self._login)
             ],
             client_max_size=_LARGEST_LABEL,
         )
         application.router.add_get("/", self._file)
         application.router.add_get("/assets/{name}", self._file)
-        if self._login_guard is not None:
-            application.router.add_post("/login", self._login_guard.sign_in)
+        if self.login is not None:
+            application.router.add_post("/login", self.login.sign_in)
             application.router.add_get("/login", _to_the_page)
         application.router.add_get("/api/overview", self._overview)
         application.router.add_get("/api/evaluations", self._list)
@@ -360,9 +354,9 @@ class Page:
             ConfigError: the address cannot be bound.
         """
         return serving(
-            self.routes(), address=Address("page", self._settings.host, self._settings.port),
+            self.routes(), address=Address("page", self.settings.host, self.settings.port),
             max_connections=MOST_CONNECTIONS, idle_timeout=30.0, stop_grace=2.0, ssl_context=self._ssl_context,
-            on_refused=self._on_refused,
+            on_refused=self.on_refused,
         )  # fmt: skip
 
     async def _stop(self, _application: web.Application) -> None:
@@ -380,18 +374,18 @@ class Page:
 
     async def _overview(self, request: web.Request) -> web.Response:
         filters = parse_filters(request.query)
-        self.view.expire(self._clock())
-        return _json(self._answers.overview(filters, self._clock()) | {"part": self.part()})
+        self.view.expire(self.clock())
+        return _json(self._answers.overview(filters, self.clock()) | {"part": self.part()})
 
     async def _list(self, request: web.Request) -> web.Response:
-        return _json(self._answers.evaluations(parse_filters(request.query), self._clock()))
+        return _json(self._answers.evaluations(parse_filters(request.query), self.clock()))
 
     async def _detail(self, request: web.Request) -> web.Response:
         return _json(self._answers.evaluation(self._find_evaluation(request)))
 
     async def _questions(self, request: web.Request) -> web.Response:
         find, evaluation = self._answers.sources.questions, self._find_evaluation(request).evaluation
-        if find is None or not self._settings.show_text:
+        if find is None or not self.settings.show_text:
             raise Rejected(409, "texts are not stored or hidden (store_text, page.show_text), so no question is shown")
         case = case_of(evaluation, by_conversation(self.view.turn_cache.turns(evaluation.subject.conversation_id)))
         answer = await find(evaluation, case) if case is not None else None
@@ -402,13 +396,13 @@ class Page:
     async def _label(self, request: web.Request) -> web.Response:
         require_same_origin(request, "application/json")
         listed = self._find_evaluation(request)
-        wanted, now = parse_label(await request.read()), datetime.fromtimestamp(self._clock(), UTC)
+        wanted, now = parse_label(await request.read()), datetime.fromtimestamp(self.clock(), UTC)
         label = build_label(self.view, listed, wanted, now)
         await self._take(label)
         return web.Response(status=201, body=label_to_json(label), content_type="application/json")
 
     async def _take(self, *labels: Label) -> None:
-        await append_labels(self._logs.labels, labels)
+        await append_labels(self.logs.labels, labels)
         for label in labels:
             self.view.add_label(label)  # it also comes back through the log; this answers at once
         self._changes.notify()
@@ -423,10 +417,10 @@ class Page:
         return _json(answer, 200 if gate_request.expect in (None, answer["decision"]) else 409)
 
     async def _queue_next(self, request: web.Request) -> web.Response:
-        if not self._settings.show_text:
+        if not self.settings.show_text:
             raise Rejected(409, "texts are hidden here (page.show_text), so there is nothing to read and to label")
         wanted = {name: request.query.get(name, "")[:200] for name in ("by", "evaluator", "monitor")}
-        self.view.expire(self._clock())
+        self.view.expire(self.clock())
         answer = self._answers.queue_next(self._queue, wanted["by"], wanted["evaluator"], wanted["monitor"])
         if answer["item"] is None:
             self._refuse_while_reading_back()  # a program took it for the end
@@ -435,7 +429,7 @@ class Page:
     async def _queue_label(self, request: web.Request) -> web.Response:
         require_same_origin(request, "application/json")
         queued = self._queue.get(self._find_evaluation(request))
-        verdict, now = parse_verdict(await request.read()), datetime.fromtimestamp(self._clock(), UTC)
+        verdict, now = parse_verdict(await request.read()), datetime.fromtimestamp(self.clock(), UTC)
         answer = (queued, *self._queue.get_others(queued, verdict))
         labels = [self._queue.label_of(judged, verdict, now) for judged in answer]
         await self._take(*labels)
@@ -443,10 +437,10 @@ class Page:
 
     async def _retry(self, request: web.Request) -> web.Response:
         require_same_origin(request, "application/json")
-        if self._login_guard is None and not self._settings.only_operators:
+        if self.login is None and not self.settings.only_operators:
             raise Rejected(403, "making an evaluation again costs money, so it needs a token; write page.auth")
         listed = self._find_evaluation(request)
-        if await append_requests(self._logs.turns, [(build_retry(self.view, listed), listed.partition)]):
+        if await append_requests(self.logs.turns, [(build_retry(self.view, listed), listed.partition)]):
             raise Rejected(413, "with its turns it is larger than a record of the log may be")
         listed.requested = True
         return web.Response(status=202, body=b"{}", content_type="application/json")

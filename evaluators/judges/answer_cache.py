@@ -69,5 +69,6 @@ def _key(prompt: Prompt, reply: type[R], *, logprobs: bool, samples: int) -> byt
         samples, [attachment.sha256 or attachment.url for attachment in prompt.media],
     ]  # fmt: skip
     if isinstance(prompt, PackPrompt):
-        parts += [prompt.reminder, prompt.forms]  # they say which question each field of the material is for
+        # They say which question each field of the material is for, and tell apart packs with the same instructions.
+        parts += [prompt.reminder, [schema_text(question.reply) for question in prompt.questions]]
     return hashlib.sha256(orjson.dumps(parts, default=str, option=orjson.OPT_SORT_KEYS)).digest()

@@ -6,7 +6,7 @@ import random
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import InitVar, dataclass
+from dataclasses import KW_ONLY, InitVar, dataclass
 from typing import Literal
 
 from evaluators.errors import ENDPOINT_ERRORS, JudgeError
@@ -176,6 +176,7 @@ class CircuitBreakerJudge(JudgeWrapper):
         return verdict
 
 
+@dataclass(eq=False, repr=False)
 class QueueWhileOpen(JudgeWrapper):
     """A judge, outside the retries, whose questions wait while the breaker is open, and are then asked again.
 
@@ -184,53 +185,46 @@ class QueueWhileOpen(JudgeWrapper):
     not at all. `on_wait` is called with +1 and -1, `on_shed` for each question that is shed.
     """
 
-    def __init__(
-        self,
-        judge: Judge,
-        breaker: CircuitBreaker,
-        *,
-        longest: float | None = None,
-        on_wait: Callable[[int], None] = lambda _change: None,
-        on_shed: Callable[[], None] = lambda: None,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    judge: InitVar[Judge]
+    breaker: CircuitBreaker
+    _: KW_ONLY
+    longest: float | None = None
+    on_wait: Callable[[int], None] = lambda _change: None
+    on_shed: Callable[[], None] = lambda: None
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    clock: Callable[[], float] = time.monotonic
+
+    def __post_init__(self, judge: Judge) -> None:
         super().__init__(judge)
-        self._breaker = breaker
-        self._longest = longest
-        self._on_wait = on_wait
-        self._on_shed = on_shed
-        self._sleep = sleep
-        self._clock = clock
 
     async def ask(self, prompt: Prompt, reply: type[R], *, logprobs: bool = False, samples: int = 1) -> Verdict[R]:
         """Ask when the breaker is closed or probes."""
-        give_up = None if self._longest is None else self._clock() + self._longest
+        give_up = None if self.longest is None else self.clock() + self.longest
         while True:
             try:
                 return await self.inner.ask(prompt, reply, logprobs=logprobs, samples=samples)
             except (BreakerOpen, *ENDPOINT_ERRORS) as error:
                 limited = error.type == "judge_rate_limited"
-                if not isinstance(error, BreakerOpen) and self._breaker.state == "closed" and not limited:
+                if not isinstance(error, BreakerOpen) and self.breaker.state == "closed" and not limited:
                     raise
-                if give_up is not None and self._clock() >= give_up:
+                if give_up is not None and self.clock() >= give_up:
                     if limited:
                         raise
-                    self._on_shed()
-                    raise self._breaker.refusal() from None
+                    self.on_shed()
+                    raise self.breaker.refusal() from None
                 requested_wait = getattr(error, "retry_after", None) or 0.0
             await self._pause(give_up, min(requested_wait, _LONGEST_LIMITED) if limited else 0.0)
 
     async def _pause(self, give_up: float | None, least: float) -> None:
         """Wait until the next probe is due, and a random moment longer, so that questions do not return together."""
-        wait = max(self._breaker.wait, least) + random.uniform(0.01, 0.5)
+        wait = max(self.breaker.wait, least) + random.uniform(0.01, 0.5)
         if give_up is not None:
-            wait = min(wait, max(0.0, give_up - self._clock()))
-        self._on_wait(1)
+            wait = min(wait, max(0.0, give_up - self.clock()))
+        self.on_wait(1)
         try:
-            await self._sleep(wait)
+            await self.sleep(wait)
         finally:
-            self._on_wait(-1)
+            self.on_wait(-1)
 
 
 def waits_for_endpoint(judge: Judge | JudgeWrapper) -> bool:

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict
 from evaluators.answers.alternatives import alternatives_for
 from evaluators.answers.decided_answers import decided_answer
 from evaluators.answers.reply_parser import LONGEST, end_of_reasoning, entry_spans, object_end, parse_answer
-from evaluators.answers.schemas import rewritten, schema_of, schema_text, schema_with_key
+from evaluators.answers.schemas import rewritten, schema_of, schema_with_key
 from evaluators.asking.prompt_isolation import ANSWER_KEY
 from evaluators.cases import Json
 from evaluators.errors import JudgeReplyInvalid
@@ -93,11 +93,6 @@ class PackPrompt(Prompt):
         limits = [question.prompt.max_tokens or usual for question in self.questions]
         known = [limit for limit in limits if limit is not None]
         return sum(known) if len(known) == len(limits) else None
-
-    @property
-    def forms(self) -> Sequence[str]:
-        """The forms of the answers, as text: they tell apart packs with the same instructions."""
-        return [schema_text(question.reply) for question in self.questions]
 
 
 def question_names(count: int) -> Sequence[str]:

@@ -157,7 +157,7 @@ async def test_a_refusal_is_seen_by_the_health_check_while_it_is_tried_again(sen
             seen.append(stage.problem)
             await sleep(seconds)
 
-        exporter._client.backoff = replace(exporter._client.backoff, sleep=note)
+        exporter.client.backoff = replace(exporter.client.backoff, sleep=note)
         await stage.deliver([scored()])
         assert stage.problem is None
     assert seen == ["otlp: status 401: it refuses the credentials; correct the exporter's headers"] * 3
@@ -250,7 +250,7 @@ async def test_a_slow_endpoint_is_given_up_and_tried_again(sent: Sent):
         with socket.socket() as silent:
             silent.bind(("127.0.0.1", 0))
             silent.listen()
-            client, there = exporter._client, exporter._client.destination
+            client, there = exporter.client, exporter.client.destination
             client.destination = replace(there, endpoint=f"http://127.0.0.1:{silent.getsockname()[1]}")
             running = asyncio.create_task(exporter.export([scored()]))
             while not sent.waits:

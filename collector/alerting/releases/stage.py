@@ -10,6 +10,7 @@ import math
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import KW_ONLY, InitVar, dataclass
 
 from collector.alerting.memory_fold import MemoryFold
 from collector.alerting.releases.comparison import WEEK
@@ -29,24 +30,20 @@ soon deleted."""
 _EVERY = 60.0
 
 
+@dataclass(eq=False, repr=False)
 class ReleaseStage:
-    """Opens the folds, and compares over all of them."""
+    """Opens the folds, and compares over all of them. `retention` (s) is the log's: how far back a start can read."""
 
-    def __init__(
-        self,
-        rules: ReleaseRules,
-        telemetry: Telemetry,
-        *,
-        retention: float = math.inf,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        """`retention` (s) is the log's: how far back a start can read."""
-        self.rules = rules
+    rules: ReleaseRules
+    telemetry: Telemetry
+    _: KW_ONLY
+    retention: InitVar[float] = math.inf
+    clock: Callable[[], float] = time.time
+
+    def __post_init__(self, retention: float) -> None:
         self.current: Sequence[Release] = ()
         """The last comparisons."""
         self._reread = min(MEMORY, OF_RETENTION * retention)
-        self._telemetry = telemetry
-        self._clock = clock
         self._folds: dict[int, ReleaseFold] = {}
 
     def reconfigure(self, rules: ReleaseRules) -> None:
@@ -69,7 +66,7 @@ class ReleaseStage:
         """Compare once a minute."""
         while True:
             await asyncio.sleep(_EVERY)
-            self.compare(self._clock())
+            self.compare(self.clock())
 
     def compare(self, now: float) -> None:
         """Compare at `now` (s), and export the results."""
@@ -91,14 +88,14 @@ class ReleaseStage:
                 if release.difference.has_interval:
                     bounds[(*labels, "low")] = release.difference.low
                     bounds[(*labels, "high")] = release.difference.high
-        self._telemetry.replace(RELEASE_STARTED, starts)
-        self._telemetry.replace(RELEASE_DIFFERENCE, differences)
-        self._telemetry.replace(RELEASE_BOUND, bounds)
-        self._telemetry.replace(RELEASE_WORSE, worse)
+        self.telemetry.replace(RELEASE_STARTED, starts)
+        self.telemetry.replace(RELEASE_DIFFERENCE, differences)
+        self.telemetry.replace(RELEASE_BOUND, bounds)
+        self.telemetry.replace(RELEASE_WORSE, worse)
 
     def decide(self, question: GateQuestion) -> GateAnswer:
         """The decision on a version, by the scores that have been read so far."""
-        return decide((fold.scores for fold in self._folds.values()), self.rules, question, self._clock())
+        return decide((fold.scores for fold in self._folds.values()), self.rules, question, self.clock())
 
 
 class ReleaseFold(MemoryFold):

@@ -106,11 +106,6 @@ class PartitionBudget:
     def _is_known(self) -> bool:
         return any(demand.per_second for demand in self.demands.values())
 
-    @property
-    def has_new_demand(self) -> bool:
-        """Whether something has come since the last decision."""
-        return any(demand.units for demand in self.demands.values())
-
     def read(self, time: float) -> None:
         """Note a record that the log received at `time` (s)."""
         self._read_since, self._read_until = min(self._read_since, time), time
@@ -234,7 +229,8 @@ class BudgetController:
         if self.budgets and not partition_budget.began:
             return True
         if self.budgets and not partition_budget.started:
-            step = FIRST_STEP if partition_budget.has_new_demand else STEP
+            has_new_demand = any(demand.units for demand in partition_budget.demands.values())
+            step = FIRST_STEP if has_new_demand else STEP
             return elapsed >= step or partition_budget.is_first_spent(self._plan, self.expected_usd)
         if not self.limited or elapsed < EARLY:
             return False

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import TypeVar
 
 from evaluators.errors import JudgeUnavailable
@@ -15,21 +16,19 @@ _FIXABLE = frozenset({401, 402, 403})
 """Statuses that end once a key is corrected or a bill is paid."""
 
 
+@dataclass(frozen=True, slots=True)
 class PatientCalls:
     """Tries calls again, with growing waits, as the terms of a batch endpoint say."""
 
-    def __init__(
-        self, terms: BatchTerms, sleep: Callable[[float], Awaitable[None]], clock: Callable[[], float] = time.time
-    ) -> None:
-        self._terms = terms
-        self._sleep = sleep
-        self._clock = clock
+    terms: BatchTerms
+    sleep: Callable[[float], Awaitable[None]]
+    clock: Callable[[], float] = time.time
 
     def passes(self, error: Exception) -> bool:
         """Whether a request may succeed later."""
         if not isinstance(error, HttpStatusError):
             return isinstance(error, JudgeUnavailable)
-        return meaning_of(error) in TRANSIENT or (self._terms.endures and error.status in _FIXABLE)
+        return meaning_of(error) in TRANSIENT or (self.terms.endures and error.status in _FIXABLE)
 
     async def call(self, request: Callable[[], Awaitable[T]], patience: float | None) -> T:
         """The response to a request, tried again while it fails for now: for `patience` seconds; None has no limit.
@@ -37,7 +36,7 @@ class PatientCalls:
         Raises:
             HttpStatusError, JudgeError: the last attempt raised it.
         """
-        began, wait, has_failed = self._clock(), self._terms.pace.first_retry, False
+        began, wait, has_failed = self.clock(), self.terms.pace.first_retry, False
         while True:
             try:
                 response = await request()
@@ -52,12 +51,12 @@ class PatientCalls:
                 problem, delay, last = error, error.retry_after, error
             else:
                 if has_failed:
-                    self._terms.on_recovered()
+                    self.terms.on_recovered()
                 return response
             pause = max(wait, delay or 0.0)
-            if patience is not None and self._clock() + pause - began > patience:
+            if patience is not None and self.clock() + pause - began > patience:
                 raise last
             has_failed = True
-            self._terms.on_problem(problem)
-            await self._sleep(pause)
-            wait = min(2 * wait, self._terms.pace.longest_look)
+            self.terms.on_problem(problem)
+            await self.sleep(pause)
+            wait = min(2 * wait, self.terms.pace.longest_look)

@@ -43,7 +43,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 def bulkhead_of(stage: EvaluateStage, judge: str) -> Bulkhead:
-    return stage._dispatcher.bulkheads[judge]
+    return stage.dispatcher.bulkheads[judge]
 
 
 @pytest.fixture
