@@ -319,7 +319,7 @@ class ConsumerRunner:
         self._running: dict[int, asyncio.Task[None]] = {}
         self._tasks: asyncio.TaskGroup | None = None
         self._committing = FailureLog("committing offsets")
-        self._ticking = FailureLog("writing ticks")
+        self._ticking = FailureLog("writing the time to the log")
 
     async def run(self, body: Callable[[], Awaitable[None]]) -> None:
         """Run `body`, which assigns and revokes partitions and never returns. On cancellation close the folds, then

@@ -271,6 +271,8 @@ class DropLife:
         self.recovery = NOTHING
         """The logarithm of the evidence that the mean has recovered."""
         self._last: int | None = None
+        self._first: int | None = None
+        """The first interval with scores: nothing was short of its target before."""
         self._falls = self._short_since = self._incident_since = 0
         self._start_over()
 
@@ -320,7 +322,8 @@ class DropLife:
             recovered = self._level_of_recovery(self.fall)
             self._recovering = _advance(self._recovering, recovered, sums, self._recovery_threshold, intervals)
             self.evidence, self.recovery = evidence(self._further), evidence(self._recovering)
-        self._begins.add(number, last, target.shortfall(sums), sums.w)
+        self._first = number if self._first is None else self._first
+        self._begins.add(number, max(last, self._first), target.shortfall(sums), sums.w)
         self._decide(number, target, sums)
 
     def _target(self) -> Level:

@@ -11,6 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+import stand_in_judge
 import yaml
 from faulty_judge import Faults, FaultyJudge
 from stand_in_judge import serve_judge
@@ -102,6 +103,31 @@ async def test_two_definitions_on_one_file_are_compared_case_by_case(tmp_path: P
     )  # fmt: skip
     assert past.returncode == 2
     assert "write both into one configuration and run evalstream score FILE" in past.stderr
+
+
+async def test_a_run_by_other_steps_of_the_judge_has_no_verdict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Clean jobs let the judge write new steps each, and the same answers were worse for sure, or alike."""
+    async with serve_judge() as url:
+        prepare(tmp_path, url, 20)
+        path = tmp_path / "evalstream.yaml"
+        config = yaml.safe_load(path.read_text())
+        del config["evaluators"]["helpful"]["evaluation_steps"]
+        config["evaluators"]["helpful"]["criteria"] = "Whether it answers."
+        for job, steps in (
+            ("base", None),
+            ("same", None),
+            ("other", ("Stand-in, no model: see whether it is right.",)),
+        ):
+            if steps:
+                monkeypatch.setattr(stand_in_judge, "STEPS", steps)
+            path.write_text(yaml.safe_dump(config | {"log": {"path": f"{job}.db"}}))
+            against = () if job == "base" else ("--against", "base.jsonl", "--tolerance", "0.02")
+            done = await finished(tmp_path, "turns.jsonl", "--json", "--output", f"{job}.jsonl", *against)
+            assert done.returncode == 0, done.stderr
+            verdict = json.loads(done.stdout)["helpful"].get("comparison", {}).get("verdict")
+            assert verdict == {"base": None, "same": "alike", "other": "other steps"}[job]
 
 
 async def test_the_worst_answers_can_be_read(tmp_path: Path) -> None:

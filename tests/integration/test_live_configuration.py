@@ -384,6 +384,16 @@ async def test_another_key_is_used_without_a_new_number(tmp_path: Path, caplog: 
         assert "replaces configuration 1" not in caplog.text
 
 
+async def test_the_preview_names_a_key_that_is_removed(tmp_path: Path) -> None:
+    """A key in the file became one in a file of its own, and only the new key was listed."""
+    file = ConfigFile(tmp_path, "http://127.0.0.1:1")
+    async with running(load(file.path), {"evaluate"}, path=file.path):
+        (tmp_path / "key.txt").write_text("k3y")
+        file.change(lambda values: values["judges"]["main"].pop("api_key"))
+        file.change(lambda values: values["judges"]["main"].update(api_key_file="key.txt"))
+        assert "no restart judges.main.api_key and judges.main.api_key_file: in force" in await compared(file)
+
+
 async def test_a_reload_under_load_loses_nothing_and_judges_nothing_twice(tmp_path: Path) -> None:
     judge = FaultyJudge(Faults(latency=0.02))
     async with serve_judge(judge) as url:
@@ -610,6 +620,10 @@ async def test_the_preview_says_what_its_cost_leaves_out(tmp_path: Path) -> None
     async with running(load(file.path), {"evaluate"}, path=file.path):
         file.change(lambda values: values["monitors"]["all"].update(sample=0.3))
         others = await compared(file)
+        file.change(lambda values: values["monitors"]["all"].update(sample=0.2))
+        file.change(lambda values: values["evaluators"]["short"].update(maximum=90))
+        unasked = await compared(file)
+    assert ("evaluators.short.maximum" in unasked, "which counts costs" in unasked) == (True, False), "asks no judge"
     assert "no priced call" not in others
     assert "the process on this port has no stage export, which counts costs" in others
     assert lines[at + 2].startswith("           all: sampled more often: errors × 3 (judge calls and costs here do not")
@@ -893,6 +907,7 @@ async def test_a_machine_that_the_changed_file_has_not_reached_turns_nobody_back
             assert value(service, "evalstream_configuration_refused") == 1
             assert "has configuration 1 (of " in caplog.messages[-1], "the reason, as in /readyz"
             assert "others have replaced by configuration 2 (of " in caplog.messages[-1]
+            assert "; to make all go back to configuration 1, send SIGHUP to this process; else" in caplog.messages[-1]
             await put(service, range(10, 15))
             made = await until(service, answers=15, short=15)
             assert len(set(versions(made)[5:])) == 1

@@ -32,6 +32,8 @@ class Watched:
     """Why its alerts only warn: `min_agreement` is set, and the judge's agreement with people is not proven."""
     judge_verdict: str = ""
     """Whether the judge has changed since the fall, by cases scored again."""
+    since: float | None = None
+    """When its mean likeliest fell."""
 
     @property
     def labels(self) -> dict[str, str]:
@@ -94,7 +96,7 @@ def shift_alert(watched: Watched, shifted: str, settings: AlertSettings) -> Aler
     return _alert(
         SHIFT,
         "warning",
-        replace(watched, causes=()),
+        replace(watched, causes=(), since=None),
         {},
         f"{watched.evaluator} of {watched.monitor}: the judge has shifted",
         f"{shifted} Only the judge can have caused this. Until the shift ends, score alerts on this evaluator fire "
@@ -150,6 +152,7 @@ def _alert(
         {"summary": summary, "description": text, **links(name, of.labels, settings)},
         of.causes,
         of.detector.target,
+        of.since,
     )
 
 

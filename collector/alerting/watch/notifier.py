@@ -33,6 +33,8 @@ class AlertInstance:
     causes: tuple[Cause, ...] = ()
     """The causes of a drop; the texts name them, too."""
     target: float | None = None
+    since: float | None = None
+    """When what it is about began, by the log (s since the epoch): the same after a restart. None: not known."""
 
     @property
     def key(self) -> str:
@@ -83,7 +85,7 @@ class Notifier:
             text = f"{why} {annotations.get('description', '')}".rstrip()
             ended.alert = replace(ended.alert, annotations={**annotations, "description": text})
         for key, alert in current.items():
-            self._firing.setdefault(key, _TrackedAlert(alert, now)).alert = alert
+            self._firing.setdefault(key, _TrackedAlert(alert, alert.since or now)).alert = alert
             self._ended.pop(key, None)
         ended = list(self._ended.values())
         done = await self._post_to_alertmanager(ended, now)

@@ -129,7 +129,7 @@ VersionsInUse = Mapping[tuple[str, str], Collection[str]]
 
 @dataclass(frozen=True, slots=True)
 class ActiveAlert:
-    """An alert, and the time (s since the epoch) since which this process has seen it fire."""
+    """An alert, and its `since`, else the time (s since the epoch) since which this process has seen it fire."""
 
     alert: AlertInstance
     since: float
@@ -331,8 +331,8 @@ class WatchStage:
     def update(self, now: float) -> list[AlertInstance]:
         """Evaluate, and remember what fires."""
         active = list(self.evaluate(now))
-        since = {alert.alert.key: alert.since for alert in self.firing}
-        self.firing = tuple(ActiveAlert(instance, since.get(instance.key, now)) for instance in active)
+        seen = {alert.alert.key: alert.since for alert in self.firing}
+        self.firing = tuple(ActiveAlert(alert, seen.get(alert.key, alert.since or now)) for alert in active)
         return active
 
     def evaluate(self, now: float) -> Iterator[AlertInstance]:
@@ -419,6 +419,7 @@ class WatchStage:
             monitor, evaluator, version, detector, of_label=self.rules.is_share(monitor, evaluator),
             causes=explanation.causes, otherwise=explanation.otherwise,
             uncalibrated=self._trust.uncalibrated(monitor, evaluator, version), judge_verdict=judge_verdict,
+            since=self._suspects.get(series),
         )  # fmt: skip
         if fall is not None and has_fallen:
             yield drop_alert(subject, fall, misses[0] if misses else None, self.rules.settings)

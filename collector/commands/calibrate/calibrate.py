@@ -476,8 +476,12 @@ def _notes_on_mean(why: str, at_random: Sequence[HumanLabel], ledger: Sequence[W
     elif at_random and why:
         weights = [sum(one.weight for one in each) for each in by_conversation(one.weighted() for one in at_random)]
         number = sum(weights) ** 2 / sum(weight**2 for weight in weights)
-        few = f"No corrected mean: it needs {_FEWEST_LABELS} drawn labels of equal weight, one a conversation"
-        yield f"{few}; yours count as {number:.1f}. Label at least {max(1, math.ceil(_FEWEST_LABELS - number))} more."
+        few, more = f"labels that count as {_FEWEST_LABELS}", max(1, math.ceil(_FEWEST_LABELS - number))
+        yield (
+            f"No corrected mean: it needs {few}. The {plural(len(at_random), 'drawn label')} of "
+            f"{plural(len(weights), 'conversation')} count as {number:.1f}: a conversation counts once, and unequal "
+            f"weights count less. Label at least {more} more, of other conversations."
+        )
     elif at_random and not ledger:
         yield "No corrected mean: the log has no score by this version of the evaluator."
     if ledger and (strange := sum(not label.name for label in at_random)):

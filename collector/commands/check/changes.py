@@ -203,7 +203,7 @@ class Compared:
     differ, besides those of `config`; `unseen` says why not all of these are known. `versions` are those that it has by
     other code: an earlier release, or a plug-in as it was. `since` ends the sentence that nothing changes. `refusal` is
     that of the service's own file at present. `code`: the plug-ins there have other code. `uncounted` says why no cost
-    is known.
+    is known. `removed` are keys with a secret that it has, and the file no more.
     """
 
     config: Config
@@ -218,13 +218,15 @@ class Compared:
     versions: Versions = field(default_factory=dict[tuple[str, str], str])
     code: bool = False
     uncounted: str = "no priced call of the service is known since its start"
+    removed: tuple[str, ...] = ()
 
     def changes_by(self, config: Config) -> Changes:
         """The changes that another configuration would make to it."""
         changes = changes_of(
             self.config, config, self.spent, tokens=self.tokens, knows_secrets=self.knows_secrets, running=self.versions
         )
-        return replace(changes, restart=tuple(sorted({*changes.restart, *self.restart})))
+        live, restart = {*changes.live, *self.removed}, {*changes.restart, *self.restart}
+        return replace(changes, live=tuple(sorted(live)), restart=tuple(sorted(restart)))
 
 
 async def running_configuration(config: Config) -> Compared:
@@ -283,8 +285,10 @@ def _with_start_keys(compared: Compared, config: Config, stored: Mapping[str, An
     """Add what a start alone reads: what all processes share, from the log, and the rest, from /metrics."""
     shared = start_changes(stored, config)
     metrics, running, unseen = here.running_sections(config)
-    spent, tokens = here.spent_at_present(compared.config, metrics), here.tokens_so_far(metrics)
-    compared = replace(compared, spent=spent, tokens=tokens, refusal=here.running_refusal(config))
+    compared = replace(
+        compared, spent=here.spent_at_present(compared.config, metrics), tokens=here.tokens_so_far(metrics),
+        refusal=here.running_refusal(config), removed=tuple(_removed_secrets(stored, config)),
+    )  # fmt: skip
     if here.lacks_exporters(metrics):
         compared = replace(compared, uncounted=_NO_COSTS)
     if unseen:
@@ -306,6 +310,14 @@ def _with_start_keys(compared: Compared, config: Config, stored: Mapping[str, An
     return replace(
         compared, restart=(*restart - code, *new), unseen=unseen, versions=versions, code=bool(code) and not new
     )
+
+
+def _removed_secrets(stored: Mapping[str, Any], config: Config) -> Iterator[str]:
+    """The keys with a secret that judges had, of which the log has only the names, and that the file's judges lack."""
+    theirs = stored.get("judges", {})
+    for name, judge in config.settings.judges.items():
+        lost = theirs.get(name, {}).get("secret", {}).keys() - judge.model_fields_set
+        yield from (f"judges.{name}.{key}" for key in lost)
 
 
 def _needs_new_code(old: Config, new: Config) -> bool:
@@ -352,7 +364,7 @@ def change_lines(config: Config, compared: Compared) -> Iterator[str]:
         yield f"{name} {_figure(change).removeprefix(_THRESHOLD)} ({whose})"
     yield f"cost       {_money(changes.cost)}"
     yield from (f"           {_money(cost)}" for cost in changes.monitor_costs)
-    if compared.since and not (compared.spent or config.settings.traffic):
+    if compared.since and not (compared.spent or config.settings.traffic) and _bear_on_cost(changes, config):
         yield f"           {compared.uncounted}"
     yield from (f"           {name}: {line}" for name, each in monitors.items() for line in boosts(each.boost, config))
     if changes.calls.before != changes.calls.after:
@@ -363,6 +375,12 @@ def change_lines(config: Config, compared: Compared) -> Iterator[str]:
         yield "           run `evalstream rules` again and reload Prometheus"
     if any(evaluator.before and evaluator.after for evaluator in changes.evaluators):
         yield "past       finished evaluations stay as they are; `evalstream rejudge` judges past traffic again"
+
+
+def _bear_on_cost(changes: Changes, config: Config) -> bool:
+    """Whether other judges are asked, otherwise, or of more or fewer cases."""
+    judged = (each for each in changes.evaluators if each.after and judges_behind(config, each.evaluator))
+    return any(judged) or any(key.startswith(("judges", "juries", "cascades", "monitors")) for key in changes.live)
 
 
 def changes_json(config: Config, compared: Compared) -> str:

@@ -11,9 +11,10 @@ from collector.commands.score.output import read_earlier
 from collector.errors import ConfigError
 from collector.telemetry.plain import in_chat, plain
 from collector.wording import plural
+from evaluators.mechanisms.rating import STEPS_HASH
 from evaluators.results import Evaluation
 
-Verdict = Literal["worse", "better", "alike", "unsure", "no pairs", "other version", "no base"]
+Verdict = Literal["worse", "better", "alike", "unsure", "no pairs", "other version", "other steps", "no base"]
 TWO_DEFINITIONS = (
     "to compare two definitions on files, write both into one configuration and run evalstream score FILE "
     "--evaluator OLD --evaluator NEW"
@@ -22,13 +23,14 @@ _TEXTS = {
     "worse": "worse for sure", "better": "better for sure", "alike": "not worse by more than the tolerance",
     "unsure": "not known: more cases are needed", "no pairs": "no case has a score in both runs",
     "other version": "no verdict, as another version of the evaluator judged the base; judge both by one version; "
-    f"{TWO_DEFINITIONS}", "no base": "not compared",
+    f"{TWO_DEFINITIONS}", "other steps": "no verdict, as the judge wrote other evaluation steps than for the base; "
+    "write evaluation_steps in the configuration, or keep the file log.path between runs", "no base": "not compared",
 }  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateResult:
-    """One evaluator's result; `comparison` is None if no case has a score by one version in both runs.
+    """One evaluator's result; `comparison` is None if no case has a score by one version and its steps in both runs.
 
     Without a base it has how many scores there are, and their `mean`. `problem` fails the run beside the verdict.
     """
@@ -97,14 +99,17 @@ def _key(evaluation: Evaluation) -> tuple[str, str]:
 
 
 def _result(name: str, pairs: Sequence[EvaluationPair], tolerance: float, sign: float) -> GateResult:
-    comparison = compare([pair for pair in pairs if pair.old.evaluator_version == pair.new.evaluator_version])
-    verdict = "other version" if pairs and comparison is None else _verdict(comparison, tolerance, sign)
+    of_version = [pair for pair in pairs if pair.old.evaluator_version == pair.new.evaluator_version]
+    # steps that a judge wrote from criteria are no part of the version, and each log has its own
+    comparison = compare([
+        pair for pair in of_version if pair.old.details.get(STEPS_HASH) == pair.new.details.get(STEPS_HASH)
+    ])  # fmt: skip
+    without: Verdict = "other steps" if of_version else "other version" if pairs else "no pairs"
+    verdict = without if comparison is None else _verdict(comparison, tolerance, sign)
     return GateResult(evaluator=name, verdict=verdict, comparison=comparison)
 
 
-def _verdict(comparison: Comparison | None, tolerance: float, sign: float) -> Verdict:
-    if comparison is None:
-        return "no pairs"
+def _verdict(comparison: Comparison, tolerance: float, sign: float) -> Verdict:
     if (interval := comparison.mean.interval) is None:
         return "unsure"
     low, high = sorted(sign * each for each in interval)

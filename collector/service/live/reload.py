@@ -102,12 +102,13 @@ class Reload:
         """The sentence about a file that has what this process does not run, with the remedy."""
         if not (keys := live_keys(self._running.settings, config.settings)):
             return None
-        has = f"another {_named(keys)} than this process runs"
+        has, take = f"another {_named(keys)} than this process runs", "take this file"
         if (old := self.history.earlier(config)) is not None:
             after = self.history.describe(old.number + 1)
             has = f"{self.history.describe(old.number)}, which others have replaced by {after}"
+            take = f"go back to configuration {old.number}"
         way = "send SIGHUP to this process" if self.evaluates else "write it to a process that evaluates"
-        return f"{self.path} has {has}; to make all take this file, {way}; else write the other processes' file here"
+        return f"{self.path} has {has}; to make all {take}, {way}; else write the other processes' file here"
 
     async def _succeeds(self, attempt: Awaitable[None], *, again: bool) -> bool:
         """Whether an attempt ends without a refusal. `again`: it is a repetition for which nobody asked."""

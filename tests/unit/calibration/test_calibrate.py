@@ -286,9 +286,10 @@ def test_how_many_more_drawn_labels_a_mean_needs(number: int, more: int) -> None
     scores = [WeightedScore(label.judge, 1.0, label.conversation) for label in labels]
     scale = ScoreScale.of(ExactMatch(name="helpful"))
     notes = calibration(CalibrateOptions(labels=None, evaluator="helpful"), labels, scores, scale).notes
-    few = [note for note in notes if note.startswith("No corrected mean: it needs 32 drawn labels")]
-    says = f" yours count as {number}.0. Label at least {more} more."
-    assert [note.rpartition(";")[2] for note in few] == ([says] if more else [])
+    few = [note.partition("labels that count as 32. ")[2] for note in notes if note.startswith("No corrected mean")]
+    why = "a conversation counts once, and unequal weights count less"
+    says = f"The {number} drawn labels of {number} conversations count as {number}.0: {why}. Label at least {more} more"
+    assert few == ([f"{says}, of other conversations."] if more else [])
     assert any(note.startswith(f"Not checked: whether {number} drawn labels") for note in notes)
     good = [label for label in labels if label.human == 1.0]
     said = as_text(calibration(CalibrateOptions(labels=None, evaluator="helpful"), good, scores, scale))

@@ -65,6 +65,17 @@ def test_scores_of_two_versions_of_an_evaluator_have_no_verdict() -> None:
     assert (suite.get("failures"), suite.get("skipped")) == ("0", "1")
 
 
+def test_scores_by_other_steps_of_the_judge_have_no_verdict() -> None:
+    """Each clean job of continuous integration lets the judge write its steps: the same answers were "worse for sure"."""
+    base, new = ([replace(each, details={"steps_hash": "a" * 16}) for each in run_of(shift)] for shift in (0.001, -0.1))
+    other = [replace(each, details={"steps_hash": "b" * 16}) for each in new]
+    [result] = compare_with_base(base, other, tolerance=0.0)
+    assert (result.verdict, result.comparison, result.failure) == ("other steps", None, "")
+    assert "write evaluation_steps in the configuration, or keep the file log.path between runs" in result.text
+    [result] = compare_with_base(base, [*new[:20], *other[20:]], tolerance=0.0)
+    assert (result.verdict, result.comparison and result.comparison.pairs) == ("worse", 20), "pairs of the same steps"
+
+
 def test_two_evaluators_of_one_run_are_compared_case_by_case() -> None:
     """Their own intervals overlap, but nearly every case has a lower score by the second."""
     old, new = run_of(0.001, 20), run_of(-0.05, 30, name="strict")

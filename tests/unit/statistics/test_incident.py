@@ -199,6 +199,15 @@ def test_many_streams_at_once_are_as_one_by_one() -> None:
         assert [number for number, _ in lived(stream)] == numbers[:, place].tolist()
 
 
+def test_a_mean_that_was_bad_from_the_first_score_is_not_below_its_target_before() -> None:
+    """The page named the minute before the first score; intervals without a score do not count either."""
+    life = DropLife(DETECTOR, RECOVERS)
+    for minute, sums in enumerate([Sums()] * 3 + Stream(60.0, mean=lambda _: 0.1).run(20).deltas()):
+        life.step(minute, sums)
+    assert life.fall is not None
+    assert (life.fall.earliest, life.fall.since) == (3, 3)
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_a_fall_is_told_to_begin_when_it_did_although_the_mean_was_little_above_its_target(seed: int) -> None:
     """The sum of shortfalls left 0 by chance minutes before: that was told, with a level of good and bad scores."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from dataclasses import replace
+from typing import Any, cast
 
+import orjson
 import pytest
 from aiohttp import web
 
@@ -36,6 +38,22 @@ async def posted_to(**answer: Any) -> AsyncIterator[tuple[Notifier, list[str]]]:
     async with HttpClient(timeout=5) as client:
         yield Notifier(client, Telemetry(), 15.0, address, f"{address}/hook"), paths
     await runner.cleanup()
+
+
+async def test_an_alert_starts_when_its_mean_fell_and_not_when_a_process_saw_it() -> None:
+    """Each restart of the watcher posted the same alert with a later `startsAt`."""
+    starts: list[str] = []
+
+    class Receiver:
+        async def request(self, _method: str, _url: str, *, data: bytes, headers: dict[str, str]) -> None:
+            del headers
+            starts.extend(alert["startsAt"] for alert in orjson.loads(data)["alerts"])
+            raise OSError("nobody listens")
+
+    for seen in (1000.0, 2000.0):
+        notifier = Notifier(cast("HttpClient", Receiver()), Telemetry(), 15.0, webhook="http://hook.example")
+        await notifier.notify([replace(ALERT, since=600.0)], seen)
+    assert starts == ["1970-01-01T00:10:00.000Z"] * 2
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
