@@ -5,7 +5,7 @@ import ssl
 import zlib
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, InitVar, dataclass
 from http.client import HTTPException
 from typing import Any, Self, TypeVar
 from urllib import request as urllib_request
@@ -123,6 +123,7 @@ async def bounded_pieces(chunks: AsyncIterable[bytes], coding: str, longest: int
         unpacker.end()
 
 
+@dataclass(eq=False, repr=False)
 class HttpClient:
     """Requests to foreign servers: no request follows a redirect or keeps a cookie, and each answer is bounded.
 
@@ -132,23 +133,18 @@ class HttpClient:
     time.
     """
 
-    def __init__(
-        self,
-        headers: Mapping[str, str] | None = None,
-        *,
-        timeout: aiohttp.ClientTimeout | float,
-        longest: int = LONGEST,
-        ssl_context: ssl.SSLContext | None = None,
-        proxy: str | None = None,
-        socket: str | None = None,
-    ) -> None:
+    headers: InitVar[Mapping[str, str] | None] = None
+    _: KW_ONLY
+    timeout: InitVar[aiohttp.ClientTimeout | float]
+    longest: int = LONGEST
+    ssl_context: ssl.SSLContext | None = None
+    proxy: str | None = None
+    socket: str | None = None
+
+    def __post_init__(self, headers: Mapping[str, str] | None, timeout: aiohttp.ClientTimeout | float) -> None:
         self._headers = CIMultiDict({"Accept-Encoding": "gzip"})
         self._headers.update(headers or {})
         self._timeout = timeout if isinstance(timeout, aiohttp.ClientTimeout) else aiohttp.ClientTimeout(total=timeout)
-        self._longest = longest
-        self._ssl_context = ssl_context
-        self._proxy = proxy
-        self._socket = socket
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
@@ -172,7 +168,7 @@ class HttpClient:
             instance after a timeout. ValueError: the address or a header is invalid.
         """
         async with self._send(method, url, headers, options) as response:
-            return await StreamedResponse(response, self._longest).whole()
+            return await StreamedResponse(response, self.longest).whole()
 
     @asynccontextmanager
     async def stream(
@@ -180,7 +176,7 @@ class HttpClient:
     ) -> AsyncGenerator[StreamedResponse]:
         """The answer, to be read by pieces. It raises the errors of `request`."""
         async with self._send(method, url, headers, options) as response:
-            yield StreamedResponse(response, self._longest)
+            yield StreamedResponse(response, self.longest)
 
     def _send(
         self, method: str, url: str, headers: Mapping[str, str] | None, options: Mapping[str, Any]
@@ -191,15 +187,15 @@ class HttpClient:
 
     def _open(self) -> aiohttp.ClientSession:
         connector: aiohttp.BaseConnector
-        if self._socket is None:
-            connector = aiohttp.TCPConnector(ssl=self._ssl_context or True, limit=_MOST_CONNECTIONS)
+        if self.socket is None:
+            connector = aiohttp.TCPConnector(ssl=self.ssl_context or True, limit=_MOST_CONNECTIONS)
         else:
-            connector = aiohttp.UnixConnector(path=self._socket)
+            connector = aiohttp.UnixConnector(path=self.socket)
         return aiohttp.ClientSession(
             connector=connector,
             cookie_jar=aiohttp.DummyCookieJar(),
             headers=self._headers,
-            proxy=self._proxy,
+            proxy=self.proxy,
             timeout=self._timeout,
             auto_decompress=False,  # which unpacks without a limit
         )

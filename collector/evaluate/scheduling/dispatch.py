@@ -10,7 +10,7 @@ import time
 from collections import OrderedDict, defaultdict
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import datetime
 from functools import partial
 from typing import TypeAlias
@@ -191,6 +191,7 @@ class Clocks:
     seconds: Callable[[], float] = time.time
 
 
+@dataclass(eq=False, repr=False)
 class Dispatcher:
     """Executes the evaluation jobs of all partitions of this process, within the `guardrails`, in a bulkhead per judge.
 
@@ -201,37 +202,29 @@ class Dispatcher:
     partitions, so that no job of another process's partition is done.
     """
 
-    def __init__(
-        self,
-        evaluations: Log,
-        guardrails: EvaluationGuardrails,
-        *,
-        limits: BulkheadLimits,
-        clocks: Clocks = Clocks(),
-        backoff: Backoff = RETRY,
-        budget: BudgetController | None = None,
-        guard: Guard | None = None,
-        confirm: Confirm = certain,
-    ) -> None:
-        unqueued = BulkheadLimits(slots=limits.slots, waiting=0)
-        self.bulkheads: Bulkheads = defaultdict(lambda: Bulkhead(limits)) | {"": Bulkhead(unqueued)}
-        self.evaluations = evaluations
-        self.budget = budget if budget is not None and budget.limited else None
+    evaluations: Log
+    guardrails: EvaluationGuardrails
+    _: KW_ONLY
+    limits: BulkheadLimits
+    clocks: Clocks = Clocks()
+    backoff: Backoff = RETRY
+    budget: BudgetController | None = None
+    """None where it limits nothing."""
+    guard: Guard = field(default_factory=Guard)
+    confirm: Confirm = certain
+
+    def __post_init__(self) -> None:
+        unqueued = BulkheadLimits(slots=self.limits.slots, waiting=0)
+        self.bulkheads: Bulkheads = defaultdict(lambda: Bulkhead(self.limits)) | {"": Bulkhead(unqueued)}
+        self.budget = self.budget if self.budget is not None and self.budget.limited else None
         self.verdicts = SharedVerdicts()
-        self._guardrails = guardrails
-        self._now = clocks.now
-        self._clock = clocks.seconds
-        self._backoff = backoff
-        self._shed_after = limits.shed_after
-        self._guard = guard or Guard()
-        self.confirm = confirm
-        self._capped = StateLines(clock=clocks.seconds)  # monitors at their hard cap
+        self._capped = StateLines(clock=self.clocks.seconds)  # monitors at their hard cap
 
     def queue_timeout(self, job: Job) -> float | None:
         """Seconds that a job may still wait for a slot; None for no limit."""
-        if self._shed_after is None or job.happened_at is not None or job.deferred:
+        if self.limits.shed_after is None or job.happened_at is not None or job.deferred:
             return None
-        return max(0.0, job.triggered_at + self._shed_after - self._clock())
+        return max(0.0, job.triggered_at + self.limits.shed_after - self.clocks.seconds())
 
     def slot(self, jobs: Sequence[Job], bulkhead: Bulkhead) -> AbstractAsyncContextManager[bool]:
         """A slot for jobs that ask together; yields False if no slot became free in time. If all verdicts are known,
@@ -285,7 +278,7 @@ class Dispatcher:
         return list(map(ended.__getitem__, range(len(jobs))))
 
     def _instant_result(self, outcome: Skipped | Failure) -> Result:
-        moment = self._now()
+        moment = self.clocks.now()
         return Result(outcome=outcome, started_at=moment, ended_at=moment)
 
     async def write(
@@ -298,7 +291,7 @@ class Dispatcher:
             )
             for evaluation in evaluations
         ]
-        await append_with_retry(self.evaluations, *records, backoff=self._backoff, since=since)
+        await append_with_retry(self.evaluations, *records, backoff=self.backoff, since=since)
 
     def deferred_reservation(
         self, job: Job, partition: int, *, granted: bool
@@ -312,7 +305,7 @@ class Dispatcher:
     def _reservation(self, partition: int, job: Job) -> BudgetReservation | FixedReservation:
         if self.budget is None or job.happened_at is not None:
             return UNLIMITED
-        return BudgetReservation(self.budget, job, partition, self._clock)
+        return BudgetReservation(self.budget, job, partition, self.clocks.seconds)
 
     def _decide(self, job: Job, reservation: Reservation) -> str | None:
         """None if a job may be done now; else the reason to skip it, or `_WAITS`."""
@@ -329,7 +322,7 @@ class Dispatcher:
             return None
         if not reservation.is_below_cap():
             if self._capped.is_due(name):
-                own = self.budget is not None and self.budget.reaches_own(name, self._clock())
+                own = self.budget is not None and self.budget.reaches_own(name, self.clocks.seconds())
                 logger.warning(
                     "monitor %s: the hard cap of %s is reached: no judge is asked until that budget has room",
                     name,
@@ -343,17 +336,17 @@ class Dispatcher:
     ) -> list[Result]:
         first = jobs[0]
         costs: list[float | None] = [None] * len(jobs)
-        place = self._guard.known_place(f"evaluation {first.evaluation_id}")
+        place = self.guard.known_place(f"evaluation {first.evaluation_id}")
         try:
             if place.is_fatal(first.trigger_offset):
                 return [self._left_out(job) for job in jobs]
-            redacted = self._guardrails.redacted(case)
+            redacted = self.guardrails.redacted(case)
             runs = [
                 partial(
-                    self._guardrails.run,
+                    self.guardrails.run,
                     job.assignment.evaluator,
                     redacted,
-                    now=self._now,
+                    now=self.clocks.now,
                     reservation=reservation,
                     skip_unseen=job.monitor.skip_unseen,
                 )
@@ -374,7 +367,7 @@ class Dispatcher:
 
     def _left_out(self, job: Job) -> Result:
         """The failure of an evaluation that ended the process again and again."""
-        why = str(self._guard.error("evaluation"))
+        why = str(self.guard.error("evaluation"))
         logger.error("%s of a turn or conversation is left out: %s", job.assignment.evaluator.name, why)
         return self._instant_result(Failure(type="process_ended", message=why))
 
