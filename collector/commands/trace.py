@@ -18,7 +18,7 @@ from collector.assemble.explain import ExplainedTrace, explain, format_lines
 from collector.assemble.trace import Assembler
 from collector.assemble.unread.examination import examine
 from collector.commands.check.traffic import running_problems
-from collector.config.configured import Config
+from collector.config.configured import Config, judges_of
 from collector.errors import DONE, EvalstreamError
 from collector.evaluate.failures import remedy_of
 from collector.evaluate.plan import Assignment, Monitor, Plan
@@ -33,6 +33,7 @@ from collector.logs.whole_log import read_partitions
 from collector.past.evaluations import evaluation_records, readable_evaluation
 from collector.past.turns import readable_turn
 from collector.records.attributes import text_at
+from collector.records.audits import audit_outcome
 from collector.records.json import evaluation_from_json, fields_of
 from collector.records.shared_records import divide_records
 from collector.records.turns import conversation_key, turn_key
@@ -359,7 +360,8 @@ def _judged(traced: EvaluationTrace, config: Config) -> dict[str, Any]:
     members = config.settings.members(configured.judge) if configured and configured.judge else ()
     judge = members[0] if len(members) == 1 else "<name>"
     now = usd_again(config, evaluation.evaluator, evaluation) if configured else None
-    paid = members if now and isclose(now, evaluation.cost_usd or 0.0) else ()  # else these are other prices, or judges
+    judges = {name for of in judges_of(evaluation.evaluator, config.evaluators) for name in config.settings.members(of)}
+    is_same = bool(now and isclose(now, evaluation.cost_usd or 0.0))  # else these are other prices, or judges
     return {
         **fields_of(evaluation, *_VERDICT),
         "error": error.type if error else None,
@@ -370,7 +372,7 @@ def _judged(traced: EvaluationTrace, config: Config) -> dict[str, Any]:
         "fallback": evaluation.attributes.get("fallback_judge"),
         "usd_per_million_tokens": {
             name: [of.usd_per_million_input_tokens, of.usd_per_million_output_tokens]
-            for name in paid
+            for name in (sorted(judges) if is_same else ())
             if (of := config.settings.judges.get(name)) is not None
         },
     }
@@ -467,7 +469,8 @@ def _judge_lines(traced: EvaluationTrace, config: Config) -> Iterator[str]:
         cost = "cost unknown, as no price was set then" if evaluation.cost_usd is None else usd(evaluation.cost_usd)
         known = {name: price for name, price in judged["usd_per_million_tokens"].items() if None not in price}
         prices = ", ".join(f"{name}: {price[0]:g} and {price[1]:g} USD per million" for name, price in known.items())
-        yield f"paid       {plural(usage.calls, 'call')}, {tokens}, {cost}{prices and f' ({prices})'}"
+        audit = ", the audit's among them" if audit_outcome(evaluation) is not None and usage.calls > 1 else ""
+        yield f"paid       {plural(usage.calls, 'call')}{audit}, {tokens}, {cost}{prices and f' ({prices})'}"
     upstream = evaluation.sampling.upstream
     own = f"{own_probability(evaluation):g}"
     factors = own if upstream == "unknown" else f"({own} here × {upstream:g} by earlier samplers)"

@@ -15,7 +15,7 @@ from typing import Any
 
 import aiohttp
 import pytest
-from evaluation_samples import skipped
+from evaluation_samples import scored, skipped
 from made_up import Trace, chat
 from stand_in_judge import serve_judge
 
@@ -30,8 +30,9 @@ from collector.records.json import evaluation_from_json, evaluation_to_json
 from collector.records.turns import turn_record
 from collector.service.app import running
 from collector.service.open_logs import open_logs
+from collector.service.plan_builder import evaluator_version_in
 from evaluators.cases import Turn
-from evaluators.results import Evaluation
+from evaluators.results import Evaluation, Usage
 
 DEARER = {"usd_per_million_input_tokens": 20.0, "usd_per_million_output_tokens": 80.0}
 
@@ -368,6 +369,31 @@ def test_a_skip_that_no_exporter_sends_is_not_said_to_be_exported(tmp_path: Path
         "export     otlp: read; skips are sent only with skipped: true",
         "export     jsonl: exported",
     ]
+
+
+def test_what_an_audit_was_paid_is_beside_both_prices(tmp_path: Path) -> None:
+    """Two calls and the cheap judge's price stood beside eleven times what that price gives."""
+    judges = {
+        name: {"model": name, "base_url": "http://localhost:1", "usd_per_million_input_tokens": price,
+               "usd_per_million_output_tokens": price}
+        for name, price in (("main", 1.0), ("dear", 10.0))
+    }  # fmt: skip
+    helpful = {"kind": "g_eval", "criteria": "Does it answer?", "evaluation_params": ["input", "actual_output"],
+               "judge": "main", "audit": {"judge": "dear", "share": 0.5}}  # fmt: skip
+    config = configured({"kind": "memory"}, "", tmp_path, judges=judges, evaluators={"helpful": helpful})
+    evaluation = scored(
+        evaluator="helpful", monitor="all", evaluator_version=evaluator_version_in(config, "helpful", "all"),
+        usage=Usage(input_tokens=2000, output_tokens=0, calls=2), cost_usd=0.011, details={"audit": {"score": 0.5, "probability": 0.5}},
+    )  # fmt: skip
+    trace = EvaluationTrace(
+        evaluation=evaluation, record=StoredRecord(0, 7, 1000.0, b"k", b""), copies=1, superseded_by=(), turns=(),
+        spans=(), explained=None, places={},
+    )  # fmt: skip
+    [paid] = [line for line in lines(trace, config) if line.startswith("paid")]
+    assert paid == (
+        "paid       2 calls, the audit's among them, 2,000 + 0 tokens, 0.011 USD "
+        "(dear: 10 and 10 USD per million, main: 1 and 1 USD per million)"
+    )
 
 
 async def test_ids_that_are_none_or_unknown(tmp_path: Path) -> None:
