@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from operator import attrgetter
 from typing import TypeVar
@@ -66,6 +66,7 @@ class GuardedTraces:
     fatal: BadInput
 
 
+@dataclass(eq=False, repr=False)
 class AssembleFold:
     """Keeps the open traces of one partition, and makes turns from each trace that closes.
 
@@ -74,63 +75,54 @@ class AssembleFold:
     would close traces differently, and turns would be judged twice.
     """
 
+    assembler: Assembler
+    router: TurnRouter
+    traces: OpenTraces
+    _: KW_ONLY
+    telemetry: Telemetry
+    on_bad_record: Callable[[StoredRecord, BadInput], None]
+    guarded: GuardedTraces
+    ids: ConversationIdWatch
+    side_logs: SideLogs
+
     finishes_delivery = True
 
-    def __init__(
-        self,
-        assembler: Assembler,
-        router: TurnRouter,
-        open_traces: OpenTraces,
-        *,
-        telemetry: Telemetry,
-        on_bad_record: Callable[[StoredRecord, BadInput], None],
-        guarded: GuardedTraces,
-        ids: ConversationIdWatch,
-        side_logs: SideLogs,
-    ) -> None:
-        self._side_logs = side_logs
+    def __post_init__(self) -> None:
         self._judged_spans: list[Record] = []
-        self._assembler = assembler
-        self._router = router
-        self._open_traces = open_traces
-        self._telemetry = telemetry
-        self._on_bad_record = on_bad_record
-        self._guarded = guarded
-        self._guarded_place = guarded.place
+        self._guarded_place = self.guarded.place
         self._feedback: list[Record] = []
         self._counts = _Counts()
-        self._text_watch = UnreadTextWatch(assembler, telemetry)
-        self._id_watch = ids
+        self._text_watch = UnreadTextWatch(self.assembler, self.telemetry)
         self.due_at: float | None = None
         """When the next trace closes, or leaves memory after lingering."""
         self.low_watermark: int | None = None
         """The oldest record of a trace that is open or lingers."""
-        self.metadata = open_traces.commit_text(0)
+        self.metadata = self.traces.commit_text(0)
         """The committed state with which `OpenTraces.at` begins a replay."""
 
     @property
     def open_traces(self) -> int:
         """The number of open traces."""
-        return len(self._open_traces)
+        return len(self.traces)
 
     def open_trace_ids(self) -> list[tuple[int, str, float]]:
         """The first record's offset, the trace id and the begin of each open trace, in the order of the offsets."""
-        still_open = (trace for trace in self._open_traces.traces() if trace.closed_at is None)
+        still_open = (trace for trace in self.traces.traces() if trace.closed_at is None)
         return [(place_of_number(trace.position)[0], trace.trace_id, trace.first_at) for trace in still_open]
 
     def _note_state(self, records: Sequence[StoredRecord]) -> None:
         """Update `due_at`, `low_watermark` and `metadata` after a batch: only records change them."""
         if not records:
             return
-        number, self.due_at = self._open_traces.low_watermark, self._open_traces.due_at
+        number, self.due_at = self.traces.low_watermark, self.traces.due_at
         self.low_watermark = None if number is None else place_of_number(number)[0]
         after = records[-1].offset + 1
-        self.metadata = self._open_traces.commit_text(after if self.low_watermark is None else self.low_watermark)
+        self.metadata = self.traces.commit_text(after if self.low_watermark is None else self.low_watermark)
 
     async def replay(self, records: Sequence[StoredRecord]) -> None:
         """Rebuild the open traces. A trace that closed before the restart is assembled only if a late piece arrives."""
         for number, record in enumerate(records):
-            self._open_traces.use_past_limits(record.offset)
+            self.traces.use_past_limits(record.offset)
             for trace, reason in self._apply(record, _ignore_bad):
                 if reason == "bytes":  # the pieces of the trace are dropped next
                     self._read_earlier_closings(trace)
@@ -143,10 +135,10 @@ class AssembleFold:
         outgoing: list[RoutedRecord] = []
         self._feedback.clear()
         if records:
-            self._open_traces.use_configured_limits(records[0].offset)
+            self.traces.use_configured_limits(records[0].offset)
         closed = 0
         for record in records:
-            for trace, reason in self._apply(record, self._on_bad_record):
+            for trace, reason in self._apply(record, self.on_bad_record):
                 self._counts.closed[reason,] += 1
                 outgoing += self._close(trace, reason)
                 closed += 1
@@ -158,17 +150,17 @@ class AssembleFold:
 
     async def _append(self, outgoing: list[RoutedRecord]) -> None:
         """Append feedback and spans, then turns. Readers recognize records that were appended twice after a crash."""
-        self._counts.flush(self._telemetry)
-        if self._feedback and self._side_logs.labels is not None:
-            append = partial(append_until_durable, self._side_logs.labels)
+        self._counts.flush(self.telemetry)
+        if self._feedback and self.side_logs.labels is not None:
+            append = partial(append_until_durable, self.side_logs.labels)
             await self._append_what_fits(append, self._feedback, DropReason.FEEDBACK_TOO_LARGE)
         if not outgoing:
             await asyncio.sleep(0)
             return
-        if self._judged_spans and self._side_logs.judged_spans is not None:
-            append = partial(append_until_durable, self._side_logs.judged_spans)
+        if self._judged_spans and self.side_logs.judged_spans is not None:
+            append = partial(append_until_durable, self.side_logs.judged_spans)
             await self._append_what_fits(append, self._judged_spans, DropReason.SPAN_TOO_LARGE)
-        await self._append_what_fits(self._router.append, outgoing, DropReason.TOO_LARGE)
+        await self._append_what_fits(self.router.append, outgoing, DropReason.TOO_LARGE)
 
     async def _append_what_fits(
         self, append: Callable[[list[_Appended]], Awaitable[None]], records: list[_Appended], reason: DropReason
@@ -182,14 +174,14 @@ class AssembleFold:
                     await append([record])
                 except RecordTooLarge as error:  # a traceback would add nothing
                     logger.error("a record is left out (%s): %s", reason, error)  # noqa: TRY400
-                    self._telemetry.drop("assemble", reason)
+                    self.telemetry.drop("assemble", reason)
         records.clear()
 
     def _apply(
         self, record: StoredRecord, on_bad: Callable[[StoredRecord, BadInput], None]
     ) -> Iterator[tuple[OpenTrace, CloseReason]]:
         """Let time pass up to a record, then add the record's piece. Yields the traces that close, with the reason."""
-        yield from self._open_traces.advance(record.timestamp)
+        yield from self.traces.advance(record.timestamp)
         if record.headers == TICK:
             return
         try:
@@ -197,14 +189,14 @@ class AssembleFold:
         except BadInput as error:
             on_bad(record, error)
             return
-        yield from self._open_traces.add((record.key or b"").decode("ascii"), piece, piece.number, record.timestamp)
+        yield from self.traces.add((record.key or b"").decode("ascii"), piece, piece.number, record.timestamp)
 
     def _close(self, trace: OpenTrace, reason: CloseReason) -> Sequence[RoutedRecord]:
         """The records for the turns of a trace that has just closed, without the turns that it has emitted before."""
         is_fatal = self._guarded_place.is_fatal(trace.position)  # the trace ended the process again and again
         tenant = tenant_in_key(trace.trace_id)
         # The content of a trace need not be read if no monitor selects the trace's only turn.
-        may_stay_unread = reason in {"quiet", "age"} and not self._assembler.agent_runs and self._router.selects
+        may_stay_unread = reason in {"quiet", "age"} and not self.assembler.agent_runs and self.router.selects
         if trace.unread_closings == [1] and trace.emitted is None and not is_fatal:
             noted = self._find_noted_turn(trace, trace.pieces[0], may_stay_unread)
             if noted is not None:
@@ -228,39 +220,39 @@ class AssembleFold:
             earlier = frozenset(trace.emitted.turn_ids) if assembly.feedback and trace.emitted else frozenset[str]()
             new_turns = _take_new_turns(assembly, trace)
             for turn_id, entry in _take_new_feedback(assembly, trace) if assembly.feedback else ():
-                self._feedback.append(feedback_record(entry if self._side_logs.comments else without_comment(entry)))
+                self._feedback.append(feedback_record(entry if self.side_logs.comments else without_comment(entry)))
                 self._counts.late_feedback += turn_id is None or turn_id in earlier
-            if self._side_logs.judged_spans is not None and new_turns:
-                wanted = {turn.span_id for turn in new_turns if turn.span_id and self._router.is_wanted(turn)}
+            if self.side_logs.judged_spans is not None and new_turns:
+                wanted = {turn.span_id for turn in new_turns if turn.span_id and self.router.is_wanted(turn)}
                 pieces = [piece.value for piece in trace.pieces if piece.signal == "traces"]
                 self._judged_spans += span_records(trace.trace_id.encode(), pieces, wanted)
         for turn in new_turns:
             self._counts.turns[turn.dialect or "", *turn_outcome(turn)] += 1
-        return self._router.route(new_turns, whole=map(_TURN, assembly.turns))
+        return self.router.route(new_turns, whole=map(_TURN, assembly.turns))
 
     def _find_noted_turn(self, trace: OpenTrace, piece: TracePiece, may_stay_unread: bool) -> NotedTurn | None:
         """Find the turn in the receiver's note on a trace's only piece; None if the trace must be assembled."""
-        if not (may_stay_unread and has_note(piece.value)) or trace.last_at >= self._id_watch.next_at:
+        if not (may_stay_unread and has_note(piece.value)) or trace.last_at >= self.ids.next_at:
             return None
         turn = noted_turn(piece.value)
-        return None if self._router.is_key_wanted(turn.conversation, tenant_in_key(trace.trace_id)) else turn
+        return None if self.router.is_key_wanted(turn.conversation, tenant_in_key(trace.trace_id)) else turn
 
     def _close_noted(self, trace: OpenTrace, noted: NotedTurn) -> Sequence[RoutedRecord]:
         """The record of the turn in a piece's note. Assembling the trace would give the same record."""
         made = make_noted_record(noted, tenant_in_key(trace.trace_id))
-        self._id_watch.note_ids(trace.trace_id, (made.conversation_id,))
+        self.ids.note_ids(trace.trace_id, (made.conversation_id,))
         for dialect in noted.spans.values():
             self._counts.spans[dialect,] += 1
         self._counts.turns[noted.dialect, *UNWANTED] += 1
-        return [RoutedRecord(made.record, unwanted=self._router.selects)]
+        return [RoutedRecord(made.record, unwanted=self.router.selects)]
 
     def _examine(self, trace: OpenTrace, pieces: int, tenant: str, assembly: Assembly) -> None:
         """From time to time, look in a trace for texts or conversation ids that other settings would read."""
         turns = map(_TURN, assembly.turns)
         is_read = any(turn.error is not None or turn.incomplete in {None, "unwanted"} for turn in turns)
         if is_read:
-            self._id_watch.note_ids(trace.trace_id, [turn.turn.conversation_id for turn in assembly.turns])
-        watch = self._id_watch if is_read else self._text_watch
+            self.ids.note_ids(trace.trace_id, [turn.turn.conversation_id for turn in assembly.turns])
+        watch = self.ids if is_read else self._text_watch
         if trace.last_at < watch.next_at or (is_read and tenant):
             return  # the conversation ids in a tenant's turns have a prefix, unlike those in its spans
         try:
@@ -282,27 +274,27 @@ class AssembleFold:
         """Assemble the first pieces of a trace, `pieces` of them. With `selects`, unwanted content is not read."""
 
         def is_wanted(turn: Turn) -> bool:
-            return self._router.is_wanted(in_tenant(turn, tenant))
+            return self.router.is_wanted(in_tenant(turn, tenant))
 
         try:
             with self._guarded_place.slot.at(trace.position):
-                assembly = self._assembler.assemble(trace.pieces[:pieces], is_wanted=is_wanted if selects else None)
+                assembly = self.assembler.assemble(trace.pieces[:pieces], is_wanted=is_wanted if selects else None)
             if self._guarded_place.suspects is not None:
                 self._guarded_place.survived(trace.position)
             return _in_tenant(assembly, tenant)
         except Exception as error:  # noqa: BLE001 - a trace that hits a bug must not stop the partition for good
             logger.error("a trace is left out: %s", fault_of(error))  # noqa: TRY400 - the message may hold judged text
-            self._telemetry.drop("assemble", DropReason.CRASHED)
+            self.telemetry.drop("assemble", DropReason.CRASHED)
             return Assembly()
 
     def _leave_out(self, trace: OpenTrace, pieces: int) -> None:
         """Dead-letter the first pieces of a trace, `pieces` of them, because its assembly ends the process."""
-        logger.error("assemble: the trace of record %d is left out: %s", trace.position, self._guarded.fatal)
+        logger.error("assemble: the trace of record %d is left out: %s", trace.position, self.guarded.fatal)
         for piece in trace.pieces[:pieces]:
             headers, key = (("signal", piece.signal.encode()),), trace.trace_id.encode()
             offset, number = place_of_number(piece.number)
-            record = StoredRecord(self._guarded.partition, offset, trace.opened_at, key, piece.value, headers, number)
-            self._on_bad_record(record, self._guarded.fatal)
+            record = StoredRecord(self.guarded.partition, offset, trace.opened_at, key, piece.value, headers, number)
+            self.on_bad_record(record, self.guarded.fatal)
 
 
 class _Counts:
