@@ -501,11 +501,11 @@ class GoldenRuns:
         is_new = name is not None and name not in newest.names and newest.number < MOST_CHANGES
         if is_new or (known.suspects(self._clock()) and known.may_run()):
             return period, newest.number + 1
-        if known.suspects(self._clock()) and known.refused != period:
+        if known.suspects(self._clock()) and newest.number >= MOST_RUNS and known.refused != period:
             known.refused = period
             logger.warning(
                 "the judge of %s may have changed, but the golden set was scored %d times in this golden.interval, "
-                "the most for such a reason; it is scored again at %s",
+                "which is the most; it is scored again at %s",
                 target.assignment.evaluator.name, newest.number + 1,
                 f"{datetime.fromtimestamp((period + 1) * self._rules.every, UTC):%Y-%m-%d %H:%M} UTC",
             )  # fmt: skip

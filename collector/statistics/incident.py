@@ -198,7 +198,8 @@ def margin(target: float, level: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Fall:
-    """A fall of the mean: its number within the incident, its likeliest begin (an interval), and its level.
+    """A fall of the mean: its number within the incident, its likeliest begin (an interval) and its level. It was found
+    in the interval `detected`.
 
     It began between the starts of the intervals `earliest` and `latest`. `mean` is the mean from `since` until the
     alert began. `level`, which the tests use, may hold scores from before the fall.
@@ -210,6 +211,7 @@ class Fall:
     latest: int
     mean: float
     level: float
+    detected: int
     settled: bool = False
     """Whether the level is final. Until then scores after the fall may correct it."""
 
@@ -359,7 +361,7 @@ class DropLife:
             self.before, self._short_since = self.fall, begins.first
             self._incident_since = since if self.fall is None else self._incident_since
             self._falls = self.next_number(number)
-            self.fall = Fall(self._falls, since, earliest, latest, target.value + worse * short, level)
+            self.fall = Fall(self._falls, since, earliest, latest, target.value + worse * short, level, number)
         elif self.fall is not None and not self.fall.settled:
             self.fall = self._settling(self.fall, sums)
         if self.recovery > self._recovery_threshold:

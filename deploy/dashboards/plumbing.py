@@ -73,11 +73,11 @@ def _receive() -> list[object]:
         lines(
             Look(
                 "Spans and log records",
-                "Accepted (durable in the spans log), rejected, or ignored; thin: traces without what was said.",
+                "Accepted (durable in the spans log), rejected, or ignored; noted: traces that no monitor can want.",
                 unit="cps",
             ),
             Query(rate(RECEIVE_ITEMS, "source, signal, result"), "{{source}} {{signal}} {{result}}"),
-            Query(rate(NOTED, "source"), "{{source}} thin pieces"),
+            Query(rate(NOTED, "source"), "{{source}} noted"),
         ),
         lines(
             Look(

@@ -275,7 +275,7 @@ def _weights() -> list[object]:
             Look(
                 "Weight check",
                 "For evaluators of turns: the turns as the weights have them, over the turns as counted. 1, within the"
-                " sampling error.",
+                " sampling error; less until an evaluator has been in use for the whole time.",
                 low=0,
                 width=8,
             ),

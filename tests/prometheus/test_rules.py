@@ -984,6 +984,25 @@ def test_a_fall_that_the_judge_made_does_not_page_as_the_judge_is_repaired(tmp_p
     run(tmp_path, configured(), [{"inputs": [*in_full(345, of), *moved], "alerts": alerts, "values": [found]}])
 
 
+def begun_again(written: dict[str, str], minute: int) -> dict[str, str]:
+    """The series of a counter whose process starts again after a minute."""
+    numbers = [float(each) for each in written["values"].split()] if "x" not in written["values"] else []
+    again = [each - numbers[minute] if at > minute else each for at, each in enumerate(numbers)]
+    return {**written, "values": " ".join(f"{each:.10g}" for each in again)} if numbers else written
+
+
+def test_what_explains_a_fall_outlives_a_restart(tmp_path: Path):
+    """In the interval without growth nothing explained the fall, and the alert that began then stayed."""
+    of = Stream(60.0, mean=lambda now: 0.466 if 300 <= now < 335 else 0.761 if now < 300 else 0.8, seed=7).run(344)
+    moved = [
+        series("evalstream_golden_shift", "0x299 -0.3x31 0x20", **GOLDEN),
+        series("evalstream_golden_shift_stderr", "0.005x344", **GOLDEN),
+    ]
+    inputs = [*(begun_again(each, 333) for each in in_full(344, of)), *moved]
+    quiet = [firing(minute, "EvalstreamScoreDropped") for minute in range(333, 344)]
+    run(tmp_path, configured(), [{"inputs": inputs, "alerts": quiet}])
+
+
 @pytest.mark.long
 def test_without_a_warning_the_little_drop_pages(tmp_path: Path):
     little = Stream(8.0, mean=lambda _: 0.72, seed=22).run(420)

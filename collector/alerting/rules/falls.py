@@ -92,7 +92,7 @@ def _unexplained(target: Target, mean: float, alerts: AlertSettings, states: Sta
         f" unless {series.WINDOW_OVERLAPS}{here}) > 0"
     )
     doubtful = f"({falls} and on (evaluator, monitor) {doubt} > 0 unless on ({by}) {beyond})"
-    level, shift = states.now(series.DROP_LEVEL), states.now(series.FALL_SHIFT)
+    level, shift = states.last(series.DROP_LEVEL), states.last(series.FALL_SHIFT)
     short = f"({level} - {mean:g})" if target.lower_is_better else f"({mean:g} - {level})"
     explained = f"({doubtful} or on ({by}) ({short} <= {shift} and {shift} > 0))"
     # unless its own value of the interval before
@@ -102,10 +102,11 @@ def _unexplained(target: Target, mean: float, alerts: AlertSettings, states: Sta
 def _fall_shift(states: States) -> RecordingRule:
     """The largest shift of the judge in the first half hour of a fall, or until the fall's level is settled."""
     falls, here = states.now(series.DROP_FALLS), selector(**states.where)
-    same = f"{states.in_incident} and {falls} == {states.now(series.DROP_INCIDENT)}"
-    before = f"({states.now(series.FALL_SHIFT)} and {same})"
+    earlier = states.now(series.DROP_INCIDENT)
+    before = f"({states.last(series.FALL_SHIFT)} and {states.in_incident} and {falls} == {earlier})"
     current = f"({states.number(0)} + on (evaluator, monitor) group_left () {series.JUDGE_DOUBT}{here})"
-    young = f"(time() - {states.recent(series.DROP_SINCE)} < {SOON:g} or {states.now(series.DROP_SETTLED)} == 0)"
+    age = f"time() - {states.recent(series.DROP_SINCE)}"
+    young = f"({age} < {SOON:g} or {falls} != {earlier} or {states.now(series.DROP_SETTLED)} == 0)"
     return states.rule(
         series.FALL_SHIFT, f"({before} > {current} or {current} and {young} or {before}) and {falls} > 0"
     )

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from collector.alerting.rules import series
 from collector.alerting.rules.drops import delta_group, detector_rules
-from collector.alerting.rules.falls import BELOW, DROPPED, fall_rules, overlap_rules
+from collector.alerting.rules.falls import BELOW, DROPPED, doubt_rules, fall_rules, overlap_rules
 from collector.alerting.rules.feedback import feedback_group
 from collector.alerting.rules.model import AlertingRule, Inhibition, RecordingRule, RuleGroup, RuleSet, Timing
 from collector.alerting.rules.process import deferred_groups, process_group
@@ -65,6 +65,7 @@ def _rules_of(config: Config, timing: Timing) -> RuleSet:
     ]
     drops = [
         *(rule for pair in detected for rule in detector_rules(*pair, alerts, timing, by)),
+        *(rule for target, _ in detected for rule in doubt_rules(target, alerts, timing)),
         *overlap_rules(timing, by),
         *(rule for pair in detected for rule in fall_rules(*pair, alerts, timing, by)),
     ]

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 from collector.alerting.rules import series
 from collector.alerting.rules.agreement import by_proof, uncalibrated_alert
 from collector.alerting.rules.audits import CorrectedMeans, audit_rules, clipped_rules, corrected_means, part_rules
-from collector.alerting.rules.falls import doubt_rules
 from collector.alerting.rules.model import AlertingRule, Fact, Listing, RecordingRule, RuleGroup, Timing, selector
 from collector.alerting.rules.people import people_rules
 from collector.alerting.rules.targets import Target
@@ -186,7 +185,6 @@ def _target_rules(
     where = {"evaluator": target.evaluator, "monitor": target.monitor}
     if target.mean is not None:
         yield RecordingRule(series.SCORE_TARGET, f"vector({target.mean:g})", where)
-        yield from doubt_rules(target, alerts, timing)
         yield from uncalibrated_alert(target, timing)
     if target.objective is not None:
         yield RecordingRule(series.PASS_OBJECTIVE, f"vector({target.objective:g})", where)

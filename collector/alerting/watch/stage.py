@@ -33,7 +33,7 @@ from collector.records.epochs import valid_evaluations
 from collector.statistics.audited_sums import audit_name
 from collector.statistics.bounded_sums import Weight
 from collector.statistics.incident import DropDetector, DropLife, Incidents, recovery_threshold
-from collector.statistics.judge_change import SOON, JudgeVerdict
+from collector.statistics.judge_change import JudgeVerdict
 from collector.telemetry.plain import in_chat
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import DROP_EXPLAINED, DROP_LOG_EVIDENCE, JUDGE_MOVED
@@ -289,9 +289,13 @@ class WatchStage:
             await self._others.read_on(self._folds, now)
             if before != set(self._others.folds):
                 self._drops.clear()
+        dropped = frozenset(self._dropped)
         active = self.update(now)
         is_explained, is_answered = await self._explain(now), await self._trust.wait_for_answer()
-        return self.update(now) if is_explained or is_answered else active
+        if not (is_explained or is_answered):
+            return active
+        self._dropped = set(dropped)  # nothing has been notified of the first
+        return self.update(now)
 
     async def _explain(self, now: float) -> bool:
         """Compute what explains the drops, in another thread; whether anything was."""
@@ -393,8 +397,9 @@ class WatchStage:
         explanation = self._causes.get(series, _UNKNOWN)[1]
         fall = fall_of(drop, buckets, self._interval)
         is_doubtful = any(doubts.values()) and all(miss.standard_errors <= SURE for miss in misses)
-        is_explained = series not in self._dropped and (is_doubtful or self._is_by_judge(series, life, now))
-        has_fallen = fall is not None and not is_explained  # an alert that fires stays
+        # a doubt that comes later does not end an alert that fires
+        is_explained = self._is_by_judge(series, life) or (is_doubtful and series not in self._dropped)
+        has_fallen = fall is not None and not is_explained
         (self._dropped.add if has_fallen else self._dropped.discard)(series)
         is_below = worst is not None and worst.standard_errors > self.rules.settings.warn_standard_errors
         self._suspects.pop(series, None)
@@ -428,13 +433,15 @@ class WatchStage:
         if shifted := self._trust.shifted(evaluator):
             yield shift_alert(subject, shifted, self.rules.settings)
 
-    def _is_by_judge(self, series: Series, life: DropLife, now: float) -> bool:
-        """Whether the judge has shifted by at least a fall since about when that began: until the mean recovers."""
-        if life.fall is None:
+    def _is_by_judge(self, series: Series, life: DropLife) -> bool:
+        """Whether, when a fall was found, its judge was known to have shifted by as much: until the mean recovers."""
+        fall = life.fall
+        if fall is None:
             return False
-        since, lower = life.fall.since * self._interval, life.detector.lower_is_better
-        shift = self._trust.largest(series[1], lower, since, since + SOON if life.fall.settled else now)
-        return shift > 0.0 and life.detector.shortfall(1.0, life.fall.level) <= shift
+        # a run that the look asks for as it finds the fall ends in the interval after it
+        since, until = fall.since * self._interval, (fall.detected + 2) * self._interval
+        shift = self._trust.largest(series[1], life.detector.lower_is_better, since, until)
+        return shift > 0.0 and life.detector.shortfall(1.0, fall.level) <= shift
 
     def _doubts(self, monitor: str, evaluator: str, detector: DropDetector, now: float) -> dict[str, float]:
         """How far each window's mean may be off by what is known of its judge, and by what has no score."""

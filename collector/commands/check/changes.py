@@ -166,7 +166,7 @@ def _monitor_costs(old: Config, new: Config, spent: Spent, tokens: Tokens) -> It
     for name in monitors.keys() & old.settings.monitors.keys() if len(monitors) > 1 else ():
         cost = _cost(_alone(old, name), _alone(new, name), spent, tokens)
         if cost.before != cost.after:
-            yield replace(cost, where=f"{cost.where} of {name}")
+            yield replace(cost, where=f"{cost.where.partition(' (')[0]} of {name}")  # the same source, said before
 
 
 def _alone(config: Config, name: str) -> Config:

@@ -10,7 +10,7 @@ from typing import Any
 from collector.evaluate.budget.windows import round_to_digits
 from collector.evaluate.plan import Assignment, Job, Monitor, Plan
 from collector.evaluate.planned_rates.learned_figures import LearnedFigures, day_of, least_rate
-from collector.records.audits import audit_of
+from collector.records.audits import audit_by
 from evaluators.judges.audited import Audited
 from evaluators.results import Evaluation
 
@@ -78,7 +78,9 @@ class RatePlanner:
             return
         if evaluation.evaluator_version == figures.version:
             time, conversation = evaluation.ended_at.timestamp(), evaluation.subject.conversation_id
-            figures.learn(conversation, evaluation.sampling, evaluation.score, audit_of(evaluation), time)
+            figures.learn(
+                conversation, evaluation.sampling, evaluation.score, audit_by(evaluation, figures.auditor), time
+            )
 
     def rate(self, monitor: str, now: float) -> float:
         """The rate of a monitor from now on, in [`LOWEST`, 1], at which the mean of each evaluator has its error."""

@@ -127,6 +127,35 @@ async def test_a_fall_no_larger_than_the_shift_of_its_judge_does_not_page_as_the
     assert (fired == []) == is_quiet, fired
 
 
+async def test_a_run_that_the_look_asks_for_as_it_finds_the_fall_explains_it() -> None:
+    """The look evaluates once more after the run, and its first, of which nobody was notified, kept the alert."""
+    config = checked({"exact": {"kind": "exact_match", "threshold": 0.8}})
+    of = detector(targets(config)[0], targets(config), config.settings.alerts, 1)
+    state = {"is_asked": False, "is_known": False}
+
+    def judge_since(_evaluator: str, _version: str, _since: float, /, *, alerting: bool) -> None:
+        del alerting
+        state["is_asked"] = True
+
+    async def wait() -> bool:
+        was_known, state["is_known"] = state["is_known"], state["is_asked"]
+        return state["is_known"] and not was_known
+
+    trust = JudgeTrust(
+        explained=lambda _evaluator, _lower, _length: 0.4 * state["is_known"],
+        largest=lambda _evaluator, _lower, _since, _until: 0.4 * state["is_known"],
+        judge_since=judge_since,
+        wait_for_answer=wait,
+    )
+    stage = WatchStage(WatchRules({("all", "exact"): of}, config.settings.alerts), Telemetry(), trust=trust)
+    async with stage.open_fold(0, None) as fold:
+        for minute in range(30):
+            score, at = (0.45 if minute >= 24 else 0.9), NOW + minute * 60.0
+            await fold.deliver([record(100 * minute + number, at, score) for number in range(100)])
+            assert not await stage.look(at + 60.0)
+    assert state["is_known"]
+
+
 @pytest.mark.parametrize("fall", [0.3, pytest.param(0.1, marks=pytest.mark.long)])
 async def test_a_judge_that_changed_is_named_with_the_page_and_a_system_that_changed_is_not_its_fault(
     fall: float,

@@ -176,14 +176,15 @@ def test_the_past_fades() -> None:
 
 
 def test_audits_that_agree_leave_less_to_be_judged_than_those_that_do_not() -> None:
-    def rate(noise: float) -> float:
+    def rate(noise: float, *, is_of_another: bool = False) -> float:
         watch = monitor(share=0.5)
+        version = "another" if is_of_another else watch.assignments[0].audit_version
         of, chance = controller(plan=Plan((watch,))), random.Random(6)
         arrive(of, 20_000)
         for index in range(2000):
             score = chance.random()
             other = min(1.0, max(0.0, score + chance.gauss(0.0, noise)))
-            audit = {"score": other, "probability": 0.5} if chance.random() < 0.5 else None
+            audit = {"score": other, "probability": 0.5, "version": version} if chance.random() < 0.5 else None
             made = replace(
                 EVALUATION,
                 subject=Subject(conversation_id=f"c{index}"),
@@ -196,6 +197,7 @@ def test_audits_that_agree_leave_less_to_be_judged_than_those_that_do_not() -> N
         return rates.of("m").factor
 
     assert rate(0.05) < 0.7 * rate(1.0)
+    assert rate(0.05, is_of_another=True) == rate(1.0, is_of_another=True), "another auditor's tell nothing of this one"
 
 
 def test_what_is_no_score_of_this_definition_teaches_nothing() -> None:
