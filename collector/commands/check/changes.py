@@ -268,6 +268,7 @@ async def _newest(config: Config) -> NumberedConfiguration:
 
 _NO_COSTS = "the process on this port has no stage export, which counts costs; use the port of one that has it"
 _SPENT = "; what was spent in the last hour or day still counts"
+_CODE = "the code of plug-ins"
 _AT_START = "read only at a start; a running service refuses the changed file"
 
 
@@ -299,7 +300,7 @@ def _with_start_keys(compared: Compared, config: Config, stored: Mapping[str, An
     restart = {*shared, *(name for name in other if name.partition(".")[0] not in LIVE)}
     # a service has loaded the code of plug-ins: of a new file it compares the folder's name alone
     code = {"plugins"}.intersection(other, hashes, running)
-    new = {"the code of plug-ins"} if code and _needs_new_code(compared.config, config) else set[str]()
+    new = {_CODE} if code and _needs_new_code(compared.config, config) else set[str]()
     if "alerts" in other:
         unseen = "alerts.watcher or an address of alerts differs"
     elif code and not new:
@@ -352,7 +353,9 @@ def change_lines(config: Config, compared: Compared) -> Iterator[str]:
     if compared.code and not (compared.versions or changes.evaluators):
         yield "           no version changes: if a plug-in's evaluator now scores otherwise, raise its `revision`"
     if changes.live and changes.restart:
-        yield f"waits      {listed(changes.live)}: read at that restart, too; alone, this change needs no restart"
+        # what needs new code would need that restart alone, too
+        alone = "" if _CODE in changes.restart else "; alone, this change needs no restart"
+        yield f"waits      {listed(changes.live)}: read at that restart, too{alone}"
     elif changes.live:
         yield f"no restart {listed(changes.live)}: in force seconds after the file is saved{unseen}"
     yield from (f"evaluator  {_evaluator(evaluator)}" for evaluator in changes.evaluators)
