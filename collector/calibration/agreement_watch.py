@@ -100,7 +100,7 @@ def why_withheld(labels: Sequence[HumanLabel], scale: ScoreScale) -> WithheldRea
     if people_sums(labels).audits < FEWEST_AUDITS:
         return "few"
     of_verdicts = verdict_agreement(_scores_of(labels), scale)
-    if of_verdicts.number < FEWEST:
+    if of_verdicts.number < FEWEST and (scale.by_label or scale.threshold is not None):
         return "undecided"  # nothing says that the judge is not weak
     if of_verdicts.youden.value < WEAKEST:
         return "weak"

@@ -159,8 +159,9 @@ def measured_labels(labels: Sequence[HumanLabel]) -> Sequence[HumanLabel]:
 def undecided(labels: Iterable[HumanLabel], scale: ScoreScale) -> Iterator[str]:
     """A note on labels that count in no measure of verdicts, as the judge's score has none."""
     if number := sum(not scale.decides(label.passed) for label in labels):
-        why = "the judge's label has no pass, or the line no true or false as passed"
-        yield f"Not used for measures of verdicts: {plural(number, 'label')} of scores without a verdict; {why}."
+        has = "the judge's label has no pass, or the line no true or false as passed"
+        why = has if scale.by_label else "the evaluator has no threshold"
+        yield f"Not used for measures of verdicts: {plural(number, 'answer')} whose score has no verdict; {why}."
 
 
 def mean_label(by_people: Sequence[HumanLabel]) -> HumanLabel:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
+from math import isnan
 from typing import Any, Literal
 
 from collector.config.configured import AuditSettings, Config, EvaluatorEntry, Evaluators, judges_of
@@ -23,6 +24,7 @@ from collector.evaluate.sampling.draw import UpstreamTrust
 from collector.evaluate.sampling.strata import Boost, Strata, disliked, failed, having, scored_below, slower_than
 from collector.judging.batches import at_batch_prices
 from collector.records.attributes import text_at
+from collector.records.audits import read_by_auditor
 from evaluators.asking.reading import ReadingSettings
 from evaluators.asking.transcript import CHARACTERS_PER_TOKEN
 from evaluators.evaluator import Evaluator
@@ -189,22 +191,42 @@ def tokens_usd(config: Config, name: str, usage: Usage | None) -> float | None:
     whose tokens they are.
     """
     judges = list(judges_behind(config, name).values())
-    if usage is None or len(judges) != 1 or judges[0].prices is None:
+    return _usd(judges[0], usage) if usage is not None and len(judges) == 1 else None
+
+
+def _usd(judge: JudgeSettings, usage: Usage) -> float | None:
+    cached, written = judge.usd_per_million_cached_input_tokens, judge.cache_write_price
+    return None if judge.prices is None else Prices(*judge.prices, cached, written).cost(usage)
+
+
+def audited_usd(config: Config, name: str, usage: Usage | None, own: float) -> float | None:
+    """The cost of evaluations by a judge and its auditor, if the auditor reads as much of a case; None if unknown.
+
+    `own` is the share of the tokens that no auditor took.
+    """
+    configured = config.evaluators.get(name)
+    if configured is None or configured.audit is None or configured.judge is None or usage is None or isnan(own):
         return None
-    cached, written = judges[0].usd_per_million_cached_input_tokens, judges[0].cache_write_price
-    return Prices(*judges[0].prices, cached, written).cost(usage)
+    members = [config.settings.members(of) for of in (configured.judge, _auditor(configured.audit, config)[1])]
+    costs = [_usd(config.settings.judges[of[0]], usage) for of in members if len(of) == 1]
+    judge, audit = costs if len(costs) == 2 else (None, None)
+    return None if judge is None or audit is None else own * (judge + configured.audit.share * audit)
 
 
 def usd_again(config: Config, name: str, past: Evaluation) -> float | None:
     """The cost of a past evaluation if a configured evaluator makes it again; None if unknown.
 
-    By its tokens and today's prices if one judge is asked; else it is what this version paid.
+    By its tokens and today's prices if one judge is asked; else it is what this version paid, or what the tokens cost
+    if a judge and its auditor are asked.
     """
     if (usd := tokens_usd(config, name, past.usage)) is not None:
         return usd
     monitor = past.monitor if past.monitor in config.settings.monitors else ""
     same = past.cost_usd is not None and past.evaluator_version == evaluator_version_in(config, name, monitor)
-    return past.cost_usd if same else None
+    if same:
+        return past.cost_usd
+    read = past.usage.input_tokens if past.usage is not None else 0
+    return audited_usd(config, name, past.usage, 1.0 - read_by_auditor(past)[0] / read if read else 1.0)
 
 
 def reading_usd(config: Config, name: str) -> float | None:

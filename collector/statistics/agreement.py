@@ -9,7 +9,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, pairwise
 from random import Random
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -142,17 +142,22 @@ def krippendorff(pairs: Sequence[ScorePair]) -> float:
     return 1.0 - within / between if between > _FLAT else math.nan
 
 
-def specificity(pairs: Sequence[ScorePair], threshold: float, bar: float = 0.5) -> float:
-    """The judge's failure rate on answers that people call bad, below `bar` (Yerushalmy 1947); NaN without any."""
-    bad = [pair for pair in pairs if pair[1] < bar]
+def specificity(pairs: Sequence[ScorePair], threshold: float) -> float:
+    """The judge's failure rate on answers that people call bad (Yerushalmy 1947); NaN without any."""
+    bad = [pair for pair in pairs if pair[1] < MIDDLE]
     total = sum(map(_weight, bad))
     return sum(_weight(pair) for pair in bad if pair[0] < threshold) / total if total else math.nan
 
 
-def threshold_for(pairs: Sequence[ScorePair], target: float, bar: float = 0.5) -> float | None:
-    """The lowest threshold whose specificity is at least `target`; None if there is none."""
-    thresholds = sorted({pair[0] for pair in pairs})
-    return next((threshold for threshold in thresholds if specificity(pairs, threshold, bar) >= target), None)
+def threshold_for(pairs: Sequence[ScorePair], target: float) -> float | None:
+    """The middle of the lowest thresholds, which all fail the same pairs, whose specificity is at least `target`; None
+    if there are none.
+    """
+    for below, score in pairwise(sorted({pair[0] for pair in pairs})):
+        if specificity(pairs, score) >= target:
+            middle = (below + score) / 2.0
+            return short if below < (short := round(middle, 3)) <= score else middle
+    return None
 
 
 def interval(
@@ -185,38 +190,38 @@ ENOUGH = 200
 
 @dataclass(frozen=True, slots=True)
 class ScoreScale:
-    """The scale of an evaluator's scores. Scores on the good side of `threshold`, in 0..1, pass; but `by_label` the
-    label decides.
+    """The scale of an evaluator's scores, 0..1. Those on the good side of `threshold` pass. Without one, labels decide
+    if it is `by_label`, else nothing does.
     """
 
-    threshold: float = 0.5
+    threshold: float | None = None
     lower_is_better: bool = False
     by_label: bool = False
 
     @classmethod
     def of(cls, evaluator: Evaluator[Any]) -> "ScoreScale":
-        """The scale of an evaluator; without a threshold of its own, the middle of 0..1 is taken."""
-        lower, threshold = evaluator.direction == "lower_is_better", evaluator.threshold
-        return cls(0.5, lower, evaluator.has_verdicts) if threshold is None else cls(threshold, lower)
+        """The scale of an evaluator."""
+        by_label = evaluator.threshold is None and evaluator.has_verdicts
+        return cls(evaluator.threshold, evaluator.direction == "lower_is_better", by_label)
 
     def upward(self, pairs: Sequence[ScorePair]) -> Sequence[ScorePair]:
         """The pairs, turned so that higher is better."""
         return [_turned(pair) for pair in pairs] if self.lower_is_better else pairs
 
     def threshold_for(self, pairs: Sequence[ScorePair], target: float) -> float | None:
-        """The most lenient threshold at which at least the share `target` of the answers that people call bad fails."""
+        """The most lenient threshold, see above, that fails at least the share `target` of what people call bad."""
         threshold = threshold_for(_verdicts(self.upward(pairs)), target)
         return round(1.0 - threshold, 12) if threshold is not None and self.lower_is_better else threshold
 
     def fails(self, judge: float, passed: bool | None = None) -> bool:
-        """Whether a judge's score is on the bad side of the threshold; by label, whether its verdict is that."""
-        if self.by_label and passed is not None:
-            return not passed
+        """Whether a judge's score is on the bad side of the threshold; without one, whether its verdict is that."""
+        if self.threshold is None:
+            return passed is False
         return judge > self.threshold if self.lower_is_better else judge < self.threshold
 
     def decides(self, passed: bool | None) -> bool:
-        """Whether a score has a verdict: by label, one whose label has no rule for passing has none."""
-        return passed is not None or not self.by_label
+        """Whether a score has a verdict: without a threshold, one whose label has no rule for passing has none."""
+        return passed is not None or self.threshold is not None
 
     def passes(self, evaluation: Evaluation) -> bool:
         """Whether a scored evaluation passes: by its verdict, else by its score."""

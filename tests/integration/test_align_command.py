@@ -212,7 +212,7 @@ def test_contradictions_are_named_and_texts_are_not(tmp_path: Path) -> None:
     path.write_bytes(b"\n".join([*lines, orjson.dumps(again)]))
     text = run(tmp_path, str(path), "--proposer", "strong").stdout
     verdicts = ("line 1", "line 161") if first["human"] else ("line 161", "line 1")
-    assert f"of the same subject, {verdicts[0]} passes it, {verdicts[1]} fails it." in text
+    assert f"Labels of one answer contradict each other: {verdicts[0]} passes it, {verdicts[1]} fails it." in text
     assert first["actual_output"] not in text
     found = orjson.loads(run(tmp_path, str(path), "--proposer", "strong", "--json", "-o", f"{tmp_path}/o").stdout)
     assert {"passing": [verdicts[0]], "failing": [verdicts[1]]} in found["contradictions"]
@@ -243,12 +243,14 @@ def test_what_cannot_be_aligned_is_refused(tmp_path: Path) -> None:
     evaluators = {
         "helpful": {"kind": "faithfulness", "judge": "main"},
         "short": {"kind": "length", "maximum": 9},
+        "open": {"kind": "g_eval", "criteria": "?", "evaluation_params": ["input"], "judge": "main", "threshold": None},
     }
     planted_config(tmp_path, evaluators=evaluators)
     labels = labels_of(tmp_path)
     for name, sentence in (
         ("helpful", "has no criteria, rubric or examples of its own"),
         ("short", "short uses no judge"),
+        ("open", "open gives no verdict that could agree with people's; write its threshold"),
         ("helpfull", "unknown evaluator 'helpfull'; did you mean 'helpful'?"),
     ):
         result = CliRunner().invoke(
@@ -288,6 +290,8 @@ def test_labels_of_the_page_and_lines_that_name_evaluations(tmp_path: Path) -> N
     assert found["labels"]["held_out_drawn_at_random"] is True
     assert len(found["contradictions"]) == 1
     assert "by ben" in str(found["contradictions"])
+    text = " ".join(run(tmp_path, "--proposer", "strong", "-o", str(tmp_path / "text.yaml")).stdout.split())
+    assert re.search(r"Labels of one answer contradict each other: evaluation \w+: \w+ passes it, \w+ fails it\.", text)
     path = tmp_path / "ids.jsonl"
     path.write_bytes(
         b"".join(orjson.dumps({"turn_id": each["turn_id"], "human": each["human"]}) + b"\n" for each in rows)

@@ -206,9 +206,7 @@ async def test_a_change_of_all_may_be_one_of_the_judge(tmp_path: Path, judge: st
 
 
 @pytest.mark.parametrize(("kind", "better"), [("exact_match", 1.0), ("refusal", -1.0)])
-async def test_of_a_mean_that_got_better_it_says_that_it_explains_falls_only(
-    tmp_path: Path, kind: str, better: float
-) -> None:
+async def test_of_a_mean_that_got_better_it_says_so(tmp_path: Path, kind: str, better: float) -> None:
     """After a recovery of one part it said that the change was of all traffic."""
     config = checked(
         {"exact": {"kind": kind}}, judges={"main": {"model": "m"}},
@@ -221,7 +219,8 @@ async def test_of_a_mean_that_got_better_it_says_that_it_explains_falls_only(
     await stored(config, recovered)
     lines: list[str] = []
     assert await diagnose(config, options(), lines.append, as_json=False) == 0
-    assert lines[-3] == "  the mean got better: diagnose explains falls only"
+    assert lines[-3].startswith("  the mean got better by 0.3")
+    assert lines[-3].endswith("; no part surely fell")
     assert not any("explained" in line or "read:" in line or "all traffic" in line for line in lines)
     document: list[str] = []
     assert await diagnose(config, options(), document.append, as_json=True) == 0
@@ -255,9 +254,32 @@ async def test_a_change_of_the_criterion_is_no_fall(tmp_path: Path) -> None:
     lines: list[str] = []
     assert await diagnose(config, options(), lines.append, as_json=False) == 0
     assert "  600 scores of another version or judge left out: a mean is of one version and judge" in lines
-    assert (
-        "  no part fell more than the rest: the change itself is within 3 standard errors, so it may be chance" in lines
+    assert any(
+        line.startswith("  the mean got better by 0.0") and line.endswith("; no part surely fell") for line in lines
     )
+
+
+@pytest.mark.parametrize(("kind", "better"), [("exact_match", 1.0), ("refusal", -1.0)])
+@pytest.mark.parametrize("fall", [0.0, 0.25])
+async def test_of_a_mean_that_did_not_fall_only_a_part_that_surely_fell_is_named(
+    tmp_path: Path, kind: str, better: float, fall: float
+) -> None:
+    """Scores of one model rose, and diagnose named another as fallen, which had stayed as it was."""
+    config = checked(
+        {"exact": {"kind": kind}}, judges={"main": {"model": "m"}},
+        log={"kind": "sqlite", "path": str(tmp_path / "logs.db")}, assemble={"attributes": ["tier"]},
+    )  # fmt: skip
+    changes = {"gold": 0.1 + fall, "free": -fall}
+
+    def moved(each: Evaluation, number: int) -> Evaluation:
+        change = changes[str(each.attributes["tier"])] if each.ended_at >= BEGAN else 0.0
+        return replace(each, score=0.5 + better * change + (0.1 if number % 2 else -0.1))
+
+    await stored(config, [moved(each, number) for number, each in enumerate(incident("none"))])
+    lines: list[str] = []
+    assert await diagnose(config, options(), lines.append, as_json=False) == 0
+    named = [line for line in lines if line.startswith("  tier=free")]
+    assert bool(named) is (fall > 0.0)
 
 
 async def test_wrong_names_and_times_and_too_few_scores(tmp_path: Path) -> None:

@@ -143,6 +143,15 @@ def test_a_label_that_decides_nothing_is_no_verdict(config: Path, cases: Path) -
     assert strong["failures"] == {"no_verdict": 12}
 
 
+def test_without_a_threshold_judges_are_compared_by_their_scores(config: Path, cases: Path) -> None:
+    """People's true and false were compared with verdicts at 0.5, which nobody had written."""
+    config.write_text(config.read_text().replace("threshold: 0.5", "threshold: null"))
+    found = orjson.loads(run(config, cases, "--json", "--judge", "strong", "--judge", "mini", "--repeat", "1"))
+    strong = next(each for each in found["figures"] if each["judge"] == "strong")
+    assert strong["scored"] == 120
+    assert 0.8 < strong["agreement"]["value"] < 0.95, "scores of 9 and 2 are near people's, and not theirs"
+
+
 def test_the_table_says_what_follows(config: Path, cases: Path) -> None:
     text = run(config, cases, "--judge", "strong", "--judge", "mini", "--repeat", "1", "--margin", "0.1")
     assert "helpful: 120 labelled cases" in text

@@ -118,7 +118,7 @@ def test_labels_of_the_page_are_counted_by_answers_as_all_labels_are(config: Pat
     file.write_bytes(b"".join(orjson.dumps(row | {"human": True}) + b"\n" for row in rows[20:24]))
     (found,), _ = run(config, "calibrate", str(file), "--evaluator", "short", "--json")
     assert found["segments"][0]["labels"] == 12  # type: ignore[index]
-    assert "10 labels of the page count as well as those of the file." in found["notes"]  # type: ignore[operator]
+    assert "10 labelled answers of the page count as well as those of the file." in found["notes"]  # type: ignore[operator]
 
 
 async def test_what_is_labelled_on_the_page_is_left_out(config: Path) -> None:
@@ -150,7 +150,7 @@ def test_a_draw_with_other_shares_leaves_nothing_out_and_a_mix_of_two_is_named(c
     for content, said in (
         (
             filled,
-            "Drawn with other shares than page.queue and the threshold give now: 9 labels. These labels still count. If",
+            "Drawn with other shares than page.queue and the threshold give now: 9 labelled answers. These labels still",
         ),
         (alone, ""),
         (filled + alone[: len(alone) // 2].rpartition(b"\n")[0], "Mixed draws: "),
@@ -181,8 +181,11 @@ def test_labels_for_another_evaluator_are_no_mix_of_two_draws(config: Path) -> N
     assert found["segments"][0]["labels"] == len(filled)  # type: ignore[index]
     assert "Mixed" not in notes
     assert "Drawn with other shares" not in notes
-    assert f"{len(filled)} labels of other versions of better or of other evaluators count here" in notes
-    assert "Not used: 12 labels of the page, drawn with other shares than the file's, by another page.queue," in notes
+    assert f"{len(filled)} labelled answers of other versions of better or of other evaluators count here" in notes
+    assert (
+        "Not used: 12 labelled answers of the page, drawn with other shares than the file's, by another page.queue,"
+        in notes
+    )
 
 
 async def judge_by_another_evaluator(path: Path) -> None:
@@ -207,9 +210,7 @@ def test_labels_of_the_page_before_another_threshold_are_left_out_by_its_name(co
     file = config.with_name("filled.jsonl")
     file.write_bytes(b"".join(orjson.dumps(row | {"human": True}) + b"\n" for row in rows))
     (found,), _ = run(config, "calibrate", str(file), "--evaluator", "short", "--json")
-    unused = (
-        "Not used: 10 labels of the page, drawn with other shares than the file's, by another page.queue, threshold"
-    )
+    unused = "Not used: 10 labelled answers of the page, drawn with other shares than the file's, by another page.queue, threshold"
     assert f"{unused} or evaluator." in found["notes"]  # type: ignore[operator]
     config.with_name("filled.jsonl").unlink()
     (found,), _ = run(config, "calibrate", "--evaluator", "short", "--json")
@@ -238,11 +239,12 @@ def test_labels_of_the_page_and_of_a_file_count_together_if_they_are_of_one_draw
     if share:
         assert labels == len(rows) - 9
         assert (
-            "Not used: 10 labels of the page, drawn with other shares than the file's, by another page.queue," in notes
+            "Not used: 10 labelled answers of the page, drawn with other shares than the file's, by another page.queue,"
+            in notes
         )
     else:
         assert labels == len(rows), "one answer has a label in both"
-        assert "10 labels of the page count as well as those of the file." in notes
+        assert "10 labelled answers of the page count as well as those of the file." in notes
     assert "Mixed" not in notes
     parted = [row | {"human": True, "segment": segment} for segment in "xy" for row in rows[12:20]]
     file.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in parted))
@@ -258,7 +260,7 @@ def test_labels_of_the_page_and_of_a_file_count_together_if_they_are_of_one_draw
     file.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in own))
     (found,), _ = run(config, "calibrate", str(file), "--evaluator", "short", "--json")
     assert found["segments"][0]["labels"] == 12, "own cases count alone"  # type: ignore[index]
-    alone = "Not used: 10 labels of the page, as the file has no drawn label of an answer in the log."
+    alone = "Not used: 10 labelled answers of the page, as the file has no drawn label of an answer in the log."
     assert alone in found["notes"]  # type: ignore[operator]
 
 
@@ -338,7 +340,7 @@ def test_what_a_new_version_rejudged_is_drawn_once_and_labels_of_before_count_fo
         assert found["segments"][0]["labels"] == len(labelled), "of the page, and of a file by turn_id"  # type: ignore[index]
         notes = " ".join(found["notes"])  # type: ignore[arg-type]
         assert (
-            f"{len(labelled)} labels of other versions of short count here: this version scored the same answers."
+            f"{len(labelled)} labelled answers of other versions of short count here: this version scored the same"
             in notes
         )
         assert "Mixed draws" not in notes, "equal scores of now had other scores when they were drawn"

@@ -76,7 +76,7 @@ class SliceDrop:
 
     `mean_before` is None if the slice had too few scores before; then it is compared with all scores before.
     `explained` is the part of the mean's change that would be missing if the slice had changed like the rest (below 0
-    where scores fell); `z` is the difference in standard errors.
+    where scores fell); `z` is the difference in standard errors, `fell` the slice's own fall in those.
     """
 
     slice: Slice
@@ -88,6 +88,7 @@ class SliceDrop:
     conversations: int
     explained: float
     z: float
+    fell: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -272,6 +273,7 @@ class _Comparison:
             conversations=after.conversations,
             explained=share * ((after.mean - before.mean) - (rest_after.mean - rest_before.mean)),
             z=z,
+            fell=self.sign * (before.mean - after.mean) / _error(before, after),
         )
 
 

@@ -111,9 +111,9 @@ def _nearer_target(target: Target, known: DropDetector, page: float) -> Iterator
         for by, spare in ((known, _SPARE), (nearer, _NEAR))
     )
     mean, end = (_two_decimals(round(known.target + sign * at, 6)) for at in (_SPARE, _SPARE - _DROP))
-    change = "rise" if known.lower_is_better else "drop"
+    changes = "rises" if known.lower_is_better else "falls"
     yield (
-        f"           a lasting {change} of the mean from {mean} to {end} pages after about {hours(now)}; "
+        f"           example: if the mean is {mean} and {changes} to {end}, the alert pages after about {hours(now)}; "
         f"with a target of {_two_decimals(nearer.target)}, after about {hours(then)}"
     )
 

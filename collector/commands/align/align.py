@@ -150,7 +150,7 @@ class Search:
             return "the present definition agrees with all labels of the training part, so they teach nothing"
         if not gain.can_show_a_gain(self._parts, before.passes):
             return (
-                "the present definition is wrong on so few held-out labels that even a perfect one could not gain for "
+                "the present definition is wrong on so few held-out answers that even a perfect one could not gain for "
                 "sure; label more"
             )
         return None
@@ -208,10 +208,10 @@ class Search:
 
 def _why_not(tested: gain.HoldoutTest) -> str:
     if tested.gain is None or tested.answered < gain.ANSWERING:
-        return f"the candidate scores only {tested.answered:.0%} of the held-out labels"
+        return f"the candidate scores only {tested.answered:.0%} of the held-out answers"
     lowest, highest = tested.gain.gain.interval
     return (
-        f"what the best candidate gained on {plural(tested.gain.labels, 'held-out label')} may be chance: "
+        f"what the best candidate gained on {plural(tested.gain.labels, 'held-out answer')} may be chance: "
         f"{tested.gain.gain.value:+.3f} ({lowest:+.3f} … {highest:+.3f}, 95 %)"
     )
 
@@ -279,6 +279,8 @@ def _check(config: Config, options: AlignOptions) -> None:
             f"EVALUATOR: {name} ({configured.evaluator.kind}) has no criteria, rubric or examples of its own; "
             "write one of kind g_eval, prompt or classifier for what people go by"
         )
+    if not configured.evaluator.has_verdicts:
+        raise ConfigError(f"EVALUATOR: {name} gives no verdict that could agree with people's; write its threshold")
     proposer = _proposer(config, options)
     if options.max_usd is not None:
         require_prices(config, [configured.judge, proposer])

@@ -107,7 +107,7 @@ def as_text(report: AlignReport) -> str:
 def _read(report: AlignReport) -> Iterator[str]:
     subjects = report.training + report.holdout
     yield (
-        f"{report.evaluator}: {plural(report.labels, 'label')} of {plural(subjects, 'subject')} that can be used, "
+        f"{report.evaluator}: {plural(report.labels, 'label')} of {plural(subjects, 'answer')} that can be used, "
         f"{report.training} to learn from and {report.holdout} held out; judged by {report.judge}, "
         f"{plural(report.disagreements, 'disagreement')} to learn from."
     )
@@ -122,11 +122,11 @@ def _read(report: AlignReport) -> Iterator[str]:
 
 def _contradicting(report: AlignReport) -> Iterator[str]:
     for contradiction in report.contradictions[:_MOST_CONTRADICTIONS]:
-        yield f"Labels contradict each other: of the same subject, {plain(_who(contradiction))}."
+        yield f"Labels of one answer contradict each other: {plain(_who(contradiction))}."
     if (more := len(report.contradictions) - _MOST_CONTRADICTIONS) > 0:
         yield f"… and {plural(more, 'contradiction')} more (--json has all)."
     if report.contradictions:
-        yield "Where labels of the same subject contradict each other, the majority counts; in a tie, none does."
+        yield "Where labels of one answer contradict each other, the majority counts; in a tie, none does."
 
 
 def _who(contradiction: Contradiction) -> str:
@@ -134,7 +134,13 @@ def _who(contradiction: Contradiction) -> str:
         "passes" if len(contradiction.passing) == 1 else "pass",
         "fails" if len(contradiction.failing) == 1 else "fail",
     )
-    return f"{listed(contradiction.passing)} {passes} it, {listed(contradiction.failing)} {fails} it"
+    names = (*contradiction.passing, *contradiction.failing)
+    about = f"{names[0].split(' by ')[0]} by "
+    start = len(about) if all(name.startswith(about) for name in names) else 0
+    passing, failing = (
+        listed([name[start:] for name in side]) for side in (contradiction.passing, contradiction.failing)
+    )
+    return f"{about[:-4]}: " * bool(start) + f"{passing} {passes} it, {failing} {fails} it"
 
 
 def _table(report: AlignReport) -> Table:
@@ -168,7 +174,7 @@ def _conclusions(report: AlignReport) -> Iterator[str]:
 
 def _gain_sentence(gain: Gain) -> str:
     return (
-        f"Balanced accuracy on {plural(gain.labels, 'held-out label')}: {_share(gain.before)} before, "
+        f"Balanced accuracy on {plural(gain.labels, 'held-out answer')}: {_share(gain.before)} before, "
         f"{_share(gain.after)} after; gain {gain.gain.value:+.3f} "
         f"({gain.gain.interval[0]:+.3f} … {gain.gain.interval[1]:+.3f}, 95 %)"
     )

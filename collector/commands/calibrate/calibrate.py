@@ -46,7 +46,7 @@ from collector.statistics.bias import AUDIT_ERRORS, PEOPLE_ERRORS, JudgedPair, b
 from collector.statistics.bounded_sums import Sums
 from collector.statistics.certificate import Certificate, JudgedVerdict, VerdictPair, certify
 from collector.statistics.conversations import by_conversation
-from collector.statistics.correction import WeightedScore, weighted_mean
+from collector.statistics.correction import LabelledScore, WeightedScore, weighted_mean
 from collector.statistics.intervals import mean_text
 from collector.telemetry.wide_console import figures_table, report_text
 from collector.wording import plural
@@ -84,7 +84,12 @@ class Calibration:
     """None where the label decides."""
     agreements: tuple[Agreement, ...]
     fitting_threshold: float | None
+    """The present one where no other does better."""
+    bad_failed: float
     good_failed: float
+    """The fitting threshold, or else the present verdicts, fail these shares of what people label as bad (NaN without
+    any) and as good.
+    """
     target: float
     raw_mean: float | None
     corrected_mean: CorrectedMean | None
@@ -233,7 +238,7 @@ class LabelLedger:
     def count(self, labels: Sequence[HumanLabel]) -> str:
         """How many labels these are if all of an answer, whichever monitor judged it, are one, as in the figures."""
         answers = {one.names[0]: one.answer for one in self.scored}
-        return plural(len({answers.get(label.name, id(label)) for label in labels}), "label")
+        return plural(len({answers.get(label.name, id(label)) for label in labels}), "labelled answer")
 
 
 async def ledger_of(config: Config, version: Version, scale: ScoreScale, *, needed: bool = False) -> LabelLedger:
@@ -442,21 +447,31 @@ def calibration(
     at_random = [label for label in labels if label.probability is not None]
     why = why_withheld(labels_of_queue(labels), scale)
     threshold = scale.threshold_for(pairs, options.target)
-    fitted = scale if threshold is None else replace(scale, threshold=threshold, by_label=False)
-    good = [
-        one for pair in pairs for one in pair.verdicts() if fitted.decides(one.passed) and not scale.is_bad(one.human)
-    ]
-    good_weight = math.fsum(pair.weight for pair in good if fitted.fails(pair.judge, pair.passed))
+    fitted = scale if threshold is None else replace(scale, threshold=threshold)
+    now, (bad_failed, good_failed) = _shares_failed(pairs, scale), _shares_failed(pairs, fitted)
+    if scale.threshold is not None and now[0] >= options.target and now[1] <= good_failed:
+        threshold, bad_failed = scale.threshold, now[0]
     return Calibration(
-        evaluator=options.evaluator, threshold=None if scale.by_label else scale.threshold,
-        agreements=(agreement("", pairs, scale),), fitting_threshold=threshold,
-        good_failed=good_weight / (math.fsum(pair.weight for pair in good) or 1.0), target=options.target,
+        evaluator=options.evaluator, threshold=scale.threshold, agreements=(agreement("", pairs, scale),),
+        fitting_threshold=threshold, bad_failed=bad_failed, good_failed=good_failed, target=options.target,
         raw_mean=weighted_mean(ledger) if ledger else None,
         corrected_mean=None if why or not ledger else mean_by_people(at_random, ledger),
         notes=(*notes, *undecided(measured_labels(labels), scale), *_notes_on_mean(why, at_random, ledger),
                *_notes_on_draw(labels, at_random), *_note_on_certificate(options.certify, ledger, scale)),
         certificate=_certificate(options.certify, at_random, ledger, scale),
     )  # fmt: skip
+
+
+def _shares_failed(pairs: Sequence[LabelledScore], scale: ScoreScale) -> tuple[float, float]:
+    """The shares that fail of what people label as bad, NaN without any, and as good."""
+    shares = list[float]()
+    verdicts = [one for pair in pairs for one in pair.verdicts()]
+    for is_bad, none in ((True, math.nan), (False, 0.0)):
+        side = [one for one in verdicts if scale.is_bad(one.human) is is_bad]
+        decided = math.fsum(one.weight for one in side if scale.decides(one.passed))
+        failed = math.fsum(one.weight for one in side if scale.fails(one.judge, one.passed))
+        shares.append(failed / decided if decided else 0.0 if side else none)
+    return shares[0], shares[1]
 
 
 def mean_by_people(labels: Sequence[HumanLabel], ledger: Sequence[WeightedScore]) -> CorrectedMean | None:
@@ -478,7 +493,7 @@ def _notes_on_mean(why: str, at_random: Sequence[HumanLabel], ledger: Sequence[W
         number = sum(weights) ** 2 / sum(weight**2 for weight in weights)
         few, more = f"labels that count as {_FEWEST_LABELS}", max(1, math.ceil(_FEWEST_LABELS - number))
         yield (
-            f"No corrected mean: it needs {few}. The {plural(len(at_random), 'drawn label')} of "
+            f"No corrected mean: it needs {few}. Drawn labels of {plural(len(at_random), 'answer')} in "
             f"{plural(len(weights), 'conversation')} count as {number:.1f}: a conversation counts once, and unequal "
             f"weights count less. Label at least {more} more, of other conversations."
         )
@@ -542,7 +557,9 @@ def as_json(result: Calibration) -> str:
     """One JSON object."""
     certificate = result.certificate
     document = {
-        **fields_of(result, "evaluator", "threshold", "fitting_threshold", "good_failed", "raw_mean", "notes"),
+        **fields_of(
+            result, "evaluator", "threshold", "fitting_threshold", "bad_failed", "good_failed", "raw_mean", "notes"
+        ),
         "segments": [
             {
                 "segment": agreement.segment.partition(" ")[2] or None,
@@ -575,7 +592,7 @@ def as_text(result: Calibration) -> str:
 
 def _table(evaluator: str, of: Agreement) -> Table:
     whose = f"{evaluator}, {of.segment}" if of.segment else evaluator
-    table = figures_table("measure", ("value", "95 % interval"), title=f"{whose}: {plural(of.labels, 'label')}")
+    table = figures_table("measure", ("value", "95 % interval"), title=f"{whose}: {plural(of.labels, 'answer')}")
     for name, (value, bounds) in of.measures.items():
         interval = "–" if bounds is None else f"{bounds[0]:.3f} … {bounds[1]:.3f}"
         table.add_row(name.replace("_", " "), "–" if math.isnan(value) else f"{value:.3f}", interval)
@@ -583,17 +600,7 @@ def _table(evaluator: str, of: Agreement) -> Table:
 
 
 def _conclusions(result: Calibration) -> Iterator[str]:
-    if result.fitting_threshold is None:
-        none = f"No threshold is suggested: none fails {result.target:.0%} of what people label as bad."
-        no_bad = math.isnan(result.agreements[0].measures["specificity"][0])
-        yield "No threshold is suggested: people label nothing as bad." if no_bad else none
-    else:
-        at = f"{result.fitting_threshold:.3f}"
-        fails = f"fails at least {result.target:.0%} of what people label as bad, and {result.good_failed:.0%} of what "
-        none = f"No threshold fails {result.target:.0%} of what people label as bad but less than half of what they "
-        few = result.good_failed < 0.5
-        fits = f"Suggested threshold: {at}; it" if few else f"{none}label as good. The nearest, {at},"
-        yield f"{fits} {fails}they label as good."
+    yield _suggestion(result)
     if result.raw_mean is not None and result.corrected_mean is not None:
         yield f"Mean score of the judge: {_means(result.raw_mean, result.corrected_mean)}."
     for monitor, means in result.monitors.items():
@@ -601,8 +608,23 @@ def _conclusions(result: Calibration) -> Iterator[str]:
     if result.certificate is not None:
         yield _certified(result.certificate)
     if result.agreements[0].labels < ENOUGH:
-        yield f"Only {plural(result.agreements[0].labels, 'label')}: below {ENOUGH} the intervals are too narrow."
+        yield f"Only {plural(result.agreements[0].labels, 'answer')}: below {ENOUGH} the intervals are too narrow."
     yield from result.notes
+
+
+def _suggestion(result: Calibration) -> str:
+    none, fitting = f"fails {result.target:.0%} of what people label as bad", result.fitting_threshold
+    if fitting is None:
+        why = "people label nothing as bad" if math.isnan(result.bad_failed) else f"none {none}"
+        return f"No threshold is suggested: {why}."
+    if result.good_failed >= 0.5:
+        fits = f"No threshold {none} but less than half of what they label as good. The nearest, {fitting:.3f},"
+    elif fitting == result.threshold:
+        fits = f"No other threshold is suggested: {fitting:.3f}, the present one,"
+    else:
+        fits = f"Suggested threshold: {fitting:.3f}; it"
+    fails = f"fails {result.bad_failed:.1%} of what people label as bad, and {result.good_failed:.1%} of what they"
+    return f"{fits} {fails} label as good."
 
 
 _REASONS: Mapping[str, str] = {
@@ -621,8 +643,8 @@ def _means(raw: float, by_people: CorrectedMean | None, why: str = "") -> str:
 
 def _certified(of: Certificate) -> str:
     known = (
-        f"by {plural(of.labels, 'random label')} and the judge the rate is {of.rate:.1%}, and below {of.upper:.1%} "
-        f"with 95 % confidence; the judge alone says {of.judged:.1%}"
+        f"by random labels of {plural(of.labels, 'answer')} and the judge the rate is {of.rate:.1%}, and below "
+        f"{of.upper:.1%} with 95 % confidence; the judge alone says {of.judged:.1%}"
     )
     if of.certified:
         return f"Certified: the true failure rate is below {of.bound:.1%}; {known}."

@@ -26,7 +26,7 @@ from collector.logs.log import LogUnavailable
 from collector.plugins.folder import folders
 from collector.service.live.history import ConfigurationHistory, NumberedConfiguration
 from collector.service.open_logs import open_stored_logs
-from collector.service.plan_builder import evaluator_versions, judges_behind, tokens_usd
+from collector.service.plan_builder import audited_usd, evaluator_versions, judges_behind, tokens_usd
 from collector.wording import listed, usd
 from evaluators.results import Usage
 
@@ -178,11 +178,23 @@ def _again(old: Config, new: Config, spent: Spent, tokens: Tokens) -> Spent:
     """The cost of the calls so far if the new one's judges answered them, without evaluators of which it is unknown."""
     again = {name: spent[name] for name in spent if judges_behind(old, name) == judges_behind(new, name)}
     for name, usage in tokens.items():
-        before, after = (tokens_usd(config, name, usage) for config in (old, new))
-        if name not in again and after is not None:
-            paid, calls = spent.get(name, (0.0, 0.0))
-            again[name] = (paid * (after / before), calls) if paid and before else (after, usage.calls)
+        own, rounds = 1.0 / _rounds(old, name), _rounds(new, name)
+        before, after = (_usd(config, name, usage, own) for config in (old, new))
+        if after is not None and (name not in again or own * rounds != 1.0):
+            paid, calls = spent.get(name, (0.0, float(usage.calls)))
+            again[name] = (paid * (after / before) if paid and before else after), calls * own * rounds
     return again
+
+
+def _usd(config: Config, name: str, usage: Usage, own: float) -> float | None:
+    known = tokens_usd(config, name, usage)
+    return audited_usd(config, name, usage, own) if known is None else known * own * _rounds(config, name)
+
+
+def _rounds(config: Config, name: str) -> float:
+    """How often an evaluator is asked about a case: once, and by its auditor."""
+    audit = config.evaluators[name].audit if name in config.evaluators else None
+    return 1.0 + (audit.share if audit is not None else 0.0)
 
 
 def _rules(config: Config) -> dict[str, Counter[str]]:

@@ -294,7 +294,7 @@ def _audit(audit: AuditSettings, rate: float) -> str:
     fewest = FEWEST_AUDITS / (rate * audit.share)
     return (
         f"audit: {audit.judge or audit.evaluator} judges {_share(audit.share)} again; these audits correct the mean "
-        f"that alerts use, first after about {fewest:,.0f} conversations; 4 times as many halve its error"
+        f"that alerts use, first after about {fewest:,.0f} conversations; four times as many audits halve its error"
     )
 
 

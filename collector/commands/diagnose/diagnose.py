@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -58,8 +58,8 @@ class Diagnosis:
     to_read: tuple[tuple[str, ...], ...]
     other_versions: int = 0
     """Scores that are left out, as another version of the evaluator or another judge made them."""
-    improved: bool = False
-    """Whether the mean got surely better; then no slice explains anything."""
+    better_by: float = 0.0
+    """By how much the mean got better; below 0 where it fell."""
     incidents: tuple[Period, ...] = ()
     """Incidents that began before the window, whose scores are left out."""
     has_judge: bool = False
@@ -149,10 +149,13 @@ def _diagnose(
     lower = config.evaluators[name].evaluator.direction == "lower_is_better"
     rate = ERROR_RATE / len(_names(config, options))
     explanation = explain_drop(before, after, lower_is_better=lower, error_rate=rate)
+    better_by = explanation.change * (-1.0 if lower else 1.0)
+    if better_by > 0.0:  # a part may lag behind the rest without a fall of its own
+        explanation = replace(explanation, drops=tuple(drop for drop in explanation.drops if drop.fell > _SURE))
     to_read = tuple(worst_of(after, drop.slice, lower_is_better=lower) for drop in explanation.drops)
     return Diagnosis(
         evaluator=name, explanation=explanation, to_read=to_read, other_versions=len(of_name) - len(own),
-        improved=explanation.change * (-1.0 if lower else 1.0) > _SURE * explanation.error, incidents=incidents,
+        better_by=better_by, incidents=incidents,
         has_judge=config.evaluators[name].judge is not None,
     )  # fmt: skip
 
@@ -173,7 +176,7 @@ def _one(made: Diagnosis) -> dict[str, Any]:
         "other_versions": made.other_versions, "change": explanation.change, "error": explanation.error,
         "first_candidate": None if explanation.move is None else asdict(explanation.move),
         "looked_at": {"values": explanation.values, "pairs": explanation.pairs},
-        "slices": [] if made.improved else [
+        "slices": [
             {
                 "slice": dict(drop.slice), "before": drop.mean_before, "after": drop.mean, "error": drop.error,
                 "share_before": drop.share_before, "share": drop.share, "explains": abs(drop.explained),
@@ -213,10 +216,10 @@ def _evaluator_lines(made: Diagnosis) -> Iterator[str]:
         yield f"  {others} of another version or judge left out: a mean is of one version and judge"
     for begin, end in made.incidents:
         yield f"  the incident from {_time(_moment(begin))} to {_time(_moment(end))} is left out"
-    if made.improved:
-        yield "  the mean got better: diagnose explains falls only"
-        return
-    if explanation.move is not None:
+    if made.better_by > 0.0:
+        but = "but not in every part" if explanation.drops else "no part surely fell"
+        yield f"  the mean got better by {made.better_by:.3f}; {but}"
+    elif explanation.move is not None:
         first = _time(_moment(explanation.move.first_seen))
         yield f"  first candidate: {explanation.move.text}, first seen {first}, in nearly all of the traffic since"
     elif not explanation.drops:
@@ -238,7 +241,8 @@ def _level(drop: SliceDrop) -> str:
 
 
 def _explained(drop: SliceDrop, explanation: DropExplanation) -> str:
-    part = f"without it the mean would be {abs(drop.explained):.3f} {'higher' if drop.explained < 0.0 else 'lower'} now"
+    side = "higher" if drop.explained < 0.0 else "lower"
+    part = f"if it had changed like the rest, the mean would be {abs(drop.explained):.3f} {side} now"
     share = drop.explained / explanation.change if abs(explanation.change) > 2 * explanation.error else 0.0
     if share <= 0.0:
         return part

@@ -286,7 +286,8 @@ async def _run(
             models = {each: judge.model for each, judge in opened_judges.items()}
     places = {job.evaluation_id: place for job, place in jobs}
     scores = [score for case in cases for _, score in case.label.by.values()]
-    scale = LossScale(ScoreScale.of(configured.evaluator), all(score in (0, 1) for score in scores))
+    decides = configured.evaluator.has_verdicts and all(score in (0, 1) for score in scores)
+    scale = LossScale(ScoreScale.of(configured.evaluator), decides)
     return made, bench(name, models, _judged(made.evaluations, places, judges, cases, scale), scale, options.margin)
 
 

@@ -225,7 +225,8 @@ def _conclusions(each: EvaluatorComparison, comparison: Comparison, subject_star
     if comparison.same_verdict is not None:
         yield same_verdict_text(comparison, comparison.same_verdict)
     if not math.isnan(comparison.rank_correlation):
-        yield f"Rank correlation of the scores: {comparison.rank_correlation:.3f}."
+        weighting = ", not weighted" * comparison.weighted
+        yield f"Rank correlation of the scores{weighting}: {comparison.rank_correlation:.3f}."
     if comparison.weighted:
         yield "Means are weighted by 1 / sampling probability."
     if each.no_score:

@@ -20,6 +20,7 @@ from collector.calibration.labels import HumanLabel
 from collector.cli import app
 from collector.commands.calibrate.calibrate import (
     CalibrateOptions,
+    as_json,
     as_text,
     calibration,
     mean_by_people,
@@ -288,7 +289,7 @@ def test_how_many_more_drawn_labels_a_mean_needs(number: int, more: int) -> None
     notes = calibration(CalibrateOptions(labels=None, evaluator="helpful"), labels, scores, scale).notes
     few = [note.partition("labels that count as 32. ")[2] for note in notes if note.startswith("No corrected mean")]
     why = "a conversation counts once, and unequal weights count less"
-    says = f"The {number} drawn labels of {number} conversations count as {number}.0: {why}. Label at least {more} more"
+    says = f"Drawn labels of {number} answers in {number} conversations count as {number}.0: {why}. Label at least {more} more"
     assert few == ([f"{says}, of other conversations."] if more else [])
     assert any(note.startswith(f"Not checked: whether {number} drawn labels") for note in notes)
     good = [label for label in labels if label.human == 1.0]
@@ -332,8 +333,8 @@ def test_an_answer_that_two_monitors_judge_counts_once_and_each_monitor_has_its_
     assert found["raw_mean"] == found["monitors"]["all"]["raw_mean"] == 0.75
     assert found["monitors"]["tenth"]["raw_mean"] == 0.5
     shown = calibrate(of, replace(options, json=False))
-    assert "helpful: 200 labels" in shown
-    assert "helpful, monitor all: 160 labels" in shown
+    assert "helpful: 200 answers" in shown
+    assert "helpful, monitor all: 160 answers" in shown
     assert found["monitors"]["tenth"]["withheld"] == "weak"
     assert (
         "Mean score of the judge in monitor tenth: 0.500, not corrected: the judge's verdicts say too little" in shown
@@ -403,7 +404,7 @@ def test_a_threshold_that_fails_most_good_answers_is_none_and_the_rule_is_said()
     result = calibration(options, labels, [WeightedScore(each.judge) for each in labels], ScoreScale(0.5))
     said = " ".join(as_text(result).split())
     assert "No threshold fails 90% of what people label as bad but less than half of what they label as good." in said
-    assert "The nearest, 0.925, fails at least 90% of what people label as bad, and 92% of what" in said
+    assert "The nearest, 0.913, fails 100.0% of what people label as bad, and 92.5% of what" in said
 
 
 def test_the_newest_label_of_an_answer_counts_whichever_version_it_was_given_for(tmp_path: Path) -> None:
@@ -477,10 +478,10 @@ def test_where_labels_decide_a_score_without_a_verdict_is_in_no_measure_of_them(
     found = json.loads(calibrate(of, options))
     assert found["segments"][0]["equal_verdicts"]["value"] == pytest.approx(0.75), "without the 20"
     assert found["segments"][0]["labels"] == 40, "which are in measures of scores"
-    assert any("Not used for measures of verdicts: 20 labels of scores without a verdict;" in n for n in found["notes"])
+    assert any("Not used for measures of verdicts: 20 answers whose score has no verdict;" in n for n in found["notes"])
     rows = [{"human": human, "score": score} for human, score, _ in verdicts]
     (tmp_path / "labels.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    assert "Not used for measures of verdicts: 40 labels" in calibrate(of, replace(options, json=False))
+    assert "Not used for measures of verdicts: 40 answers" in calibrate(of, replace(options, json=False))
 
 
 def test_a_judge_whose_labels_decide_nothing_corrects_no_mean() -> None:
@@ -519,3 +520,56 @@ def test_a_score_without_a_verdict_is_in_no_certificate_and_no_share_of_failed_a
         what = "labels that were drawn at random" if without is not labels else "scores in the log"
         with pytest.raises(ConfigError, match=f"{what}.* with a verdict; there are none"):
             calibration(options, without, ledger if without is not labels else ledger[100:], scale)
+
+
+def test_an_evaluator_without_a_rule_for_passing_is_in_no_measure_of_verdicts(tmp_path: Path) -> None:
+    """A threshold of 0.5 that nobody wrote gave equal verdicts of 1.000 and a sensitivity of 1.000, and said nothing."""
+    labels = {name: {"meaning": name, "score": 1.0 - 0.5 * (name == "other")} for name in ("billing", "other")}
+    settings = {"kind": "classifier", "question": "Which?", "labels": labels}
+    of = checked({"helpful": settings}, judges={"main": {"model": "m"}}, log={"path": str(tmp_path / "evalstream.db")})
+    names = {"evaluator": "helpful", "evaluator_version": evaluator_version_in(of, "helpful")}
+    sampling = Sampling(probability=1.0)
+    judged_ = [judged(n, **names, score=1.0 - n % 2 / 2, passed=None, sampling=sampling) for n in range(60)]
+    given = [
+        label(**names, label_id=f"{n:032x}", evaluation_id=each.evaluation_id, sampling=sampling, subject=each.subject,
+              judge_score=each.score, judge_passed=None, score=1.0 - (n % 4 > 1) / 2, label_probability=0.5)
+        for n, each in enumerate(judged_)
+    ]  # fmt: skip
+    asyncio.run(fill(of, judged_, given))
+    file = tmp_path / "labels.jsonl"
+    rows = [
+        {"human": one.score, "score": one.judge_score, "passed": None, "turn_id": f"o{n}"}
+        for n, one in enumerate(given)
+    ]
+    file.write_text("\n".join(map(json.dumps, rows)))
+    for path in (None, file):
+        options = CalibrateOptions(labels=path, evaluator="helpful", json=True, random=True)
+        found = json.loads(calibrate(of, options))
+        assert found["threshold"] is None
+        for name in ("equal_verdicts", "cohen_kappa", "sensitivity", "specificity", "youden_j"):
+            assert found["segments"][0][name] == {"value": None, "interval": None}
+        why = (
+            "Not used for measures of verdicts: 60 answers whose score has no verdict; the evaluator has no threshold."
+        )
+        assert found["notes"].count(why) == 1
+        assert found["corrected_mean"] is not None, "which needs no verdict"
+        assert re.search(r"equal verdicts +– +–", calibrate(of, replace(options, json=False)))
+
+
+def test_a_present_threshold_that_no_other_betters_stays() -> None:
+    """0.700 was suggested for 0.5, which failed the same answers; a later score of 0.6 failed for nothing."""
+    sides = [*[(0.2, 0.0)] * 48, *[(0.8, 0.0)] * 2, *[(0.8, 1.0)] * 40, *[(0.2, 1.0)] * 3]
+    labels = [
+        HumanLabel(judge, human, "all", probability=1.0, conversation=f"c{n}") for n, (judge, human) in enumerate(sides)
+    ]
+    ledger, options = [WeightedScore(each.judge) for each in labels], CalibrateOptions(labels=None, evaluator="helpful")
+    fails = "fails 96.0% of what people label as bad, and 7.0% of what they label as good."
+    for threshold, begins in (
+        (0.6, "No other threshold is suggested: 0.600, the present one,"),
+        (0.1, "Suggested threshold: 0.500; it"),
+        (0.9, "Suggested threshold: 0.500; it"),
+        (None, "Suggested threshold: 0.500; it"),
+    ):
+        result = calibration(options, labels, ledger, ScoreScale(threshold))
+        assert f"{begins} {fails}" in " ".join(as_text(result).split())
+        assert json.loads(as_json(result))["bad_failed"] == pytest.approx(0.96)

@@ -30,6 +30,7 @@ from collector.statistics.bounded_sums import Sums
 from collector.statistics.confusion import VerdictAgreement
 from collector.telemetry.registry import Telemetry
 from evaluators.results import Label, Sampling
+from evaluators.turn.classifier import Classifier
 
 SCALE = ScoreScale(0.5)
 VERSION = ("answers_question", "0123456789ab")
@@ -238,7 +239,23 @@ async def test_a_score_whose_label_decides_nothing_is_in_no_agreement() -> None:
     assert watch.agreements[VERSION].share.value == pytest.approx(0.5), "all that are wrong are among the 40"
     [people] = watch.people.values()
     [note] = people.notes
-    assert note.startswith("Not used for measures of verdicts: 40 labels of scores without a verdict;")
+    assert note.startswith("Not used for measures of verdicts: 40 answers whose score has no verdict;")
+
+
+async def test_an_evaluator_without_a_rule_for_passing_has_no_agreement_of_verdicts() -> None:
+    """Its scores passed at 0.5, which nobody had written. The mean by people needs no verdict."""
+    log, telemetry = MemoryLog("labels", partitions=1), Telemetry()
+    of = Classifier(name="topic", question="?", labels={name: {"meaning": name, "score": 0.5} for name in "ab"})
+    watch = AgreementWatcher(log, {VERSION: ScoreScale.of(of)}, telemetry, clock=START.timestamp)
+    given = [drawn_label(n, tier="x", right=n % 4 > 0, at=START.timestamp(), audited=False) for n in range(80)]
+    await log.append([Record(b"k", label_to_json(replace(each, judge_passed=None)), partition=0) for each in given])
+    await watch.measure_changes()
+    assert watch.agreements[VERSION].number == 0.0
+    names = {"evaluator": VERSION[0], "evaluator_version": VERSION[1], "statistic": "share", "bound": "value"}
+    assert telemetry.registry.get_sample_value("evalstream_people_agreement", names) is None
+    [people] = watch.people.values()
+    assert people.withheld == ""
+    assert "80 answers whose score has no verdict; the evaluator has no threshold." in people.notes[-1]
 
 
 async def test_measures_of_verdicts_need_enough_labels_with_a_verdict() -> None:

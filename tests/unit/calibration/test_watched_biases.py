@@ -39,7 +39,7 @@ async def sentences(*, probability: float | None, by_language: float, by_length:
         )
         given = label_of(judged, f"{number:032x}", label().given_at, score=human, label_probability=probability)
         await log.append([Record(b"k", label_to_json(given))])
-    watcher = AgreementWatcher(log, {VERSION: ScoreScale.of(ExactMatch(name="helpful"))}, Telemetry())
+    watcher = AgreementWatcher(log, {VERSION: ScoreScale(0.5)}, Telemetry())
     await watcher.measure_changes()
     return list(watcher.biases[VERSION])
 
@@ -79,7 +79,7 @@ async def test_labels_of_two_monitors_count_with_the_weight_of_each() -> None:
                     judged, f"{number:031x}{monitor[0]}", label().given_at, score=1.0, label_probability=0.5
                 )
                 await log.append([Record(b"k", label_to_json(given))])
-    watcher = AgreementWatcher(log, {VERSION: ScoreScale.of(ExactMatch(name="helpful"))}, Telemetry())
+    watcher = AgreementWatcher(log, {VERSION: ScoreScale(0.5)}, Telemetry())
     await watcher.measure_changes()
     agree = sum(1.0 + 2.0 * (number % 2) for number in range(40) if number % 4)
     total = sum(1.0 + 2.0 * (number % 2) for number in range(40))

@@ -96,7 +96,7 @@ def test_the_interval_covers_scipys_bootstrap() -> None:
     assert ours == pytest.approx((theirs.low, theirs.high), abs=0.03)
 
 
-def test_the_threshold_that_meets_a_target_is_the_lowest_that_does() -> None:
+def test_the_threshold_that_meets_a_target_is_the_middle_of_the_lowest_that_do() -> None:
     pairs = recorded()
     found = agreement.threshold_for(pairs, 0.9)
     assert found is not None
@@ -104,6 +104,8 @@ def test_the_threshold_that_meets_a_target_is_the_lowest_that_does() -> None:
     below = max(judge for judge, _ in pairs if judge < found)
     assert agreement.specificity(pairs, below) < 0.9
     assert agreement.threshold_for([(1.0, 0.0)], 0.5) is None
+    assert agreement.threshold_for([(0.3, 0.0), (0.7, 1.0)], 0.9) == 0.5, "all above 0.3 up to 0.7 do the same"
+    assert 0.7 < (agreement.threshold_for([(0.7, 0.0), (0.7002, 1.0)], 0.9) or 0.0) <= 0.7002
 
 
 def test_the_corrected_mean_is_unbiased_and_narrower_than_people_alone() -> None:

@@ -264,7 +264,7 @@ def test_check_says_what_alerts_see():
     assert "chatbot/exact: target 0.77; at 1,000 evaluations/h a lasting drop to 0.76 pages within " in lines[0]
     assert lines[0].endswith("if all turns of a conversation score alike, only a drop to 0.74 does")
     assert lines.pop(1) == (
-        "           a lasting drop of the mean from 0.80 to 0.75 pages after about 4.1 h; with a target of 0.79, "
+        "           example: if the mean is 0.80 and falls to 0.75, the alert pages after about 4.1 h; with a target of 0.79, "
         "after about 1.0 h"
     ), "26 and 7.2 h were measured at a tenth of this traffic: the same ratio"
     assert "chatbot/free: no score alert" in lines[1]

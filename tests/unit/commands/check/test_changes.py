@@ -232,3 +232,24 @@ def test_without_logs_there_is_nothing_that_runs(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["check", "-c", str(written(tmp_path, "new", FILE)), "--diff"])
     assert isinstance(result.exception, ConfigError)
     assert "log.kind is memory" in str(result.exception)
+
+
+def test_the_cost_of_an_audit_is_by_the_tokens_so_far(tmp_path: Path) -> None:
+    """1,500 and 200 tokens were assumed of an evaluator that had run with 300 and 40."""
+    dear = FILE.replace(
+        "judges: {main:",
+        'judges: {dear: {model: d, api_key: k, usd_per_million_input_tokens: 10, "usd_per_million_output_tokens": 50}, main:',
+    )
+    audits = [
+        dear.replace("judge: main}", f"judge: main, audit: {{judge: dear, share: {share}}}}}") for share in (0.2, 0.5)
+    ]
+    plain, some, more = (load(written(tmp_path, str(number), text), {}) for number, text in enumerate((dear, *audits)))
+    spent = 300_000 * 1e-6 + 40_000 * 5e-6
+    added = changes_of(plain, some, {"good": (spent, 1000)}, tokens=TOKENS).cost
+    assert added.before == pytest.approx(0.1 * spent)
+    assert added.after == pytest.approx(0.1 * spent * (1 + 0.2 * 10))
+    tokens = {"good": Usage(input_tokens=360_000, output_tokens=48_000, calls=1200)}
+    raised = changes_of(some, more, {"good": (spent * 3, 1200)}, tokens=tokens).cost
+    assert (raised.before, raised.after) == (pytest.approx(0.1 * spent * 3), pytest.approx(0.1 * spent * 6))
+    ended = changes_of(some, plain, {"good": (spent * 3, 1200)}, tokens=tokens).cost
+    assert ended.after == pytest.approx(0.1 * spent), "without the tokens of audits"

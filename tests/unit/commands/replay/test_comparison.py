@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from datetime import timedelta
 from io import StringIO
 from pathlib import Path
@@ -118,6 +119,7 @@ def test_verdicts_are_of_the_pairs_that_have_one() -> None:
     assert found.passing == decided.passing
     assert (found.same_verdict, found.to_fail, found.to_pass) == (0.5, 1, 0)
     sides = compared_evaluators((each.old, each.new) for each in (pair(1, 0.9, 0.1), undecided))
+    found = replace(found, weighted=True, rank_correlation=0.386)
     people, text = compare_with_people([], {}, ScoreScale()), StringIO()
     of = EvaluatorComparison(old=sides[0], new=sides[1], comparison=found, people=people, no_score={})
     report = ReplayReport(
@@ -125,6 +127,7 @@ def test_verdicts_are_of_the_pairs_that_have_one() -> None:
     )
     as_text(report, Console(file=text, width=300))
     assert "passed (2 with verdicts)" in text.getvalue()
+    assert "Rank correlation of the scores, not weighted: 0.386." in text.getvalue(), "beside means that are"
     assert json.loads(as_json(report))["evaluators"][0]["decided"] == 2
 
 
@@ -132,7 +135,7 @@ def test_people_who_are_divided_agree_half_with_either_side() -> None:
     """As good, they would be with the side that passes more."""
     pairs = [pair(n, 0.1, 0.9) for n in range(10)]
     labels = {key_of(each.old): HumanLabel(0.1, 0.5, "all", by={"ann": (0, 1), "bob": (0, 0)}) for each in pairs}
-    found = compare_with_people(pairs, labels, ScoreScale()).agreement
+    found = compare_with_people(pairs, labels, ScoreScale(0.5)).agreement
     assert found is not None
     assert (found.old, found.new) == (0.5, 0.5)
 
