@@ -568,7 +568,7 @@ async def test_a_service_that_would_judge_by_other_versions_gets_no_request(
         async with world.serving():
             plugin.write_text(PLUGIN.replace("= 1\n", "= 2\n"))
             forget()
-            restart = "another configuration: plugins differs; to take this file, restart that service"
+            restart = "another configuration: the code of plug-ins differs; to take this file, restart that service"
             assert await refused() == service + restart
         async with world.serving():
             helpful = {"evaluators": present | {"helpful": present["helpful"] | {"evaluation_steps": ["Is it kind?"]}}}
