@@ -76,7 +76,8 @@ class FailureLog:
         """End a row of failures, and log it if the row was logged."""
         if self._lines.open:
             self._lines.open.clear()
-            logger.info("%s succeeded after %d failed attempts", self._action, self._failures)
+            attempts = "failed attempt" if self._failures == 1 else "failed attempts"
+            logger.info("%s succeeded after %d %s", self._action, self._failures, attempts)
         self._failures = 0
 
     @contextmanager

@@ -124,4 +124,4 @@ async def test_a_long_run_is_read_and_the_record_says_what(tmp_path: Path) -> No
     assert "searched for 'permission denied'" in explained.stdout
     checked = await asyncio.to_thread(CliRunner().invoke, app, ["check", "--verbose", "-c", str(path)])
     said = " ".join(checked.stdout.split())
-    assert "up to 4 requests more with 655,360 characters of it: ≈ 0.17 USD more at most" in said
+    assert "up to 4 more requests, with 655,360 characters in all: ≈ 0.17 USD more at most" in said

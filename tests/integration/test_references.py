@@ -218,7 +218,7 @@ async def test_check_says_who_waits_and_who_never_can(world: World) -> None:
     assert notes == ["note       no evaluator asks the judge main"], shown
     world.configure(**settings | {"monitors": {"all": {"evaluators": ["exact", "closed"]}}})
     shown = (await world.command("check")).stdout
-    assert "exact of monitor all needs expected_output, which traces do not have" in shown
+    assert "exact of monitor all needs expected_output, which traces lack" in shown
     assert "closed of monitor all needs outcome.ticket_reopened" in shown
     world.configure(**settings | {"monitors": {"all": {"evaluators": ["short"], "references": {}}}})
     assert "monitors.all.references does nothing" in (await world.command("check")).stdout

@@ -45,22 +45,22 @@ def test_a_misspelt_service_is_a_note_with_the_services_that_the_log_has(tmp_pat
     """`match: {service: chat-apy}` was valid, silently, beside thousands of turns of chat-api."""
     (note,) = notes(tmp_path, match={"service": "chat-apy"})
     assert note == (
-        "note       monitors.all.match: none of the log's newest 3 turns has service chat-apy; they have 'chat-api'"
+        "note       monitors.all.match: none of the log's newest 3 turns has service chat-apy; these turns have 'chat-api'"
     )
     assert notes(tmp_path, match={"service": ["chat-api", "other"]}) == [], "one of them may be rare"
     (note,) = notes(tmp_path, match={"service": ["chat-api", "chat-apy"]})
-    assert "has service chat-apy; they" in note
+    assert "has service chat-apy; these turns" in note
     assert notes(tmp_path, match={"input": "a text"}) == [], "judged text is not shown"
 
 
 def test_other_selectors_have_notes_of_slips(tmp_path: Path) -> None:
     assert notes(tmp_path, boost={"matching": [{"field": "attributes.plan", "values": ["team"]}]}) == []
     (note,) = notes(tmp_path, boost={"matching": [{"field": "attributes.plan", "values": ["golds"]}]})
-    assert note.endswith("has attributes.plan golds; they have 'gold', 'free'")
+    assert note.endswith("has attributes.plan golds; these turns have 'gold', 'free'")
     (note,) = notes(tmp_path, compare={"plan": ["gold", "freee"]})
     assert note.startswith(
         "note       monitors.all.compare: none of the log's newest 3 turns has attributes.plan freee"
     )
     (note,) = notes(tmp_path, match={"attributes.plan": "team"})
-    assert "they have 'gold', 'free'" in note
+    assert "these turns have 'gold', 'free'" in note
     assert notes(tmp_path, match={"attributes.new": "x"}) == [], "declared by this file"

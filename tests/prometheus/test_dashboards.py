@@ -44,6 +44,7 @@ IN_INCIDENTS = {
     series.DROP_AFTER,
     series.DROP_SETTLED,
     series.SCORE_FALL,
+    series.FALL_SHIFT,
     series.DROP_RECOVERED,
     series.RECOVERY_NULL,
     series.RECOVERY_LOG_E,

@@ -95,7 +95,7 @@ async def test_a_failure_log_has_a_line_for_each_row_of_failures_but_for_one_a_m
         "committing offsets failed (no leader); retrying",
         "committing offsets succeeded after 2 failed attempts",
         "committing offsets failed (timeout); retrying",
-        "committing offsets succeeded after 1 failed attempts",
+        "committing offsets succeeded after 1 failed attempt",
     ]
     now += 60.0
     log.failed("timeout")

@@ -192,7 +192,7 @@ async def test_a_topic_that_is_unknown_for_a_moment_is_not_called_missing(monkey
 
 
 async def test_a_poll_without_a_connection_is_no_success(monkeypatch, caplog):
-    """`succeeded after 1 failed attempts` came a second after ECONNREFUSED, while no broker was up."""
+    """`succeeded after 1 failed attempt` came a second after ECONNREFUSED, while no broker was up."""
     caplog.set_level("INFO")
     thread, _ = failing_thread(monkeypatch, "turns")
     monkeypatch.setattr(workarounds, "last_answer", lambda _: 0.0)
@@ -201,7 +201,7 @@ async def test_a_poll_without_a_connection_is_no_success(monkeypatch, caplog):
     assert [record.getMessage()[:26] for record in caplog.records] == ["reading for group g failed"]
     monkeypatch.setattr(workarounds, "last_answer", lambda _: time.monotonic())
     thread._note_answers()
-    assert caplog.records[-1].getMessage() == "reading for group g succeeded after 1 failed attempts"
+    assert caplog.records[-1].getMessage() == "reading for group g succeeded after 1 failed attempt"
 
 
 async def test_a_topic_that_is_refused_has_lines_of_its_own_until_it_is_read(monkeypatch, caplog):

@@ -88,7 +88,7 @@ def test_a_group_that_fails_on_has_a_line_when_another_has_recovered(
         caplog.clear()
     assert written == [
         "reading for group a failed (no broker); retrying",
-        "reading for group a succeeded after 1 failed attempts",
+        "reading for group a succeeded after 1 failed attempt",
         "reading for group b failed (no broker); retrying (1 more since the line before)",
     ]
 
