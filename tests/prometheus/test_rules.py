@@ -840,6 +840,24 @@ def test_standard_errors_in_rules_are_those_of_the_plain_code(tmp_path: Path):
     run(tmp_path, configured(), [{"inputs": in_full(400, stream), "values": near}])
 
 
+def test_the_mean_of_an_evaluator_that_was_just_added_is_that_of_its_scores(tmp_path: Path):
+    """Each sum was extrapolated by a factor of its own: 40 scores counted as 70, and their mean of 0.8 was 0.69."""
+    w = [25.0, 45.0, 65.0]
+    passing = [0.0, 16.0, 32.0]
+    numbers = dict(zip(("w", "wy", "w2", "w2y", "w2y2"), (w, passing, w, passing, passing), strict=True))
+    inputs = [
+        series(f"evalstream_estimator_{name}_total", "_x10 " + " ".join(f"{each:g}" for each in of), **SERIES)
+        for name, of in numbers.items()
+    ]
+    of = f'{{evaluator="{SERIES["evaluator"]}",window="15m"}}'
+    expected = {f"evalstream:score_mean{of}": 0.8, f"evalstream:score_n_eff{of}": 40.0}
+    values = [
+        {"expr": f"sum(round({expr}, 0.001))", "eval_time": "13m", "exp_samples": [{"labels": "{}", "value": value}]}
+        for expr, value in expected.items()
+    ]
+    run(tmp_path, configured(), [{"inputs": inputs, "values": values}])
+
+
 def test_failures_leave_bounds_of_the_mean_of_all(tmp_path: Path):
     """One of eleven fails: the mean of all lies within a share of 1/11."""
     stream = Stream(per_minute=10, mean=lambda _: 0.5, seed=9).run(100)

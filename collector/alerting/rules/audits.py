@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from collector.alerting.rules import series
-from collector.alerting.rules.model import RecordingRule, Timing
+from collector.alerting.rules.model import RecordingRule, Timing, growth
 from collector.records.audits import FEWEST_AUDITS
 from collector.statistics.audited_sums import product_name
 from collector.statistics.bounded_sums import VARIANCE_FLOOR
@@ -21,7 +21,7 @@ _FLAT = 1e-12
 
 def audited_increase(length: float, timing: Timing, by: Sequence[str]) -> str:
     """The growth of the sums over a window."""
-    return f"sum by ({', '.join((*by, 'sum'))}) (increase({AUDITED_SUMS.name}[{timing.text(length)}]))"
+    return f"sum by ({', '.join((*by, 'sum'))}) {growth(AUDITED_SUMS.name, timing.text(length))}"
 
 
 def audit_rules(windows: dict[str, float], timing: Timing, by: Sequence[str]) -> Iterator[RecordingRule]:
@@ -103,7 +103,7 @@ def _variances() -> tuple[str, str, str]:
 def clipped_rules(windows: dict[str, float], timing: Timing, by: Sequence[str]) -> Iterator[RecordingRule]:
     """The share of the weight that is left out of corrected means."""
     for window, length in windows.items():
-        clipped = f"sum by ({', '.join(by)}) (increase({ESTIMATOR_CLIPPED.name}[{timing.text(length)}]))"
+        clipped = f"sum by ({', '.join(by)}) {growth(ESTIMATOR_CLIPPED.name, timing.text(length))}"
         scored = f'sum by ({", ".join(by)}) ({series.AUDITED_INCREASE}{{sum="w",window="{window}"}})'
         yield RecordingRule(series.SCORE_CLIPPED, f"{clipped} / ({scored} + {clipped} > 0)", {"window": window})
 

@@ -5,7 +5,16 @@ from collections.abc import Iterator, Sequence
 from collector.alerting.rules import series
 from collector.alerting.rules.agreement import by_proof, uncalibrated_alert
 from collector.alerting.rules.audits import CorrectedMeans, audit_rules, clipped_rules, corrected_means, part_rules
-from collector.alerting.rules.model import AlertingRule, Fact, Listing, RecordingRule, RuleGroup, Timing, selector
+from collector.alerting.rules.model import (
+    AlertingRule,
+    Fact,
+    Listing,
+    RecordingRule,
+    RuleGroup,
+    Timing,
+    growth,
+    selector,
+)
 from collector.alerting.rules.people import people_rules
 from collector.alerting.rules.targets import Target
 from collector.config.alerts import AlertSettings
@@ -61,9 +70,8 @@ def _increases(timing: Timing, by: Sequence[str]) -> Iterator[RecordingRule]:
             (series.ESTIMATOR_CLIPPED_INCREASE, metrics.ESTIMATOR_CLIPPED.name),
             (series.SCORES_INCREASE, f"{metrics.SCORE.name}_count"),
         ):
-            yield RecordingRule(
-                name, f"sum by ({', '.join(by)}) (increase({counter}[{timing.text(length)}]))", {"window": window}
-            )
+            grown = growth(counter, timing.text(length))
+            yield RecordingRule(name, f"sum by ({', '.join(by)}) {grown}", {"window": window})
 
 
 def _margins() -> Iterator[RecordingRule]:
@@ -114,7 +122,7 @@ def _corrected_means(timing: Timing, by: Sequence[str]) -> Iterator[RecordingRul
     sums, of = series.CORRECTED_INCREASES, series.ESTIMATOR_INCREASES
     for window, length in series.WINDOWS.items():
         for key, counter in zip(series.CORRECTED, metrics.CORRECTED_SUMS, strict=True):
-            increase = f"sum by ({', '.join(by)}) (increase({counter.name}[{timing.text(length)}]))"
+            increase = f"sum by ({', '.join(by)}) {growth(counter.name, timing.text(length))}"
             yield RecordingRule(sums[key], increase, {"window": window})
     shifted = f"{sums['wy']} / ({of['w']} > 0)"
     shift = f"max by ({', '.join(series.BY)}) ({metrics.CORRECTED_SHIFT.name})"
