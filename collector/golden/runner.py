@@ -540,11 +540,13 @@ class GoldenRuns:
         """Publish a run, and keep it for later falls."""
         run, known = orjson.loads(text), self.checked[target.key]
         scores = {case: score for case, score in run["scores"].items() if score is not None}
+        moved = score_shift(scores, known.runs[-1].scores) if known.runs else None
         known.runs = [*known.runs, GoldenRun(run["at"], scores)][-_HISTORY:]
         await self._publish(target, run["scores"], run["at"])
         judges = frozenset((str(model), fingerprint) for model, fingerprint in run.get("judges", ()))
         known.published, known.attempts = _Published(period, number, judges), _Attempts()
-        if known.drip.has_tripped:
+        # single cases are compared with the judge as it is since, whatever the run was for: else nobody sees a repair
+        if known.drip.has_tripped or (moved is not None and moved.is_sure):
             known.drip = SingleCaseTest(began=run["at"])
 
     async def _results(self, target: GoldenTarget) -> dict[str, Result] | None:

@@ -546,7 +546,7 @@ async def test_the_preview_refuses_what_the_service_refuses(tmp_path: Path) -> N
             lines = await compared(file)
             assert "restart    assemble.attributes and plugins: read only at a start" in lines
             assert (
-                "waits      evaluators.answers.evaluation_steps: read at that restart, too; alone, this change needs no restart"
+                "waits      evaluators.answers.evaluation_steps: for that restart, as a file is read as a whole; alone, it would need no restart"
                 in lines
             )
             assert "taken" not in lines
@@ -682,7 +682,7 @@ async def test_the_preview_knows_the_version_of_a_plug_in_that_changed(tmp_path:
                     "restart    the code of plug-ins: read only at a start; a running service refuses the changed file"
                     in lines
                 )
-                assert "read at that restart, too\n" in lines, "a change that needs no restart alone, it said"
+                assert ": for that restart\n" in lines, "a change that needs no restart alone, it said"
             file.change(lambda values: values.update(evaluators={"brief": {"kind": "brief"}}))
             plugin.write_text(PLUGIN.replace("= 1\n", "= 2\n"))
             forget()

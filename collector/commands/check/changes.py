@@ -366,8 +366,8 @@ def change_lines(config: Config, compared: Compared) -> Iterator[str]:
         yield "           no version changes: if a plug-in's evaluator now scores otherwise, raise its `revision`"
     if changes.live and changes.restart:
         # what needs new code would need that restart alone, too
-        alone = "" if _CODE in changes.restart else "; alone, this change needs no restart"
-        yield f"waits      {listed(changes.live)}: read at that restart, too{alone}"
+        why = "" if _CODE in changes.restart else ", as a file is read as a whole; alone, it would need no restart"
+        yield f"waits      {listed(changes.live)}: for that restart{why}"
     elif changes.live:
         yield f"no restart {listed(changes.live)}: in force seconds after the file is saved{unseen}"
     yield from (f"evaluator  {_evaluator(evaluator)}" for evaluator in changes.evaluators)

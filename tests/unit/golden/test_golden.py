@@ -424,6 +424,24 @@ async def test_a_shift_that_is_over_explains_its_share_of_a_window(tmp_path: Pat
     assert again.explained_miss("helpful", False, 600.0) == pytest.approx(shift / 2), "after a restart"
 
 
+async def test_single_cases_see_a_repair_after_a_run_that_a_fall_asked_for(tmp_path: Path) -> None:
+    """They were compared with the runs from before the shift, too, and the alert on it went on until the next day."""
+    bench = Bench(golden_file(tmp_path, helpful=0.8))
+    runs = await bench.look(8)
+    bench.time, bench.score = bench.time + 300.0, 5
+    [key] = runs.checked
+    runs.judge_since("helpful", key.split("/")[1], bench.time - 60.0, alerting=True)
+    await runs.run_due()
+    assert runs.significant_shift("helpful") is not None
+    bench.share, bench.score = 0.1, 8
+    again = await bench.look(8)
+    for _ in range(100):
+        await bench.answer("scripted")
+    bench.time += 60.0
+    await again.run_due()
+    assert again.significant_shift("helpful") is None
+
+
 async def test_single_cases_that_move_once_more_get_a_run_or_a_line_says_why_not(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
