@@ -310,6 +310,35 @@ def test_the_lines_of_two_monitors_weigh_as_compare_evaluators_weighs_them(confi
         assert judge["agreement"]["value"] == pytest.approx(right / sum(label.weight for label, _ in own))
 
 
+@pytest.mark.parametrize(
+    ("monitors", "is_logged", "warns"),
+    [
+        (("all", "some"), False, True),
+        ((None, None), False, True),
+        (("all", "some"), True, False),
+        (("all", "all"), False, False),
+    ],
+    ids=["two monitors", "no monitor", "in the log", "one monitor"],
+)
+def test_lines_of_several_monitors_need_the_log(
+    config: Path, tmp_path: Path, *, monitors: tuple[str | None, ...], is_logged: bool, warns: bool
+) -> None:
+    """Of an answer that both monitors judge, the file has the line of one: the agreement was 0.50 instead of 0.63."""
+    config.write_text(config.read_text().replace("kind: memory", f"path: {tmp_path / 'evalstream.db'}"))
+    past = [bare(number, 0.8, monitor=monitor or "all") for number, monitor in enumerate(monitors)]
+    rows: list[dict[str, Any]] = [
+        {"evaluation_id": judged.evaluation_id, "label_probability": 0.5, "weight": 2.0, "human": True}
+        | ({"monitor": monitor} if monitor else {})
+        for judged, monitor in zip(past, monitors, strict=True)
+    ]
+    asyncio.run(_store(config, past if is_logged else []))
+    path = write_lines(tmp_path / "labels.jsonl", rows)
+    arguments = ("-c", str(config), "--file", str(path), "--judge", "strong", "--judge", "mini", "--repeat", "1")
+    result = CliRunner().invoke(app, ["compare", "judges", *arguments])
+    assert result.exit_code == 0, result.output
+    assert ("2 drawn labels of no evaluation in the log of this configuration" in result.stderr) == warns
+
+
 async def _store(config: Path, past: Sequence[Evaluation]) -> None:
     async with open_logs(load(config).settings.log, page=True) as logs:
         await logs.evaluations.append([Record(b"", evaluation_to_json(each)) for each in past])

@@ -206,6 +206,10 @@ def compare_judges(config: Config, options: JudgesOptions) -> int:
     configured = config.evaluators[name]
     own = [line for line in lines if line.evaluator in (None, name)]
     past, scale = asyncio.run(_past(config, name)), ScoreScale.of(configured.evaluator)
+    if unknown := _of_unknown_monitors(own, past):
+        what = f"{plural(len(unknown), 'drawn label')} of no evaluation in the log of this configuration"
+        why = "so answers that several monitors judge may weigh wrong; set `log` to the service's"
+        show(f"evalstream: {what}, {why}, or use lines of labels next --monitor", err=True)
     cases, picked = representative(labelled_cases(own, options.file, past, scale))
     if picked:
         show(f"evalstream: left out {plural(picked, 'case')} that somebody picked: the others were drawn", err=True)
@@ -219,6 +223,14 @@ def compare_judges(config: Config, options: JudgesOptions) -> int:
     if all(figures.choice == "silent" for figures in result.figures):
         problems.append("no judge could score enough of the cases; the failures are in the table")
     return report_problems(problems)
+
+
+def _of_unknown_monitors(lines: Sequence[LabelLine], past: Sequence[Evaluation]) -> list[LabelLine]:
+    """The drawn lines whose weight may depend on monitors that neither the file nor the log has."""
+    known, tasks = evaluations_by_id(past).keys(), [line for line in lines if line.row.label_probability is not None]
+    unknown = [line for line in tasks if line.row.evaluation_id and known.isdisjoint(line.row.names)]
+    monitors = {line.fields.get("monitor") for line in tasks}
+    return unknown if len(monitors) > 1 or None in monitors else []
 
 
 async def _past(config: Config, name: str) -> list[Evaluation]:
@@ -285,9 +297,8 @@ async def _run(
             )  # fmt: skip
             models = {each: judge.model for each, judge in opened_judges.items()}
     places = {job.evaluation_id: place for job, place in jobs}
-    scores = [score for case in cases for _, score in case.label.by.values()]
-    decides = configured.evaluator.has_verdicts and all(score in (0, 1) for score in scores)
-    scale = LossScale(ScoreScale.of(configured.evaluator), decides)
+    are_verdicts = all(score in (0, 1) for case in cases for _, score in case.label.by.values())
+    scale = LossScale(ScoreScale.of(configured.evaluator), configured.evaluator.has_verdicts and are_verdicts)
     return made, bench(name, models, _judged(made.evaluations, places, judges, cases, scale), scale, options.margin)
 
 
