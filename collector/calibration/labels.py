@@ -51,8 +51,8 @@ def _as_boolean(value: object) -> object:
     return _BOOLEANS.get(value.lower(), value) if isinstance(value, str) else value
 
 
-def _as_verdict(value: object, read: ValidatorFunctionWrapHandler) -> object:
-    """True or false, where labels decide; a value that says neither is no verdict, and refuses no line."""
+def _if_valid(value: object, read: ValidatorFunctionWrapHandler) -> object:
+    """A verdict, where labels decide, or attributes; a value of another form is none, and refuses no line."""
     try:
         return read(_as_boolean(value))
     except ValidationError:
@@ -66,14 +66,15 @@ class LabelRow(BaseModel):
     the one with which the evaluation was drawn to be labelled; without it, a person picked the evaluation. `weight` is
     how many subjects of the traffic the evaluation stands for; the log has it, too. Labels with one `conversation_id`
     may depend on each other; it is known where the evaluation is in the log. `given_by` is who labelled. A label of the
-    page has `judge_tokens`, a line of `score --output` the `usage`. `passed` is the judge's verdict on its `score`.
+    page has `judge_tokens`, a line of `score --output` `usage` and `attributes`. `passed` is the judge's verdict on its
+    `score`.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     human: Annotated[StrictBool | Annotated[float, Field(ge=0, le=1)], BeforeValidator(_as_boolean)]
     score: Annotated[float, Field(ge=0, le=1)] | None = None
-    passed: Annotated[bool | None, WrapValidator(_as_verdict)] = None
+    passed: Annotated[bool | None, WrapValidator(_if_valid)] = None
     evaluation_id: str | None = None
     turn_id: str | None = _of_subject("turn_id")
     segment: str = "all"
@@ -84,6 +85,7 @@ class LabelRow(BaseModel):
     judge_tokens: float | None = None
     input_tokens: float | None = Field(default=None, validation_alias=AliasPath("usage", "input_tokens"))
     calls: float | None = Field(default=None, validation_alias=AliasPath("usage", "calls"))
+    attributes: Annotated[Mapping[str, Any] | None, WrapValidator(_if_valid)] = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -114,7 +116,7 @@ class HumanLabel:
     weight: float = 1.0
     probability: float | None = None
     at: float = 0.0
-    """When it was given, in seconds since the epoch; like monitor and attributes known of the page's labels alone."""
+    """When it was given, in seconds since the epoch; like the monitor known of the page's labels alone."""
     monitor: str = ""
     conversation: str = ""
     attributes: Mapping[str, Json] = field(default_factory=dict[str, Json])
@@ -230,7 +232,7 @@ def labels_in(
                 judged.score, human, row.segment, judged.weight,
                 row.label_probability, conversation=row.conversation_id or judged.conversation, name=name,
                 tokens=row.tokens, other_id=row.evaluation_id or "" if name not in ("", row.evaluation_id) else "",
-                passed=judged.passed, by={row.given_by or number: (math.inf, human)},
+                passed=judged.passed, by={row.given_by or number: (math.inf, human)}, attributes=row.attributes or {},
             )  # fmt: skip
             people.setdefault((name or row.evaluation_id or row.turn_id or number, row.segment), []).append(label)
     return [mean_label(labels) for labels in people.values()]

@@ -209,7 +209,7 @@ def test_at_the_spending_limit_few_cases_recommend_no_judge(config: Path, cases:
 
 def test_the_labels_that_calibrate_takes_are_cases_too(config: Path, cases: Path) -> None:
     """`given_by` was refused as a key of a turn."""
-    others = {"turn_id", "conversation_id", "input_tokens", "calls"}  # of the case, and within its usage
+    others = {"turn_id", "conversation_id", "attributes", "input_tokens", "calls"}  # of the case, and within its usage
     assert LabelRow.model_fields.keys() - others <= {*LABEL_KEYS}
     row = {"score": 0.7, "given_by": "ann", "judge_tokens": 9, "note": "so", "segment": "all"}
     lines = [orjson.loads(line) | row for line in cases.read_bytes().splitlines()]

@@ -10,6 +10,7 @@ from datetime import timedelta
 from pathlib import Path
 from random import Random
 from statistics import fmean
+from typing import Any
 
 import pytest
 from configurations import checked
@@ -233,6 +234,26 @@ def test_what_the_judge_is_biased_by_is_named_beside_people_and_audits(tmp_path:
         size, _, more = note.split("the judge scores ")[1].partition(" (95 %: ± ")
         high, low = map(int, re.findall(r"prompts of (\d+) tokens instead of (\d+)\.$", more)[0])
         assert 0.06 < 100.0 * float(size) / (high - low) < 0.09
+
+
+@pytest.mark.parametrize("cause", ["language", "model"])
+def test_a_bias_is_named_by_the_attributes_of_own_lines(tmp_path: Path, cause: str) -> None:
+    """The lines that `score --output` wrote had them: a bias by language was blamed on length, one by model unseen."""
+    chance, file, lines = Random(5), tmp_path / "labels.jsonl", list[dict[str, Any]]()
+    for number in range(200):
+        longer, human = number % 2, chance.choice((0.25, 0.5, 0.75))
+        lines.append({
+            "human": human, "score": min(1.0, max(0.0, human + 0.2 * longer + 0.03 * chance.gauss(0, 1))),
+            "subject": {"conversation_id": f"c{number}", "turn_id": f"t{number}"},
+            "usage": {"input_tokens": 470 + 40 * (chance.random() < 0.2 + 0.6 * longer), "calls": 1},
+            "attributes": {cause: ("en", "de")[longer], "of": {"nested": 1}} if number else "none",
+        })  # fmt: skip
+    file.write_text("\n".join(map(json.dumps, lines)))
+    notes = json.loads(calibrate(config(tmp_path), CalibrateOptions(labels=file, evaluator="helpful", json=True)))[
+        "notes"
+    ]
+    [biased] = [note for note in notes if note.startswith("Biased")]
+    assert cause in biased.rpartition(" for ")[2]
 
 
 def test_a_length_is_named_by_the_tokens_of_the_evaluation_that_paid(tmp_path: Path) -> None:
