@@ -71,7 +71,7 @@ class ConfigurationStatus:
             self._lines.open.discard(reason)
         if self._lines.is_due(reason):
             self._telemetry.counter(series.CONFIGURATION_CHANGES, "refused").inc()
-            logger.error("configuration refused, and %s runs on: %s", self._running, reason)
+            logger.error("configuration refused, and %s stays in force: %s", self._running, reason)
 
     @property
     def problem(self) -> str | None:
@@ -79,7 +79,7 @@ class ConfigurationStatus:
         if self.refused is None:
             return None
         since = datetime.fromtimestamp(self.refused.since, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-        return f"configuration refused since {since}, and {self._running} runs on: {self.refused.reason}"
+        return f"configuration refused since {since}, and {self._running} stays in force: {self.refused.reason}"
 
     @property
     def _running(self) -> str:

@@ -18,9 +18,9 @@ def test_a_configuration_without_a_number_is_not_called_by_one(
     with caplog.at_level("INFO"):
         status.refuse("judges: none")
         assert status.problem is not None
-        assert status.problem.endswith(f"and {running} runs on: judges: none")
+        assert status.problem.endswith(f"and {running} stays in force: judges: none")
         status.keep()
     assert caplog.messages == [
-        f"configuration refused, and {running} runs on: judges: none",
+        f"configuration refused, and {running} stays in force: judges: none",
         f"the file has {running}, which runs already",
     ]
