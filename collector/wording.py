@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from math import floor, log10
+from math import ceil, floor, log10
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -68,6 +68,16 @@ def cost_text(amount: float | None, unpriced: int) -> str:
 def figure(value: float) -> str:
     """A number to read: `14,400`, `62.5`, `0.31`."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def at_least(bound: float, digits: int = 2) -> str:
+    """A lower bound, rounded down: past its value it would be false. The tolerance is for floating point."""
+    return f"{floor(bound * 10**digits + 1e-7) / 10**digits:.{digits}f}"
+
+
+def at_most(bound: float, digits: int = 2) -> str:
+    """An upper bound, rounded up."""
+    return f"{ceil(bound * 10**digits - 1e-7) / 10**digits:.{digits}f}"
 
 
 def hours(value: float) -> str:

@@ -14,6 +14,7 @@ is m ± 1.96 e. `tests/unit/statistics/test_intervals.py` measures how often it 
 import math
 
 from collector.statistics.certificate import upper_limit
+from collector.wording import at_least, at_most
 
 PRIOR = 3.0
 """The number of conversations whose weight draws a variance towards the largest possible one."""
@@ -48,9 +49,9 @@ def mean_text(mean: float, error: float, number: float) -> str:
     """
     low, high = mean_interval(mean, error, number)
     if high == 1.0 and mean >= 1.0:
-        return f"{mean:.3f} (95 %: at least {low:.2f})"
+        return f"{mean:.3f} (95 %: at least {at_least(low)})"
     if low == 0.0 and mean <= 0.0:
-        return f"{mean:.3f} (95 %: at most {high:.2f})"
+        return f"{mean:.3f} (95 %: at most {at_most(high)})"
     if abs(high + low - 2.0 * mean) < _SYMMETRIC * (high - low):
         return f"{mean:.3f} {plus_minus((high - low) / 2.0)}"
     return f"{mean:.3f} (95 %: {low:.2f} to {high:.2f})"

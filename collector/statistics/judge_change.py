@@ -17,6 +17,7 @@ from statistics import fmean
 from typing import NamedTuple
 
 from collector.statistics.intervals import Z, plus_minus
+from collector.wording import at_most
 
 MIN_PAIRS = 10
 """The fewest paired scores for a shift."""
@@ -132,7 +133,7 @@ def judge_since(runs: Sequence[GoldenRun], since: float, cases: str = "golden ca
         moved = f"{shift.mean:+.2f} {plus_minus(Z * shift.stderr, 2)}"
         return JudgeVerdict(True, shift.mean, f"The judge {has} changed: {where} {moved}.{end}")
     most = abs(shift.mean) + shift.by_chance
-    return JudgeVerdict(False, most, f"The judge has not changed: {where} at most {most:.2f}.")
+    return JudgeVerdict(False, most, f"The judge has not changed: {where} at most {at_most(most)}.")
 
 
 def _as_before(runs: Sequence[GoldenRun], since: float) -> Sequence[GoldenRun]:

@@ -152,6 +152,13 @@ def test_people_contradict_a_verdict_by_the_threshold_of_now(world: Path) -> Non
     assert disagreed(0.95) == {0.2, 0.9}
 
 
+def test_a_tie_contradicts_nobody(world: Path) -> None:
+    """One person for a verdict and one against it are half and half in `calibrate`, and were a contradiction here."""
+    for who, scores in (("ann", {0: 1.0, 3: 0.0, 4: 1.0}), ("bob", {0: 0.0, 3: 0.0, 4: 1.0}), ("cat", {4: 0.0})):
+        asyncio.run(label_answers(scores, given_by=who, label_id=who))
+    assert disagreed(0.5) == {0.9, 0.4}
+
+
 def test_a_label_of_an_older_versions_score_is_about_the_answer(world: Path) -> None:
     asyncio.run(label_answers({0: 1.0, 3: 1.0, 4: 0.0}))
     asyncio.run(rejudge({0: 0.7, 4: 0.8}))

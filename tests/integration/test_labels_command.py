@@ -150,7 +150,7 @@ def test_a_draw_with_other_shares_leaves_nothing_out_and_a_mix_of_two_is_named(c
     for content, said in (
         (
             filled,
-            "Drawn with other shares than page.queue and the threshold give now: 9 labelled answers. These labels still",
+            "Drawn with other shares than page.queue and the threshold give now: 9 labelled answers. They count with",
         ),
         (alone, ""),
         (filled + alone[: len(alone) // 2].rpartition(b"\n")[0], "Mixed draws: "),

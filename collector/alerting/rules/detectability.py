@@ -57,17 +57,16 @@ def alert_lines(config: Config) -> Iterator[str]:
 def _threshold_lines(every: Sequence[Target], config: Config) -> Iterator[str]:
     """A hint for targets that follow from thresholds: a mean that falls to the threshold does not alert."""
     named = {name: monitor.alerts.targets for name, monitor in config.settings.monitors.items()}
-    scored = [target for target in every if target.mean is not None and target.label is None]
-    unnamed = [target for target in scored if target.source not in named[target.monitor]]
+    scored = [(target, target.mean) for target in every if target.mean is not None and target.label is None]
+    unnamed = [one for one in scored if one[0].source not in named[one[0].monitor]]
     if not unnamed:
         return
-    first = unnamed[0]
-    assert first.mean is not None
-    side = "above" if first.lower_is_better else "below"
-    names = ", ".join(f"{target.monitor}/{target.evaluator}" for target in unnamed)
-    yield f"alerts     {names}: no target is set, so the threshold is the target;"
-    mean = _two_decimals(first.mean)
-    yield f"           a mean alerts only {side} {mean}; `evalstream plan targets` proposes a target nearer to the mean"
+    names = ", ".join(
+        f"{target.monitor}/{target.evaluator} ({'above' if target.lower_is_better else 'below'} {_two_decimals(mean)})"
+        for target, mean in unnamed
+    )
+    yield f"alerts     {names}: no target is set, so a mean alerts only beyond the threshold;"
+    yield "           `evalstream plan targets` proposes a target nearer to the mean"
 
 
 def _monitors_with_budget(config: Config) -> frozenset[str]:

@@ -13,6 +13,7 @@ from collector.config.alerts import AlertSettings
 from collector.page.sources import Cause
 from collector.statistics.incident import DropDetector, margin
 from collector.statistics.intervals import mean_text
+from collector.wording import at_least, at_most
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +142,7 @@ def _failed(miss: TargetMiss) -> str:
     if high - low < 0.005:
         return ""
     why = f"{miss.uncovered:.0%} of all have no score or were not shown to a judge"
-    return f" ({why}: the mean of all is between {low:.2f} and {high:.2f})"
+    return f" ({why}: the mean of all is between {at_least(low)} and {at_most(high)})"
 
 
 def _alert(

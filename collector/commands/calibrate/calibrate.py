@@ -361,8 +361,8 @@ def _notes_on_shares(labels: Sequence[HumanLabel], ledger: LabelLedger) -> tuple
                 why = "page.queue or the threshold changed between the draws, so all figures may be wrong"
                 return (f"{_MIXED}{note}: {why}. Draw again by evalstream labels next; calibrate its file alone.",)
     note = f"Drawn with other shares than page.queue and the threshold give now: {ledger.count(others)}"
-    again = "If labels next --without drew them, draw again."
-    return (f"{note}. These labels still count. {again}",) if others else ()
+    again = "Only lines of labels next --without have a wrong one now: draw those again"
+    return (f"{note}. They count with the probability of their own draw. {again}.",) if others else ()
 
 
 _MIXED = "Mixed draws: "
@@ -457,7 +457,8 @@ def calibration(
         raw_mean=weighted_mean(ledger) if ledger else None,
         corrected_mean=None if why or not ledger else mean_by_people(at_random, ledger),
         notes=(*notes, *undecided(measured_labels(labels), scale), *_notes_on_mean(why, at_random, ledger),
-               *_notes_on_draw(labels, at_random), *_note_on_certificate(options.certify, ledger, scale)),
+               *(_notes_on_draw(labels, at_random) if at_random or ledger else ()),
+               *_note_on_certificate(options.certify, ledger, scale)),
         certificate=_certificate(options.certify, at_random, ledger, scale),
     )  # fmt: skip
 
@@ -486,7 +487,9 @@ def mean_by_people(labels: Sequence[HumanLabel], ledger: Sequence[WeightedScore]
 
 def _notes_on_mean(why: str, at_random: Sequence[HumanLabel], ledger: Sequence[WeightedScore]) -> Iterator[str]:
     """Why there is no corrected mean, and what it rests on."""
-    if why in WITHHELD:
+    if not ledger:
+        yield "No corrected mean, with or without --random: the log has no score by this version of the evaluator."
+    elif why in WITHHELD:
         yield WITHHELD[why]
     elif at_random and why:
         weights = [sum(one.weight for one in each) for each in by_conversation(one.weighted() for one in at_random)]
@@ -497,8 +500,6 @@ def _notes_on_mean(why: str, at_random: Sequence[HumanLabel], ledger: Sequence[W
             f"{plural(len(weights), 'conversation')} count as {number:.1f}: a conversation counts once, and unequal "
             f"weights count less. Label at least {more} more, of other conversations."
         )
-    elif at_random and not ledger:
-        yield "No corrected mean: the log has no score by this version of the evaluator."
     if ledger and (strange := sum(not label.name for label in at_random)):
         what = f"Not checked: whether {plural(strange, 'drawn label')} of answers outside the log"
         yield f"{what} are of the same traffic as the log's scores. Means and certificate suppose that."

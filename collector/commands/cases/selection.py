@@ -6,12 +6,13 @@ A case is nearly the same as an earlier one by the letters of its question.
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Literal
 
 from rapidfuzz import fuzz
 
 from collector.calibration.page_labels import human_of
-from collector.statistics.agreement import ScoreScale
+from collector.statistics.agreement import MIDDLE, ScoreScale
 from evaluators.cases import Conversation, Turn
 from evaluators.results import Evaluation, Label
 
@@ -56,7 +57,7 @@ def candidates(
         case "disagreed":
             chosen = [
                 evaluation for evaluation in scored
-                if any(_contradicts(label, evaluation, scales) for label in labels.get(evaluation.evaluation_id, ()))
+                if _contradict(labels.get(evaluation.evaluation_id, ()), evaluation, scales)
             ]  # fmt: skip
         case "sampled":
             chosen = scored
@@ -78,17 +79,23 @@ def _scale(evaluation: Evaluation, scales: Mapping[str, ScoreScale]) -> ScoreSca
     return scales.get(evaluation.evaluator, ScoreScale())
 
 
-def _contradicts(label: Label, evaluation: Evaluation, scales: Mapping[str, ScoreScale]) -> bool:
-    """Whether the person's verdict on the answer differs from that of the score by the threshold of now, as in
-    `calibrate`. To disagree with a score that had no verdict is to contradict this score alone.
+def _contradict(labels: Sequence[Label], evaluation: Evaluation, scales: Mapping[str, ScoreScale]) -> bool:
+    """Whether people's verdict on the answer differs from that of the score by the threshold of now, as in `calibrate`:
+    that of their mean, and a tie is none. To disagree with a score that had no verdict is to contradict this score
+    alone.
     """
     scale = _scale(evaluation, scales)
-    human = human_of(label, lower_is_better=scale.lower_is_better)
-    if human is not None:
-        passed = evaluation.passed
-        return scale.decides(passed) and scale.is_bad(human) != scale.fails(evaluation.score or 0.0, passed)
-    is_valid = label.state != "retracted" and label.judge_passed is None
-    return is_valid and label.opinion == "disagree" and label.evaluation_id == evaluation.evaluation_id
+    people = [human_of(label, lower_is_better=scale.lower_is_better) for label in labels]
+    if known := [human for human in people if human is not None]:
+        human, passed = fmean(known), evaluation.passed
+        is_tie = len(known) > 1 and human == MIDDLE
+        decides = scale.decides(passed) and not is_tie
+        return decides and scale.is_bad(human) != scale.fails(evaluation.score or 0.0, passed)
+    return any(
+        label.opinion == "disagree" and label.evaluation_id == evaluation.evaluation_id
+        for label in labels
+        if label.state != "retracted" and label.judge_passed is None
+    )
 
 
 def _hash(evaluation: Evaluation) -> bytes:

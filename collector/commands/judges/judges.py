@@ -40,7 +40,7 @@ from collector.service.plan_builder import expected_usd
 from collector.statistics.agreement import FEWEST, ScoreScale
 from collector.telemetry.plain import report_problems, show
 from collector.telemetry.wide_console import figures_table, report_text
-from collector.wording import listed, plural
+from collector.wording import at_most, listed, plural
 from evaluators.cases import Conversation, Turn
 from evaluators.identity import conversation_id_of, judged_version, make_evaluation_id, subject_id_of
 from evaluators.judge import Judge
@@ -135,7 +135,7 @@ def _behind(figure: Figure | None) -> str:
     """With its upper end alone, as the margin is compared with that."""
     if figure is None or figure.interval is None:
         return _figure(figure)
-    return f"{figure.value:.2f} (≤{max(0.0, figure.interval[1]):.2f})"
+    return f"{figure.value:.2f} (≤{at_most(max(0.0, figure.interval[1]))})"
 
 
 def _conclusions(result: Bench) -> Iterator[str]:
@@ -159,7 +159,7 @@ def _why(chosen: JudgeFigures, result: Bench) -> str:
     fit = [figures for figures in result.figures if figures.choice in ("best", "enough")]
     best = next(figures for figures in fit if figures.choice == "best")
     behind = chosen.behind.interval[1] if chosen.behind is not None and chosen.behind.interval is not None else 0.0
-    reason = f"it is at most {max(0.0, behind):.3f} behind {best.judge} (95 %; allowed {result.margin:g})"
+    reason = f"it is at most {at_most(max(0.0, behind), 3)} behind {best.judge} (95 %; allowed {result.margin:g})"
     if chosen is best:
         reason = "it agrees with people best"
     if len(fit) == 1:

@@ -7,8 +7,8 @@ export function margin({ mean, interval, scores }) {
   if (!interval) return "";
   const [low, high] = interval;
   const all = scores ? ` (${plural(scores, "score")}, all ${mean})` : "";
-  if (high === 1 && mean >= 1) return `true mean at least ${low.toFixed(2)}${all}`;
-  if (low === 0 && mean <= 0) return `true mean at most ${high.toFixed(2)}${all}`;
+  if (high === 1 && mean >= 1) return `true mean at least ${(Math.floor(low * 100 + 1e-7) / 100).toFixed(2)}${all}`;
+  if (low === 0 && mean <= 0) return `true mean at most ${(Math.ceil(high * 100 - 1e-7) / 100).toFixed(2)}${all}`;
   const isSymmetric = Math.abs(high + low - 2 * mean) < 0.2 * (high - low);
   return isSymmetric ? `(95 %: ± ${((high - low) / 2).toFixed(2)})` : `(95 %: ${low.toFixed(2)} to ${high.toFixed(2)})`;
 }

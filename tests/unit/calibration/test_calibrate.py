@@ -236,6 +236,18 @@ def test_what_the_judge_is_biased_by_is_named_beside_people_and_audits(tmp_path:
         assert 0.06 < 100.0 * float(size) / (high - low) < 0.09
 
 
+@pytest.mark.parametrize("is_random", [True, False])
+def test_without_a_score_in_the_log_no_note_promises_a_mean(tmp_path: Path, *, is_random: bool) -> None:
+    """It proposed --random, and then had no mean all the same."""
+    file = tmp_path / "labels.jsonl"
+    file.write_text('{"human": true, "score": 0.7}\n{"human": false, "score": 0.2}\n' * 20)
+    options = CalibrateOptions(labels=file, evaluator="helpful", json=True, random=is_random)
+    notes = json.loads(calibrate(config(tmp_path), options))["notes"]
+    assert [note for note in notes if "--random" in note or "mean" in note] == [
+        "No corrected mean, with or without --random: the log has no score by this version of the evaluator."
+    ]
+
+
 @pytest.mark.parametrize("cause", ["language", "model"])
 def test_a_bias_is_named_by_the_attributes_of_own_lines(tmp_path: Path, cause: str) -> None:
     """The lines that `score --output` wrote had them: a bias by language was blamed on length, one by model unseen."""

@@ -50,7 +50,7 @@ def sentence(runs: list[GoldenRun], since: float) -> str | None:
 
 def test_the_sentence() -> None:
     runs = [run(0.0, np.full(60, 0.8)), run(60.0, np.full(60, 0.8)), run(120.0, np.full(60, 0.5))]
-    same = "The judge has not changed: 60 golden cases, scored again at 00:01 UTC, moved by at most 0.00."
+    same = "The judge has not changed: 60 golden cases, scored again at 00:01 UTC, moved by at most 0.01."
     assert sentence(runs[:2], 30.0) == same
     changed = "The judge has changed: 60 golden cases, scored again at 00:02 UTC, moved by -0.30 (95 %: ± 0.00)."
     assert sentence(runs, 90.0) == changed
@@ -63,7 +63,7 @@ def test_a_judge_that_was_repaired_since_is_the_cause_all_the_same() -> None:
     was = "The judge had changed: 60 golden cases, scored again at 00:01 UTC, moved by -0.30 (95 %: ± 0.00)."
     assert sentence(runs, 30.0) == f"{was} The newest run finds no change."
     assert sentence([runs[0], run(40.0, np.full(60, 0.8)), *runs[1:]], 30.0) == f"{was} The newest run finds no change."
-    later = "The judge has not changed: 60 golden cases, scored again at 01:00 UTC, moved by at most 0.00."
+    later = "The judge has not changed: 60 golden cases, scored again at 01:00 UTC, moved by at most 0.01."
     hour = [runs[0], run(40.0, np.full(60, 0.8)), run(1900.0, np.full(60, 0.5)), run(3600.0, np.full(60, 0.8))]
     assert sentence(hour, 30.0) == later, "too late"
 
@@ -75,7 +75,7 @@ def test_a_judge_that_was_repaired_since_is_the_cause_all_the_same() -> None:
         (0.5, True, "better", "Better scores explain no fall."),
         (0.9, False, "better", "Better scores explain no fall."),
         (0.9, True, "changed", "± 0.00)."),
-        (0.8, True, "unchanged", "at most 0.00."),
+        (0.8, True, "unchanged", "at most 0.01."),
     ],
 )
 def test_a_judge_that_changed_for_the_better_is_no_cause(

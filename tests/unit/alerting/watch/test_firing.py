@@ -306,7 +306,7 @@ def test_the_text_has_the_bounds_that_failures_leave() -> None:
     watched = Watched("all", "exact", "v", detector(held[0], held, config.settings.alerts, 1))
     miss = TargetMiss("1h", Sums(301.0, 0.77 * 301.0, 301.0), 0.013, 4.5, uncovered=26 / 327)
     text = mean_alert(watched, miss, 1, config.settings.alerts).annotations["description"]
-    assert "(8% of all have no score or were not shown to a judge: the mean of all is between 0.71 and 0.79)" in text
+    assert "(8% of all have no score or were not shown to a judge: the mean of all is between 0.70 and 0.79)" in text
     assert (
         "no score"
         not in mean_alert(watched, replace(miss, uncovered=0.0), 1, config.settings.alerts).annotations["description"]
