@@ -9,7 +9,7 @@ from typing import IO
 import orjson
 
 from collector.errors import ConfigError
-from collector.records.json import evaluation_to_json
+from collector.records.json import evaluation_from_json, evaluation_to_json
 from collector.telemetry.plain import cell
 from evaluators.batch import read_results
 from evaluators.private_files import open_private
@@ -41,15 +41,12 @@ def read_earlier(path: Path | None) -> list[Evaluation]:
         raise ConfigError(f"{error} with --output") from error
 
 
-def failed_earlier(path: Path | None) -> frozenset[str]:
-    """The ids of the evaluations of earlier runs in a JSONL file that failed; those that it has no other result of."""
+def failed_earlier(path: Path | None) -> list[Evaluation]:
+    """The failed evaluations of earlier runs in a JSONL file, each attempt of its own."""
     if path is None or path.suffix == ".csv" or not path.is_file():
-        return frozenset()
-    outcomes: dict[str, str] = {}
-    for line in path.read_bytes().splitlines():
-        evaluation = orjson.loads(line)
-        outcomes[evaluation["evaluation_id"]] = evaluation["outcome"]
-    return frozenset(name for name, outcome in outcomes.items() if outcome == "failed")
+        return []
+    lines = path.read_bytes().splitlines()
+    return [evaluation_from_json(line) for line in lines if orjson.loads(line)["outcome"] == "failed"]
 
 
 @contextmanager

@@ -90,11 +90,15 @@ Run = Callable[..., Awaitable[Result]]
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """The evaluations of a run and of earlier ones; `left` is the number that the spending limit left undone."""
+    """The evaluations of a run and of earlier ones; `left` is the number that the spending limit left undone.
+
+    `failed_before` are the attempts of earlier runs that failed, whose cost was spent all the same.
+    """
 
     evaluations: tuple[Evaluation, ...]
     left: int
     spent_usd: float
+    failed_before: tuple[Evaluation, ...] = ()
 
 
 @asynccontextmanager
@@ -122,9 +126,10 @@ async def run_jobs(
     """
     wanted = {job.evaluation_id: job for job in jobs}
     made = [evaluation for evaluation in read_earlier(output) if evaluation.evaluation_id in wanted]
+    failed = tuple(one for one in failed_earlier(output) if one.evaluation_id in wanted)
     for evaluation in made:
         del wanted[evaluation.evaluation_id]
-    if again := len(failed_earlier(output) & wanted.keys()):
+    if again := len({one.evaluation_id for one in failed} & wanted.keys()):
         show(f"evalstream: {plural(again, 'evaluation')} of an earlier run failed, made again", err=True)
     spend_limit = SpendLimit(max_usd)
     # the jobs that ask together, and each other by itself, in the order of their first ones
@@ -136,7 +141,7 @@ async def run_jobs(
                 write(together)  # a pack as a whole: the rest of one would be asked as a different pack
                 made += together
                 progress.update(bar, advance=len(together), cost=usd(spend_limit.spent) if spend_limit.spent else "")
-    return RunResult(tuple(made), sum(map(len, todo)), spend_limit.spent)
+    return RunResult(tuple(made), sum(map(len, todo)), spend_limit.spent, failed)
 
 
 async def _evaluated(

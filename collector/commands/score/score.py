@@ -77,11 +77,7 @@ class ScoreSummary:
 
     def add(self, evaluation: Evaluation) -> None:
         """Count one evaluation."""
-        if evaluation.usage:
-            self.tokens += evaluation.usage.input_tokens + evaluation.usage.output_tokens
-        if evaluation.cost_usd is not None:
-            self.cost_usd = (self.cost_usd or 0.0) + evaluation.cost_usd
-        self.unpriced += evaluation.judge is not None and evaluation.cost_usd is None
+        self.add_cost(evaluation)
         if evaluation.score is not None:
             self.clusters.setdefault(evaluation.subject.conversation_id, []).append(evaluation.score)
             self.scored += 1
@@ -94,6 +90,14 @@ class ScoreSummary:
         else:
             self.failed[evaluation.error.type if evaluation.error else "unknown"] += 1
             self.problem = self.problem or (evaluation.error.message if evaluation.error else None)
+
+    def add_cost(self, evaluation: Evaluation) -> None:
+        """Count what an attempt took alone."""
+        if evaluation.usage:
+            self.tokens += evaluation.usage.input_tokens + evaluation.usage.output_tokens
+        if evaluation.cost_usd is not None:
+            self.cost_usd = (self.cost_usd or 0.0) + evaluation.cost_usd
+        self.unpriced += evaluation.judge is not None and evaluation.cost_usd is None
 
     @property
     def mean(self) -> float | None:
@@ -123,11 +127,14 @@ class ScoreSummary:
         return self.passed / self.judged if self.judged else None
 
 
-def summarize(evaluations: Iterable[Evaluation]) -> dict[str, ScoreSummary]:
-    """The tallies by evaluator, in the order of their first evaluation."""
+def summarize(evaluations: Iterable[Evaluation], before: Iterable[Evaluation] = ()) -> dict[str, ScoreSummary]:
+    """The tallies by evaluator, in the order of their first evaluation, with the cost of attempts `before`."""
     by_name: dict[str, ScoreSummary] = {}
     for evaluation in evaluations:
         by_name.setdefault(evaluation.evaluator, ScoreSummary()).add(evaluation)
+    for attempt in before:
+        if attempt.evaluator in by_name:
+            by_name[attempt.evaluator].add_cost(attempt)
     return by_name
 
 
@@ -243,7 +250,7 @@ def score(config: Config, options: ScoreOptions) -> int:
     except KeyboardInterrupt:
         show(f"evalstream: interrupted{resume_hint(options.output)}", err=True)
         raise
-    by_evaluator = summarize(made.evaluations)
+    by_evaluator = summarize(made.evaluations, made.failed_before)
     lower = lower_is_better(config)
     labels = {name: frozenset(configured.evaluator.label_names) for name, configured in config.evaluators.items()}
     expected = {turn.turn_id: turn.expected_output or "" for turn in turns}

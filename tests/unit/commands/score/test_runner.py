@@ -11,7 +11,7 @@ import pytest
 
 from collector.commands.score import runner
 from collector.commands.score.runner import SpendLimit, guarded_run, require_prices, run_jobs
-from collector.commands.score.score import jobs_of
+from collector.commands.score.score import jobs_of, summarize
 from collector.config.configured import Config
 from collector.config.loading import check
 from collector.errors import ConfigError
@@ -78,14 +78,17 @@ async def test_a_later_run_makes_failures_again_and_says_so(tmp_path: Path, caps
 
     async def fails(*_: Any, now: Callable[[], Any]) -> Result:
         outcome = Failure(type="judge_timeout", message="no answer")
-        return Result(outcome=outcome, judge=None, usage=None, cost_usd=0.0, started_at=now(), ended_at=now())
+        return Result(outcome=outcome, judge=None, usage=None, cost_usd=0.2, started_at=now(), ended_at=now())
 
     await run_jobs(jobs(5), output=output, concurrency=1, run=fails)
     assert "made again" not in capsys.readouterr().err
     second = await run_jobs(jobs(5), output=output, concurrency=1, run=costing(0.1))
     assert [each.outcome for each in second.evaluations] == ["scored"] * 5
     assert "evalstream: 5 evaluations of an earlier run failed, made again\n" in capsys.readouterr().err
-    await run_jobs(jobs(5), output=output, concurrency=1, run=fails)
+    third = await run_jobs(jobs(5), output=output, concurrency=1, run=fails)
+    for each in (second, third):
+        costs = [one.cost_usd for one in summarize(each.evaluations, each.failed_before).values()]
+        assert costs == [pytest.approx(1.5)], "the unreadable replies were paid, and their cost left out"
     assert "made again" not in capsys.readouterr().err
 
 
