@@ -282,11 +282,11 @@ def _refused(timing: Timing) -> AlertingRule:
         board="cost",
         expr=f"sum by (monitor) ({refused}) > 0",
         severity="warning",
-        summary="{label:monitor}: the hard cap of its budget, or of all monitors' one, is reached",
+        summary="{label:monitor}: the hard cap of a budget is reached",
         description=(
-            "About {count} evaluations of {label:monitor} were skipped in the last 15 minutes, as the hard cap of its "
-            "budget, or of all monitors' one (evaluate.budget), is reached. Which ones are missing depends on their "
-            "time, so means are biased until this ends."
+            "About {count} evaluations of {label:monitor} were skipped in the last 15 minutes, as its budget or the "
+            "budget of all monitors (evaluate.budget) has reached its hard cap. Which ones are missing depends on "
+            "their time, so means are biased until this ends."
         ),
     )
 
