@@ -421,8 +421,8 @@ class GoldenRuns:
         return max(misses, default=0.0)
 
     def _misses(self, evaluator: str, lower_is_better: bool) -> list[tuple[float, float, float]]:
-        """How much worse an evaluator's scores are by its judge, with the begin and end (s) of that time; no time has
-        an end before the next run.
+        """How much worse an evaluator's scores are by its judge, with the begin and end (s) of that time: what a run
+        found holds until the next run, the newest until now.
         """
         shifts, tolerance = self._shifts.get(evaluator, []), self._rules.tolerance
         ends = [*(at for at, _ in shifts[1:]), self._clock()]

@@ -81,8 +81,8 @@ def _short(target: Target, mean: float) -> str:
 def _unexplained(target: Target, mean: float, alerts: AlertSettings, states: States) -> str:
     """PromQL of the fall that the detector found, unless warnings explain it; none ends an alert that fires.
 
-    They do while no window of the present is surely beyond the target and the doubt. A shift of the judge that is about
-    as old as the fall explains it until the mean recovers, if the fall is no larger.
+    Warnings explain it while no window of the present is surely beyond the target and the doubt. A shift of the judge
+    that is about as old as the fall explains it until the mean recovers, if the fall is no larger.
     """
     here, by, falls = selector(**states.where), ", ".join(states.by), f"{states.last(series.DROP_FALLS)} > 0"
     surely = f"{_short(target, mean)} - {MARGIN_ERRORS:g} * {series.SCORE_STDERR}{here}"
@@ -95,7 +95,7 @@ def _unexplained(target: Target, mean: float, alerts: AlertSettings, states: Sta
     level, shift = states.last(series.DROP_LEVEL), states.last(series.FALL_SHIFT)
     short = f"({level} - {mean:g})" if target.lower_is_better else f"({mean:g} - {level})"
     explained = f"({doubtful} or on ({by}) ({short} <= {shift} and {shift} > 0))"
-    # unless its own value of the interval before
+    # SCORE_FALL is here its own value of the interval before: an alert that fires stays
     return f"({falls} unless on ({by}) ({explained} unless on ({by}) {states.now(series.SCORE_FALL)}))"
 
 
