@@ -174,7 +174,7 @@ async def test_a_target_is_proposed_with_what_it_would_have_seen(tmp_path: Path)
     assert "would not have paged; half of the falls (in brackets: 9 of 10) are noticed: by 0.05 " in said[1]
     assert re.search(r"0\.2 after \S+ (h|min)( \(\S+ (h|min)\))?$", said[1])
     assert said[2].startswith("  present target 0.6: would not have paged")
-    assert said[2].endswith("0.05 not within a week; 0.1 not within a week; 0.2 not within a week")  # fmt: skip
+    assert said[2].endswith("by 0.05 not within a week; by 0.1 not within a week; by 0.2 not within a week")
     assert "all/rare: 0 scores, too few to propose a target" in said
     proposed = yaml.safe_load(said[-1])["monitors"]["all"]["alerts"]["targets"]
     assert 0.7 <= proposed["helpful"] < 0.8

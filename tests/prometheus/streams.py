@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import chain, pairwise, zip_longest
 
 from collector.statistics.bounded_sums import BoundedSums, Sums, Weight
 from collector.statistics.mean_error import WindowSums
@@ -55,15 +55,21 @@ class Stream:
 
     def run(self, minutes: int) -> Stream:
         chance = random.Random(self.seed)
+        self.scores = [list(self._minute(chance, minute)) for minute in range(minutes)]
+        return self.counted([self.weighed(minute) for minute in self.scores])
+
+    def weighed(self, scores: Iterable[tuple[str, float]]) -> list[tuple[str, float, float]]:
+        return [(key, score, self.weight) for key, score in scores]
+
+    def counted(self, scores: Iterable[Iterable[tuple[str, float, float]]]) -> Stream:
+        """This stream with the scores of each minute and their weights, as one process adds them up."""
         sums = BoundedSums()
-        weight = Weight(self.weight, self.weight)
         total, evidence, count, passed = Sums(), Sums(), 0, 0.0
         self.totals.append((total, count, passed))
         self.evidence.append(evidence)
-        for minute in range(minutes):
-            self.scores.append(list(self._minute(chance, minute)))
-            for key, score in self.scores[-1]:
-                grown = sums.add("s", key, weight=weight, score=score, time=minute * 60.0)
+        for minute, made in enumerate(scores):
+            for key, score, weight in made:
+                grown = sums.add("s", key, weight=Weight(weight, weight), score=score, time=minute * 60.0)
                 total += grown.mean
                 evidence += grown.evidence
                 passed += grown.mean.w * (score >= 0.5)
@@ -76,7 +82,7 @@ class Stream:
         weights = shares(self.mean(minute))
         for number in range(poisson(chance, self.per_minute)):
             for _ in range(self.turns):
-                yield f"{minute}-{number}", chance.choices(LEVELS, weights)[0]
+                yield f"{self.seed}-{minute}-{number}", chance.choices(LEVELS, weights)[0]
 
     def deltas(self) -> list[Sums]:
         """The detector's sums of each minute."""
@@ -89,20 +95,9 @@ class Stream:
 
 
 def together(*streams: Stream) -> Stream:
-    """What a series counts to which all of them add; each as long as the longest, as nothing comes after its end."""
-    whole, length = Stream(0.0), max(len(each.totals) for each in streams)
-    for minute in range(length):
-        at = [(each.totals[min(minute, len(each.totals) - 1)], each) for each in streams]
-        whole.totals.append(
-            (
-                sum((sums for (sums, *_), _ in at), Sums()),
-                sum(count for (_, count, _), _ in at),
-                sum(passed for (*_, passed), _ in at),
-            )
-        )
-        evidences = (each.evidence[min(minute, len(each.evidence) - 1)] for each in streams)
-        whole.evidence.append(sum(evidences, Sums()))
-    return whole
+    """What one process counts to which all of them come, each with a seed of its own."""
+    weighed = (map(each.weighed, each.scores) for each in streams)
+    return Stream(0.0).counted(map(chain.from_iterable, zip_longest(*weighed, fillvalue=[])))
 
 
 def drop_at(minute: int, by: float) -> Callable[[int], float]:
