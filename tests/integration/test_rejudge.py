@@ -581,10 +581,10 @@ async def test_a_service_that_would_judge_by_other_versions_gets_no_request(
             monkeypatch.setattr(Length, "revision", 2)
             released = await rejudge(world, "--what", "all", "--evaluator", "short")
             assert str(released.exception) == f"{service}other code of short; restart it"
+        async with open_logs(load(world.folder / "evalstream.yaml").settings.log) as logs:
+            assert await requested_evaluations(logs.turns, {}) == {}
     finally:
         forget()
-    async with open_logs(load(world.folder / "evalstream.yaml").settings.log) as logs:
-        assert await requested_evaluations(logs.turns, {}) == {}
 
 
 async def test_budgets_of_the_traffic_of_now_neither_pay_for_the_past_nor_stop_it(world: World) -> None:
