@@ -9,7 +9,7 @@ import orjson
 from collector.alerting.releases.comparison import BEFORE, WEEK
 from collector.alerting.releases.gate import Decision, GateQuestion, decide
 from collector.alerting.releases.hourly_scores import HOUR, ComparedAttribute, HourlyScores
-from collector.alerting.releases.releases import Release, ReleaseRules, releases
+from collector.alerting.releases.releases import ALIKE, Release, ReleaseRules, releases
 from collector.alerting.releases.stage import MEMORY
 from collector.config.command_options import require_known, require_window
 from collector.config.configured import Config
@@ -27,7 +27,7 @@ _STATES = {
     "worse": "worse for sure",
     "untold": "the time of day may be the whole cause",
     "better": "better",
-    "alike": "alike within 0.05",
+    "alike": f"alike within {ALIKE:g}",
     "open": "not known yet",
 }
 

@@ -32,6 +32,8 @@ GONE_AFTER = 24
 """Hours without a score after which a version is gone."""
 _BEYOND_CHANCE = 4.0
 """A mean that is worse by more standard errors is worse beyond chance."""
+ALIKE = 0.05
+"""Means whose difference is surely less are alike."""
 _SETTLING = 1
 """Hours after the first scores in which a new version is no release."""
 
@@ -55,8 +57,9 @@ class ReleaseRules:
 class Release:
     """A version compared with another by one evaluator. `started` in seconds since the epoch.
 
-    `difference` is None while there are too few scores. `is_worse` holds at the rules' error rate. `means` and
-    `conversations` (effective numbers) are of the old and of the new version.
+    `difference` is None while there are too few scores. `is_worse` holds at the rules' error rate. `margin` is
+    how much time alone may have changed the mean. `means` and `conversations` (effective numbers) are of the old and of
+    the new version.
     """
 
     place: ComparedPlace
@@ -66,6 +69,7 @@ class Release:
     started: float
     difference: Difference | None
     is_worse: bool
+    margin: float
     lower_is_better: bool
     means: tuple[float | None, float | None]
     conversations: tuple[float, float]
@@ -96,9 +100,9 @@ class Release:
             low, high = -high, -low
         if not self.difference.has_interval:
             return "untold"
-        if low > (0.03 if self.difference.method == "week before" else 0.0):
+        if low > self.margin:
             return "better"
-        return "alike" if low > -0.05 and high < 0.05 else "open"
+        return "alike" if low > -ALIKE and high < ALIKE else "open"
 
 
 def releases(parts: Iterable[HourlyScores], rules: ReleaseRules, now: float) -> list[Release]:
@@ -177,10 +181,12 @@ def compared_versions(
         pair = Pair(old, new, started, max(0.0, lost[1] - lost[0]))
         difference, lower = pair.difference(INTERVAL_ERROR), key.evaluator in rules.lower
         is_weekly = difference is not None and difference.method == "week before"
+        margin = rules.drift if is_weekly else 0.0
         old = pair.week_before if is_weekly else {hour: pair.old[hour] for hour in pair.old if hour >= started - BEFORE}
         yield Release(
             place=place, baseline=baseline, version=version, key=key, started=started * HOUR, difference=difference,
-            is_worse=_is_worse(pair, rules, number, lower_is_better=lower), lower_is_better=lower,
+            is_worse=_is_worse(pair, rules.error_rate / number, margin, lower_is_better=lower),
+            margin=margin, lower_is_better=lower,
             means=(_mean(old), _mean(new)), lost=lost,
             conversations=(total(old.values()).n_eff, total(new.values()).n_eff),
             beside=any(each.values for each in rules.attributes[place.monitor] if each.name == place.attribute),
@@ -199,11 +205,10 @@ def _mean(hours: Mapping[int, Sums]) -> float | None:
     return whole.mean if whole.w else None
 
 
-def _is_worse(pair: Pair, rules: ReleaseRules, evaluators: int, *, lower_is_better: bool) -> bool:
+def _is_worse(pair: Pair, error_rate: float, margin: float, *, lower_is_better: bool) -> bool:
     # One end of an interval with error rate 2 a is wrong in a share a of cases; each of the two methods gets half of
     # it.
-    difference = pair.difference(rules.error_rate / evaluators)
+    difference = pair.difference(error_rate)
     if difference is None or not difference.has_interval:
         return False
-    margin = rules.drift if difference.method == "week before" else 0.0
     return difference.low > margin if lower_is_better else difference.high < -margin

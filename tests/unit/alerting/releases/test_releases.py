@@ -80,6 +80,8 @@ def test_what_time_alone_may_change_is_not_the_releases():
     assert not found.is_worse
     (strict,) = traffic.at(190, rules(drift=0.0))
     assert strict.is_worse
+    states = [traffic.at(190, rules(lower=frozenset({"helpful"}), drift=drift))[0].state for drift in (0.03, 0.0)]
+    assert states == ["alike", "better"], "it was never better by less than 0.03, whatever the configuration says"
 
 
 def said_to_be_worse(period: float, size: float, fall: float, streams: int, start: int = 168) -> tuple[float, float]:
