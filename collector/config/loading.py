@@ -487,7 +487,10 @@ def _whole_mistakes(settings: Settings, *, complete: bool) -> list[str]:
     installed = settings.dialects.keys() & set(plugins.names(plugins.DIALECTS))
     mistakes = [f"dialects.{name}: is the name of an installed dialect; choose another" for name in sorted(installed)]
     if complete and not settings.monitors:
-        mistakes.append("monitors: is empty, so nothing would be evaluated; define a monitor with its evaluators")
+        mistakes.append(
+            "monitors: is empty, so nothing would be evaluated; define a monitor with its evaluators"
+            " (score, align and compare judges need none)"
+        )
     for name, judge in settings.judges.items():
         if judge.fallback is not None and (judge.fallback not in settings.judges or judge.fallback == name):
             others = sorted(set(settings.judges) - {name})
