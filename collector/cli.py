@@ -188,7 +188,7 @@ def _say(error: object, status: int) -> int:
 
 
 def _load(path: Path, *, complete: bool = False, serves: bool = False, option: str = "-c") -> Config:
-    """Read a configuration; keys with an old name are warned about on stderr. See `collector.config.loading.load`."""
+    """Read a configuration; its warnings go to stderr. See `collector.config.loading.load`."""
     from collector.config.loading import load
 
     if option != "-c" and not path.exists():

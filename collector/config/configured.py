@@ -104,7 +104,7 @@ class Config:
     exporters: Mapping[str, BaseModel]
     """Settings of each exporter, by its name."""
     warnings: tuple[str, ...] = ()
-    """Advice on a valid file: keys with an old name, searches for redacted text."""
+    """Advice on a valid file: files of `plugins` without a plug-in, searches for redacted text."""
     folder: Path = Path()
     """The folder that the paths of plug-ins are relative to."""
 

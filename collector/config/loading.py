@@ -23,7 +23,6 @@ from collector.config.endpoints import JudgePair, pair_mistakes, pair_named
 from collector.config.error_sentences import Keys, cascade_mistakes, error_sentences, port_mistakes
 from collector.config.packs import pack_mistakes
 from collector.config.redaction_notes import redaction_notes
-from collector.config.renamed_keys import with_current_names
 from collector.config.settings import MonitorSettings, PlannedRate, Settings
 from collector.config.urgency import urgency_mistakes
 from collector.config.yaml_file import read
@@ -60,10 +59,6 @@ def check(
     Plug-ins are in a folder relative to `folder`, or else to the folder of `source`.
     """
     try:
-        values, warnings = with_current_names(values)
-    except ConfigError as error:
-        raise _error(source, [str(error)]) from None
-    try:
         settings = Settings.model_validate(values)
     except ValidationError as error:
         others = _other_mistakes(values, [detail["loc"] for detail in error.errors(include_url=False)], serves=serves)
@@ -92,7 +87,7 @@ def check(
     notes = redaction_notes({name: evaluator.evaluator for name, evaluator in evaluators.items()}, settings.redact)
     unnamed = [name for name in (own.idle if own else ()) if f"'{name}:" not in str(values)]
     helpers = (f"plugins: {name}.py has no plug-in; begin the name of a file of helpers with _" for name in unnamed)
-    config = Config(source, settings, evaluators, exporters, (*warnings, *helpers, *notes), folder)
+    config = Config(source, settings, evaluators, exporters, (*helpers, *notes), folder)
     if serves:
         mistakes += traffic_mistakes(config)
     if mistakes:

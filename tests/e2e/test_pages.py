@@ -31,7 +31,6 @@ from typer.testing import CliRunner
 from collector import plugins
 from collector.cli import app
 from collector.config.loading import load
-from collector.config.renamed_keys import RENAMED, with_current_names
 from collector.config.settings import LogSettings
 from collector.logs.log import Record
 from collector.records.json import evaluation_from_json, evaluation_to_json
@@ -227,8 +226,6 @@ def test_the_configurations_are_valid(block: Block, tmp_path: Path, monkeypatch:
     path = tmp_path / "evalstream.yaml"
     path.write_text(yaml.safe_dump(whole | {"evaluators": with_judge | free}))
     load(path)
-    _, warnings = with_current_names(piece)
-    assert list(warnings) == []
 
 
 RECIPES = [block for block in BLOCKS if block.page == "recipes.md" and block.language == "yaml"]
@@ -282,14 +279,6 @@ def test_prometheus_reads_the_queries(block: Block, tmp_path: Path) -> None:
     path.write_text(yaml.safe_dump({"groups": [{"name": "page", "rules": [{"record": "page", "expr": block.text}]}]}))
     done = subprocess.run([tool("promtool"), "check", "rules", path], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_keys_have_their_current_names(page: Path) -> None:
-    """Where a page names a key by its path or, in backticks, by a name that no key has any more."""
-    text = page.read_text(encoding="utf-8")
-    paths = {path.replace("*", "<name>") for path in RENAMED}
-    assert [path for path in paths if re.search(rf"`{re.escape(path)}[`:]", text)] == []
 
 
 def test_the_readme_is_short_and_counts_the_dialects() -> None:
