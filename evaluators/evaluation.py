@@ -228,11 +228,10 @@ async def _evaluate(
     # questions, and two judges' lists of claims do not correspond.
     outcomes = await asyncio.gather(*(_outcome(evaluator, case, meter, skip_unseen) for meter in meters))
     members = [MemberOutcome(meter.model, outcome) for meter, outcome in zip(meters, outcomes, strict=True)]
-    stamps = [meter.stamp for meter in meters if meter.stamp is not None]
     outcome = combine_outcomes(judge, evaluator, members)
     if isinstance(outcome, Score):
         outcome = replace(outcome, label=_label_of(evaluator, outcome))
-    return outcome, common_stamp(judge.model, stamps)
+    return outcome, common_stamp(judge.model, [meter.stamp for meter in meters if meter.stamp is not None])
 
 
 async def _evaluate_cascade(

@@ -169,9 +169,8 @@ def _foot(scene: Scene) -> Text:
 def _sparkline(series: EvaluatorScores, scene: Scene, now: float) -> Text:
     line = Text()
     for column, mean in enumerate(series.bins(now, _COLUMNS), start=max(0, int(now // BIN_SECONDS) - _COLUMNS + 1)):
-        turning = column == int(scene.worse_after // BIN_SECONDS)
         block = " " if mean is None else _BLOCKS[min(7, int(mean * 8))]
-        line.append(block, style="on red" if turning else _colour(mean))
+        line.append(block, style="on red" if column == int(scene.worse_after // BIN_SECONDS) else _colour(mean))
     return line
 
 

@@ -373,9 +373,8 @@ class Page:
         return web.Response(body=self._files[name], content_type=_TYPES[name[name.rindex(".") :]], charset="utf-8")
 
     async def _overview(self, request: web.Request) -> web.Response:
-        filters = parse_filters(request.query)
         self.view.expire(self.clock())
-        return _json(self._answers.overview(filters, self.clock()) | {"part": self.part()})
+        return _json(self._answers.overview(parse_filters(request.query), self.clock()) | {"part": self.part()})
 
     async def _list(self, request: web.Request) -> web.Response:
         return _json(self._answers.evaluations(parse_filters(request.query), self.clock()))

@@ -222,8 +222,7 @@ def usd_again(config: Config, name: str, past: Evaluation) -> float | None:
     if (usd := tokens_usd(config, name, past.usage)) is not None:
         return usd
     monitor = past.monitor if past.monitor in config.settings.monitors else ""
-    same = past.cost_usd is not None and past.evaluator_version == evaluator_version_in(config, name, monitor)
-    if same:
+    if past.cost_usd is not None and past.evaluator_version == evaluator_version_in(config, name, monitor):
         return past.cost_usd
     read = past.usage.input_tokens if past.usage is not None else 0
     return audited_usd(config, name, past.usage, 1.0 - read_by_auditor(past)[0] / read if read else 1.0)

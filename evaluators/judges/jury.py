@@ -9,6 +9,7 @@ from typing import Any, Literal
 from evaluators.cases import Json
 from evaluators.evaluator import Evaluator
 from evaluators.judge import Judge, WholeJudge
+from evaluators.mechanisms.rating import STEPS_HASH
 from evaluators.results import Failure, JudgeStamp, Outcome, Score, Skipped
 
 Combine = Literal["mean", "median", "majority"]
@@ -127,6 +128,7 @@ def _details(
             "score": outcome.outcome.value,
             "method": outcome.outcome.method,
             **({"label": outcome.outcome.label} if evaluator.label_names else {}),
+            **({STEPS_HASH: steps} if (steps := outcome.outcome.details.get(STEPS_HASH)) else {}),
         }
         if isinstance(outcome.outcome, Score)
         else {"model": outcome.model, "error": outcome.outcome.type if isinstance(outcome.outcome, Failure) else None}

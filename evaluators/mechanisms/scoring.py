@@ -141,10 +141,9 @@ async def _sampled(
     if answers[0].decisions:
         return _decided(answers[0].decisions[0], scale)
     raw = math.fsum(answer.reply.score for answer in answers) / len(answers)
-    single = _single(min(answers, key=lambda answer: abs(answer.reply.score - raw)), scale)
     deviation = math.sqrt(math.fsum((answer.reply.score - raw) ** 2 for answer in answers) / len(answers))
     return replace(
-        single,
+        _single(min(answers, key=lambda answer: abs(answer.reply.score - raw)), scale),
         value=scale.normalize(raw),
         method="samples",
         raw_score=raw,

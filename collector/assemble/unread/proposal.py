@@ -201,11 +201,10 @@ def _try(
     answers = {turn.actual_output for turn in complete}
     if len(answers) < len(questions):
         return 0.0, 0  # several questions with one answer: a fixed place in something that grows
-    same = len(questions & answers)
     support = sum(_support(turn, repeats) for turn in complete) / len(complete)
     distinct = (len(questions) + len(answers)) / (2 * len(complete))
     context = sum(bool(turn.history or turn.system_prompt) for turn in complete) / len(complete)
-    return len(complete) ** 0.5 * (distinct - same) + support + context / 2, len(complete)
+    return len(complete) ** 0.5 * (distinct - len(questions & answers)) + support + context / 2, len(complete)
 
 
 def _support(turn: Turn, repeats: Mapping[str, int]) -> float:

@@ -124,9 +124,8 @@ def _file_labels(path: Path, evaluator: str, known: Mapping[str, Evaluation], *,
     for line in label_lines(path, EXAMPLE):
         if line.evaluator in (None, evaluator):
             note = next((each for name in _NOTES if isinstance(each := line.fields.get(name), str)), "")
-            score = label_of_line(line, known, lower_is_better=lower)
             case = case_of_line(line, path) if any(name in line.fields for name in TEXTS) else None
-            yield _Named(f"line {line.number}", score, case, note.strip())
+            yield _Named(f"line {line.number}", label_of_line(line, known, lower_is_better=lower), case, note.strip())
 
 
 FEWEST = 5

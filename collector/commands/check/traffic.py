@@ -221,10 +221,9 @@ def parse_counts(text: str) -> Counts:
             continue
         for sample in family.samples:
             labels = cast("Mapping[str, str]", sample.labels)
-            key = (labels.get("monitor", ""), labels.get("evaluator", ""))
             outcome = labels.get("origin") or labels.get("outcome", "unmatched")
             reason = f" ({labels['reason']})" if labels.get("reason") else ""
-            outcomes = counts.setdefault(key, {})
+            outcomes = counts.setdefault((labels.get("monitor", ""), labels.get("evaluator", "")), {})
             outcomes[outcome + reason] = outcomes.get(outcome + reason, 0.0) + sample.value
     return counts
 

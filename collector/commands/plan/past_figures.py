@@ -179,6 +179,5 @@ def with_second_phase(day: DayFigures, pairs: Sequence[ScoredTwice], usd: float)
 
 def _unexplained(pairs: Sequence[ScoredTwice], first: float, second: float, slope: float) -> float:
     """The mean square of the distance between second scores and the line; two degrees of freedom are the line's."""
-    total = sum(pair.weight for pair in pairs)
     squares = sum(pair.weight * (pair.second - second - slope * (pair.first - first)) ** 2 for pair in pairs)
-    return squares / total * len(pairs) / (len(pairs) - 2)
+    return squares / sum(pair.weight for pair in pairs) * len(pairs) / (len(pairs) - 2)

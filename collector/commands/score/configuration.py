@@ -34,9 +34,8 @@ def without_file(kinds: Sequence[str], criteria: str | None, environment: Mappin
     for kind in kinds:
         cls = plugins.evaluator_class(kind, None)
         fields = {name: value for name, value in cls.example.items() if name == "evaluation_params"}
-        asks = {"judge": "main"} if cls.needs_judge else {}
         own_criteria = {"criteria": criteria} if criteria is not None and "criteria" in cls.model_fields else {}
-        evaluators[kind] = {"kind": kind, **fields, **asks, **own_criteria}
+        evaluators[kind] = {"kind": kind, **fields, **({"judge": "main"} if cls.needs_judge else {}), **own_criteria}
     return check({"judges": {"main": judge}, "evaluators": evaluators}, "--evaluator", folder=Path(), complete=False)
 
 

@@ -8,10 +8,10 @@ from typing import Literal
 
 from collector.commands.replay.comparison import Comparison, EvaluationPair, compare
 from collector.commands.score.output import read_earlier
+from collector.commands.score.runner import mixes_steps, written_steps
 from collector.errors import ConfigError
 from collector.telemetry.plain import in_chat, plain
 from collector.wording import plural
-from evaluators.mechanisms.rating import STEPS_HASH
 from evaluators.results import Evaluation
 
 Verdict = Literal["worse", "better", "alike", "unsure", "no pairs", "other version", "other steps", "no base"]
@@ -101,8 +101,9 @@ def _key(evaluation: Evaluation) -> tuple[str, str]:
 def _result(name: str, pairs: Sequence[EvaluationPair], tolerance: float, sign: float) -> GateResult:
     of_version = [pair for pair in pairs if pair.old.evaluator_version == pair.new.evaluator_version]
     # steps that a judge wrote from criteria are no part of the version, and each log has its own
+    is_mixed = mixes_steps(each for pair in of_version for each in (pair.old, pair.new))
     comparison = compare([
-        pair for pair in of_version if pair.old.details.get(STEPS_HASH) == pair.new.details.get(STEPS_HASH)
+        pair for pair in of_version if not is_mixed or written_steps(pair.old) == written_steps(pair.new)
     ])  # fmt: skip
     without: Verdict = "other steps" if of_version else "other version" if pairs else "no pairs"
     verdict = without if comparison is None else _verdict(comparison, tolerance, sign)

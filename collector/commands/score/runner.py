@@ -5,11 +5,12 @@ The limit is applied before an evaluation begins, not when its cost is known.
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import cast
 
 from collector.commands.score.output import failed_earlier, open_writer, read_earlier
 from collector.config.configured import Config
@@ -19,10 +20,12 @@ from collector.evaluate.guardrails import EvaluationGuardrails
 from collector.evaluate.plan import Assignment, Job, evaluation_of
 from collector.records.grouping import group_by
 from collector.redact.open_redactor import open_redactors
-from collector.telemetry.plain import show
+from collector.telemetry.plain import to_terminal
 from collector.telemetry.registry import Telemetry
 from collector.wording import plural, usd
+from evaluators.cases import Json
 from evaluators.evaluation import Result, utc_now
+from evaluators.mechanisms.rating import STEPS_HASH
 from evaluators.packs.evaluate_pack import run_pack
 from evaluators.progress import progress_bar
 from evaluators.results import Evaluation
@@ -125,12 +128,13 @@ async def run_jobs(
         ConfigError: the output cannot be written, or is something else.
     """
     wanted = {job.evaluation_id: job for job in jobs}
+    judges = {evaluation_id: id(job.judge) for evaluation_id, job in wanted.items()}
     made = [evaluation for evaluation in read_earlier(output) if evaluation.evaluation_id in wanted]
     failed = tuple(one for one in failed_earlier(output) if one.evaluation_id in wanted)
     for evaluation in made:
         del wanted[evaluation.evaluation_id]
     if again := len({one.evaluation_id for one in failed} & wanted.keys()):
-        show(f"evalstream: {plural(again, 'evaluation')} of an earlier run failed, made again", err=True)
+        to_terminal(f"{plural(again, 'evaluation')} of an earlier run failed, made again")
     spend_limit = SpendLimit(max_usd)
     # the jobs that ask together, and each other by itself, in the order of their first ones
     todo = deque(group_by(wanted.values(), lambda job: job.pack or job.evaluation_id).values())
@@ -141,7 +145,34 @@ async def run_jobs(
                 write(together)  # a pack as a whole: the rest of one would be asked as a different pack
                 made += together
                 progress.update(bar, advance=len(together), cost=usd(spend_limit.spent) if spend_limit.spent else "")
+    of_judges = group_by(made, lambda one: (one.evaluator, judges[one.evaluation_id]))
+    for name in sorted({name for (name, _), evaluations in of_judges.items() if mixes_steps(evaluations)}):
+        to_terminal(
+            f"{name}: the scores in {output} are by several lists of evaluation steps, as the judge wrote new ones in "
+            "a later run, and figures mix them; to judge all by the same steps, set log.path, or write "
+            "evaluation_steps, and name a new --output"
+        )
     return RunResult(tuple(made), sum(map(len, todo)), spend_limit.spent, failed)
+
+
+def mixes_steps(evaluations: Iterable[Evaluation]) -> bool:
+    """Whether a judge wrote several lists of steps for an evaluator's scores."""
+    steps: dict[object, Json] = {}
+    return any(
+        steps.setdefault(judge, own) != own for each in evaluations for judge, own in written_steps(each).items()
+    )
+
+
+def written_steps(evaluation: Evaluation) -> Mapping[object, Json]:
+    """The hash of the steps by each judge that wrote some: a cascade's first or second, or the members of a jury."""
+    is_second = evaluation.escalation is not None and evaluation.escalation.asks
+    members = evaluation.details.get("judges")
+    notes = cast("Sequence[Json]", members) if isinstance(members, list | tuple) else ()
+    return {
+        (is_second, place): own
+        for place, details in enumerate((evaluation.details, *notes))
+        if isinstance(details, Mapping) and (own := cast("Mapping[str, Json]", details).get(STEPS_HASH))
+    }
 
 
 async def _evaluated(

@@ -443,10 +443,9 @@ def inspect(settings: KafkaSettings, topics: Sequence[str], groups: Sequence[str
     with administrating(settings) as admin:
         there = described(admin, topics)
         values = readable_configs(admin, list(there), *_CONFIGS) if there else {}  # sources need not permit it
-        states = {name: _sizes(topic) | values[name] for name, topic in there.items()}
         committed_by(admin, groups)  # refused without READ, while what describes groups only says less
         members = {name: member_names(group["members"]) for name, group in admin.describe_groups(groups).items()}
-        return ClusterState(states, members)
+        return ClusterState({name: _sizes(topic) | values[name] for name, topic in there.items()}, members)
 
 
 def _sizes(topic: Mapping[str, Any]) -> dict[str, str]:

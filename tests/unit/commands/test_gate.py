@@ -6,13 +6,14 @@ import random
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from evaluation_samples import scored
 
 from collector.commands.score.gate import GateResult, as_junit, as_markdown, compare_two, compare_with_base, read_base
 from collector.errors import ConfigError
-from evaluators.results import Evaluation, Subject
+from evaluators.results import Escalation, Evaluation, Subject
 
 
 def run_of(shift: float, number: int = 60, name: str = "helpful", seed: int = 1) -> list[Evaluation]:
@@ -74,6 +75,31 @@ def test_scores_by_other_steps_of_the_judge_have_no_verdict() -> None:
     assert "write evaluation_steps in the configuration, or keep the file log.path between runs" in result.text
     [result] = compare_with_base(base, [*new[:20], *other[20:]], tolerance=0.0)
     assert (result.verdict, result.comparison and result.comparison.pairs) == ("worse", 20), "pairs of the same steps"
+
+
+def by(first: str, second: str, escalation: Escalation | None = None) -> dict[str, Any]:
+    return {"details": {"judges": [{"steps_hash": first}, {"steps_hash": second}]}, "escalation": escalation}
+
+
+def test_scores_by_other_steps_of_a_member_of_a_jury_have_no_verdict() -> None:
+    """The details of a jury's score have the steps beside each member, and its scores by any steps were compared."""
+    base, new = ([replace(each, **by("a", "b")) for each in run_of(shift)] for shift in (0.001, -0.1))
+    assert compare_with_base(base, new, tolerance=0.0)[0].verdict == "worse"
+    other = [replace(each, **by("a", "c")) for each in new]
+    assert compare_with_base(base, other, tolerance=0.0)[0].verdict == "other steps"
+    failed = {"judges": [{"steps_hash": "a"}, {"model": "m", "error": "judge_timeout"}]}
+    some_failed = [replace(each, details=failed) for each in new]
+    assert compare_with_base(base, some_failed, tolerance=0.0)[0].verdict == "worse", "its other member has those steps"
+
+
+def test_steps_of_a_cascades_judges_are_no_other_steps_of_one_judge() -> None:
+    """The pairs that are worth most, those of which only one run's score is by the second judge, were left out."""
+    sure, doubt = Escalation(reason="sure", probability=0.05), Escalation(reason="doubt", probability=1.0)
+    base = [replace(each, **by("a", "b", sure)) for each in run_of(0.001)]
+    new = [replace(each, **by("c", "d", doubt)) for each in run_of(-0.1)]
+    assert compare_with_base(base, new, tolerance=0.0)[0].verdict == "worse"
+    new[0] = replace(new[0], **by("a", "e", sure))
+    assert compare_with_base(base, new, tolerance=0.0)[0].verdict == "other steps", "the first judge wrote others"
 
 
 def test_two_evaluators_of_one_run_are_compared_case_by_case() -> None:

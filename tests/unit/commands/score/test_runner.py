@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from collector.commands.score import runner
 from collector.commands.score.runner import SpendLimit, guarded_run, require_prices, run_jobs
@@ -21,7 +22,8 @@ from collector.redact.documents import redact_document
 from collector.redact.open_redactor import RedactSettings, open_redactor
 from evaluators.cases import Turn
 from evaluators.evaluation import Result, utc_now
-from evaluators.judge import NoJudge
+from evaluators.judge import NoJudge, Prompt
+from evaluators.judges.definition_cache import DefinitionCache
 from evaluators.results import Evaluation, Failure, Score
 from evaluators.testing import ScriptedJudge
 from evaluators.turn.g_eval import GEval
@@ -100,6 +102,34 @@ async def test_a_later_run_goes_on_from_the_output(tmp_path: Path) -> None:
     assert (len(second.evaluations), second.left) == (5, 0)
     assert second.spent_usd == pytest.approx(0.3)
     assert len(output.read_text().splitlines()) == 5
+
+
+async def test_a_later_run_by_other_steps_of_the_judge_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One mean had scores by the steps of both runs, and nothing said so."""
+    output = tmp_path / "out.jsonl"
+    written = GEval(name="written", criteria="Is it right?", evaluation_params=["input", "actual_output"])
+    turns = [Turn(turn_id=f"t{n}", input="a", actual_output="b") for n in range(4)]
+
+    async def run_by(steps: str, max_usd: float | None = None) -> str:
+        def answer(_prompt: Prompt, reply: type[BaseModel]) -> dict[str, Any]:
+            return {"steps": [steps]} if "steps" in reply.model_fields else {"reason": "r", "score": 5}
+
+        judge = DefinitionCache(ScriptedJudge(answer, cost_usd=0.1))
+        made = list(jobs_of(turns, [Assignment(written, judge, written.version, expected_usd=0.2)]))
+        async with guarded_run(configured(), from_logs=False) as run:
+            await run_jobs(made, output=output, concurrency=1, run=run, max_usd=max_usd)
+        return capsys.readouterr().err
+
+    assert "steps" not in await run_by("Look.", 0.25)
+    assert 0 < len(output.read_text().splitlines()) < len(turns)
+    half = output.read_bytes()
+    assert "steps" not in await run_by("Look."), "a log has kept them"
+    output.write_bytes(half)
+    assert f"evalstream: written: the scores in {output} are by several lists of evaluation steps" in await run_by(
+        "Weigh."
+    )
 
 
 @pytest.mark.parametrize("name", ["out.jsonl", "out.csv"])

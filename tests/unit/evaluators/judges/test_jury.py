@@ -5,6 +5,7 @@ from evaluators.errors import JudgeRejected, JudgeUnavailable
 from evaluators.evaluation import evaluate
 from evaluators.judge import Prompt
 from evaluators.judges.jury import Jury
+from evaluators.mechanisms.rating import hash_of_steps
 from evaluators.results import Failure, Skipped
 from evaluators.scale import Scale
 from evaluators.testing import ScriptedJudge, a_moment, a_turn
@@ -97,6 +98,15 @@ async def test_one_judge_down_is_on_record():
     outcome = (await result_of(Jury(judges(4, JudgeUnavailable("down"), 6), combine="mean"))).outcome
     assert outcome.value == pytest.approx(0.5)
     assert outcome.details["judges"][1] == {"model": "m1", "error": "judge_unavailable"}
+
+
+async def test_the_steps_that_each_member_wrote_are_on_record():
+    """Without them no comparison noticed that a jury's members had written others."""
+    steps = [{"steps": [f"Look {n}."]} for n in range(2)]
+    panel = [ScriptedJudge([own, {"reason": "r", "score": 5}], model=own["steps"][0]) for own in steps]
+    evaluator = load_evaluators()["g_eval"](name="g", criteria="Good?", evaluation_params=["actual_output"])
+    outcome = (await result_of(Jury(panel), evaluator)).outcome
+    assert [each["steps_hash"] for each in outcome.details["judges"]] == [hash_of_steps(own["steps"]) for own in steps]
 
 
 async def test_without_a_quorum_there_is_no_score():
