@@ -34,7 +34,7 @@ from collector.evaluate.recovery.configurations import (
 )
 from collector.evaluate.recovery.control_records import ControlRecord
 from collector.evaluate.recovery.ledger import RETRY, Ledger, end_offset
-from collector.evaluate.recovery.replay_point import CommitMetadata, ReplayPoint, RetainedOffsets, SampleRates
+from collector.evaluate.recovery.replay_point import CommitMetadata, ReplayPoint, RetainedOffsets
 from collector.evaluate.recovery.sample_rate_notes import SampleRateNotes
 from collector.evaluate.recovery.snapshot_writer import SnapshotWriter
 from collector.evaluate.scheduling.dispatch import Dispatcher
@@ -53,14 +53,6 @@ _RECALLED = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class RateHistory:
-    """The sample rates `now`, and the `former` ones, with which earlier records were drawn, each up to an offset."""
-
-    now: SampleRates
-    former: tuple[tuple[int, SampleRates], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class PartitionStart:
     """The point from which a partition is continued.
 
@@ -71,7 +63,6 @@ class PartitionStart:
     partition: int
     committed: CommitMetadata
     delivered: int = 0
-    rate_history: RateHistory | None = None
     configurations: Configurations | None = None
 
     def was_over(self, job: Job) -> bool:
@@ -161,14 +152,12 @@ class PartitionProcessor:
     def metadata(self) -> str:
         """The state that a restart needs in addition to the two offsets."""
         done, low, pending = self._position()
-        rate_history, configurations = self.start.rate_history if pending else None, self._configurations
+        configurations = self._configurations
         return CommitMetadata(
             ledger_offset=self._ledger.start_offset,
             done_below=done,
             replay_point=low,
             pending=pending or None,
-            sampled=rate_history.now if rate_history else None,
-            former=tuple(rates for rates in rate_history.former if rates[0] > low.offset) if rate_history else (),
             configuration=configurations.number_at(low.offset) if configurations else 0,
             past=configurations.past_at(low.offset, self.start.committed.past) if configurations else (),
         ).to_json()
@@ -361,7 +350,7 @@ class StageDefinitions:
     """The configurations that the service has had.
 
     With a `history`, each partition knows which configuration applies from which offset on. Without a history, the
-    present configuration applies everywhere. `notes` store all sample rates; commits have only some.
+    present configuration applies everywhere. `notes` store the sample rates for an audit.
     """
 
     history: PlanHistory | None = None
@@ -446,22 +435,18 @@ class EvaluateStage:
         if self._budget is not None:
             self._budget.add_partition(partition, self.timing.clock(), ledger.saved_budget, ledger.costs, ledger.rates)
         delivered = committed.offset if committed else 0
-        rates = self.plan.sample_rates
         if self.definitions.notes is not None:
-            await self.definitions.notes.note(partition, delivered, rates)
-        rate_history = RateHistory(rates, metadata.draws_until(delivered, rates))
-        former = [(until, self.plan.drawing_with(sampled)) for until, sampled in rate_history.former]
+            await self.definitions.notes.note(partition, delivered, self.plan.sample_rates)
         configurations, reached = None, 0
+        former: Sequence[tuple[int, Plan]] = ()
         past: Sequence[Plan] = ()
         if self._history is not None:
             reached = ledger.reached(delivered)
-            configurations = await self._hand_over(
-                self._history, ledger, metadata, delivered, reached, partition, former
-            )
+            configurations = await self._hand_over(self._history, ledger, metadata, delivered, reached, partition)
             former = configurations.former
             past = await past_plans(metadata.past, self._history)
         self._report_removed(metadata)
-        start = PartitionStart(partition, metadata, delivered, rate_history, configurations)
+        start = PartitionStart(partition, metadata, delivered, configurations)
         state = PartitionState(self.plan, metadata.replay_point, ledger.control_records, former, past, start.was_over)
         state.on_bad_record = self.reports.on_bad_record
         if self.turns is not None:
@@ -517,7 +502,6 @@ class EvaluateStage:
         delivered: int,
         reached: int,
         partition: int,
-        unnumbered: Sequence[tuple[int, Plan]],
     ) -> Configurations:
         """The configurations of a partition. If the last one is not that of this process, a switch to it is written.
 
@@ -532,7 +516,7 @@ class EvaluateStage:
             control = ControlRecord(offset=max(at, start[0]), configuration=self.number)
             await ledger.append(control.to_record(partition))
             controls = [*controls, control]
-        return await configurations_of(start, controls, self.plan, self.number, history, unnumbered)
+        return await configurations_of(start, controls, self.plan, self.number, history)
 
     def _report_removed(self, metadata: CommitMetadata) -> None:
         used = {assignment.evaluator.name for monitor in self.plan.monitors for assignment in monitor.assignments}

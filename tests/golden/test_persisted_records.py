@@ -658,13 +658,8 @@ NOTES: Mapping[str, CommitMetadata] = {
     '{"l":1,"e":2,"t":3.5,"r":{"all":0.125,"cheap":-0.5}}': CommitMetadata(
         1, 2, ReplayPoint(0, 3.5, Rates({"all": RateReduction(0.125), "cheap": RateReduction(0.5, fallback=True)}))
     ),
-    '{"l":1,"e":2,"t":3.5,"p":{"helpful":2},"s":{"":"evalstream","all":0.2,"all/helpful":0.1},"h":[[7,{"":"salt","all":1.0}]]}': CommitMetadata(
-        1,
-        2,
-        ReplayPoint(0, 3.5),
-        pending={"helpful": 2},
-        sampled={"": "evalstream", "all": 0.2, "all/helpful": 0.1},
-        former=((7, {"": "salt", "all": 1.0}),),
+    '{"l":1,"e":2,"t":3.5,"p":{"helpful":2},"o":[7]}': CommitMetadata(
+        1, 2, ReplayPoint(0, 3.5), pending={"helpful": 2}, past=(7,)
     ),
 }
 

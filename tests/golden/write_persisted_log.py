@@ -42,7 +42,7 @@ EVALUATIONS = 30
 
 CONFIGURATION: dict[str, Any] = {
     "log": {"path": "evalstream.db", "retention": "36500d"},
-    "assemble": {"quiet": "1s", "linger": "2s", "link": {"services": ["nameless"]}},
+    "assemble": {"idle_timeout": "1s", "allowed_lateness": "2s", "link": {"services": ["nameless"]}},
     "judges": {
         "main": {"model": "judge-1", "usd_per_million_input_tokens": 1.0, "usd_per_million_output_tokens": 2.0},
     },
@@ -59,12 +59,12 @@ CONFIGURATION: dict[str, Any] = {
     "monitors": {
         "shop": {
             "match": {"service": ["shop", "nameless"]}, "evaluators": ["helpful", "complete", "right"],
-            "idle": "60s", "lateness": "60s", "end": {"events": ["goodbye"]},
+            "idle_timeout": "60s", "allowed_lateness": "60s", "end_markers": {"events": ["goodbye"]},
         },
         "paid": {"match": {"service": "paid"}, "evaluators": ["harmless"], "budget": {"usd_per_hour": 1000}},
         "sampled": {"match": {"service": "sampled"}, "evaluators": ["short", "helpful"], "sample": 0.5},
     },
-    "evaluate": {"carry_after": "3s"},
+    "evaluate": {"snapshot_after": "3s"},
     "export": {"jsonl": {"path": "scores.jsonl"}},
 }  # fmt: skip
 

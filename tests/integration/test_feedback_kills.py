@@ -114,7 +114,7 @@ async def test_feedback_of_every_way_and_time_joins_once_through_kills(world: Wo
     file.write_bytes(b"\n".join(map(orjson.dumps, turns)))
     settings = {
         "receive": {"otlp_http": {"port": 0}, "files": [str(file)]},
-        "assemble": {"quiet": "1s", "linger": "3s"},
+        "assemble": {"idle_timeout": "1s", "allowed_lateness": "3s"},
         "evaluators": {"short": {"kind": "length", "maximum": 9}},
         "monitors": {"all": {"evaluators": ["short"]}},
         "export": {"prometheus": {"port": 0}},

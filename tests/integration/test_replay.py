@@ -97,7 +97,9 @@ async def a_world(folder: Path, log: dict[str, Any]) -> AsyncIterator[World]:
                 "complete": {"kind": "completeness", "judge": "main", "threshold": 0.5},
                 "short": {"kind": "length", "maximum": 2, "threshold": 0.5},
             },
-            "monitors": {"all": {"evaluators": ["helpful", "complete"], "end": {"attributes": {"last": ["True"]}}}},
+            "monitors": {
+                "all": {"evaluators": ["helpful", "complete"], "end_markers": {"attributes": {"last": ["True"]}}}
+            },
             "export": {},
         }
         world = World(folder, judge, settings)

@@ -86,7 +86,12 @@ def with_everything() -> Config:
             },
             "page": {},
             "export": {"prometheus": {"segment_by": "service", "segments": ["web"]}},
-            "alerts": {"by_segment": True, "min_agreement": 0.4, "usd_per_hour": 3, "heartbeat": "https://x.example"},
+            "alerts": {
+                "by_segment": True,
+                "min_agreement": 0.4,
+                "expected_usd_per_hour": 3,
+                "heartbeat": "https://x.example",
+            },
         },
         "test.yaml",
     )

@@ -54,17 +54,14 @@ class CommitMetadata:
     `configuration` is the number of the configuration in force at the low watermark; 0 if it has no number yet. `past`
     are the numbers of the newest ones before it; their evaluations may be superseded.
 
-    The rest is set while evaluations are pending. `pending` has, by evaluator, the offset of the oldest record with a
-    pending evaluation; evaluators that are not in it have none. `sampled` are the rates with which the records since
-    the last offset in `former` were drawn. `former` are earlier rates, each up to an offset.
+    `pending` has, by evaluator, the offset of the oldest record with a pending evaluation; evaluators that are not in
+    it have none. It is None while no evaluation is pending.
     """
 
     ledger_offset: int = 0
     done_below: int = 0
     replay_point: ReplayPoint = field(default_factory=lambda: ReplayPoint(0))
     pending: Mapping[str, int] | None = None
-    sampled: SampleRates | None = None
-    former: tuple[tuple[int, SampleRates], ...] = ()
     configuration: int = 0
     past: tuple[int, ...] = ()
 
@@ -81,7 +78,7 @@ class CommitMetadata:
         if self.configuration:
             parts["c"] = self.configuration
         text = orjson.dumps(parts).decode()
-        for name, value in {"p": self.pending, "s": self.sampled, "h": self.former, "o": self.past}.items():
+        for name, value in {"p": self.pending, "o": self.past}.items():
             if value:
                 longer = orjson.dumps(parts | {name: value}).decode()
                 if len(longer) <= MAX_METADATA and longer.isascii():
@@ -100,8 +97,6 @@ class CommitMetadata:
             done_below=parts["e"],
             replay_point=ReplayPoint(low_watermark, parts["t"], rates),
             pending=parts.get("p"),
-            sampled=parts.get("s"),
-            former=tuple((until, sampled) for until, sampled in parts.get("h", ())),
             configuration=parts.get("c", 0),
             past=tuple(parts.get("o", ())),
         )
@@ -109,12 +104,6 @@ class CommitMetadata:
     def done_below_of(self, evaluator: str, delivered: int) -> int:
         """The offset below which all evaluations of an evaluator are done; at most `delivered`."""
         return self.done_below if self.pending is None else self.pending.get(evaluator, delivered)
-
-    def draws_until(self, delivered: int, now: SampleRates) -> tuple[tuple[int, SampleRates], ...]:
-        """The rates with which records were drawn, each up to an offset, where they differ from `now`."""
-        if self.sampled is None or self.sampled == now:
-            return self.former
-        return (*self.former, (delivered, self.sampled))
 
 
 _FAR = 1 << 50

@@ -62,20 +62,17 @@ async def read_transfer(
     budgets = BudgetController(plan, turns.partitions)
     ledger = Ledger(evaluations, partition, read_costs=budgets.limited)
     await ledger.read_back(metadata.ledger_offset)
-    former = metadata.draws_until(committed.offset, plan.sample_rates)
-    plans = [(until, plan.drawing_with(sampled)) for until, sampled in former]
     start = metadata.replay_point.offset, metadata.configuration
     configurations = Configurations(switches_of(start, ledger.control_records), plan)
     past: Sequence[Plan] = ()
     if history is not None:
         past = await past_plans(metadata.past, history)
-        configurations = await configurations_of(start, ledger.control_records, plan, number, history, plans)
-        plans = configurations.former
+        configurations = await configurations_of(start, ledger.control_records, plan, number, history)
 
     def was_over(job: Job) -> bool:
         return job.trigger_offset < metadata.done_below_of(job.assignment.evaluator.name, committed.offset)
 
-    state = PartitionState(plan, metadata.replay_point, ledger.control_records, plans, past, was_over)
+    state = PartitionState(plan, metadata.replay_point, ledger.control_records, configurations.former, past, was_over)
     jobs: dict[str, Job] = {}
     offset = committed.offset
     async for record in _records(turns, partition, committed):

@@ -42,7 +42,7 @@ def configured(alerts: dict[str, Any] | None = None, **monitor: Any) -> Config:
                 "free": {"kind": "exact_match"},
             },
             "monitors": {"chatbot": {"evaluators": ["exact", "free"], "alerts": monitor}},
-            "alerts": {"usd_per_hour": 3, **(alerts or {})},
+            "alerts": {"expected_usd_per_hour": 3, **(alerts or {})},
         },
         "test.yaml",
     )
@@ -152,8 +152,8 @@ def test_every_name_of_the_list_of_series_is_recorded():
 def test_factors_that_can_never_fire_are_refused():
     burns = [{"long": "1h", "short": "5m", "factor": 14.4}]
     with pytest.raises(ConfigError, match=r"alerts.*14\.4.*0\.88 can never fire.*factor below 8\.33"):
-        configured(objectives={"exact": 0.88}, burns=burns)
-    configured(objectives={"exact": 0.95}, burns=burns)
+        configured(objectives={"exact": 0.88}, burn_rates=burns)
+    configured(objectives={"exact": 0.95}, burn_rates=burns)
 
 
 def test_targets_and_objectives_of_evaluators_that_are_not_there_are_refused():

@@ -35,14 +35,14 @@ def test_no_metadata_is_longer_than_the_longest() -> None:
         assert len(metadata.to_json()) <= len(longest)
 
 
-PENDING = CommitMetadata(1, 2, ReplayPoint(0, 3.5), pending={"slow": 2, "b": 5}, sampled={"": "salt", "all": 0.5})
+PENDING = CommitMetadata(1, 2, ReplayPoint(0, 3.5), pending={"slow": 2, "b": 5}, past=(7,))
 
 
 def test_what_no_room_is_for_is_left_out_and_the_offsets_of_all_serve() -> None:
     many = {f"evaluator-{n}": n for n in range(200)}
     small = CommitMetadata.from_json(replace(PENDING, pending=many).to_json(), 0)
     assert len(replace(PENDING, pending=many).to_json()) <= MAX_METADATA
-    assert (small.pending, small.sampled) == (None, PENDING.sampled)
+    assert (small.pending, small.past) == (None, PENDING.past)
     assert small.done_below_of("evaluator-7", delivered=90) == 2
 
 
@@ -50,12 +50,3 @@ def test_who_has_nothing_pending_has_done_all_that_was_delivered() -> None:
     read = CommitMetadata.from_json(PENDING.to_json(), 0)
     assert [read.done_below_of(name, delivered=90) for name in ("slow", "b", "fast")] == [2, 5, 90]
     assert CommitMetadata(1, 2).done_below_of("fast", delivered=90) == 2
-
-
-def test_rates_are_remembered_up_to_where_they_changed() -> None:
-    assert PENDING.draws_until(90, {"": "salt", "all": 0.5}) == ()
-    lower = {"": "salt", "all": 0.1}
-    once = PENDING.draws_until(90, lower)
-    assert once == ((90, PENDING.sampled),)
-    twice = replace(PENDING, sampled=lower, former=once).draws_until(120, {"": "salt", "all": 0.2})
-    assert twice == ((90, PENDING.sampled), (120, lower))
