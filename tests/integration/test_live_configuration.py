@@ -690,6 +690,9 @@ async def test_the_preview_knows_the_version_of_a_plug_in_that_changed(tmp_path:
             lines = await compared(file)
         assert f"evaluator  brief of all: version {before} → {after}, for new subjects" in lines
         assert "no version changes" not in lines
+        lines = await compared(file)
+        assert "restart    the next start loads changed code" in lines, "by the log alone it named the key plugins"
+        assert "restart    plugins" not in lines
     finally:
         forget()
 

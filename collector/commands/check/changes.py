@@ -18,7 +18,15 @@ from collector.commands.check.capacity import capacity_of, costs_here
 from collector.commands.check.check import boosts, judge_calls
 from collector.commands.check.summary import Spent, basis, for_turns, usd_per_1000
 from collector.config.configured import Config
-from collector.config.live_part import LIVE, SECRET_JUDGE_KEYS, live_keys, restart_keys, start_changes, with_live_values
+from collector.config.live_part import (
+    LIVE,
+    SECRET_JUDGE_KEYS,
+    STARTED,
+    live_keys,
+    restart_keys,
+    start_changes,
+    with_live_values,
+)
 from collector.config.section_hashes import differing, section_hashes
 from collector.config.settings import PlannedRate
 from collector.errors import ConfigError
@@ -304,15 +312,16 @@ def _with_start_keys(compared: Compared, config: Config, stored: Mapping[str, An
     )  # fmt: skip
     if here.lacks_exporters(metrics):
         compared = replace(compared, uncounted=_NO_COSTS)
-    if unseen:
-        return replace(compared, restart=tuple(shared), unseen=f"{unseen}; its port is such a key")
-    other = differing(hashes := section_hashes(compared.config), running)
+    other = shared if unseen else differing(section_hashes(compared.config), running)
     if (keys := _of_log(other)) and any(name.startswith(("evaluators.", "monitors.")) for name in other):
         raise _other_log(config, keys)  # an older copy, or that of another service
-    restart = {*shared, *(name for name in other if name.partition(".")[0] not in LIVE)}
     # a service has loaded the code of plug-ins: of a new file it compares the folder's name alone
-    code = {"plugins"}.intersection(other, hashes, running)
+    code = {"plugins"}.intersection(other, section_hashes(config), running or stored.get(STARTED, ()))
     new = {_CODE} if code and _needs_new_code(compared.config, config) else set[str]()
+    restart = {*shared, *(name for name in other if name.partition(".")[0] not in LIVE)} - code | new
+    compared = replace(compared, restart=tuple(restart), code=bool(code) and not new)
+    if unseen:
+        return replace(compared, unseen=f"{unseen}; its port is such a key")
     if "alerts" in other:
         unseen = "alerts.watcher or an address of alerts differs"
     elif code and not new:
@@ -320,9 +329,7 @@ def _with_start_keys(compared: Compared, config: Config, stored: Mapping[str, An
     now, running_now = evaluator_versions(compared.config), here.running_versions(metrics)
     same = {use: versions for use, versions in running_now.items() if f"evaluators.{use[1]}" not in other}
     versions = {use: listed(same[use]) for use in now.keys() & same.keys() if now[use] not in same[use]}
-    return replace(
-        compared, restart=(*restart - code, *new), unseen=unseen, versions=versions, code=bool(code) and not new
-    )
+    return replace(compared, unseen=unseen, versions=versions)
 
 
 def _removed_secrets(stored: Mapping[str, Any], config: Config) -> Iterator[str]:
