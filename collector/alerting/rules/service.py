@@ -269,7 +269,7 @@ _OUTAGES = {
     "judge_timeout": "Its endpoint does not answer in time",
     "judge_unavailable": "Its endpoint does not answer, or with an error of its own",
 }
-"""What the results of requests mean for which a judge is unavailable."""
+"""The sentences of the alert by the results of requests."""
 
 
 def _unavailable(timing: Timing) -> Iterator[RecordingRule | AlertingRule]:

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -30,12 +31,13 @@ from collector.config.live_part import (
 from collector.config.section_hashes import differing, section_hashes
 from collector.config.settings import PlannedRate
 from collector.errors import ConfigError
+from collector.golden.runner import read_cases
 from collector.logs.log import LogUnavailable
 from collector.plugins.folder import folders
 from collector.service.live.history import ConfigurationHistory, NumberedConfiguration
 from collector.service.open_logs import open_stored_logs
-from collector.service.plan_builder import audited_usd, evaluator_versions, judges_behind, tokens_usd
-from collector.wording import listed, usd
+from collector.service.plan_builder import audited_usd, evaluator_versions, judges_behind, known_usd, tokens_usd
+from collector.wording import listed, plural, usd
 from evaluators.results import Usage
 
 Value = float | str | None
@@ -391,12 +393,35 @@ def change_lines(config: Config, compared: Compared) -> Iterator[str]:
     yield from (f"           {name}: {line}" for name, each in monitors.items() for line in boosts(each.boost, config))
     if changes.calls.before != changes.calls.after:
         yield f"calls      {_figure(changes.calls)}"
+    yield from _golden(changes, config, _again(compared.config, config, compared.spent, compared.tokens))
     rules = {"new": changes.new_rules, "removed": changes.removed_rules, "changed": changes.changed_rules}
     yield from (f"rules      {what}: {listed(names)}" for what, names in rules.items() if names)
     if any(rules.values()):
         yield "           run `evalstream rules` again and reload Prometheus"
     if any(evaluator.before and evaluator.after for evaluator in changes.evaluators):
         yield "past       finished evaluations stay as they are; `evalstream rejudge` judges past traffic again"
+
+
+def _golden(changes: Changes, config: Config, spent: Spent) -> Iterator[str]:
+    """The cost of the run of the golden set that new evaluators and versions, or a new set, begin."""
+    uses = {use.name for monitor in config.settings.monitors.values() for use in monitor.uses}
+    if not any(key.partition(".")[0] == "golden" for key in changes.live):
+        uses &= {each.evaluator for each in changes.evaluators if each.after}
+    golden, judged, calls, costs = config.settings.golden, list[str](), 0.0, list[float | None]()
+    cases = read_cases(Path(golden.path)) if golden is not None and uses else ()
+    for name in sorted(uses):
+        evaluator, judge = config.evaluators[name].evaluator, config.evaluators[name].judge
+        number = sum(case.scope == evaluator.scope for case in cases)
+        if judge is None or not number:
+            continue
+        requests = number * evaluator.rounds * len(config.settings.members(judge))
+        (paid, made), guess = spent.get(name, (0.0, 0.0)), known_usd(config, name)
+        costs.append(requests * paid / made if made else None if guess is None else number * guess)
+        judged.append(name)
+        calls += requests
+    if judged:
+        cost = "a judge has no price" if None in costs else f"≈ {usd(sum(filter(None, costs)))}"
+        yield f"golden     ≈ {plural(round(calls), 'judge call')} once, {cost}: the golden set, by {listed(judged)}"
 
 
 def _bear_on_cost(changes: Changes, config: Config) -> bool:
