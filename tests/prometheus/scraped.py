@@ -78,11 +78,12 @@ BY_HAND = {
 """What labels are in series that are not fed by the exporter; any other label is `some`."""
 
 UNBROKEN = (
+    "min(count_over_time(up[1m])) >= 20",
     "min(count_over_time(up[7s])) >= 6",
     "min(min_over_time(up[7s])) == 1",
     "min(count_over_time(evalstream:score_mean[5s])) >= 4",
 )
-"""Conditions that hold at the end of a stretch without a missed scrape, and without a rule's missed evaluation."""
+"""Conditions at the end of a stretch without a missed scrape or evaluation of a rule, once rules of rules are there."""
 
 STEP = 0.5
 
