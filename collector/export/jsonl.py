@@ -58,8 +58,7 @@ class JsonlExporter:
         try:
             file = await asyncio.to_thread(_open, settings)
         except OSError as error:
-            path = settings.path.absolute()
-            raise ConfigError(f"{path} cannot be written ({error.strerror}); choose another path") from error
+            raise ConfigError(f"{settings.path} cannot be written ({error.strerror}); choose another path") from error
         with ThreadPoolExecutor(1, "jsonl") as writer:  # leaving waits for a write that was begun
             exporter = cls(settings, file, writer)
             try:
