@@ -26,7 +26,7 @@ class SecretFiles:
     """
 
     def __init__(self, files: Mapping[str, Path], clock: Callable[[], float] = time.monotonic) -> None:
-        self._files = dict(files)
+        self._files = {name: path.absolute() for name, path in files.items()}  # messages name the one that was tried
         self._clock = clock
         self._stamps: dict[str, tuple[int, int]] = {}
         self._texts: dict[str, str] = {}

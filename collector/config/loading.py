@@ -1,5 +1,7 @@
 """The checked configuration of a file; all mistakes are reported at once, each as one sentence."""
 
+import subprocess
+import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
@@ -74,11 +76,7 @@ def check(
     evaluators = _evaluators(settings, mistakes)
     for name, monitor in settings.monitors.items():
         mistakes += _monitor_mistakes(name, monitor, settings, evaluators)
-        mistakes += [
-            f"monitors.{name}.alerts.objectives: {objective!r} has no threshold, so nothing passes; set its threshold"
-            for objective in monitor.alerts.objectives
-            if objective in evaluators and not evaluators[objective].evaluator.has_verdicts
-        ]
+        mistakes += _objective_mistakes(name, monitor, evaluators)
         mistakes += pack_mistakes(name, monitor, settings, evaluators)
     exporters = {
         name: checked
@@ -99,6 +97,28 @@ def check(
             mistakes.append("plugins: their code has changed since the start, and a restart alone reads it")
         raise _error(source, mistakes)
     return config
+
+
+_START = "import pathlib, sys; from collector.config.loading import load; load(pathlib.Path(sys.argv[1]), serves=True)"
+
+
+def code_change(config: Config, path: Path) -> str | None:
+    """The change of plug-ins' code, and why the next start with the file fails by it; None if there is no change.
+
+    Another process tries it: here the code is loaded once, and what it registers must not be there twice.
+    """
+    if config.settings.plugins is None:
+        return None
+    own = plugins.open_folder(config.folder / config.settings.plugins)
+    if own.digest == own.present_digest():
+        return None
+    tried = subprocess.run(  # noqa: S603 - this interpreter, with our own code
+        [sys.executable, "-P", "-c", _START, path], capture_output=True, encoding="utf-8", timeout=120, check=False
+    )
+    sentences = (line.partition(f"{path}: ") for line in tried.stderr.splitlines())
+    fails = "; ".join(mistake for _, _, mistake in sentences if mistake)
+    then = f"with it the next start fails: {fails}" if fails else "a restart alone reads it"
+    return f"the code of plug-ins has changed, and {then}"
 
 
 _READ_BY_ALL = {"assemble", "receive"}
@@ -370,6 +390,14 @@ def _budget_mistakes(name: str, monitor: MonitorSettings, settings: Settings, ev
                     f"write judges.{priced}.usd_per_million_input_tokens and usd_per_million_output_tokens "
                     "(0 for a judge on your own machine)"
                 )
+
+
+def _objective_mistakes(name: str, monitor: MonitorSettings, evaluators: Evaluators) -> list[str]:
+    return [
+        f"monitors.{name}.alerts.objectives: {objective!r} has no threshold, so nothing passes; set its threshold"
+        for objective in monitor.alerts.objectives
+        if objective in evaluators and not evaluators[objective].evaluator.has_verdicts
+    ]
 
 
 def _name_mistakes(settings: Settings) -> Iterator[str]:

@@ -34,7 +34,7 @@ def elsewhere_notes(config: Config) -> list[str]:
     for where, files in (*_named(settings, ""), *_named(also, "")):
         away = [path for path in files.values() if path.is_absolute() and not path.parent.exists()]
         folders |= {path.parent: where for path in away if path.parent not in folders}
-        if not away and (problem := _problem(where, files)):
+        if not away and (problem := _problem(where, {key: path.absolute() for key, path in files.items()})):
             mistakes.append(f"{config.source}: {where}{problem}")
     if mistakes:
         raise ConfigError("\n".join(mistakes))

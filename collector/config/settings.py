@@ -102,7 +102,7 @@ class LogSettings(Section):
     kind: Literal["sqlite", "kafka", "memory"] = "sqlite"
     """One file, topics, or memory only."""
     path: str = "evalstream.db"
-    """sqlite: the one file of all logs. A relative path counts from the current folder."""
+    """sqlite: the one file of all logs. Relative to the current folder."""
     partitions: int | None = Field(default=None, ge=1, le=64)
     """sqlite: partitions of a new file, which as many `--workers` can share; left out, 4 with `--workers`, else 1. A
     file keeps its number; `evalstream log copy` makes one with another."""
@@ -381,7 +381,7 @@ class JudgeSettings(Section):
     api_key: Annotated[SecretStr, AfterValidator(checked_key)] = SecretStr("none")
     """Usually ${env:NAME}."""
     api_key_file: Path | None = None
-    """A file with the key in place of api_key; read again when it changes."""
+    """A file with the key in place of api_key; read again when it changes. Relative to the current folder."""
     client: Literal["direct", "openai"] | None = None
     """How requests go out: direct, or through OpenAI's official client. If left out, through the client where only it
     can ask: classic Azure addresses, the identity of a cloud in place of a key (Entra ID, AWS, Google), client_options,

@@ -62,8 +62,8 @@ class PartitionStart:
 
     partition: int
     committed: CommitMetadata
-    delivered: int = 0
-    configurations: Configurations | None = None
+    delivered: int
+    configurations: Configurations
 
     def was_over(self, job: Job) -> bool:
         """Whether a job had ended before the commit: it was neither pending nor waiting for a reference."""
@@ -83,10 +83,7 @@ class _Position(NamedTuple):
 
 @dataclass(eq=False, repr=False)
 class PartitionProcessor:
-    """Gives records to the `state`, and due evaluations to the `jobs`. State and jobs do not know each other.
-
-    Snapshots are written only if there is a `snapshots` writer.
-    """
+    """Gives records to the `state`, and due evaluations to the `jobs`. State and jobs do not know each other."""
 
     state: PartitionState
     jobs: PartitionJobs
@@ -94,7 +91,7 @@ class PartitionProcessor:
     start: PartitionStart
     _: KW_ONLY
     limits: StateLimits
-    snapshots: SnapshotWriter | None = None
+    snapshots: SnapshotWriter
     budget: BudgetController | None = None
     clock: Callable[[], float] = time.time
 
@@ -152,14 +149,13 @@ class PartitionProcessor:
     def metadata(self) -> str:
         """The state that a restart needs in addition to the two offsets."""
         done, low, pending = self._position()
-        configurations = self._configurations
         return CommitMetadata(
             ledger_offset=self._ledger.start_offset,
             done_below=done,
             replay_point=low,
             pending=pending or None,
-            configuration=configurations.number_at(low.offset) if configurations else 0,
-            past=configurations.past_at(low.offset, self.start.committed.past) if configurations else (),
+            configuration=self._configurations.number_at(low.offset),
+            past=self._configurations.past_at(low.offset, self.start.committed.past),
         ).to_json()
 
     async def replay(self, records: Sequence[StoredRecord]) -> None:
@@ -176,8 +172,7 @@ class PartitionProcessor:
             self._retain(record.offset)
             if is_shared(record):  # it may contain very many turns
                 await asyncio.sleep(0)
-        if self.snapshots is not None:
-            self.snapshots.note_work()
+        self.snapshots.note_work()
         for job in jobs.values():
             self._count(job, "resumed")
         await self._submit(jobs.values(), resumed=True)
@@ -198,7 +193,7 @@ class PartitionProcessor:
                 if is_shared(record):
                     await asyncio.sleep(0)
         position = self._position()
-        if self.snapshots is not None and self.state.sessions_by_monitor:
+        if self.state.sessions_by_monitor:
             for monitor, conversation_id in await self.snapshots.write(position.done_below):
                 await self._close_early({monitor: [conversation_id]})
                 position = self._position()
@@ -251,7 +246,7 @@ class PartitionProcessor:
         """Start jobs, each in the form that the newest plan gives it. Waits while a judge's bulkhead is full."""
         waiting = self._waiting = deque()
         for job in jobs:
-            waiting.append((job, job if self._configurations is None else self._configurations.by_newest(job)))
+            waiting.append((job, self._configurations.by_newest(job)))
         try:
             while waiting:
                 pairs = _next_pack(waiting)
@@ -270,10 +265,7 @@ class PartitionProcessor:
 
         `newest` is the job in the form that the newest plan gives it; None if that plan does not have its evaluator.
         """
-        others: Sequence[Job] = ()
-        if self._configurations is not None:
-            others = (*self._configurations.by_others(job), newest or job)
-        if self.jobs.is_known(job, *others):
+        if self.jobs.is_known(job, *self._configurations.by_others(job), newest or job):
             self._count(job, "duplicate")
             return True
         if newest is None:
@@ -368,7 +360,7 @@ class EvaluateStage:
     plan: Plan
     dispatcher: Dispatcher
     _: KW_ONLY
-    turns: Log | None = None
+    turns: Log
     limits: StateLimits = StateLimits()  # noqa: RUF009 - a frozen value
     timing: StageTiming = StageTiming()
     reports: StageReports = StageReports()
@@ -428,29 +420,28 @@ class EvaluateStage:
             on_evaluation=self.dispatcher.verdicts.note if self.plan.has_shared_evaluators else None,
         )
         await ledger.read_back(metadata.ledger_offset)
-        if self.turns is not None and self.turns.shared:
+        if self.turns.shared:
             await ledger.claim(partial(self.turns.confirm, GROUP, newly=True), metadata.replay_point.offset)
-        if self.turns is not None:  # only after the claim: before it, a former owner may still write
-            ledger.previous_end = await end_offset(self.turns, partition)
+        # Only after the claim: before it, a former owner may still write.
+        ledger.previous_end = await end_offset(self.turns, partition)
         if self._budget is not None:
             self._budget.add_partition(partition, self.timing.clock(), ledger.saved_budget, ledger.costs, ledger.rates)
         delivered = committed.offset if committed else 0
         if self.definitions.notes is not None:
             await self.definitions.notes.note(partition, delivered, self.plan.sample_rates)
-        configurations, reached = None, 0
-        former: Sequence[tuple[int, Plan]] = ()
+        configurations, reached = Configurations([(0, UNNUMBERED)], self.plan), 0
         past: Sequence[Plan] = ()
         if self._history is not None:
             reached = ledger.reached(delivered)
             configurations = await self._hand_over(self._history, ledger, metadata, delivered, reached, partition)
-            former = configurations.former
             past = await past_plans(metadata.past, self._history)
         self._report_removed(metadata)
         start = PartitionStart(partition, metadata, delivered, configurations)
-        state = PartitionState(self.plan, metadata.replay_point, ledger.control_records, former, past, start.was_over)
+        state = PartitionState(
+            self.plan, metadata.replay_point, ledger.control_records, configurations.former, past, start.was_over
+        )
         state.on_bad_record = self.reports.on_bad_record
-        if self.turns is not None:
-            await _recall_turns(self.turns, partition, state, ledger.stopped_at or 0)
+        await _recall_turns(self.turns, partition, state, ledger.stopped_at or 0)
         async with self._opened_deferred(partition, journal, ledger) as deferred, asyncio.TaskGroup() as tasks:
             learn = partial(self._budget.learn, partition) if self._budget is not None else None
             jobs = PartitionJobs(partition, ledger, self.dispatcher, tasks, self.reports.outcomes, learn, deferred)
@@ -460,9 +451,7 @@ class EvaluateStage:
                 self.reports.outcomes,
                 start,
                 limits=self.limits,
-                snapshots=None
-                if self.turns is None
-                else SnapshotWriter(self.turns, state, partition, self.limits, self._processors),
+                snapshots=SnapshotWriter(self.turns, state, partition, self.limits, self._processors),
                 budget=self._budget,
                 clock=self.timing.clock,
             )

@@ -58,7 +58,8 @@ class JsonlExporter:
         try:
             file = await asyncio.to_thread(_open, settings)
         except OSError as error:
-            raise ConfigError(f"{settings.path} cannot be written ({error.strerror}); choose another path") from error
+            path = settings.path.absolute()
+            raise ConfigError(f"{path} cannot be written ({error.strerror}); choose another path") from error
         with ThreadPoolExecutor(1, "jsonl") as writer:  # leaving waits for a write that was begun
             exporter = cls(settings, file, writer)
             try:

@@ -81,6 +81,7 @@ def read_cases(path: Path) -> tuple[GoldenCase, ...]:
     Raises:
         ConfigError: it cannot be read, or a line is not right; says which and why, not what was in it.
     """
+    path = path.absolute()
     cases = [_case(line, f"{path}, line {number}") for number, line in numbered_lines(path, "golden.path: ", remedy="")]
     if not cases:
         raise ConfigError(f"golden.path: {path}: has no cases")

@@ -227,7 +227,7 @@ class BearerTokens:
         }
         self._configured_hashes += tuple(self._tenants)
         self._guesses = TokenGuesses(where, clock, on_wrong)
-        self._files = settings.token_files
+        self._files = tuple(map(Path.absolute, settings.token_files))
         self._clock = clock
         self._stamps: tuple[tuple[int, int], ...] = ()
         self._valid_hashes: tuple[bytes, ...] = self._configured_hashes

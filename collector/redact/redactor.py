@@ -279,6 +279,11 @@ class Redactor:
 _SPELT_FREELY = frozenset({"EMAIL", "PHONE", "CARD", "IBAN", "IP"})
 
 
+def has_pseudonym(text: bytes) -> bool:
+    """Whether there is a pseudonym in a text, or in JSON."""
+    return b"<" in text and _PSEUDONYM_BYTES.search(text) is not None
+
+
 class Numbering:
     """Turns the pseudonyms of one case into numbered ones, in the order of appearance: `<EMAIL_1>`, `<EMAIL_2>`."""
 
@@ -343,7 +348,7 @@ def _is_clean(case: Turn | Conversation, redactor: Redactor) -> bool:
         texts = orjson.dumps(case, _texts_of, orjson.OPT_PASSTHROUGH_DATACLASS)
     except TypeError:  # it is no JSON, or nested too deeply
         return False
-    return not (redactor.suspects_of((texts,)) or (b"<" in texts and _PSEUDONYM_BYTES.search(texts)))
+    return not redactor.suspects_of((texts,)) and not has_pseudonym(texts)
 
 
 def _texts_of(value: object) -> list[object]:

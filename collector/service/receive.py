@@ -142,7 +142,7 @@ def _measured(tasks: Tasks, source: "KafkaSource", group: str, open_fold: OpenFo
 
 
 async def _read_files(process: Process, paths: Sequence[Path], rules: IngestRules) -> None:
-    logs = process.logs
+    logs, paths = process.logs, [*map(Path.absolute, paths)]
     count = await read_files(paths, logs.spans, logs.turns, process.telemetry, labels=logs.labels, rules=rules)
     logger.info("files: %d requests read, %d could not be read", count.requests, count.unreadable)
 

@@ -29,6 +29,7 @@ def no_password() -> str:
 
 
 def _use(name: str, path: Path, load: Callable[[], object]) -> None:
+    path = path.absolute()
     try:
         load()
     except ssl.SSLError as problem:  # an OSError, too

@@ -328,6 +328,7 @@ def test_the_schema_refuses(wrong: str):
         ),
         ("config.receive.otlp_http.port=4320", "service.otlpPort: 4318; remove it, and set service.otlpPort"),
         ("config.receive.otlp_grpc.port=4320", "service.otlpGrpcPort: 4317; remove it, and set service.otlpGrpcPort"),
+        ("config.page.port=8080", "config.page.port: 8080 is not 8321"),
         ("config.export.prometheus.host=127.0.0.1", "reached by nothing outside the pod"),
         ("config.receive.otlp_http.host=localhost", "reached by nothing outside the pod"),
         (

@@ -81,7 +81,7 @@ def forms_of(answer: str) -> list[str]:
 @pytest.mark.parametrize("folder", [each for each in folders() if each not in NOT_READ])
 def test_the_proposed_mapping_reads_a_payload_whose_reader_was_taken_out(folder: str) -> None:
     right, total, wrong = read_right(folder)
-    assert right >= 3, f"{right} of {total}"
+    assert right >= 3, f"{right} of {total} exchanges are read; are their texts whole sentences?"
     assert wrong == [] or folder == "traceloop-sagemaker"  # chunks of a stream, as bytes
     examination, _ = examination_of(folder)
     places = {each.place.partition("{")[0] for each in examination.unread}

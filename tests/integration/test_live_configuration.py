@@ -690,12 +690,32 @@ async def test_the_preview_knows_the_version_of_a_plug_in_that_changed(tmp_path:
             lines = await compared(file)
         assert f"evaluator  brief of all: version {before} → {after}, for new subjects" in lines
         assert "no version changes" not in lines
+        lines = await compared(file)
+        assert "restart    the next start loads changed code" in lines, "by the log alone it named the key plugins"
+        assert "restart    plugins" not in lines
     finally:
         forget()
 
 
-async def test_a_plug_in_that_no_longer_parses_does_not_end_the_service(tmp_path: Path) -> None:
-    """A reload looked for a class's line in the file that was being edited, and the process ended."""
+@pytest.mark.parametrize(
+    ("broken", "change"),
+    [
+        (
+            "def (\n",
+            "next start fails: plugins: mine/brief.py: cannot be loaded (SyntaxError: invalid syntax (brief.py, line 13))",
+        ),
+        ("\nf()\n", "fails: plugins: mine/brief.py: cannot be loaded, line 14 (NameError: name 'f' is"),
+        ("\nBrief.kind = 'b'\n", "fails: evaluators.brief.kind: unknown evaluator kind 'brief'"),
+        ("\nprint('loaded')\n", "the code of plug-ins has changed, and a restart alone reads it"),
+    ],
+)
+async def test_a_changed_plug_in_serves_on_and_the_log_says_what_the_next_start_makes_of_it(
+    tmp_path: Path, broken: str, change: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A reload looked for a class's line in the file that was being edited, and the process ended.
+
+    Then it said that the file has what runs already, and the next start failed.
+    """
     plugin = tmp_path / "mine" / "brief.py"
     plugin.parent.mkdir()
     plugin.write_text(PLUGIN)
@@ -704,12 +724,18 @@ async def test_a_plug_in_that_no_longer_parses_does_not_end_the_service(tmp_path
     file.change(lambda values: values.update(monitors={"all": {"evaluators": ["brief"]}}))
     try:
         async with running(load(file.path), {"evaluate"}, path=file.path) as service:
-            plugin.write_text(PLUGIN + "def (\n")
+            await look(service)
+            assert "code of plug-ins" not in caplog.text
+            plugin.write_text(PLUGIN + broken)
+            await look(service)
+            assert change in caplog.messages[-1], "on SIGHUP"
+            caplog.clear()
             linecache.clearcache()
             file.change(lambda values: values["monitors"]["all"].update(sample=0.5))
             await look(service)
             assert value(service, "evalstream_configuration_refused") == 0, "its code is in memory"
             assert value(service, "evalstream_configuration_changes_total", result="taken") == 1
+            assert change in caplog.messages[-1], "as a changed file is taken"
     finally:
         forget()
 

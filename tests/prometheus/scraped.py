@@ -77,6 +77,14 @@ BY_HAND = {
 }
 """What labels are in series that are not fed by the exporter; any other label is `some`."""
 
+UNBROKEN = (
+    "min(count_over_time(up[1m])) >= 20",
+    "min(count_over_time(up[7s])) >= 6",
+    "min(min_over_time(up[7s])) == 1",
+    "min(count_over_time(evalstream:score_mean[5s])) >= 4",
+)
+"""Conditions at the end of a stretch without a missed scrape or evaluation of a rule, once rules of rules are there."""
+
 STEP = 0.5
 
 
@@ -85,11 +93,11 @@ class PrometheusUnavailable(Exception):
 
 
 class Prometheus:
-    """The HTTP API of one that runs."""
+    """The HTTP API of one that runs. Queries are about the time `at`, whenever they are made."""
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self.began = time.time()
+        self.began = self.at = time.time()
 
     def get(self, path: str, **parameters: Any) -> Any:
         query = urllib.parse.urlencode(parameters)
@@ -100,18 +108,18 @@ class Prometheus:
             raise AssertionError(f"{parameters}: {error.read().decode()}") from None
 
     def now(self, expr: str) -> list[Any]:
-        return self.get("query", query=expr)["result"]
+        return self.get("query", query=expr, time=self.at)["result"]
 
     def over_time(self, expr: str) -> list[Any]:
-        return self.get("query_range", query=expr, start=self.began, end=time.time(), step=1)["result"]
+        return self.get("query_range", query=expr, start=self.began, end=self.at, step=1)["result"]
 
     def exemplars(self, expr: str) -> list[Any]:
-        return self.get("query_exemplars", query=expr, start=self.began, end=time.time())
+        return self.get("query_exemplars", query=expr, start=self.began, end=self.at)
 
 
 @contextmanager
 def scraped(folder: Path, rules: dict[str, Any]) -> Iterator[Prometheus]:
-    """A Prometheus that has scraped for long enough that windows of 5 s are full.
+    """A Prometheus with a time at which windows of 5 s are full, of samples and of what rules record.
 
     Raises:
         PrometheusUnavailable: it is not installed.
@@ -147,12 +155,14 @@ def _configuration(target: int) -> dict[str, Any]:
     }
 
 
-def _ready(prometheus: Prometheus, within: float = 90.0) -> Prometheus:
+def _ready(prometheus: Prometheus, within: float = 100.0) -> Prometheus:
+    """Wait for a stretch in which the machine missed no scrape and no rule, and ask about its end alone."""
     give_up_at = time.monotonic() + within
     while time.monotonic() < give_up_at:
         try:
             urllib.request.urlopen(f"{prometheus.url}/-/ready", timeout=10).close()  # 503 until it is; an OSError
-            if prometheus.now('min(count_over_time(up{job="evalstream"}[1m])) >= 8') and prometheus.now("ALERTS"):
+            prometheus.at = time.time() - 1.5  # a scrape under way may still fail and end every series
+            if all(map(prometheus.now, (*UNBROKEN, "ALERTS"))):
                 return prometheus
         except OSError:
             pass

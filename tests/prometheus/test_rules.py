@@ -712,6 +712,35 @@ def test_weights_are_compared_with_turns_from_while_the_evaluator_was_in_use_onl
     run(tmp_path, configured(), cases, made=rules)
 
 
+def test_a_budget_at_whose_rate_chance_picked_none_makes_no_weights_inconsistent(tmp_path: Path):
+    """1,200 turns at a rate of 0.002 expect two picks of weight 500. None came: "the means are wrong"."""
+    config = configured()
+    inconsistent = {"alertname": "EvalstreamWeightsInconsistent", "severity": "warning"}
+    inputs = [
+        series("evalstream_turns_total", "0+10x360", monitor="chatbot", outcome="sampled", instance="a"),
+        series("evalstream:score_n_eff", "1000x360", **SERIES, window="6h"),
+        in_use("1x360"),
+    ]
+    none_picked = series("evalstream_evaluation_weight_total", "0+10x240 2400x120", **SERIES, instance="a")
+    twice = series("evalstream_evaluation_weight_total", "0+20x360", **SERIES, instance="a")
+    lowered, steady = (
+        series("evalstream_budget_factor", values, monitor="chatbot", instance="a")
+        for values in ("1x240 0.002x120", "0.4x360")
+    )
+    rules = rules_of(config)
+    rules = replace(rules, groups=tuple(group for group in rules.groups if group.name == "evalstream-service"))
+    cases = [
+        {"inputs": [*inputs, *more], "alerts": [firing(359, inconsistent["alertname"], *fires)]}
+        for more, fires in (
+            ((none_picked, lowered), []),
+            ((none_picked,), [inconsistent]),
+            ((twice, steady), [inconsistent]),
+            ((none_picked, steady), [inconsistent]),
+        )
+    ]
+    run(tmp_path, config, cases, made=rules)
+
+
 def test_a_new_evaluator_whose_use_no_step_of_a_range_has_seen_is_not_compared(tmp_path: Path):
     """The steps of a range are a minute apart: before the first one, an evaluator's weights were 0.06 of the traffic."""
     config = configured()
@@ -927,6 +956,27 @@ def test_a_judge_that_limits_every_request_is_unavailable(tmp_path: Path):
     ]
     unavailable = {"alertname": "EvalstreamJudgeUnavailable", "severity": "page"}  # one of the two
     run(tmp_path, configured(), [{"inputs": inputs, "alerts": [firing(15, unavailable["alertname"], unavailable)]}])
+
+
+def test_a_judge_that_is_unavailable_has_its_cause_in_the_alert(tmp_path: Path):
+    """The text named four causes and an "or", while the results of the requests name one."""
+    name = "EvalstreamJudgeUnavailable"
+    counts = {"ok": "0+9x10 90x20", "judge_timeout": "0 3x30", "judge_denied": "_x10 4 6+2x20"}
+    inputs = [
+        series("evalstream_judge_requests_total", count, judge="main", result=result, instance=instance)
+        for result, count in counts.items()
+        for instance in ("a", "b")
+    ]
+    inputs.append(series("evalstream_judge_breaker_state", "0x10 1x20", judge="main", state="open"))
+    annotations = {
+        "summary": "main: the judge is unavailable, or refuses every request",
+        "description": "main answers no question. Its endpoint refuses the key, the model or the account (judge_denied: about "
+        "20 requests in five minutes). Evaluations wait; the log of the service says what to correct.",
+        "runbook_url": f"deploy/runbooks/{name}.md",
+    }
+    alert = {"exp_labels": {"severity": "page", "judge": "main"}, "exp_annotations": annotations}
+    text = {"eval_time": "20m", "alertname": name, "exp_alerts": [alert]}
+    run(tmp_path, configured(), [{"inputs": inputs, "texts": [text]}])
 
 
 GOLDEN = {"evaluator": "helpful", "evaluator_version": "v", "judge": "main"}

@@ -172,6 +172,10 @@ WEIGHT_CHECK = "evalstream:weight_check"
 """Sum of the weights over the turns or conversations they stand for, over six hours; 1 if sampling is right.
 Absent while more than a twentieth of the evaluations, or of their weight, waits for the judge, and while the
 evaluator was in use for less than 95 % of the time in which its monitor was."""
+BUDGET_SPREAD = "evalstream:budget_spread"
+"""How many times a budget's changes of the rates raise the variance of the sum of weights. Label `monitor`."""
+JUDGE_RESULTS = "evalstream:judge_results"
+"""How many requests to a judge ended with each result in five minutes. Labels `judge`, `result`."""
 SCORE_LOWEST, SCORE_HIGHEST = "evalstream:score_lowest", "evalstream:score_highest"
 """The bounds of the mean of all over an hour, with what has no score: failures may depend on the answer."""
 VERSION_REPLACED = "evalstream:version_replaced"

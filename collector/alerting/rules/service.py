@@ -67,8 +67,9 @@ def inconsistent_weights(alerts: AlertSettings, where: str = "") -> str:
     """How far the sum of weights is off the traffic, where it is too far."""
     count = f'max by (evaluator, monitor) ({series.SCORE_N_EFF}{{window="6h"}})'
     # by chance alone the sum of weights is off by one over the square root of n, as a standard error
+    likely = f"({count} / on (monitor) group_left () {series.BUDGET_SPREAD} or {count})"
     return (
-        f"abs({series.WEIGHT_CHECK}{where} - 1) > {alerts.weight_tolerance:g} + 4 / sqrt({count})"
+        f"abs({series.WEIGHT_CHECK}{where} - 1) > {alerts.weight_tolerance:g} + 4 / sqrt({likely})"
         f" and {count} >= {alerts.min_conversations:g}"
     )
 
@@ -136,6 +137,10 @@ def _weights(targets: Sequence[Target], alerts: AlertSettings, window: str) -> I
     # one that is new has no value at the steps of the range yet
     known = f"({in_use % 'evaluator, monitor'} or 0 * max by (evaluator, monitor) ({metrics.EVALUATOR_INFO.name}))"
     part = f"{known} < on (monitor) group_left () 0.95 * {in_use % 'monitor'}"
+    # what nobody drew at a low rate is in no score: n alone knows nothing of its chance
+    factor = f"min by (monitor) ({metrics.BUDGET_FACTOR.name})"
+    spread = f"avg_over_time({factor}[{window}:]) * avg_over_time((1 / {factor})[{window}:])"
+    yield RecordingRule(series.BUDGET_SPREAD, spread)
     yield RecordingRule(series.WEIGHT_CHECK, f"({' or '.join(checks)}) unless ({many} or {heavy} or {part})")
     yield AlertingRule(
         name=WEIGHTS,
@@ -213,10 +218,10 @@ def _stale(target: Target, timing: Timing) -> AlertingRule:
     )
 
 
-def _judge(alerts: AlertSettings, timing: Timing, *, limited: bool) -> Iterator[AlertingRule]:
+def _judge(alerts: AlertSettings, timing: Timing, *, limited: bool) -> Iterator[RecordingRule | AlertingRule]:
     yield _shifted(alerts, timing)
     yield _failing(timing)
-    yield _unavailable(timing)
+    yield from _unavailable(timing)
     if limited:
         yield _refused(timing)
     if alerts.expected_usd_per_hour is not None:
@@ -257,22 +262,39 @@ def _failing(timing: Timing) -> AlertingRule:
     )
 
 
-def _unavailable(timing: Timing) -> AlertingRule:
-    requests = f"sum by (judge) (increase({metrics.JUDGE_REQUESTS.name}%s[{timing.text(300)}]))"
+_OUTAGES = {
+    "judge_denied": "Its endpoint refuses the key, the model or the account",
+    "judge_rate_limited": "Its endpoint limits requests (429)",
+    "judge_no_completion": "Its endpoint answers with something that is not a completion",
+    "judge_timeout": "Its endpoint does not answer in time",
+    "judge_unavailable": "Its endpoint does not answer, or with an error of its own",
+}
+"""The sentences of the alert by the results of requests."""
+
+
+def _unavailable(timing: Timing) -> Iterator[RecordingRule | AlertingRule]:
+    requests = f"sum by (%s) (increase({metrics.JUDGE_REQUESTS.name}%s[{timing.text(300)}]))"
     # a rate limit opens no breaker, as the endpoint works
-    only_limited = f"{requests % _LIMITED} >= 5 unless {requests % _ANSWERED} > 0"
-    return AlertingRule(
+    only_limited = f"{requests % ('judge', _LIMITED)} >= 5 unless {requests % ('judge', _ANSWERED)} > 0"
+    yield RecordingRule(series.JUDGE_RESULTS, f"ceil({requests % ('judge, result', '')}) > 0")
+    yield AlertingRule(
         name=JUDGE_UNAVAILABLE,
         expr=f'max by (judge) ({metrics.BREAKER_STATE.name}{{state=~"open|half_open"}}) > 0 or ({only_limited})',
         severity="page",
         hold=timing.seconds(120),
         summary="{label:judge}: the judge is unavailable, or refuses every request",
         description=(
-            "{label:judge} answers no question: its endpoint does not answer, limits every request (429), answers with "
-            "something that is not a completion, or refuses the key, the model or the account. "
+            f"{{label:judge}} answers no question. {''.join(f'{{{result}}}' for result in _OUTAGES)}"
             "Evaluations wait; the log of the service says what to correct."
         ),
-    )
+        facts={
+            result: Fact(
+                series.JUDGE_RESULTS, ("judge",), {"result": result},
+                phrase=f"{meaning} ({result}: about {{}} requests in five minutes). ",
+            )
+            for result, meaning in _OUTAGES.items()
+        },
+    )  # fmt: skip
 
 
 def _refused(timing: Timing) -> AlertingRule:

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -18,16 +19,25 @@ from collector.commands.check.capacity import capacity_of, costs_here
 from collector.commands.check.check import boosts, judge_calls
 from collector.commands.check.summary import Spent, basis, for_turns, usd_per_1000
 from collector.config.configured import Config
-from collector.config.live_part import LIVE, SECRET_JUDGE_KEYS, live_keys, restart_keys, start_changes, with_live_values
+from collector.config.live_part import (
+    LIVE,
+    SECRET_JUDGE_KEYS,
+    STARTED,
+    live_keys,
+    restart_keys,
+    start_changes,
+    with_live_values,
+)
 from collector.config.section_hashes import differing, section_hashes
 from collector.config.settings import PlannedRate
 from collector.errors import ConfigError
+from collector.golden.runner import read_cases
 from collector.logs.log import LogUnavailable
 from collector.plugins.folder import folders
 from collector.service.live.history import ConfigurationHistory, NumberedConfiguration
 from collector.service.open_logs import open_stored_logs
-from collector.service.plan_builder import audited_usd, evaluator_versions, judges_behind, tokens_usd
-from collector.wording import listed, usd
+from collector.service.plan_builder import audited_usd, evaluator_versions, judges_behind, known_usd, tokens_usd
+from collector.wording import listed, plural, usd
 from evaluators.results import Usage
 
 Value = float | str | None
@@ -304,15 +314,16 @@ def _with_start_keys(compared: Compared, config: Config, stored: Mapping[str, An
     )  # fmt: skip
     if here.lacks_exporters(metrics):
         compared = replace(compared, uncounted=_NO_COSTS)
-    if unseen:
-        return replace(compared, restart=tuple(shared), unseen=f"{unseen}; its port is such a key")
-    other = differing(hashes := section_hashes(compared.config), running)
+    other = shared if unseen else differing(section_hashes(compared.config), running)
     if (keys := _of_log(other)) and any(name.startswith(("evaluators.", "monitors.")) for name in other):
         raise _other_log(config, keys)  # an older copy, or that of another service
-    restart = {*shared, *(name for name in other if name.partition(".")[0] not in LIVE)}
     # a service has loaded the code of plug-ins: of a new file it compares the folder's name alone
-    code = {"plugins"}.intersection(other, hashes, running)
+    code = {"plugins"}.intersection(other, section_hashes(config), running or stored.get(STARTED, ()))
     new = {_CODE} if code and _needs_new_code(compared.config, config) else set[str]()
+    restart = {*shared, *(name for name in other if name.partition(".")[0] not in LIVE)} - code | new
+    compared = replace(compared, restart=tuple(restart), code=bool(code) and not new)
+    if unseen:
+        return replace(compared, unseen=f"{unseen}; its port is such a key")
     if "alerts" in other:
         unseen = "alerts.watcher or an address of alerts differs"
     elif code and not new:
@@ -320,9 +331,7 @@ def _with_start_keys(compared: Compared, config: Config, stored: Mapping[str, An
     now, running_now = evaluator_versions(compared.config), here.running_versions(metrics)
     same = {use: versions for use, versions in running_now.items() if f"evaluators.{use[1]}" not in other}
     versions = {use: listed(same[use]) for use in now.keys() & same.keys() if now[use] not in same[use]}
-    return replace(
-        compared, restart=(*restart - code, *new), unseen=unseen, versions=versions, code=bool(code) and not new
-    )
+    return replace(compared, unseen=unseen, versions=versions)
 
 
 def _removed_secrets(stored: Mapping[str, Any], config: Config) -> Iterator[str]:
@@ -375,7 +384,7 @@ def change_lines(config: Config, compared: Compared) -> Iterator[str]:
     yield from (f"budget     {_figure(change)}, in USD{_SPENT if change.before else ''}" for change in changes.budgets)
     for change in changes.targets:
         of_each = change.where.startswith(_THRESHOLD)
-        name, whose = ("threshold ", "of each score, earlier ones too") if of_each else ("target    ", "of the mean")
+        name, whose = ("threshold ", "of each score from now on") if of_each else ("target    ", "of the mean")
         yield f"{name} {_figure(change).removeprefix(_THRESHOLD)} ({whose})"
     yield f"cost       {_money(changes.cost)}"
     yield from (f"           {_money(cost)}" for cost in changes.monitor_costs)
@@ -384,12 +393,35 @@ def change_lines(config: Config, compared: Compared) -> Iterator[str]:
     yield from (f"           {name}: {line}" for name, each in monitors.items() for line in boosts(each.boost, config))
     if changes.calls.before != changes.calls.after:
         yield f"calls      {_figure(changes.calls)}"
+    yield from _golden(changes, config, _again(compared.config, config, compared.spent, compared.tokens))
     rules = {"new": changes.new_rules, "removed": changes.removed_rules, "changed": changes.changed_rules}
     yield from (f"rules      {what}: {listed(names)}" for what, names in rules.items() if names)
     if any(rules.values()):
         yield "           run `evalstream rules` again and reload Prometheus"
     if any(evaluator.before and evaluator.after for evaluator in changes.evaluators):
         yield "past       finished evaluations stay as they are; `evalstream rejudge` judges past traffic again"
+
+
+def _golden(changes: Changes, config: Config, spent: Spent) -> Iterator[str]:
+    """The cost of the run of the golden set that new evaluators and versions, or a new set, begin."""
+    uses = {use.name for monitor in config.settings.monitors.values() for use in monitor.uses}
+    if not any(key.partition(".")[0] == "golden" for key in changes.live):
+        uses &= {each.evaluator for each in changes.evaluators if each.after}
+    golden, judged, calls, costs = config.settings.golden, list[str](), 0.0, list[float | None]()
+    cases = read_cases(Path(golden.path)) if golden is not None and uses else ()
+    for name in sorted(uses):
+        evaluator, judge = config.evaluators[name].evaluator, config.evaluators[name].judge
+        number = sum(case.scope == evaluator.scope for case in cases)
+        if judge is None or not number:
+            continue
+        requests = number * evaluator.rounds * len(config.settings.members(judge))
+        (paid, made), guess = spent.get(name, (0.0, 0.0)), known_usd(config, name)
+        costs.append(requests * paid / made if made else None if guess is None else number * guess)
+        judged.append(name)
+        calls += requests
+    if judged:
+        cost = "a judge has no price" if None in costs else f"≈ {usd(sum(filter(None, costs)))}"
+        yield f"golden     ≈ {plural(round(calls), 'judge call')} once, {cost}: the golden set, by {listed(judged)}"
 
 
 def _bear_on_cost(changes: Changes, config: Config) -> bool:

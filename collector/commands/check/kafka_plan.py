@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from collector.calibration.feedback_stage import GROUP as FEEDBACK_GROUP
 from collector.commands.check.traffic import running_metrics
 from collector.config.configured import Config
-from collector.config.settings import KafkaLogSettings, KafkaSourceSettings, LogSettings
+from collector.config.settings import KafkaLogSettings, KafkaSourceSettings, LogSettings, Settings
 from collector.errors import ConfigError, EvalstreamError
 from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
 from collector.export.judged_spans.destinations import JudgedSpansSettings, topic_of
@@ -60,7 +60,7 @@ def kafka_lines(config: Config, *, offline: bool = False, stages: Collection[str
         ConfigError: no broker answers, or a login, a permission or a topic is not as the service needs it to start.
     """
     refused: list[str] = []
-    look: Look = _unasked if offline else partial(_state, refused)
+    look: Look = _unasked if offline else partial(_state, refused, _needed(config.settings))
     log = config.settings.log.kafka if config.settings.log.kind == "kafka" else None
     if log is not None:
         yield from _log_lines(config, log, look, stages)
@@ -145,6 +145,7 @@ def _unasked(*_: object) -> Iterator[str]:
 
 def _state(
     refused: list[str],
+    needed: Mapping[str, tuple[float, str]],
     where: str,
     settings: KafkaSettings,
     topics: Sequence[str],
@@ -171,12 +172,22 @@ def _state(
     for group in groups:
         if members := state.members.get(group):
             yield f"           in {group} now: {', '.join(members)}"
-    yield from _retention_notes(settings.group_prefix, state.topics)
+    yield from _retention_notes(settings.group_prefix, state.topics, needed)
 
 
-def _retention_notes(prefix: str, topics: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
+def _needed(settings: Settings) -> Mapping[str, tuple[float, str]]:
+    """The seconds that each topic must at least keep its records, and what needs them."""
+    from collector.page.score_series import RETENTION
+
+    oldest = max((monitor.max_age for monitor in settings.monitors.values()), default=0.0)
+    link = {"unlinked": (settings.assemble.link.max_age, "assemble.link.max_age")} if settings.assemble.link else {}
+    return {"turns": (oldest, "a conversation's max_age"), **link, "history": (RETENTION, "the page shows")}
+
+
+def _retention_notes(
+    prefix: str, topics: Mapping[str, Mapping[str, str]], needed: Mapping[str, tuple[float, str]]
+) -> Iterator[str]:
     from collector.logs.kafka.topics import RETENTION
-    from collector.page.score_series import RETENTION as PAGE_HISTORY
 
     if hidden := [name for name, configs in topics.items() if RETENTION not in configs]:
         yield f"note       DESCRIBE_CONFIGS of {listed(hidden)} is not granted, so its retention is not watched"
@@ -186,8 +197,9 @@ def _retention_notes(prefix: str, topics: Mapping[str, Mapping[str, str]]) -> It
             f"note       {prefix}evaluations: its retention.ms {evaluations} is shorter than that of {prefix}turns, so "
             f"after an outage turns may be judged and paid again; raise it to {turns} (-1: no limit)"
         )
-    if 0 < (age := int(topics.get(f"{prefix}history", {}).get(RETENTION, 0))) < (needed := round(PAGE_HISTORY * 1000)):
-        yield f"note       {prefix}history: its retention.ms {age} is less than the page shows; raise it to {needed}"
+    for name, (seconds, what) in needed.items():
+        if 0 < (age := int(topics.get(prefix + name, {}).get(RETENTION, 0))) < (least := round(seconds * 1000)):
+            yield f"note       {prefix}{name}: its retention.ms {age} is less than {what}; raise it to {least}"
 
 
 NEAR = 0.5

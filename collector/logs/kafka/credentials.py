@@ -80,6 +80,7 @@ def _login(security: KafkaSecuritySettings) -> dict[str, Any]:
 
 
 def _secret_in(path: Path, key: str) -> str:
+    path = path.absolute()
     try:
         secret = path.read_text("utf-8").rstrip("\r\n")
     except OSError as problem:

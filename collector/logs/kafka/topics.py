@@ -25,7 +25,7 @@ from collector.logs.kafka.connections import connect, is_reachable
 from collector.logs.kafka.owned_partitions import from_kafka
 from collector.logs.kafka.settings import KafkaSettings, absent, milliseconds, translated
 from collector.logs.log import Committed, LogError, LogUnavailable, NotPermitted
-from collector.wording import plural
+from collector.wording import listed, plural
 
 T = TypeVar("T")
 _Resource: Any = ConfigResource  # wrongly typed
@@ -368,15 +368,16 @@ def _check(admin: Any, settings: KafkaSettings, wanted: Mapping[str, Mapping[str
     usual = _usual(there, partitions)
     if gone := [topic for topic in wanted if topic not in there]:
         raise LogError(f"{absent(gone)}; or was it made just now, and is being deleted?")
+    for number in sorted({there[topic] for topic in wanted} - ({partitions} if usual == partitions else set())):
+        topics = sorted(topic for topic in wanted if there[topic] == number)
+        remedy = (
+            f"not {partitions}: set log.kafka.partitions: {usual}"
+            if number == usual
+            else f"not {usual} as the others: if empty, delete and create again with {usual}"
+        )
+        has = f"topic {topics[0]} has" if len(topics) == 1 else f"topics {listed(topics)} have"
+        mistakes.append(f"the {has} {plural(number, 'partition')}, {remedy}, or use another log.kafka.prefix")
     for topic, values in _values(admin, list(wanted), *set[str]().union(*wanted.values())).items():
-        if not there[topic] == usual == partitions:
-            remedy = (
-                f"not {partitions}: set log.kafka.partitions: {usual}"
-                if there[topic] == usual
-                else f"not {usual} as the others: if it is empty, delete it and create it with {usual}"
-            )
-            has = plural(there[topic], "partition")
-            mistakes.append(f"the topic {topic} has {has}, {remedy}, or use another log.kafka.prefix")
         large = int(values[LARGEST]) >= settings.max_record_bytes
         fits = {LARGEST: large, RETENTION: wanted[topic].get(RETENTION) != "-1"}
         differing = {key: value for key, value in wanted[topic].items() if values[key] != value}

@@ -6,6 +6,8 @@ again from time to time: the reason may lie outside, as a key's file that does n
 """
 
 import asyncio
+import logging
+import subprocess
 from collections.abc import Awaitable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import KW_ONLY, dataclass
@@ -13,13 +15,15 @@ from pathlib import Path
 
 from collector.config.configured import Config
 from collector.config.live_part import digest_of, live_keys, live_values, restart_keys, start_changes, with_live_values
-from collector.config.loading import load
+from collector.config.loading import code_change, load
 from collector.errors import ConfigError
 from collector.evaluate.recovery.configurations import UNNUMBERED
 from collector.service.live.exchange import Exchange
 from collector.service.live.history import ConfigurationHistory, NumberedConfiguration
 from collector.telemetry.plain import fault_of
 from collector.wording import listed
+
+logger = logging.getLogger(__name__)
 
 CHECK_EVERY = 2.0
 """Seconds between two looks at the file and at the log."""
@@ -81,6 +85,8 @@ class Reload:
             self._content = content
             attempt = self._take_file(self.path, signalled=signalled, again=not requested)
             self._file_is_refused = not await self._succeeds(attempt, again=not requested)
+            if requested and not self._file_is_refused:
+                await self._warn_of_code(self.path)
         newest = await self.history.refresh()
         again = newest is not None and newest.number == self._refused_number
         if newest is not None and newest.number > self.history.number and (not again or (is_due and not requested)):
@@ -90,6 +96,12 @@ class Reload:
                 self._file_is_refused = False
         if self._may_differ and newest is not None and newest.number == self.history.number:
             self._report_file()
+
+    async def _warn_of_code(self, path: Path) -> None:
+        """Say that the file's plug-ins have changed: what is in memory serves on, but a start may fail."""
+        with suppress(OSError, subprocess.SubprocessError):  # a file is just being replaced, or takes too long
+            if (change := await asyncio.to_thread(code_change, self._in_file, path)) is not None:
+                logger.warning("%s", change)
 
     def _report_file(self) -> None:
         """Refuse a file that has something else than what all processes run."""

@@ -15,7 +15,8 @@ from collector.errors import ConfigError
 from collector.logs.kafka.credentials import Credentials
 from collector.logs.kafka_security import KafkaSecuritySettings
 from collector.logs.log import LogRefused
-from collector.receive.access import TlsSettings, ssl_context_of
+from collector.receive.access import AuthSettings, BearerTokens, TlsSettings, ssl_context_of
+from evaluators.secret_files import SecretFiles
 
 WHOLE = """\
 evaluators: {short: {kind: length, maximum: 10, threshold: 0.5}}
@@ -118,12 +119,13 @@ def written(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Pa
 
 
 @pytest.mark.parametrize(("part", "expected"), MISTAKES)
-def test_a_file_that_cannot_be_used(written: Callable[[str], Path], part: str, expected: str) -> None:
+def test_a_file_that_cannot_be_used(folder: Path, written: Callable[[str], Path], part: str, expected: str) -> None:
     path = written(part)
     with pytest.raises(ConfigError) as refused:
         elsewhere_notes(load(path))
     (sentence,) = str(refused.value).splitlines()
-    assert sentence.startswith(f"{path}: {expected}")
+    assert sentence.replace(f"{folder}/", "").startswith(f"evalstream.yaml: {expected}")
+    assert sentence.count(f"{folder}/") == 2, "the configuration, and the file that was tried"
 
 
 @pytest.mark.parametrize(("part", "expected"), ELSEWHERE)
@@ -142,17 +144,24 @@ def test_files_that_can_be_used(written: Callable[[str], Path]) -> None:
 
 @pytest.mark.parametrize("option", [[], ["--diff"], ["--json"]])
 def test_check_ends_with_status_2(
-    written: Callable[[str], Path], option: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    folder: Path, written: Callable[[str], Path], option: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:  # fmt: skip
     written(JUDGE.format("api_key_file: no.key"))
     monkeypatch.setattr("sys.argv", ["evalstream", "check", *option])
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 2
-    assert capsys.readouterr().err.startswith("evalstream: evalstream.yaml: judges.main.api_key_file: no.key cannot be")
+    assert f": judges.main.api_key_file: {folder}/no.key cannot be read" in capsys.readouterr().err
 
 
-def test_the_start_names_the_same_file(folder: Path) -> None:
+def test_the_start_names_the_same_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    with pytest.raises(FileNotFoundError, match=f"{folder}/no.key"):
+        SecretFiles({"key": Path("no.key")})
+    with pytest.raises(ConfigError, match=f"{folder}/no.key"):
+        ssl_context_of(TlsSettings(certificate=Path("our.pem"), key=Path("no.key")), "page")
+    with pytest.raises(ConfigError, match=f"page.auth.token_files: {folder}/no.key"):
+        BearerTokens(AuthSettings(token_files=(Path("no.key"),)), "page")
     with pytest.raises(ConfigError, match=r"^page\.tls\.key: \S+/no\.key cannot be read"):
         ssl_context_of(TlsSettings(certificate=folder / "our.pem", key=folder / "no.key"), "page")
     with pytest.raises(LogRefused, match=r"^security\.ca: \S+/prose cannot be used"):
@@ -165,5 +174,5 @@ def test_a_log_that_is_no_database(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     Path("c.yaml").write_text(WHOLE + "log: {path: e.db}\n")
     assert elsewhere_notes(load(Path("c.yaml"))) == []
     Path("e.db").write_bytes(b"random bytes, more than sixteen of them")
-    with pytest.raises(ConfigError, match=r"log\.path: e\.db is no SQLite file; name another, or move it away"):
+    with pytest.raises(ConfigError, match=r"log\.path: \S+/e\.db is no SQLite file; name another, or move it away"):
         elsewhere_notes(load(Path("c.yaml")))

@@ -40,6 +40,9 @@ so. Ports are values of `service`, since containers, Services and the network po
 {{- printf "config.%s.host: %v is reached by nothing outside the pod, so not by Services and probes; remove it" $section $own.host | fail }}
 {{- end }}
 {{- end }}
+{{- with dig "port" 8321 ($config.page | default dict) }}{{ if not (or (eq (toString .) "8321") (contains "${env:" (toString .))) }}
+{{- printf "config.page.port: %v is not 8321, the port that pages and notes name for port-forward; remove it, since the page is alone in its pod" . | fail }}
+{{- end }}{{ end }}
 {{- $ids := dict "log.kafka" (dig "log" "kafka" dict $config) }}
 {{- range $number, $source := dig "receive" "kafka" list $config }}{{ $_ := set $ids (printf "receive.kafka[%d]" $number) $source }}{{ end }}
 {{- range $place, $settings := $ids }}

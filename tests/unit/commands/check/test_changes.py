@@ -13,7 +13,8 @@ from collector.cli import app
 from collector.commands.check.changes import Changes, EvaluatorChange, NumberChange, changes_of
 from collector.config.loading import load
 from collector.errors import ConfigError
-from collector.service.plan_builder import evaluator_version_in
+from collector.service.plan_builder import evaluator_version_in, known_usd
+from collector.wording import usd
 from evaluators.results import Usage
 
 FILE = """
@@ -217,6 +218,28 @@ def test_a_rate_that_is_written_out_and_was_the_monitors_changes_nothing(tmp_pat
     assert changes.sampling == (NumberChange("good of all", None, 0.5),)
 
 
+def test_the_golden_set_of_a_new_evaluator_has_its_cost(tmp_path: Path) -> None:
+    """Eleven evaluators added made 660 calls for the golden set, of which the preview said nothing."""
+    case = '{"turn_id": "%s", "input": "a", "actual_output": "b"}\n'
+    golden = written(tmp_path, "golden.jsonl", "".join(case % number for number in range(60)))
+    before = FILE + f"golden: {{path: {golden}}}\n"
+    after = before.replace("\n  short:", f"\n{KIND}").replace("[good, short]", "[good, short, kind]")
+
+    def golden_lines(before: str, after: str) -> list[str]:
+        return [line for line in said_of(tmp_path, before, after) if line.startswith("golden")]
+
+    dollars = known_usd(load(written(tmp_path, "new", after), {}), "kind")
+    assert dollars is not None
+    costs = f"golden     ≈ 60 judge calls once, ≈ {usd(60 * dollars)}: the golden set, by kind"
+    assert golden_lines(before, after) == [costs]
+    assert golden_lines(before, before.replace("maximum: 100", "maximum: 50")) == [], "it asks no judge"
+    assert [line.rpartition(", by ")[2] for line in golden_lines(FILE, before)] == ["good"], "a new set"
+    unpriced = after.replace(
+        "usd_per_million_input_tokens: 1.0, usd_per_million_output_tokens: 5.0", "base_url: 'http://x'"
+    )
+    assert "60 judge calls once, a judge has no price" in golden_lines(unpriced.replace(", kind]", "]"), unpriced)[0]
+
+
 def test_as_json(tmp_path: Path) -> None:
     written(tmp_path, "old", FILE)
     written(tmp_path, "new", FILE.replace("0.1", "0.5"))
@@ -253,9 +276,3 @@ def test_the_cost_of_an_audit_is_by_the_tokens_so_far(tmp_path: Path) -> None:
     assert (raised.before, raised.after) == (pytest.approx(0.1 * spent * 3), pytest.approx(0.1 * spent * 6))
     ended = changes_of(some, plain, {"good": (spent * 3, 1200)}, tokens=tokens).cost
     assert ended.after == pytest.approx(0.1 * spent), "without the tokens of audits"
-
-
-def test_a_threshold_is_said_to_hold_for_earlier_scores_too(tmp_path: Path) -> None:
-    before = FILE.replace("kind: g_eval", "kind: g_eval, threshold: 0.3")
-    lines = said_of(tmp_path, before, before.replace("threshold: 0.3", "threshold: 0.2"))
-    assert "threshold  good of all: 0.3 → 0.2 (of each score, earlier ones too)" in lines

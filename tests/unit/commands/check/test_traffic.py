@@ -11,7 +11,7 @@ from configurations import checked
 from evaluation_samples import scored
 from prometheus_client import generate_latest
 
-from collector.commands.check.kafka_plan import _retention_notes, retention_lines
+from collector.commands.check.kafka_plan import _needed, _retention_notes, retention_lines
 from collector.commands.check.summary import basis, usd_per_1000
 from collector.commands.check.traffic import (
     arrival_lines,
@@ -259,9 +259,24 @@ def test_calls_that_another_judge_answered_have_the_price_of_the_present_one(urg
 def test_a_history_that_ends_before_what_the_page_shows_has_a_note(kept: str | None, noted: bool) -> None:
     """A topic made by hand with 7 days was fine to `check`, and the page's week lacked its end."""
     topics = {"p.history": {"retention.ms": kept}} if kept else {}
-    notes = list(_retention_notes("p.", topics))
+    notes = list(_retention_notes("p.", topics, _needed(config().settings)))
     note = "note       p.history: its retention.ms 604800000 is less than the page shows; raise it to 777600000"
     assert notes == [note] * noted
+
+
+@pytest.mark.parametrize("topic", ["turns", "unlinked"])
+def test_a_retention_shorter_than_what_is_still_open_has_a_note(topic: str) -> None:
+    """A minute was fine to `check`: records were deleted while conversations or links waited for more."""
+    needed = _needed(config(assemble={"link": {"services": ["*"]}}).settings)
+    least = {"turns": 86_400_000, "unlinked": 21_600_000}[topic]
+    what = {"turns": "a conversation's max_age", "unlinked": "assemble.link.max_age"}[topic]
+
+    def notes(kept: int) -> list[str]:
+        topics = {f"p.{topic}": {"retention.ms": str(kept)}, "p.evaluations": {"retention.ms": "-1"}}
+        return list(_retention_notes("p.", topics, needed))
+
+    short = f"note       p.{topic}: its retention.ms 60000 is less than {what}; raise it to {least}"
+    assert (notes(60_000), notes(least), notes(-1)) == ([short], [], [])
 
 
 def test_calls_before_a_price_was_set_make_the_others_no_cheaper() -> None:
