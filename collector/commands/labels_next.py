@@ -221,5 +221,5 @@ def summary(tasks: LabelTasks) -> str:
     again = f"; {tasks.again} labelled or listed before come again, {why}: {copy}"
     repeated = f"; {tasks.repeated} repeat the answer of the line before for another monitor: copy that line's `human`"
     since = f" (scores since {tasks.since:%Y-%m-%dT%H:%MZ})" if tasks.since else ""
-    what = f"{plural(len(tasks.lines), 'evaluation')} to label, of {tasks.open} drawn that wait for a label{among}"
+    what = f"{len(tasks.lines)} of {plural(tasks.open, 'drawn evaluation')} waiting for a label{among}"
     return f"{what}{since}{again if tasks.again else ''}{repeated if tasks.repeated else ''}{more}"

@@ -432,7 +432,7 @@ def _decision_lines(traced: EvaluationTrace, config: Config) -> Iterator[str]:
         note = f": {', '.join(f'{key} is {_plain(value)}' for key, value in wanted.items()) or 'every turn'}"
     yield f"monitor    {evaluation.monitor}{note}"
     rate = selection["rate"] if isinstance(selection["rate"], str | None) else f"{selection['rate']:g}"
-    note = "" if rate is None else f" (rate {rate}, stratum {selection['stratum']})"
+    note = "" if rate is None else f" (rate {rate} before boosts and budgets, stratum {selection['stratum']})"
     sign = "<" if selection["selected"] else "≥"
     yield f"draw       {selection['draw']:.6f} {sign} {selection['probability']:g}{note}, by {selection['unit']}"
     if not selection["selected"]:
@@ -447,7 +447,7 @@ def _judge_lines(traced: EvaluationTrace, config: Config) -> Iterator[str]:
     result = _result(evaluation)
     if evaluation.score is not None:
         verdict = {True: ", passed", False: ", failed its threshold", None: ""}[evaluation.passed]
-        result = f"{evaluation.score:g} by {evaluation.method}{verdict}"
+        result = f"{evaluation.score:g}{verdict}, method {evaluation.method}"
     yield f"judged     {result}; {judged['seconds']:.2f} s from {as_utc(evaluation.started_at.timestamp())}"
     if evaluation.explanation:
         yield f"reason     {' '.join(evaluation.explanation.split())}"

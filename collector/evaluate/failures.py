@@ -21,17 +21,18 @@ REPORT_AT = 3
 _CALM = 60.0
 """Seconds without a failure, after which a report ends: an evaluator may fail in a part of its evaluations."""
 
-_REMEDIES = {
+REMEDIES = {
     "judge_reply_truncated": "raise judges.{judge}.max_tokens",
     "judge_refused": "name another model (judges.{judge}.model), or leave such texts out (match of a monitor)",
     "judge_reply_invalid": "name a model that follows instructions and writes JSON (judges.{judge}.model)",
     "judge_timeout": "raise judges.{judge}.timeout, or name a faster model",
+    "judge_rate_limited": "set judges.{judge}.requests_per_minute to the endpoint's limit",
     "judge_rejected": "name a model that takes questions of this size (judges.{judge}.model)",
     "internal_error": "mend the evaluator's code, restart, and run `evalstream rejudge --what failed`",
 }
 FAILURE_TYPES = frozenset({
-    *_REMEDIES, "judge_denied", "judge_no_completion", "judge_rate_limited", "judge_shed", "judge_unavailable",
-    "method_unavailable", "process_ended", "redaction_failed", "too_expensive",
+    *REMEDIES, "judge_denied", "judge_no_completion", "judge_shed", "judge_unavailable", "method_unavailable",
+    "process_ended", "redaction_failed", "too_expensive",
 })  # fmt: skip
 """The types of failures; a plug-in may have more."""
 _OTHER = "deploy/docs/troubleshooting.md, section 'Evaluations fail'"
@@ -40,7 +41,7 @@ _OTHER_OF_JUDGES = "see that judges.{judge} answers, and run `evalstream rejudge
 
 def remedy_of(type: str, message: str, judge: str = "<name>") -> str:
     """The remedy of a failure; `judge` is the key of the evaluator's judge under `judges`."""
-    remedy = _REMEDIES.get(type, _OTHER_OF_JUDGES if type.startswith("judge_") else _OTHER)
+    remedy = REMEDIES.get(type, _OTHER_OF_JUDGES if type.startswith("judge_") else _OTHER)
     if ANSWER_KEY in message:
         remedy += ", or write judges.{judge}.answer_key: false"
     return remedy.format(judge=judge)

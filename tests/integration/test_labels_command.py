@@ -67,7 +67,7 @@ def run(config: Path, *arguments: str) -> tuple[list[dict[str, object]], str]:
 def test_lines_without_scores_that_calibrate_takes_when_they_are_filled_in(config: Path, tmp_path: Path) -> None:
     rows, talk = run(config, "labels", "next", "--n", "10")
     assert len(rows) == 10
-    assert re.match(r"10 evaluations to label, of \d+ drawn that wait for a label \(scores since 20\d\d-", talk)
+    assert re.match(r"10 of \d+ drawn evaluations waiting for a label \(scores since 20\d\d-", talk)
     assert not {"score", "passed", "label", "explanation"} & {name for row in rows for name in row}
     assert {row["human"] for row in rows} == {None}
     # without the id `compare judges` took each turn for a conversation, and its intervals were too narrow
@@ -269,7 +269,10 @@ def test_what_waits_for_a_second_person_is_said(config: Path) -> None:
     rows, _ = run(config, "labels", "next", "--n", "100")
     asyncio.run(label_by_bob(config, rows))
     _, talk = run(config, "labels", "next", "--n", "100")
-    assert f"of {len(rows)} drawn that wait for a label, {len(rows)} of them for a second person (scores since" in talk
+    assert (
+        f"of {len(rows)} drawn evaluations waiting for a label, {len(rows)} of them for a second person (scores since"
+        in talk
+    )
 
 
 async def label_by_bob(path: Path, rows: list[dict[str, object]]) -> None:

@@ -240,7 +240,7 @@ async def test_evaluators_that_did_not_change_are_not_paid_for_again(world: Worl
     new = world.configure("new.yaml", evaluators=world.settings["evaluators"] | {"helpful": changed})
     done = await world.replay("--with", new)
     assert f"making {2 * CONVERSATIONS} evaluations again" in done.stderr, done.stderr
-    assert "left out, as they did not change: complete (--evaluator repeats one)" in done.stderr
+    assert "left out, as they did not change: complete (--evaluator includes one)" in done.stderr
     assert "expired" not in done.stdout, "the turns of what did not change are all there"
 
 
@@ -480,7 +480,7 @@ async def test_the_money_ends_it(world: World) -> None:
     limit = 0.0017 + whole / 2  # the first guess of a price is 0.0017 USD
     done = await world.replay("--evaluator", "helpful", "--judge", "small", "--max-usd", f"{limit:.6f}", "--json")
     assert done.exit_code == 1
-    assert " reached: " in done.stderr
+    assert " pays for no more: " in done.stderr
     report = json.loads(done.stdout)
     assert 0 < report["evaluators"][0]["pairs"] < 2 * CONVERSATIONS
     assert report["left_out"]["no_money"] == 2 * CONVERSATIONS - report["evaluators"][0]["pairs"]
@@ -529,4 +529,4 @@ async def test_turns_that_are_gone(world: World) -> None:
     (world.folder / "turns.jsonl").write_bytes(turn_to_json(Turn(turn_id="x", input="a", actual_output="b")) + b"\n")
     done = await world.replay(str(world.folder / "turns.jsonl"))
     assert isinstance(done.exception, EvalstreamError)
-    assert "the turns of all 24 evaluations have expired" in str(done.exception)
+    assert "no turn of the 24 evaluations is in these files; name files that have them" in str(done.exception)

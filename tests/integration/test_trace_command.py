@@ -128,6 +128,8 @@ def assert_every_step(lines: list[str], steps: dict[str, Any], evaluation: Evalu
     assert f"reason     {' '.join((evaluation.explanation or '').split())}" in lines
     assert steps["judged"]["explanation"] == evaluation.explanation
     assert "When are you open, please?" not in text, "no judged text but what the reason quotes"
+    assert "< 0.999 (rate 0.999 before boosts and budgets, stratum all), by trace" in text
+    assert f"judged     {evaluation.score:g}, failed its threshold, method {evaluation.method}; " in text
     assert steps["draw"]["selected"]
     assert steps["draw"]["draw"] < steps["draw"]["probability"] == steps["draw"]["rate"] == 0.999
     assert steps["weight"] == pytest.approx(1 / 0.999)

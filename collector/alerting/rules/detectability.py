@@ -65,8 +65,8 @@ def _threshold_lines(every: Sequence[Target], config: Config) -> Iterator[str]:
         f"{target.monitor}/{target.evaluator} ({'above' if target.lower_is_better else 'below'} {_two_decimals(mean)})"
         for target, mean in unnamed
     )
-    yield f"alerts     {names}: no target is set, so a mean alerts only beyond the threshold;"
-    yield "           `evalstream plan targets` proposes a target nearer to the mean"
+    yield f"alerts     {names}: without a target, the threshold is the target;"
+    yield "           `evalstream plan targets` proposes one nearer to the mean"
 
 
 def _monitors_with_budget(config: Config) -> frozenset[str]:

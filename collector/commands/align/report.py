@@ -167,7 +167,7 @@ def _conclusions(report: AlignReport) -> Iterator[str]:
         yield f"Gained. {report.chosen.changed}; why: {plain(report.chosen.why)}"
         yield f"Written to {report.output}; {report.evaluator} is unchanged. Read the file before you paste it."
     else:
-        yield "Not gained; nothing was written."
+        yield "Nothing was written."
     cost = "unknown, as a judge has no price" if report.spent_usd is None else usd(report.spent_usd)
     yield f"Cost of judges and proposer: {cost}."
 

@@ -323,7 +323,7 @@ def _with_start_keys(compared: Compared, config: Config, stored: Mapping[str, An
     restart = {*shared, *(name for name in other if name.partition(".")[0] not in LIVE)} - code | new
     compared = replace(compared, restart=tuple(restart), code=bool(code) and not new)
     if unseen:
-        return replace(compared, unseen=f"{unseen}; its port is such a key")
+        return replace(compared, unseen=f"{unseen}, which may be one of them")
     if "alerts" in other:
         unseen = "alerts.watcher or an address of alerts differs"
     elif code and not new:
@@ -360,7 +360,7 @@ def change_lines(config: Config, compared: Compared) -> Iterator[str]:
     yield ""
     if compared.refusal:
         yield f"at present {compared.refusal}"
-    unseen = f", unless a key that only a start reads differs, too ({compared.unseen})" if compared.unseen else ""
+    unseen = f"; keys that only a start reads may differ, too ({compared.unseen})" if compared.unseen else ""
     if not (changes.live or changes.restart or changes.evaluators or compared.code):
         yield f"changes    nothing{unseen}{compared.since}"
         return

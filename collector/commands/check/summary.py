@@ -90,7 +90,7 @@ def for_turns(config: Config) -> str:
 def basis(config: Config, spent: Spent, paid: str = "by calls since the start") -> str:
     """The source of `usd_per_1000`; `paid` is that of `spent`."""
     asking = {*chain(*plan.asking(config.settings.monitors.values(), config, "turn"))}
-    past = f"{paid}, with as many skips" if asking & spent.keys() else ""
+    past = f"{paid}, with the same share skipped" if asking & spent.keys() else ""
     if past and any(len(judges_behind(config, name)) != 1 for name in asking & spent.keys()):
         past += ", whichever judges answered"  # whose tokens they were is not counted
     guess = "assuming {:,} tokens in and {} out per evaluation".format(*GUESSED_TOKENS)

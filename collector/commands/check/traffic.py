@@ -185,7 +185,8 @@ def running_problems(config: Config) -> list[str]:
 
 def running_refusal(config: Config) -> str:
     """The sentence of the service on this machine about a configuration that it refuses at present; "" for none."""
-    return next((problem for problem in running_problems(config) if "configuration refused" in problem), "")
+    refused = (problem for problem in running_problems(config) if "configuration refused" in problem)
+    return next(refused, "").removeprefix("configuration: ")
 
 
 def _sections(text: str) -> dict[str, str]:
@@ -297,7 +298,7 @@ def _outcomes(counts: Mapping[str, float]) -> str:
     ended = {outcome: number for outcome, number in counts.items() if outcome not in _ORIGINS}
     waiting = {"not ended yet": left} if (left := sum(due.values()) - sum(ended.values())) > 0 else {}
     origins = f" ({_listed(due)})" if due.keys() - {"matched"} else ""
-    return f"{sum(due.values()):.0f} due{origins}: {_listed(ended | waiting)}" if due else _listed(ended)
+    return f"{sum(due.values()):.0f} in all{origins}: {_listed(ended | waiting)}" if due else _listed(ended)
 
 
 def letter_lines(metrics: str) -> Iterator[str]:

@@ -373,10 +373,9 @@ async def _replay(config: Config, new: Config, options: ReplayOptions) -> tuple[
         labels = await _labels(logs, past, assignments, options.labels)
         jobs = _jobs(wanted.scored, await _turns(config, logs, wanted.scored, options), assignments, new)
         if not jobs:
-            raise EvalstreamError(
-                f"the turns of all {plural(len(wanted.scored), 'evaluation')} have expired (log.retention); "
-                "choose a later time range, or name files with the turns"
-            )
+            where = "these files" if options.paths else "the log any more (log.retention)"
+            of = plural(len(wanted.scored), "evaluation")
+            raise EvalstreamError(f"no turn of the {of} is in {where}; name files that have them")
         run = await stack.enter_async_context(guarded_run(new, from_logs=True))
         _show_expected_cost(priced, jobs, options.output)
         made = await run_jobs(
@@ -495,7 +494,7 @@ def _changed(
     if not scored:
         raise ConfigError(_nothing(changed))
     if same := ", ".join(sorted(_evaluators(selected.scored + selected.unscored) - _evaluators(scored) - failing)):
-        show(f"evalstream: left out, as they did not change: {same} (--evaluator repeats one)", err=True)
+        show(f"evalstream: left out, as they did not change: {same} (--evaluator includes one)", err=True)
     return replace(changed, scored=scored)
 
 

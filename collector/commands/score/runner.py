@@ -134,7 +134,7 @@ async def run_jobs(
     for evaluation in made:
         del wanted[evaluation.evaluation_id]
     if again := len({one.evaluation_id for one in failed} & wanted.keys()):
-        to_terminal(f"{plural(again, 'evaluation')} of an earlier run failed, made again")
+        to_terminal(f"making {plural(again, 'evaluation')} again that failed in an earlier run")
     spend_limit = SpendLimit(max_usd)
     # the jobs that ask together, and each other by itself, in the order of their first ones
     todo = deque(group_by(wanted.values(), lambda job: job.pack or job.evaluation_id).values())

@@ -25,7 +25,7 @@ from collector.commands.score.runner import MOST_AT_ONCE, RunResult, guarded_run
 from collector.config.command_options import require_known
 from collector.config.configured import Config, without_audits
 from collector.errors import ConfigError
-from collector.evaluate.failures import remedy_of
+from collector.evaluate.failures import REMEDIES, remedy_of
 from collector.evaluate.job_builder import command_job
 from collector.evaluate.plan import Assignment, Job, Monitor, Plan
 from collector.judging.batches import at_batch_prices, open_batches
@@ -313,7 +313,7 @@ def resume_hint(output: Path | None) -> str:
 def limit_message(made: RunResult, max_usd: float | None, output: Path | None) -> str:
     """The message of a run that stopped at its spending limit."""
     done = f"{len(made.evaluations):,} of {plural(len(made.evaluations) + made.left, 'evaluation')} done"
-    return f"--max-usd {max_usd:g} reached: {done}{resume_hint(output)}"
+    return f"--max-usd {max_usd:g} pays for no more: {done}{resume_hint(output)}"
 
 
 def turns_in(paths: Sequence[str], config: Config) -> Iterator[Turn]:
@@ -387,9 +387,10 @@ def _problems(
 
 
 def _advice(kind: str, message: str, judge: str) -> str:
-    if kind.startswith("judge_reply"):
-        return f"; {remedy_of(kind, message, judge)}"
-    return f"; check base_url, model and api_key of judges.{judge}" if kind.startswith("judge") else ""
+    if not kind.startswith("judge"):
+        return ""
+    remedy = remedy_of(kind, message, judge) if kind in REMEDIES else None
+    return f"; {remedy or f'check base_url, model and api_key of judges.{judge}'}"
 
 
 def _shortfall(summary: ScoreSummary, line: float, lower_is_better: bool) -> str:

@@ -269,11 +269,8 @@ def test_check_says_what_alerts_see():
         "after about 1.0 h"
     ), "26 and 7.2 h were measured at a tenth of this traffic: the same ratio"
     assert "chatbot/free: no score alert" in lines[1]
-    assert (
-        lines[2]
-        == "alerts     chatbot/exact (below 0.77): no target is set, so a mean alerts only beyond the threshold;"
-    )
-    assert "`evalstream plan targets` proposes a target nearer to the mean" in lines[3]
+    assert lines[2] == "alerts     chatbot/exact (below 0.77): without a target, the threshold is the target;"
+    assert "`evalstream plan targets` proposes one nearer to the mean" in lines[3]
     assert "90 days over 1 series" in lines[4]
     chosen = "\n".join(alert_lines(configured(targets={"exact": 0.8})))
     assert "evalstream plan targets" not in chosen
@@ -283,7 +280,7 @@ def test_each_score_without_a_target_is_named_with_its_own() -> None:
     """The target of the first stood for all: "a mean alerts only below 0.60" of a score whose target is 1.00."""
     held = targets(configured())[0]
     lines = list(_threshold_lines([held, replace(held, evaluator="short", mean=1.0)], configured()))
-    assert "chatbot/exact (below 0.77), chatbot/short (below 1.00): no target is set" in lines[0]
+    assert "chatbot/exact (below 0.77), chatbot/short (below 1.00): without a target" in lines[0]
 
 
 def test_more_judging_sees_smaller_drops():

@@ -124,11 +124,11 @@ def test_the_cost_is_that_of_calls_so_far_while_the_judge_stays(tmp_path: Path) 
     old, same, other = (load(written(tmp_path, str(number), text), {}) for number, text in enumerate(texts))
     cost = changes_of(old, same, {"good": (0.5, 1000)}).cost
     assert (cost.before, cost.after) == (0.05, 0.05)
-    assert cost.where == "for 1,000 matching turns (by calls since the start, with as many skips)"
+    assert cost.where == "for 1,000 matching turns (by calls since the start, with the same share skipped)"
     more = FILE.replace("[good, short]", "[good, short, kind]").replace("  short:", KIND)
     added = changes_of(old, load(written(tmp_path, "more", more), {}), {"good": (0.5, 1000)}).cost
     assert (
-        "(by calls since the start, with as many skips; evaluators without calls: assuming 1,500 tokens in and"
+        "(by calls since the start, with the same share skipped; evaluators without calls: assuming 1,500 tokens in and"
         in added.where
     )
     cost = changes_of(old, other, {"good": (0.5, 1000)}).cost
@@ -164,7 +164,9 @@ def test_the_cost_of_another_judge_is_that_of_the_tokens_so_far_at_its_prices(tm
     new = load(written(tmp_path, "new", FILE.replace("model: m", "model: n").replace("tokens: 1.0", "tokens: 2.0")), {})
     cost = changes_of(old, new, spent, tokens=TOKENS).cost
     assert (cost.before, cost.after) == (0.05, pytest.approx(0.08))
-    assert cost.where == "for 1,000 matching turns (by the tokens of calls since the start, with as many skips)"
+    assert (
+        cost.where == "for 1,000 matching turns (by the tokens of calls since the start, with the same share skipped)"
+    )
     unpriced = load(written(tmp_path, "unpriced", re.sub(", usd_per[^}]*", "", FILE)), {})
     cost = changes_of(unpriced, new, {}, tokens=TOKENS).cost
     assert (cost.before, cost.after) == (None, pytest.approx(0.08))

@@ -87,7 +87,8 @@ def test_the_cost_is_that_of_calls_so_far_where_there_are_any() -> None:
     values = {"judges": {"main": judge}, "evaluators": {"e": G_EVAL}, "monitors": {"all": {"evaluators": ["e"]}}}
     lines = list(summary(check(values, "c.yaml"), [], {"e": (0.5, 1000)}))
     assert any(
-        "≈ 0.50 USD (by calls since the start, with as many skips) for 1,000 matching turns" in line for line in lines
+        "≈ 0.50 USD (by calls since the start, with the same share skipped) for 1,000 matching turns" in line
+        for line in lines
     )
 
 

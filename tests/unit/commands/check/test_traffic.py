@@ -89,7 +89,7 @@ def test_says_what_each_monitor_matched_where_it_went_and_why_an_evaluator_never
     assert lines == [
         "traffic    1 turn matched no monitor",
         "traffic    busy: turns 2 sampled, 1 sampled_out",
-        "           - exact: 4 due (3 matched, 1 retried): 1 scored, 1 skipped (missing_field), 1 sampled_out, 1 not ended yet",
+        "           - exact: 4 in all (3 matched, 1 retried): 1 scored, 1 skipped (missing_field), 1 sampled_out, 1 not ended yet",
         "traffic    quiet: turns none matched",
         "           - other: not run since this start: no turn matched its monitor",
     ]  # fmt: skip
@@ -249,8 +249,8 @@ def test_calls_that_another_judge_answered_have_the_price_of_the_present_one(urg
     count_judge_use(telemetry, ("both", "m"), scored(usage=usage, cost_usd=9.0))
     spent = spent_at_present(config, generate_latest(telemetry.registry).decode())
     assert spent == {"e": (pytest.approx(usd), 1000), "both": (9.0, 500)}
-    assert basis(config, {"e": spent["e"]}).startswith("by calls since the start, with as many skips; ")
-    assert basis(config, spent) == "by calls since the start, with as many skips, whichever judges answered", (
+    assert basis(config, {"e": spent["e"]}).startswith("by calls since the start, with the same share skipped; ")
+    assert basis(config, spent) == "by calls since the start, with the same share skipped, whichever judges answered", (
         "it is a mean that mixes judges"
     )
 

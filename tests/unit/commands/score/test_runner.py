@@ -86,7 +86,7 @@ async def test_a_later_run_makes_failures_again_and_says_so(tmp_path: Path, caps
     assert "made again" not in capsys.readouterr().err
     second = await run_jobs(jobs(5), output=output, concurrency=1, run=costing(0.1))
     assert [each.outcome for each in second.evaluations] == ["scored"] * 5
-    assert "evalstream: 5 evaluations of an earlier run failed, made again\n" in capsys.readouterr().err
+    assert "evalstream: making 5 evaluations again that failed in an earlier run\n" in capsys.readouterr().err
     third = await run_jobs(jobs(5), output=output, concurrency=1, run=fails)
     for each in (second, third):
         costs = [one.cost_usd for one in summarize(each.evaluations, each.failed_before).values()]

@@ -6,7 +6,7 @@ import pytest
 from evaluation_samples import bare, scored
 
 from collector.commands.replay.comparison import EvaluationPair, compare
-from collector.commands.score.score import ScoreSummary, as_json, as_table, below, summarize
+from collector.commands.score.score import ScoreSummary, _advice, as_json, as_table, below, summarize
 
 
 def test_the_interval_of_independent_scores_is_the_plain_one() -> None:
@@ -31,6 +31,20 @@ def test_failures_are_no_scores() -> None:
     summary = summarize([bare(1, 1.0), bare(2, None), bare(3, None, outcome="skipped", error=None)])["helpful"]
     assert (summary.scored, dict(summary.failed), summary.mean) == (1, {"judge_timeout": 1}, 1.0)
     assert summary.interval == pytest.approx((0.05, 1.0)), "one conversation says hardly anything"
+
+
+@pytest.mark.parametrize(
+    ("kind", "remedy"),
+    [
+        ("judge_rate_limited", "; set judges.main.requests_per_minute to the endpoint's limit"),
+        ("judge_timeout", "; raise judges.main.timeout, or name a faster model"),
+        ("judge_unavailable", "; check base_url, model and api_key of judges.main"),
+        ("internal_error", ""),
+    ],
+)
+def test_a_remedy_fits_its_failure(kind: str, remedy: str) -> None:
+    """At a rate limit and after a timeout the address, the model and the key are right."""
+    assert _advice(kind, "HTTP 429", "main") == remedy
 
 
 def test_skips_have_their_reasons() -> None:
