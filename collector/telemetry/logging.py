@@ -99,8 +99,8 @@ class JsonLines(logging.Formatter):
 class OncePerMinute(logging.Filter):
     """Lets a repetitive logger write one line of a kind in a minute; the next one says how many were left out.
 
-    Of a state of many groups, it writes the begin for one of them, and the end if the begin was written. A begin that
-    is logged `again` is written only if the first was not.
+    Of a state of many groups, it writes the begin for one of them, the first end after it, and the end of each group
+    whose begin was written. A begin that is logged `again` is written only if the first was not.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -108,17 +108,22 @@ class OncePerMinute(logging.Filter):
         self._clock = clock
         self._kinds: dict[tuple[object, ...], tuple[float, int]] = {}
         self._begun = defaultdict[tuple[str, str], set[type]](set)  # errors of states whose end has no line yet
+        self._written = set[tuple[str, str]]()  # what has a line at its begin, and none at its end
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether the line is written."""
         if record.name not in _FOR_EACH_GROUP or not isinstance(record.args, tuple) or not record.args:
             return self._is_first(record)
-        state, error = (record.name, _GROUP.sub("", str(record.args[0]))), type(record.args[-1])
+        own, error = (record.name, str(record.args[0])), type(record.args[-1])
+        state = record.name, _GROUP.sub("", own[1])
         if record.levelno == logging.INFO:
-            return bool(self._begun.pop(state, None))
+            is_written = own in self._written
+            self._written.discard(own)
+            return bool(self._begun.pop(state, None)) or is_written
         if (error in self._begun[state] and getattr(record, "again", False)) or not self._is_first(record):
             return False
         self._begun[state].add(error)
+        self._written.add(own)
         return True
 
     def _is_first(self, record: logging.LogRecord) -> bool:

@@ -93,6 +93,28 @@ def test_a_group_that_fails_on_has_a_line_when_another_has_recovered(
     ]
 
 
+def test_a_group_whose_failure_has_a_line_has_one_when_it_recovers(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The recovery of another group came in between, and the last line said that this one failed."""
+    caplog.set_level("INFO", logger="collector.backoff")
+    now = [0.0]
+    monkeypatch.setattr("collector.backoff.StateLines", partial(StateLines, clock=lambda: now[0]))
+    lines, written = OncePerMinute(lambda: now[0]), list[str]()
+    logs = {name: FailureLog(f"reading for group {name}") for name in "abc"}
+    for at, fail, recover in ((0.0, "abc", ""), (30.0, "", "a"), (61.0, "bc", ""), (62.0, "", "c"), (63.0, "", "b")):
+        now[0] = at
+        for name in fail:
+            logs[name].failed("no broker")
+        for name in recover:
+            logs[name].succeeded()
+        written += [record.getMessage() for record in caplog.records if lines.filter(record)]
+        caplog.clear()
+    assert [text.split()[3:5] for text in written] == [
+        ["a", "failed"], ["a", "succeeded"], ["b", "failed"], ["c", "succeeded"], ["b", "succeeded"],
+    ]  # fmt: skip
+
+
 def test_a_state_that_was_given_up_does_not_hide_the_next_one(caplog: pytest.LogCaptureFixture) -> None:
     """A partition that is revoked while it fails to open has no end."""
     now, lines = [0.0], OncePerMinute(lambda: now[0])
