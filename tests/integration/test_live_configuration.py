@@ -1012,6 +1012,36 @@ async def test_a_process_that_does_not_evaluate_says_that_its_file_is_not_what_r
         caplog.clear()
 
 
+@pytest.mark.parametrize("stage", ["evaluate", "watch"])
+async def test_a_file_that_others_have_replaced_is_named_after_a_minute(tmp_path: Path, stage: str) -> None:
+    """Nothing named it until a restart, and that began with a refusal."""
+    file = ConfigFile(tmp_path, "http://127.0.0.1:1")
+    async with running(load(file.path), {"evaluate"}):
+        pass
+    async with running(load(file.path), {stage}, path=file.path) as service:
+        await service.reload.look()
+        old = file.path.read_text()
+        file.change(lambda values: values["monitors"]["all"].update(sample=0.5))
+        new = load(file.path)
+        file.path.write_text(old)
+        others = ConfigurationHistory(await service.logs.generated_steps(), load(file.path))
+        await others.refresh()
+        assert await others.take(new) == 2
+        for looks, refused in ((20, 0), (20, 1)):
+            for _ in range(looks):
+                await service.reload.look()
+            assert value(service, "evalstream_configuration_number") == 2
+            assert value(service, "evalstream_configuration_refused") == refused
+        problem = service.reload.exchange.process.status.problem or ""
+        assert "has configuration 1 (of " in problem
+        assert "others have replaced by configuration 2 (of " in problem
+        file.write()
+        for _ in range(2):
+            await service.reload.look()
+        assert value(service, "evalstream_configuration_refused") == 0
+    await clean(file)
+
+
 async def test_a_process_that_has_the_file_before_one_that_evaluates_takes_all_of_it(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -29,6 +29,8 @@ CHECK_EVERY = 2.0
 """Seconds between two looks at the file and at the log."""
 _LONGEST_PAUSE = 8
 """Looks between two attempts to take what was refused; at first it is one, then twice as many each time."""
+_MINUTE = 32
+"""Looks in a minute."""
 _NAMED = 8
 
 
@@ -54,6 +56,7 @@ class Reload:
         self._content: bytes | None = None  # it may have been changed since the start has read it
         self._in_file = self._running  # as it was read last
         self._may_differ = self.path is not None  # the file from what runs
+        self._patience = 0 if self.evaluates else _MINUTE
         self._newest_seen = self.history.number if self.history.newest is None else self.history.newest.number
         self._refused_number = 0
         self._file_is_refused = False
@@ -81,6 +84,8 @@ class Reload:
         requested = signalled or (settled and content is not None and content != self._content)
         self._looks = 0 if requested else self._looks + 1
         is_due = self._looks in {1, 2, 4} or self._looks % _LONGEST_PAUSE == 0
+        if requested and self.evaluates:
+            self._patience = 0
         if self.path is not None and (requested or (is_due and settled and self._file_is_refused)):
             self._content = content
             attempt = self._take_file(self.path, signalled=signalled, again=not requested)
@@ -94,6 +99,8 @@ class Reload:
             self._refused_number = 0 if succeeded else newest.number
             if succeeded:  # the deployment has gone on, and an older file must not turn it back
                 self._file_is_refused = False
+                if self.path is not None and not self._may_differ:
+                    self._may_differ, self._patience, self._looks = True, _MINUTE, 0
         if self._may_differ and newest is not None and newest.number == self.history.number:
             self._report_file()
 
@@ -106,8 +113,8 @@ class Reload:
     def _report_file(self) -> None:
         """Refuse a file that has something else than what all processes run."""
         self._may_differ = (other := self._other(self._in_file)) is not None
-        # a changed file may reach a process that evaluates about a minute later than this one
-        if other and self._status.refused is None and (self.evaluates or self._looks >= 32):
+        # a changed file may reach one process about a minute later than another
+        if other and self._status.refused is None and self._looks >= self._patience:
             self._status.refuse(other, again=True)
 
     def _other(self, config: Config) -> str | None:
