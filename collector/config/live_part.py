@@ -65,6 +65,12 @@ def digest_of(live: Mapping[str, Any]) -> str:
     return hashlib.sha256(orjson.dumps(plain)).hexdigest()[:12]
 
 
+def unlogged(key: str) -> bool:
+    """Whether the log lacks this key's value, or the key is of no use without such a value."""
+    section, _, rest = key.partition(".")
+    return section == "golden" or (section == "judges" and rest.partition(".")[2] in SECRET_JUDGE_KEYS)
+
+
 def start_changes(live: Mapping[str, Any], own: Config) -> list[str]:
     """The keys that differ between a stored configuration and a process's own, and that only a start reads."""
     ours = _start_hashes(own)

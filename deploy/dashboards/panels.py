@@ -165,7 +165,9 @@ def rows(
     if len(columns) == 1:
         names = {"Value": columns[0]}
     targets = [each.instant().format(PromQueryFormat.TABLE) for each in _lettered(queries)]
-    panel = table.Panel() if first is None else table.Panel().sort_by([_descending(first)])
+    panel = table.Panel()
+    if first is not None:
+        panel = panel.sort_by([common.TableSortByFieldState().display_name(first).desc(True)])
     for column, each in (links or {}).items():
         addresses = [{"title": title, "url": url} for title, url in each]
         panel = panel.override_by_name(column, [models.DynamicConfigValue(id_val="links", value=addresses)])
@@ -181,10 +183,6 @@ def rows(
             )
         )
     )
-
-
-def _descending(column: str) -> common.TableSortByFieldState:
-    return common.TableSortByFieldState().display_name(column).desc(True)
 
 
 def levels(look: Look, query: Query) -> heatmap.Panel:

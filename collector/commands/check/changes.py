@@ -19,15 +19,7 @@ from collector.commands.check.capacity import capacity_of, costs_here
 from collector.commands.check.check import boosts, judge_calls
 from collector.commands.check.summary import Spent, basis, for_turns, usd_per_1000
 from collector.config.configured import Config
-from collector.config.live_part import (
-    LIVE,
-    SECRET_JUDGE_KEYS,
-    STARTED,
-    live_keys,
-    restart_keys,
-    start_changes,
-    with_live_values,
-)
+from collector.config.live_part import LIVE, STARTED, live_keys, restart_keys, start_changes, unlogged, with_live_values
 from collector.config.section_hashes import differing, section_hashes
 from collector.config.settings import PlannedRate
 from collector.errors import ConfigError
@@ -100,7 +92,7 @@ def changes_of(
     calls = ("".join(judge_calls(each.settings.monitors.values(), each)) for each in (old, new))
     earlier, rules = _rules(old), _rules(new)
     return Changes(
-        live=tuple(key for key in live_keys(old.settings, new.settings) if knows_secrets or not _is_unknown(key)),
+        live=tuple(key for key in live_keys(old.settings, new.settings) if knows_secrets or not unlogged(key)),
         restart=tuple(restart_keys(old.settings, new.settings)),
         evaluators=tuple(_evaluators({**evaluator_versions(old), **running}, evaluator_versions(new))),
         sampling=tuple(_differences(dict(_sampling(old)), dict(_sampling(new)))),
@@ -434,12 +426,6 @@ def changes_json(config: Config, compared: Compared) -> str:
     """The same as one JSON object."""
     known = {"configuration": config.source, "compared_with": compared.name, "unseen": compared.unseen or None}
     return orjson.dumps(known | asdict(compared.changes_by(config)), option=orjson.OPT_INDENT_2).decode() + "\n"
-
-
-def _is_unknown(key: str) -> bool:
-    """Whether the log lacks this key's value, or the key is of no use without such a value."""
-    section, _, rest = key.partition(".")
-    return section == "golden" or (section == "judges" and rest.partition(".")[2] in SECRET_JUDGE_KEYS)
 
 
 def _evaluator(change: EvaluatorChange) -> str:

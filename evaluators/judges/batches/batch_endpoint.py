@@ -240,7 +240,7 @@ class BatchEndpoint:
             self._timer.cancel()
         gathered, self._gathered, self._timer = self._gathered, {}, None
         items = [BatchItem(name, body) for name, body in gathered.items()]
-        for part in in_requests(items, _bytes_of, self._most_items, MOST_BYTES):
+        for part in in_requests(items, lambda item: len(orjson.dumps(item.body)) + 200, self._most_items, MOST_BYTES):
             self._batches.submit(part)
 
 
@@ -253,7 +253,3 @@ def _raise_if_spent(entry: JournalEntry) -> None:
     if entry.missing == "expired":
         raise JudgeUnavailable(f"expired in {MOST_ATTEMPTS} batches", type="judge_timeout")
     raise JudgeUnavailable(f"failed in {MOST_ATTEMPTS} batches")
-
-
-def _bytes_of(item: BatchItem) -> int:
-    return len(orjson.dumps(item.body)) + 200
