@@ -88,7 +88,7 @@ def check(
     mistakes += port_mistakes(settings, exporters)
     notes = redaction_notes({name: evaluator.evaluator for name, evaluator in evaluators.items()}, settings.redact)
     unnamed = [name for name in (own.idle if own else ()) if f"'{name}:" not in str(values)]
-    helpers = (f"plugins: {name}.py has no plug-in; begin the name of a file of helpers with _" for name in unnamed)
+    helpers = (f"plugins: {name}.py has no plug-in; begin a helper file's name with _" for name in unnamed)
     config = Config(source, settings, evaluators, exporters, (*helpers, *notes), folder)
     if serves:
         mistakes += traffic_mistakes(config)

@@ -374,9 +374,9 @@ def test_a_file_without_a_plug_in_is_named_and_one_that_the_configuration_names_
     """A class whose base was forgotten was passed over without a word."""
     (folder / "lonely.py").write_text("class Lonely:\n    pass\n")
     config = check(configuration(judges={"main": {"kind": "judge:Mine", "model": "m"}}), str(folder.parent / "my.yaml"))
-    assert "plugins: lonely.py has no plug-in; begin the name of a file of helpers with _" in config.warnings
+    assert "plugins: lonely.py has no plug-in; begin a helper file's name with _" in config.warnings
     assert not any("judge.py" in each for each in config.warnings)
-    assert "plugins: people.py has no plug-in; begin the name of a file of helpers with _" in config.warnings
+    assert "plugins: people.py has no plug-in; begin a helper file's name with _" in config.warnings
 
 
 def test_a_changed_plug_in_is_another_section(folder: Path) -> None:
