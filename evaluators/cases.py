@@ -44,8 +44,7 @@ def repair(record: object, **shapes: Shape) -> None:
         try:
             shaped = shape(value)
         except WrongShape as error:
-            refuse = ValueError if error.bad_value else TypeError
-            raise refuse(f"{type(record).__name__}.{name}: {error}") from None
+            raise (ValueError if error.bad_value else TypeError)(f"{type(record).__name__}.{name}: {error}") from None
         if shaped is not value:
             object.__setattr__(record, name, shaped)
 

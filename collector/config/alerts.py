@@ -7,6 +7,7 @@ from pydantic import Field, field_validator
 
 from collector.durations import Seconds
 from collector.section import Section, checked_base
+from collector.wording import at_least
 
 DAY = 86400.0
 Share = Annotated[float, Field(gt=0.0, lt=1.0)]
@@ -76,7 +77,7 @@ class MonitorAlertSettings(Section):
                     yield (
                         f"objectives.{name} and burns: a factor of {burn.factor:g} at an objective of {objective:g} "
                         f"can never fire: it needs {failing:.0%} of the scores to fail; write a "
-                        f"factor below {1.0 / (1.0 - objective):.3g}"
+                        f"factor below {at_least(1.0 / (1.0 - objective))}"
                     )
 
 

@@ -83,10 +83,9 @@ def _fallbacks(config: Config) -> Iterator[str]:
 
 
 def _monitor_notes(where: str, monitor: MonitorSettings, config: Config) -> Iterator[str]:
-    limited = monitor.budget.limited or config.settings.evaluate.budget.limited
     boost = monitor.boost
     whole = all((monitor.rate if use.sample is None else use.sample) == 1.0 for use in monitor.uses)
-    if boost.model_fields_set and whole and not limited:
+    if boost.model_fields_set and whole and not (monitor.budget.limited or config.settings.evaluate.budget.limited):
         yield f"{where}.boost does nothing: everything is judged already (sample: 1)"
     if "slow_after" in boost.model_fields_set and boost.slow == 1.0:
         yield f"{where}.boost.slow_after does nothing without boost.slow"

@@ -238,7 +238,7 @@ PEOPLE_SUMS = gauge("evalstream_people_sums", ("evaluator", "evaluator_version",
 """Sums over drawn labels of seven days, by which people correct a mean (helpful:people); logged: the weight of these
 days' scores of every version."""
 PEOPLE_WITHHELD = gauge("evalstream_people_withheld", ("evaluator", "evaluator_version", "monitor", "reason"))
-"""1 where the mean by people is withheld, by reason: few (labels), undecided (few with a
+"""1 where the mean by people is withheld, by reason: few (n below 30), undecided (few with a
 verdict), weak (sensitivity + specificity - 1 is small) or drift."""
 # --- receiving ---
 RECEIVE_REQUESTS = counter("evalstream_receive_requests_total", ("source", "signal", "status"))

@@ -262,6 +262,33 @@ def test_an_alert_that_begins_minutes_after_another_says_nothing_of_the_causes_o
     run(tmp_path, configured(), [{"inputs": [*in_full(ended + 20, stream), found], "values": values}])
 
 
+def test_a_bound_is_never_rounded_to_a_value_that_makes_it_false(tmp_path: Path):
+    """A judge whose scores moved by at most 0.0244 "moved by at most 0.024"."""
+    rules = rules_of(configured())
+    alert = next(rule for rule in rules.alerts() if rule.name == "EvalstreamScoreBelowTarget")
+    of = {"monitor": "chatbot", "evaluator": "helpful", "evaluator_version": VERSION, "segment": "all"}
+    bounds = {"lowest": 0.6789, "highest": 0.7432, "doubt": 0.1234, "unchanged": 0.0244}
+    facts = {word: alert.facts[word] for word in bounds}
+    rule = replace(alert, expr="sum by (monitor, evaluator, evaluator_version, segment) (made)", description="".join(
+        f"{{{word}}}" for word in bounds
+    ), facts=facts, summary="s", labels={})  # fmt: skip
+    inputs = [series("made", "1x5", **of)] + [
+        series(facts[word].series, f"{value}x5", **{name: of[name] for name in facts[word].by}, **facts[word].labels)
+        for word, value in bounds.items()
+    ]
+    description = (
+        "With any scores for the cases that have none, the mean of the last hour would be between 0.67 and 0.75. "
+        "Missing or doubtful scores may have moved the mean by 0.13, and no more. "
+        "The judge has not changed: the same cases, scored again, moved by at most 0.03. "
+    )
+    shown = {"exp_labels": of | {"severity": "warning"}, "exp_annotations": {
+        "summary": "s", "description": description, "runbook_url": f"deploy/runbooks/{alert.name}.md"
+    }}  # fmt: skip
+    texts = [{"eval_time": "3m", "alertname": alert.name, "exp_alerts": [shown]}]
+    made = replace(rules, groups=(RuleGroup("bounds", 60.0, (rule,)),))
+    run(tmp_path, configured(), [{"inputs": inputs, "texts": texts}], made=made)
+
+
 def page(minute: int, fall: int, summary: str, description: str) -> dict[str, object]:
     """The page of a fall with its texts, as promtool expects it."""
     expected = {

@@ -34,11 +34,11 @@ CAUSES = Fact(
 """The parts of the traffic that explain a drop, as a process that watches scores has found them."""
 _CHANGED = "The judge has changed: the same cases, scored again, moved by {}. "
 JUDGE_VERDICTS = {
-    verdict: Fact(series.JUDGE_VERDICT, series.BY, {"verdict": verdict}, phrase=phrase)
-    for verdict, phrase in (
-        ("changed", _CHANGED),
-        ("better", f"{_CHANGED}Better scores explain no fall. "),
-        ("unchanged", "The judge has not changed: the same cases, scored again, moved by at most {}. "),
+    verdict: Fact(series.JUDGE_VERDICT, series.BY, {"verdict": verdict}, phrase=phrase, rounds=rounds)
+    for verdict, phrase, rounds in (
+        ("changed", _CHANGED, ""),
+        ("better", f"{_CHANGED}Better scores explain no fall. ", ""),
+        ("unchanged", "The judge has not changed: the same cases, scored again, moved by at most {}. ", "ceil"),
     )
 }
 """Whether the judge has changed, by cases that it judged again; from a process that watches scores."""
@@ -238,10 +238,12 @@ def _alert(
         }
         | {
             "windows": _windows(alerts.page_standard_errors if also else alerts.warn_standard_errors, by),
-            "lowest": Fact(series.SCORE_LOWEST, by, length, only=bounds[0], phrase=_BOUNDS % period),
-            "highest": Fact(series.SCORE_HIGHEST, by, length, only=bounds[1], phrase="and {}. "),
+            "lowest": Fact(series.SCORE_LOWEST, by, length, only=bounds[0], phrase=_BOUNDS % period, rounds="floor"),
+            "highest": Fact(series.SCORE_HIGHEST, by, length, only=bounds[1], phrase="and {}. ", rounds="ceil"),
             "clipped": Fact(series.SCORE_CLIPPED, by, hour, only="> 0.005", phrase=_CLIPPED),
-            "doubt": Fact(series.WINDOW_DOUBT, ("evaluator", "monitor"), length, only="> 0", phrase=_DOUBT),
+            "doubt": Fact(
+                series.WINDOW_DOUBT, ("evaluator", "monitor"), length, only="> 0", phrase=_DOUBT, rounds="ceil"
+            ),
             "causes": CAUSES,
             **JUDGE_VERDICTS,
         },

@@ -258,7 +258,10 @@ def _fact_query(fact: Fact) -> str:
 def _over(fact: Fact, selected: str) -> str:
     known = f"last_over_time({selected}[{fact.within}])" if fact.within else selected
     value = f"{Z:.2f} * {known}" if fact.is_margin else f"floor({known})" if fact.is_time else known
-    return f"{value} < Inf {fact.only}".rstrip()  # no text says NaN
+    value = f"{value} < Inf {fact.only}".rstrip()  # no text says NaN
+    return (
+        f"{fact.rounds}(({value}) * 100 {'+' if fact.rounds == 'floor' else '-'} 1e-7) / 100" if fact.rounds else value
+    )
 
 
 def _inhibition(inhibition: Inhibition) -> dict[str, Any]:

@@ -21,8 +21,8 @@ def release_group(monitors: Sequence[str], alerts: AlertSettings, timing: Timing
         description=(
             "The mean of {label:evaluator} ({label:monitor}) with {label:attribute} {label:version} differs from that "
             "with {label:baseline} by {difference}, between {low} and {high}. The interval holds at any time: "
-            f"of {1 / alerts.release_error_rate:.0f} releases that change nothing, at most one is ever reported as "
-            "worse. The two versions may have had different traffic: see the runbook."
+            f"of {int(1 / alerts.release_error_rate + 1e-9)} releases that change nothing, at most one is ever "
+            "reported as worse. The two versions may have had different traffic: see the runbook."
         ),
         facts={
             "difference": Fact(RELEASE_DIFFERENCE.name, by),

@@ -34,7 +34,7 @@ from collector.logs.whole_log import read_records
 from collector.page.label_queue import draw_probability, label_doubt
 from collector.page.settings import PageSettings
 from collector.past.evaluations import REPLAY_OF, key_of, priced_evaluations_in
-from collector.records.audits import AuditScore, audit_by, audit_of
+from collector.records.audits import FEWEST_AUDITS, AuditScore, audit_by, audit_of
 from collector.records.grouping import group_by
 from collector.records.json import fields_of
 from collector.records.labels import tokens_read
@@ -49,7 +49,7 @@ from collector.statistics.conversations import by_conversation
 from collector.statistics.correction import LabelledScore, WeightedScore, weighted_mean
 from collector.statistics.intervals import mean_text
 from collector.telemetry.wide_console import figures_table, report_text
-from collector.wording import plural
+from collector.wording import at_least, at_most, plural
 from evaluators.cases import Json
 from evaluators.judges.cascade import doubt_of
 from evaluators.results import Evaluation
@@ -81,7 +81,8 @@ class Calibration:
 
     evaluator: str
     threshold: float | None
-    """None where the label decides."""
+    by_label: bool
+    """Without a threshold: whether the label decides; else nothing does."""
     agreements: tuple[Agreement, ...]
     fitting_threshold: float | None
     """The present one where no other does better."""
@@ -135,6 +136,10 @@ def measure(config: Config, options: CalibrateOptions) -> Calibration:
              *_note_on_sample(labels_of_queue(once), scored))  # fmt: skip
     result = calibration(options, once, [one.judged for one in scored], scale, notes)
     monitors = dict(_by_monitor(labels, ledger.scored, scale))
+    if result.corrected_mean is not None and config.evaluators[options.evaluator].audit is not None:
+        audited = "corrects the audited mean, by labels of audited answers alone"
+        why = "This mean corrects the judge's, by all drawn labels, so the two differ, in their errors too"
+        result = replace(result, notes=(*result.notes, f"The page's mean by people {audited}. {why}."))
     return replace(result, agreements=(result.agreements[0], *_segments(labels, scale)), monitors=monitors)
 
 
@@ -446,13 +451,14 @@ def calibration(
     pairs = weighted_pairs(labels)
     at_random = [label for label in labels if label.probability is not None]
     why = why_withheld(labels_of_queue(labels), scale)
-    threshold = scale.threshold_for(pairs, options.target)
+    threshold = None if scale.by_label else scale.threshold_for(pairs, options.target)
     fitted = scale if threshold is None else replace(scale, threshold=threshold)
     now, (bad_failed, good_failed) = _shares_failed(pairs, scale), _shares_failed(pairs, fitted)
     if scale.threshold is not None and now[0] >= options.target and now[1] <= good_failed:
         threshold, bad_failed = scale.threshold, now[0]
     return Calibration(
-        evaluator=options.evaluator, threshold=scale.threshold, agreements=(agreement("", pairs, scale),),
+        evaluator=options.evaluator, threshold=scale.threshold, by_label=scale.by_label,
+        agreements=(agreement("", pairs, scale),),
         fitting_threshold=threshold, bad_failed=bad_failed, good_failed=good_failed, target=options.target,
         raw_mean=weighted_mean(ledger) if ledger else None,
         corrected_mean=None if why or not ledger else mean_by_people(at_random, ledger),
@@ -492,21 +498,17 @@ def _notes_on_mean(why: str, at_random: Sequence[HumanLabel], ledger: Sequence[W
     elif why in WITHHELD:
         yield WITHHELD[why]
     elif at_random and why:
-        weights = [sum(one.weight for one in each) for each in by_conversation(one.weighted() for one in at_random)]
-        number = sum(weights) ** 2 / sum(weight**2 for weight in weights)
-        few, more = f"labels that count as {_FEWEST_LABELS}", max(1, math.ceil(_FEWEST_LABELS - number))
+        conversations = plural(len(by_conversation(one.weighted() for one in at_random)), "conversation")
+        number = people_sums(at_random).audits
         yield (
-            f"No corrected mean: it needs {few}. Drawn labels of {plural(len(at_random), 'answer')} in "
-            f"{plural(len(weights), 'conversation')} count as {number:.1f}: a conversation counts once, and unequal "
-            f"weights count less. Label at least {more} more, of other conversations."
+            f"No corrected mean: it needs labels that count as {FEWEST_AUDITS}, as those of 32 conversations of equal "
+            f"weight do. Drawn labels of {plural(len(at_random), 'answer')} in {conversations} count as "
+            f"{at_least(number, 1)}: a conversation counts once, and unequal weights count less. "
+            f"Label at least {max(1, math.ceil(FEWEST_AUDITS - number))} more, of other conversations."
         )
     if ledger and (strange := sum(not label.name for label in at_random)):
         what = f"Not checked: whether {plural(strange, 'drawn label')} of answers outside the log"
         yield f"{what} are of the same traffic as the log's scores. Means and certificate suppose that."
-
-
-_FEWEST_LABELS = 32
-"""Drawn labels with which, at equal weights, a corrected mean has enough (`FEWEST_AUDITS`; see `people_sums`)."""
 
 
 WITHHELD: Mapping[str, str] = {
@@ -615,6 +617,9 @@ def _conclusions(result: Calibration) -> Iterator[str]:
 
 def _suggestion(result: Calibration) -> str:
     none, fitting = f"fails {result.target:.0%} of what people label as bad", result.fitting_threshold
+    if result.by_label:
+        share = "" if math.isnan(result.bad_failed) else f" {result.bad_failed:.1%} of what people label as bad, and"
+        return f"No threshold is suggested, as the label decides: it fails{share} {result.good_failed:.1%} of the good."
     if fitting is None:
         why = "people label nothing as bad" if math.isnan(result.bad_failed) else f"none {none}"
         return f"No threshold is suggested: {why}."
@@ -629,7 +634,7 @@ def _suggestion(result: Calibration) -> str:
 
 
 _REASONS: Mapping[str, str] = {
-    "few": f"the monitor has fewer than {_FEWEST_LABELS} drawn labels of equal weight, one a conversation",
+    "few": f"the monitor's drawn labels count as fewer than {FEWEST_AUDITS}",
     "undecided": f"labels whose scores have a verdict count as fewer than {FEWEST}",
     "weak": "the judge's verdicts say too little about people's",
     "drift": "newer labels differ from older ones",
@@ -645,8 +650,8 @@ def _means(raw: float, by_people: CorrectedMean | None, why: str = "") -> str:
 def _certified(of: Certificate) -> str:
     known = (
         f"by random labels of {plural(of.labels, 'answer')} and the judge the rate is {of.rate:.1%}, and below "
-        f"{of.upper:.1%} with 95 % confidence; the judge alone says {of.judged:.1%}"
+        f"{at_most(100 * of.upper, 1)}% with 95 % confidence; the judge alone says {of.judged:.1%}"
     )
     if of.certified:
-        return f"Certified: the true failure rate is below {of.bound:.1%}; {known}."
-    return f"Not certified: the true failure rate may be {of.bound:.1%} or more; {known}."
+        return f"Certified: the true failure rate is below {100 * of.bound:g}%; {known}."
+    return f"Not certified: the true failure rate may be {100 * of.bound:g}% or more; {known}."

@@ -229,8 +229,7 @@ class BudgetController:
         if self.budgets and not partition_budget.began:
             return True
         if self.budgets and not partition_budget.started:
-            has_new_demand = any(demand.units for demand in partition_budget.demands.values())
-            step = FIRST_STEP if has_new_demand else STEP
+            step = FIRST_STEP if any(demand.units for demand in partition_budget.demands.values()) else STEP
             return elapsed >= step or partition_budget.is_first_spent(self._plan, self.expected_usd)
         if not self.limited or elapsed < EARLY:
             return False

@@ -344,8 +344,7 @@ def _audited(day: DayFigures, parts: Sequence[LearnedFigures]) -> DayFigures:
     if number >= FEWEST_AUDITS:
         x, y = pairs["x"] / pairs["w"], pairs["y"] / pairs["w"]
         xx, yy = pairs["xx"] / pairs["w"] - x**2 + FLOOR, pairs["yy"] / pairs["w"] - y**2 + FLOOR
-        xy = pairs["xy"] / pairs["w"] - x * y
-        spread, correlation = yy / xx, max(-1.0, min(1.0, xy / math.sqrt(xx * yy)))
+        spread, correlation = yy / xx, max(-1.0, min(1.0, (pairs["xy"] / pairs["w"] - x * y) / math.sqrt(xx * yy)))
         unexplained = yy * (1.0 - correlation**2) * number / (number - 2.0)
     second = SecondPhase(
         spread=spread, residuals=tuple(unexplained * square for square in day.squares), usd=(0.0,) * len(day.usd),

@@ -51,9 +51,8 @@ class NumberedQuestion:
         total = sum(shares.values())
         if len(shares) < len(known) or not set(probabilities) <= set(known) or abs(total - 1) > _ROUNDING:
             return UNUSABLE
-        chosen = isinstance(self.question, ChoiceQuestion)
         by_option = {option.value: shares[option.value] / total for option in self.question.options}
-        return Decision(by_option, kept_mass, self.order if chosen else ())
+        return Decision(by_option, kept_mass, self.order if isinstance(self.question, ChoiceQuestion) else ())
 
 
 REFUSED = Decision({})

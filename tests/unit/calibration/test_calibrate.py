@@ -202,6 +202,18 @@ def test_the_command_certifies_or_ends_with_1(tmp_path: Path, bad: int, status: 
     assert "youden_j" in document["segments"][0]
 
 
+def test_the_limit_of_a_certificate_is_not_rounded_down(tmp_path: Path) -> None:
+    """A rate that may be 4.44 % was "below 4.4%", and a bound of 5.25 % was named as 5.2 %."""
+    labels = [HumanLabel(1.0, 1.0, "all", probability=0.5, conversation=f"c{n}", name=f"{n}") for n in range(66)]
+    options, scale = CalibrateOptions(labels=None, evaluator="helpful", certify=0.0525), ScoreScale(0.5)
+    found = calibration(options, labels, [WeightedScore(1.0)] * 99, scale)
+    assert found.certificate is not None
+    assert found.certificate.upper == pytest.approx(0.0444, abs=5e-5)
+    text = " ".join(as_text(found).split())
+    assert "Certified: the true failure rate is below 5.25%; by random labels" in text
+    assert "below 4.5% with 95 % confidence" in text
+
+
 def test_what_the_judge_is_biased_by_is_named_beside_people_and_audits(tmp_path: Path) -> None:
     """Each 100 tokens more that the judge reads are worth 0.07; German is not, though it is longer."""
     of, chance = config(tmp_path, audit={"judge": "strong"}), Random(5)
@@ -222,6 +234,11 @@ def test_what_the_judge_is_biased_by_is_named_beside_people_and_audits(tmp_path:
                             subject=one.subject, judge_score=score, score=human))  # fmt: skip
     asyncio.run(fill(of, made, labels))
     notes = json.loads(calibrate(of, CalibrateOptions(labels=None, evaluator="helpful", json=True)))["notes"]
+    drawn = json.loads(calibrate(of, CalibrateOptions(labels=None, evaluator="helpful", json=True, random=True)))[
+        "notes"
+    ]
+    differs = "The page's mean by people corrects the audited mean, by labels of audited answers alone."
+    assert [any(note.startswith(differs) for note in each) for each in (drawn, notes)] == [True, False]
     newer = config(tmp_path, audit={"judge": "other"})
     of_other = json.loads(calibrate(newer, CalibrateOptions(labels=None, evaluator="helpful", json=True)))["notes"]
     assert not any("audits" in note for note in of_other), "those of another auditor"
@@ -320,9 +337,14 @@ def test_how_many_more_drawn_labels_a_mean_needs(number: int, more: int) -> None
     scores = [WeightedScore(label.judge, 1.0, label.conversation) for label in labels]
     scale = ScoreScale.of(ExactMatch(name="helpful"))
     notes = calibration(CalibrateOptions(labels=None, evaluator="helpful"), labels, scores, scale).notes
-    few = [note.partition("labels that count as 32. ")[2] for note in notes if note.startswith("No corrected mean")]
+    few = [
+        note.partition("of 32 conversations of equal weight do. ")[2]
+        for note in notes
+        if note.startswith("No corrected mean")
+    ]
     why = "a conversation counts once, and unequal weights count less"
-    says = f"Drawn labels of {number} answers in {number} conversations count as {number}.0: {why}. Label at least {more} more"
+    count = f"{(number - 1) ** 2 / number:.3f}"[:-2]  # rounded down: what is shown has to be below 30, too
+    says = f"Drawn labels of {number} answers in {number} conversations count as {count}: {why}. Label at least {more} more"
     assert few == ([f"{says}, of other conversations."] if more else [])
     assert any(note.startswith(f"Not checked: whether {number} drawn labels") for note in notes)
     good = [label for label in labels if label.human == 1.0]
@@ -491,7 +513,11 @@ def test_where_labels_decide_their_verdicts_are_measured(tmp_path: Path) -> None
         found = json.loads(calibrate(of, options))
         assert found["segments"][0]["equal_verdicts"]["value"] == 1.0
         assert found["certificate"]["judged"] == 0.5, "the judge fails half"
-        assert found["threshold"] is None, "as no score decides"
+        assert (found["threshold"], found["fitting_threshold"]) == (None, None), "as no score decides"
+        said = (
+            "No threshold is suggested, as the label decides: it fails 100.0% of what people label as bad, and 0.0% of"
+        )
+        assert said in " ".join(calibrate(of, replace(options, json=False)).split())
     rows = [{"human": one.score, "score": one.judge_score, "passed": one.judge_passed} for one in given]
     file.write_text("\n".join(map(json.dumps, rows)))
     found = json.loads(calibrate(of, CalibrateOptions(labels=file, evaluator="helpful", json=True)))
