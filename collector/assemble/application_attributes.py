@@ -32,7 +32,6 @@ _LONGEST_LIST = 65_536
 
 
 _FLAG, _FLAG_KEY = "feature_flag.", "feature_flag.key"
-_FLAG_EVENTS = ("feature_flag.evaluation", "feature_flag")
 _VARIANTS = ("feature_flag.result.variant", "feature_flag.variant", "feature_flag.result.value")
 """The result of a flag's evaluation: its present name, the earlier one, and the value where the variant has no name."""
 
@@ -58,7 +57,7 @@ class ApplicationAttributes:
         self._direct = {key: (key, *(f"{carrier}.{key}" for carrier in _METADATA)) for key in keys}
         wanted = {place for places in self._direct.values() for place in places}
         self._has_flags = any(key.startswith(_FLAG) for key in keys)
-        flags = (_FLAG_KEY, *_FLAG_EVENTS) if self._has_flags else ()
+        flags = (_FLAG_KEY, "feature_flag.evaluation", "feature_flag") if self._has_flags else ()
         self.names = frozenset(wanted.union(_METADATA, _TAGS, _BAGGAGE, flags) if keys else ())
         """The attributes and events that may hold a value under one of the names."""
 

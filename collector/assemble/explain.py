@@ -124,8 +124,7 @@ def _format_span(span: ExplainedSpan) -> Iterator[str]:
         return
     sources = ", ".join(f"{field} from {source}" for field, source in span.sources.items())
     empty = f"; nothing to read in {', '.join(span.empty_sources)}" if span.empty_sources else ""
-    content = f": {sources}" if sources else ": no content"
-    yield f"    read by {span.dialect} as {span.kind}{content}{empty}"
+    yield f"    read by {span.dialect} as {span.kind}: {sources or 'no content'}{empty}"
     yield from (f"    {reason}" for reason in span.incomplete)
     if span.contradictions:
         yield f"    dialects disagree on {', '.join(span.contradictions)}; the most specific one wins"

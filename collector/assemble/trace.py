@@ -14,13 +14,7 @@ from typing import NamedTuple
 
 from collector.assemble.application_attributes import ApplicationAttributes
 from collector.assemble.attachments import NOTHING_STORED, MediaLimits
-from collector.assemble.collect_trace import (
-    UNREAD,
-    ApplicationEvent,
-    CollectedTrace,
-    TracePiece,
-    collect_trace,
-)
+from collector.assemble.collect_trace import UNREAD, ApplicationEvent, CollectedTrace, TracePiece, collect_trace
 from collector.assemble.enclosing_spans import apply_enclosing_spans
 from collector.assemble.identity import IdentityLookup
 from collector.assemble.losses import Losses, find_losses

@@ -38,7 +38,6 @@ from evaluators.results import Evaluation, Label
 
 GROUP = "feedback"
 _BATCH = 200
-_OUTCOMES = ("joined", "unmatched", "crowded_out", "duplicate", "unreadable")
 _PREFIX = "feedback."
 """The name by which evaluators need it: the outcome `feedback.<name>`."""
 
@@ -66,7 +65,7 @@ class FeedbackStage:
         self._evaluations = _EvaluationsReader(evaluations, self._subjects)
         self._folds: dict[int, FeedbackFold] = {}
         self._failures = FailureLog("joining feedback")
-        for outcome in _OUTCOMES:
+        for outcome in ("joined", "unmatched", "crowded_out", "duplicate", "unreadable"):
             self.telemetry.counter(FEEDBACK, outcome)
         self.telemetry.gauge(FEEDBACK_WAITING).set_function(
             lambda: sum(fold.join.waiting for fold in self._folds.values())

@@ -15,7 +15,6 @@ from evaluators.answers.schemas import rewritten
 CONFIGURATION = "configuration"
 DRAFT = "http://json-schema.org/draft-07/schema#"
 """The draft that both editors and helm know."""
-_BY_REFERENCE = r"^[\w.]+:\w+$"
 _ENVIRONMENT = r"\$\{env:"
 """A value that `${env:NAME}` is a part of: its value is not known here."""
 _NUMBER = r"^-?[0-9.]+$"
@@ -52,7 +51,7 @@ def configuration_schema() -> dict[str, Any]:
     schema["properties"]["export"]["properties"] = {
         name: _inlined(plugins.load(plugins.EXPORTERS, name).Settings.model_json_schema()) for name in exporters
     }
-    known_kind = {"anyOf": [{"enum": kinds}, {"type": "string", "pattern": _BY_REFERENCE}]}
+    known_kind = {"anyOf": [{"enum": kinds}, {"type": "string", "pattern": r"^[\w.]+:\w+$"}]}
     installed_alone = {
         "properties": {
             "evaluators": {"additionalProperties": {"properties": {"kind": known_kind}}},

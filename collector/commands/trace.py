@@ -41,6 +41,7 @@ from collector.service.assembly_builder import build_assembler
 from collector.service.live.history import ConfigurationHistory
 from collector.service.open_logs import Logs, open_stored_logs
 from collector.service.plan_builder import build_unasked_plan, evaluator_version_in, usd_again
+from collector.statistics.agreement import ScoreScale
 from collector.telemetry.plain import plain
 from collector.wording import as_utc, listed, plural, usd
 from evaluators.cases import Turn
@@ -216,6 +217,8 @@ async def _find(config: Config, logs: Logs, evaluation_id: str) -> EvaluationTra
     if not copies:
         return None
     evaluation = evaluation_from_json(copies[0].value)
+    if configured := config.evaluators.get(evaluation.evaluator):
+        evaluation = ScoreScale.of(configured.evaluator).of_now(evaluation)
     others = [other for record in mentions if (other := readable_evaluation(record)) is not None]
     later = [each for each in others if evaluation_id in each.supersedes]
     turns = await _turns(logs.turns, evaluation, copies[0].partition)

@@ -76,7 +76,11 @@ def check(
     evaluators = _evaluators(settings, mistakes)
     for name, monitor in settings.monitors.items():
         mistakes += _monitor_mistakes(name, monitor, settings, evaluators)
-        mistakes += _objective_mistakes(name, monitor, evaluators)
+        mistakes += [
+            f"monitors.{name}.alerts.objectives: {objective!r} has no threshold, so nothing passes; set its threshold"
+            for objective in monitor.alerts.objectives
+            if objective in evaluators and not evaluators[objective].evaluator.has_verdicts
+        ]
         mistakes += pack_mistakes(name, monitor, settings, evaluators)
     exporters = {
         name: checked
@@ -390,14 +394,6 @@ def _budget_mistakes(name: str, monitor: MonitorSettings, settings: Settings, ev
                     f"write judges.{priced}.usd_per_million_input_tokens and usd_per_million_output_tokens "
                     "(0 for a judge on your own machine)"
                 )
-
-
-def _objective_mistakes(name: str, monitor: MonitorSettings, evaluators: Evaluators) -> list[str]:
-    return [
-        f"monitors.{name}.alerts.objectives: {objective!r} has no threshold, so nothing passes; set its threshold"
-        for objective in monitor.alerts.objectives
-        if objective in evaluators and not evaluators[objective].evaluator.has_verdicts
-    ]
 
 
 def _name_mistakes(settings: Settings) -> Iterator[str]:

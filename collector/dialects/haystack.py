@@ -11,7 +11,6 @@ from collector.dialects.messages import parse_messages, split_system_prompt
 from collector.otlp.span import LogRecord, Span
 from evaluators.cases import Json
 
-_TYPE = "haystack.component.type"
 _INPUT = "haystack.component.input"
 _OUTPUT = "haystack.component.output"
 _AGENT_INPUT = "haystack.agent.input"
@@ -31,7 +30,7 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
     attributes = span.attributes
     if _AGENT_INPUT in attributes or _AGENT_OUTPUT in attributes or span.name == "haystack.agent.run":
         return _read_enclosing(span, "agent", _AGENT_INPUT, _AGENT_OUTPUT)
-    name = find_text(attributes, _TYPE)
+    name = find_text(attributes, "haystack.component.type")
     if name is None:
         if "haystack.pipeline.input_data" not in attributes:
             return None

@@ -12,7 +12,6 @@ from collector.dialects.parts import parse_arguments
 from collector.otlp.span import LogRecord, Span
 from evaluators.cases import Json, ToolCall
 
-_TYPE = "langfuse.observation.type"
 _KINDS: dict[str, Kind] = {
     "generation": "model",
     "agent": "agent",
@@ -29,7 +28,7 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
     attributes = span.attributes
     input_value, input_key = find_value(attributes, "langfuse.observation.input", "langfuse.trace.input")
     output_value, output_key = find_value(attributes, "langfuse.observation.output", "langfuse.trace.output")
-    name = find_text(attributes, _TYPE)
+    name = find_text(attributes, "langfuse.observation.type")
     if name is None and input_value is None and output_value is None:
         return None
     sources = find_sources(attributes, input=input_key, output=output_key)

@@ -15,12 +15,10 @@ from collector.dialects.messages import parse_messages
 from collector.otlp.span import Attributes, LogRecord, Span
 from evaluators.cases import Json
 
-_NAME = "raw_gen_ai_request"
-
 
 def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
     """Read the answer of a raw request, or the answer beside the messages of a request."""
-    if span.name != _NAME:
+    if span.name != "raw_gen_ai_request":
         return _read_request(span) if span.scope == "litellm" and "llm.request.type" in span.attributes else None
     fields = {key.rpartition(".")[2]: value for key, value in span.attributes.items() if key.count(".") == 2}
     output = _parse_output(fields)

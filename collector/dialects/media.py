@@ -38,7 +38,6 @@ _TYPE_KEYS = (
     "audio.mime_type", "image.mime_type",
 )  # fmt: skip
 _URL_KEYS = ("url", "uri", "file_uri", "fileUri", "file_url", "image_url", "audio_url", "video_url", "document_url")
-_ID_KEYS = ("file_id", "fileId", "file_name", "id")
 _DATA_KEYS = (
     "data", "bytes", "file_data", "base64", "base64_image", "b64_json", "image_bytes", "content", "image", "body",
 )  # fmt: skip
@@ -114,7 +113,7 @@ def _attachment(facts: _Facts, kind: str) -> Attachment:
     if content is not None and url == content:
         url = None
     if content is None and url is None:
-        url = facts.find(*_ID_KEYS)
+        url = facts.find("file_id", "fileId", "file_name", "id")
     parsed = parse_content(content) if content is not None else None
     media_type = _media_type(media_type, facts) or (find_media_type(parsed.data) if parsed and parsed.data else None)
     return Attachment(

@@ -73,7 +73,7 @@ def _parse_prompt(text: str) -> tuple[tuple[ChatMessage, ...], bool]:
     messages: list[ChatMessage] = []
     for border, end in zip(borders, ends, strict=True):
         piece = text[border.end() : end].strip("\n")
-        dumped_messages = parse_messages(piece).messages if piece.startswith(_DUMP) else ()
+        dumped_messages = parse_messages(piece).messages if piece.startswith(("[{'", '[{"')) else ()
         if dumped_messages:  # a tool call or its result: the whole request again, as a repr
             messages = (
                 [*dumped_messages]
@@ -85,7 +85,6 @@ def _parse_prompt(text: str) -> tuple[tuple[ChatMessage, ...], bool]:
     return tuple(messages), len(borders) > 1
 
 
-_DUMP = ("[{'", '[{"')
 _KIND = re.compile(r"(?:^|, )(text|input_text|image_url|image|input_image|function_call|function_response): ")
 _NAME = re.compile(r"\bname='([^']*)'")
 _ID = re.compile(r"\bid=(?:'([^']*)'|None)")

@@ -13,7 +13,6 @@ _DEEPEST = 8
 _LONGEST_VALUE = 100
 _MOST_VALUES = 50
 _TYPES = frozenset({"string", "number", "integer", "boolean", "object", "array", "null"})
-_DEFINITIONS = ("$defs", "definitions")
 _LIMITS = (
     *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
     *("minLength", "maxLength", "minItems", "maxItems", "uniqueItems", "minProperties", "maxProperties"),
@@ -67,7 +66,7 @@ class _SchemaReader:
         return schema
 
     def _referred(self, reference: str) -> Json:
-        for name in _DEFINITIONS:
+        for name in ("$defs", "definitions"):
             definitions, prefix = self.root.get(name), f"#/{name}/"
             if isinstance(definitions, Mapping) and reference.startswith(prefix):
                 return cast("Mapping[str, Json]", definitions).get(reference.removeprefix(prefix))

@@ -270,7 +270,7 @@ def make_tool_result(call: JsonObject, value: Json) -> ChatMessage:
     failed = any(call.get(key) is True for key in _ERROR_FLAGS) or call.get("status") == "error"
     if typed_value.keys() == {"type", "value"}:  # the AI SDK's typed output
         value = typed_value["value"]
-        failed = failed or typed_value["type"] in _ERROR_OUTPUTS
+        failed = failed or typed_value["type"] in ("error-text", "error-json")
     text = _join_blocks(decode(value) if isinstance(value, str) and value.startswith(_DUMPED_BLOCKS) else value)
     if text is not None:
         value = text
@@ -281,7 +281,6 @@ def make_tool_result(call: JsonObject, value: Json) -> ChatMessage:
 
 _ERROR_FLAGS = ("is_error", "isError")
 """Marks of a failed tool beside its result: Anthropic's, MCP's. LangChain and Bedrock write a status."""
-_ERROR_OUTPUTS = ("error-text", "error-json")
 
 
 def _find_attachments(value: Json) -> tuple[Attachment, ...]:

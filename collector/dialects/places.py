@@ -17,7 +17,6 @@ from collector.dialects.decode import as_dict, as_list, parse_document
 from collector.otlp.span import LogRecord, Span
 from evaluators.cases import Incomplete, Json
 
-_BODY = "body"
 _MAX_STEPS = 16
 MAX_SEARCHED = 1 << 20
 """Characters of a text that a pattern searches; the rest is left out."""
@@ -65,7 +64,7 @@ class TracePlace(NamedTuple):
         elif self.source == "log":
             for record in reversed(records):
                 if record.kind == self.name:
-                    yield record.body if self.key == _BODY else self._of(record.attributes)
+                    yield record.body if self.key == "body" else self._of(record.attributes)
         else:
             yield self._of(span.attributes)
 
@@ -103,12 +102,9 @@ def parse_place(text: str) -> TracePlace:
     Raises:
         ValueError: it is none; says what to write.
     """
-    where, separator, pattern = text.partition(_MATCHING)
+    where, separator, pattern = text.partition(" =~ ")
     place = _parse(where.strip())
     return place._replace(text=text, search=_compile(pattern)) if separator else place
-
-
-_MATCHING = " =~ "
 
 
 def _parse(text: str) -> TracePlace:

@@ -16,7 +16,6 @@ from evaluators.cases import Json, ToolCall
 from evaluators.texts.exact_json import encode_compact
 
 _INPUT_HEADING = "Your input fields are:\n"
-_OUTPUT_HEADING = "\nYour output fields are:\n"
 _MARKER, _MARKER_END = "[[ ## ", " ## ]]"
 _REQUEST = "\n\nRespond with "
 """The begin of the sentence, after the last input, that asks for the form of the outputs."""
@@ -75,7 +74,7 @@ def is_marked(text: str) -> bool:
 
 def _parse_field_names(system: str) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
     """Parse the names of input and output fields, which begin an adapter's system prompt; None if it is another one."""
-    inputs, heading, rest = system.partition(_OUTPUT_HEADING)
+    inputs, heading, rest = system.partition("\nYour output fields are:\n")
     if not heading:
         return None
     return _parse_names(inputs.removeprefix(_INPUT_HEADING)), _parse_names(rest)

@@ -48,7 +48,6 @@ _PARAMETERS = (
     "arguments",
 )  # fmt: skip
 """Names of the schema of the arguments, in the order of how common they are."""
-_WRAPPERS = ("function", "toolSpec", "tool", "json_schema", "function_declaration", "data")
 
 
 def find_tool_definitions(spans: Iterable[Mapping[str, Any]]) -> tuple[ToolDefinition, ...]:
@@ -160,7 +159,7 @@ def _of_value(value: Json, depth: int = 0) -> Iterator[ToolDefinition]:
         yield ToolDefinition(name=name[:_LONGEST_NAME], description=text, parameters=parameters)
         return
     if depth < 3:
-        for key in _WRAPPERS:
+        for key in ("function", "toolSpec", "tool", "json_schema", "function_declaration", "data"):
             yield from _of_value(fields.get(key), depth + 1)
         for key in ("function_declarations", "functionDeclarations", "tools"):
             for field in as_list(fields.get(key))[:MOST_TOOLS]:

@@ -30,7 +30,6 @@ from collector.otlp.span import Attributes, LogRecord, Span
 from evaluators.cases import Json, ToolCall
 
 _MAX_LINES = 20_000
-_DATA = "data:"
 _IGNORED = ("event:", "id:", "retry:", ":", "[DONE]")
 _TEXTS = ("content", "text", "generated_text", "outputs", "completion")
 
@@ -41,7 +40,7 @@ def parse_raw_stream(value: Json) -> tuple[ChatMessage, ...] | None:
         return None
     chunks: list[JsonObject] = []
     for line in value.split("\n")[:_MAX_LINES]:
-        event = line.strip().removeprefix(_DATA).strip()
+        event = line.strip().removeprefix("data:").strip()
         if not event or event.startswith(_IGNORED):
             continue
         chunk = as_dict(decode(event)) if event.startswith("{") else {}
@@ -81,7 +80,6 @@ def _join_tool_calls(deltas: Sequence[JsonObject]) -> list[Any]:
     return list(calls.values())
 
 
-_KIND = "traceloop.span.kind"
 _INPUT = "traceloop.entity.input"
 _OUTPUT = "traceloop.entity.output"
 _QUERY_RESULT = "db.query.result"
@@ -113,7 +111,7 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
     request = find_text(attributes, "llm.request.type")
     if request or any(map(_MESSAGE.match, attributes)):
         return _read_model(span, _REQUESTS.get(request or "chat", "model"))
-    kind = find_text(attributes, _KIND)
+    kind = find_text(attributes, "traceloop.span.kind")
     if kind is not None:
         operation = _OPERATIONS.get(find_text(attributes, "gen_ai.operation.name") or "")
         return _read_entity(span, operation or _KINDS.get(kind, "chain"))

@@ -7,7 +7,6 @@ from collector.export.exporter import ExportUnavailable
 from evaluators.wire.http_client import HttpResponse
 from evaluators.wire.outside_json import read_outside
 
-_PAGES = (b"<!doctype", b"<html", b"<head", b"<body", b"<?xml", b"<script")
 _OTLP = frozenset({"application/x-protobuf", "application/json"})
 _PARTLY = 207
 """Some are taken, and the body says which: Langfuse."""
@@ -66,7 +65,7 @@ class Refused(ExportUnavailable):
 def no_acceptance(answer: HttpResponse) -> str | None:
     """Why a successful answer is none; None if it is one. The text has no words of the destination."""
     start = answer.content[:200].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
-    if start.startswith(_PAGES):
+    if start.startswith((b"<!doctype", b"<html", b"<head", b"<body", b"<?xml", b"<script")):
         return PAGE
     if answer.content.startswith(_IN_WORDS):
         return f"status {answer.status_code}, but its text says that it failed"

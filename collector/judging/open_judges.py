@@ -56,10 +56,8 @@ if TYPE_CHECKING:
 
 
 _AZURE_SCOPE = "https://cognitiveservices.azure.com/.default"
-_GOOGLE_SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 _AZURE_VERSION = "2024-10-21"
 """The last version of Azure's classic API that is no preview."""
-_DEPLOYMENTS = "/deployments/"
 _AWS_REGION = re.compile(r"[./]([a-z]{2}(?:-[a-z]+)+-\d)[./]")
 Token = Callable[[], Awaitable[str]]
 
@@ -120,7 +118,7 @@ def _classic(url: str) -> dict[str, Any]:
     parts = urlsplit(url)
     version = parse_qs(parts.query).get("api-version", [_AZURE_VERSION])[0]
     place: dict[str, Any] = {"azure_endpoint": f"{parts.scheme}://{parts.netloc}", "api_version": version}
-    _, named, rest = parts.path.partition(_DEPLOYMENTS)
+    _, named, rest = parts.path.partition("/deployments/")
     return {**place, "azure_deployment": rest.partition("/")[0]} if named else place
 
 
@@ -143,7 +141,7 @@ def _google_token() -> Token:
 
     def refreshed() -> str:
         if not credentials:
-            credentials.append(auth.default(scopes=[_GOOGLE_SCOPE])[0])
+            credentials.append(auth.default(scopes=["https://www.googleapis.com/auth/cloud-platform"])[0])
         if not credentials[0].valid:
             credentials[0].refresh(transport.Request())
         return credentials[0].token

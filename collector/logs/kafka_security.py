@@ -9,8 +9,6 @@ from pydantic import Field, SecretStr, field_validator
 
 from collector.section import Section
 
-_LOCAL = ("localhost", "127.0.0.1", "::1")
-
 
 class KafkaOAuthSettings(Section):
     """Client credentials of OAuth 2.0: the token endpoint gives the tokens that brokers are shown."""
@@ -38,7 +36,7 @@ class KafkaOAuthSettings(Section):
         parts = urlsplit(url)
         if parts.username is not None or parts.password is not None:
             raise ValueError("contains a name or password, which would be printed; write client_id and client_secret")
-        if parts.scheme == "http" and parts.hostname not in _LOCAL:
+        if parts.scheme == "http" and parts.hostname not in ("localhost", "127.0.0.1", "::1"):
             raise ValueError("would send the secret unencrypted; write https://")
         return url
 

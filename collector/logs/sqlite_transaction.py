@@ -19,7 +19,6 @@ VERSION = 1
 ROWS_AT_ONCE = 64
 """Rows that one statement inserts at most: SQLite's connection remembers 128 statements."""
 
-_INSERT_ONE = "INSERT INTO records VALUES (?, ?, ?, ?, ?)"
 _ADVANCE = "UPDATE ends SET next = ?, timestamp = ? WHERE log = ? AND partition = ?"
 
 _Row = tuple[int, float, bytes | None, bytes | None, bytes]
@@ -247,4 +246,4 @@ def _stored(partition: int, records: Sequence[Record], end: End, now: float) -> 
 
 @lru_cache(ROWS_AT_ONCE)
 def _insertion_of(rows: int) -> str:
-    return _INSERT_ONE + ", (?, ?, ?, ?, ?)" * (rows - 1)
+    return "INSERT INTO records VALUES (?, ?, ?, ?, ?)" + ", (?, ?, ?, ?, ?)" * (rows - 1)

@@ -12,6 +12,7 @@ from collector.evaluate.plan import Plan
 from collector.page.score_series import WEEK
 from collector.page.sources import AlertView, BudgetView, DeferredView, DropView, Sources, TrafficView
 from collector.page.view import EvaluatorView, View
+from collector.statistics.agreement import ScoreScale
 from collector.telemetry import series
 from collector.telemetry.registry import Telemetry
 from evaluators.evaluator import Evaluator
@@ -39,6 +40,7 @@ def evaluator_views(
                 labels=frozenset(assignment.evaluator.label_names),
                 versions=(assignment.version, assignment.version_by(fallback=True)),
                 free=assignment.evaluator.name in free,
+                by_label=ScoreScale.of(assignment.evaluator).by_label,
             )
 
 

@@ -6,14 +6,15 @@ first offset that it holds and the one after the last, so a reader that continue
 are small whatever the traffic, and deleted by age: `deploy/docs/page.md` says how many bytes a day. Sums are rounded to
 ten digits.
 
-    {"v":1,"partition":0,"first":0,"next":40,"minutes":[[29000000,"support","helpful","0123456789ab",12,…]]}
+    {"v":1,"partition":0,"first":0,"next":40,"minutes":[[29000000,"support","helpful","0123456789ab",12,…]],
+     "thresholds":{"helpful":0.5}}
 
 A minute is in minutes since the epoch; the numbers after the version are `Bin.numbers`, without the zeros at the end.
-Earlier releases wrote "all" in place of the version, and read any.
+Earlier releases wrote "all" in place of the version, and read any. Verdicts of a stretch are by its thresholds.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from operator import attrgetter
@@ -320,6 +321,12 @@ class ScoreSeries:
             if column is not None:
                 column.add(what if range_.width <= MINUTE else replace(what, within_column=what.across_columns))
 
+    def forget_verdicts(self) -> None:
+        """The threshold has changed: the share that passes begins again, as sums of verdicts mix no two thresholds."""
+        for columns in (*self._rings.values(), *self._unsaved.values()):
+            for column in columns.values():
+                column.passed = column.verdicts = 0.0
+
     def _audit(self, evaluation: Evaluation, along: BoundedIncrements | None, time: float) -> AuditedSums | None:
         """The amounts that a live score adds to the sums of audits, if there are audits."""
         if self.audit_version is None or along is None or evaluation.score is None or evaluation.happened_at:
@@ -411,12 +418,15 @@ class HistoryStretch:
     first: int
     next: int
     minutes: tuple[tuple[int, SeriesKey, Bin], ...]
+    thresholds: Mapping[str, float | None] = field(default_factory=dict[str, float | None])
+    """By evaluator; earlier releases wrote none, and what they counted as passed is left out."""
 
 
 def stretch_to_json(stretch: HistoryStretch) -> bytes:
     """A stretch as a record's value."""
     minutes = [[minute, *key[:2], key[2] or _UNKNOWN, *_short(bin_.numbers())] for minute, key, bin_ in stretch.minutes]
-    return orjson.dumps({"v": _VERSION, **fields_of(stretch, "partition", "first", "next"), "minutes": minutes})
+    own = fields_of(stretch, "partition", "first", "next", "thresholds")
+    return orjson.dumps({"v": _VERSION, **own, "minutes": minutes})
 
 
 def stretch_from_json(value: bytes) -> HistoryStretch:
@@ -430,7 +440,8 @@ def stretch_from_json(value: bytes) -> HistoryStretch:
         if read["v"] != _VERSION:
             raise BadInput(f"a history of version {read['v']} cannot be read by this version")
         minutes = tuple(_minute(cast("list[Any]", each)) for each in read["minutes"])
-        return HistoryStretch(int(read["partition"]), int(read["first"]), int(read["next"]), minutes)
+        offsets = int(read["partition"]), int(read["first"]), int(read["next"])
+        return HistoryStretch(*offsets, minutes, dict(read.get("thresholds", {})))
     except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
         raise BadInput("not a history of scores") from error
 

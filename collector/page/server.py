@@ -123,11 +123,6 @@ async def _answer(
         return failure(500, "internal error")
 
 
-def streaming_headers() -> dict[str, str]:
-    """Headers of an answer that begins before the middleware sees it."""
-    return {**_HEADERS, "Content-Type": "text/event-stream", "X-Accel-Buffering": "no"}
-
-
 def login_page(template: str, problem: str) -> web.Response:
     """The form that takes a token. Its policy makes browsers send the origin, so that no other site can submit it."""
     policy = _HEADERS["Content-Security-Policy"].replace("form-action 'none'", "form-action 'self'")
@@ -454,7 +449,8 @@ class Page:
             self._streams -= 1
 
     async def _send_events(self, request: web.Request) -> web.StreamResponse:
-        response = web.StreamResponse(headers=streaming_headers())
+        headers = {**_HEADERS, "Content-Type": "text/event-stream", "X-Accel-Buffering": "no"}
+        response = web.StreamResponse(headers=headers)  # it begins before the middleware sees it
         await response.prepare(request)
         try:
             await response.write(b"retry: 2000\n\n")

@@ -6,11 +6,12 @@ which those of listed evaluations stay longest.
 
 from collections import Counter, OrderedDict, deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from collector.page.score_series import HistoryStretch, ScoreSeries, SeriesKey
 from collector.records.feedback import JoinedFeedback
 from collector.records.turns import conversation_key
+from collector.statistics.agreement import ScoreScale
 from evaluators.cases import Scope, Turn
 from evaluators.results import Evaluation, Label
 
@@ -159,6 +160,13 @@ class EvaluatorView:
     """The versions that are one evaluator now: its own, and with the judge that takes over; () takes all."""
     free: bool = False
     """Whether its judges' price is 0: no cost of theirs is unknown then."""
+    by_label: bool = False
+    """Whether its labels decide what passes, as there is no threshold."""
+
+    @property
+    def scale(self) -> ScoreScale:
+        """The scale of its scores: verdicts follow from it, as the threshold may have changed since."""
+        return ScoreScale(self.threshold, self.lower_is_better, self.by_label, bool(self.labels))
 
 
 @dataclass(slots=True)
@@ -226,11 +234,18 @@ class View:
         """By partition of the turns log, the last offset that was read. Turns of one record share it."""
         self._unsaved: dict[int, tuple[int, float]] = {}
         """By partition, the first offset that the history does not have, and when the log took it."""
+        self.evaluators: Mapping[tuple[str, str], EvaluatorView] = {}
         self.take_evaluators(evaluators_in_use)
 
     def take_evaluators(self, evaluators_in_use: Sequence[EvaluatorView]) -> None:
         """From now on these are in use. Scores of others stay in sight as long as they are young enough."""
+        before = {key: view.scale for key, view in self.evaluators.items()}
         self.evaluators = {(view.monitor, view.evaluator): view for view in evaluators_in_use}
+        for of, series in self._series.items():
+            if (now := self.evaluators.get(of[:2])) is not None and before.get(of[:2]) != now.scale:
+                series.forget_verdicts()
+        for listed in self._listed.values():
+            listed.evaluation = _of_now(self, listed.evaluation)
         for key, evaluator in self.evaluators.items():
             self._series_of(key, "").audit_version = evaluator.audit_version
             self.outcomes.setdefault(key, OutcomeCounts())
@@ -297,7 +312,7 @@ class View:
         if evaluation.evaluation_id in self._listed:
             return
         self.version += 1
-        key = (evaluation.monitor, evaluation.evaluator)
+        evaluation, key = _of_now(self, evaluation), (evaluation.monitor, evaluation.evaluator)
         is_new = _advance(self._next_offsets, partition, position)
         is_first = _advance(self._known_offsets, partition, position)
         if is_new:
@@ -434,13 +449,18 @@ class View:
             self._known_offsets.pop(partition, None)
 
     def restore(self, stretch: HistoryStretch) -> None:
-        """Count what the history has; rows that are counted already, or overlap with such rows, are left out."""
+        """Count what the history has; rows that are counted already, or overlap with such rows, are left out, as are
+        verdicts by other thresholds than the present ones.
+        """
         if stretch.first < self._next_offsets.get(stretch.partition, 0):
             return
         self._next_offsets[stretch.partition] = stretch.next
         self.version += 1
-        for minute, (*key, version), what in stretch.minutes:
-            self._series_of((key[0], key[1]), version).restore(minute, what)
+        for minute, (monitor, name, version), what in stretch.minutes:
+            now = self.evaluators.get((monitor, name))
+            is_same = now is not None and (name, now.threshold) in stretch.thresholds.items()
+            sums = what if is_same else replace(what, passed=0.0, verdicts=0.0)
+            self._series_of((monitor, name), version).restore(minute, sums)
 
     def take_unsaved(self, partition: int, now: float, *, after: float) -> HistoryStretch | None:
         """The unsaved sums of a partition, if they began `after` seconds or more before `now` (s); else None."""
@@ -453,7 +473,8 @@ class View:
             for key, series in self._series.items()
             for minute, what in sorted(series.take_unsaved(partition).items())
         ]
-        return HistoryStretch(partition, first[0], self._next_offsets[partition], tuple(minutes))
+        thresholds = {view.evaluator: view.threshold for view in self.evaluators.values()}
+        return HistoryStretch(partition, first[0], self._next_offsets[partition], tuple(minutes), thresholds)
 
     def _remove(self, listed: ListedEvaluation, *, returns: bool = False) -> None:
         self.version += 1
@@ -466,6 +487,11 @@ def evaluator_of(view: View, judged: Evaluation) -> EvaluatorView | None:
     """The evaluator in use of this name: of its own monitor, or of any if that monitor is gone; else None."""
     same = (used for used in view.evaluators.values() if used.evaluator == judged.evaluator)
     return view.evaluators.get((judged.monitor, judged.evaluator)) or next(same, None)
+
+
+def _of_now(view: View, judged: Evaluation) -> Evaluation:
+    watched = evaluator_of(view, judged)
+    return judged if watched is None else watched.scale.of_now(judged)
 
 
 def paid_in(view: View, evaluation: Evaluation) -> Evaluation | None:

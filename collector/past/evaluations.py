@@ -9,6 +9,7 @@ from collector.durations import seconds
 from collector.logs.log import Log, StoredRecord
 from collector.records.epochs import valid_evaluations
 from collector.records.json import evaluation_from_json, readable
+from collector.statistics.agreement import ScoreScale
 from evaluators.cases import Json, Scope
 from evaluators.results import NEVER_TRIED, Evaluation, Subject, Usage
 
@@ -77,8 +78,12 @@ def parse_moment(text: str, now: datetime) -> datetime:
     return now - timedelta(seconds=float(str(ago)))
 
 
-def select(past: Iterable[PastEvaluation], selection: EvaluationFilter) -> SelectedEvaluations:
-    """The evaluations of a period, one of each evaluator and subject, without superseded ones."""
+def select(
+    past: Iterable[PastEvaluation], selection: EvaluationFilter, scales: Mapping[str, ScoreScale]
+) -> SelectedEvaluations:
+    """The evaluations of a period, one of each evaluator and subject, without superseded ones; their verdicts are by
+    the present `scales`, if their evaluator has one.
+    """
     newest: dict[tuple[Hashable, ...], PastEvaluation] = {}
     read = 0
     superseded: set[str] = set()
@@ -92,7 +97,11 @@ def select(past: Iterable[PastEvaluation], selection: EvaluationFilter) -> Selec
             if rival is None or _rank(rival.evaluation, evaluation) <= _rank(evaluation, rival.evaluation):
                 newest[key] = candidate
     current = [candidate for candidate in newest.values() if candidate.evaluation.evaluation_id not in superseded]
-    scored = tuple(candidate for candidate in current if candidate.evaluation.score is not None)
+    scored = tuple(
+        replace(candidate, evaluation=scale.of_now(of)) if (scale := scales.get(of.evaluator)) else candidate
+        for candidate in current
+        if (of := candidate.evaluation).score is not None
+    )
     unscored = tuple(candidate for candidate in current if candidate.evaluation.score is None)
     return SelectedEvaluations(scored, unscored, read)
 

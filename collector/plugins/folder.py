@@ -21,8 +21,6 @@ from collector.errors import ConfigError
 from collector.plugins.shapes import DIALECTS, EVALUATORS, EXPORTERS, PARTS_OF_EXPORTER, THINGS, breaches
 from evaluators.evaluator import Evaluator
 
-_DIALECT = ("name", "rank", "read", "evidence", "coverage")
-
 
 class PluginFolder(MetaPathFinder):
     """An opened folder. `package` is the name of the package that its files are modules of."""
@@ -174,5 +172,5 @@ def _plugins_of(module: ModuleType, name: str) -> Iterator[tuple[str, str, str]]
                     yield EVALUATORS, kind, attribute
             elif made_here and hasattr(value, "export") and any(hasattr(value, part) for part in PARTS_OF_EXPORTER[:2]):  # pyright: ignore[reportUnknownArgumentType]
                 yield EXPORTERS, name, attribute
-        elif all(hasattr(value, each) for each in _DIALECT):
+        elif all(hasattr(value, each) for each in ("name", "rank", "read", "evidence", "coverage")):
             yield DIALECTS, value.name, attribute

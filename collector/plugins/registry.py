@@ -18,7 +18,6 @@ CONVERSATIONAL = "conversational_"
 """Begins the name of a kind that does for conversations what another one does for turns."""
 
 _ASK = "ask(self, prompt, reply, *, logprobs=False, samples=1)"
-_OURS = ("collector", "evaluators")
 
 
 def names(group: str) -> list[str]:
@@ -132,7 +131,7 @@ def _import(reference: str) -> Any:
         return getattr(importlib.import_module(full_name), name)
     except (ImportError, AttributeError) as error:
         remedy = "write module:Class, of a file in the folder `plugins` or of an installed package"
-        if module.partition(".")[0] in _OURS:
+        if module.partition(".")[0] in ("collector", "evaluators"):
             remedy = (
                 f"{module.partition('.')[0]} is a package of evalstream's own; name the folder of yours as `plugins`"
             )

@@ -35,7 +35,6 @@ from collector.telemetry.series import RECEIVE_ITEMS
 
 _MAGIC, _PREFIX_BYTES = b"\x00", 5
 """Begins a message whose schema is registered: this byte, and the schema's id in four more."""
-_DATA = (b'"payload"', b'"specversion"')
 
 
 def unwrap(message: bytes) -> bytes:
@@ -44,7 +43,7 @@ def unwrap(message: bytes) -> bytes:
         body = message[_PREFIX_BYTES:]
         return body[1:] if body[:1] == _MAGIC else body  # the index of the message in the schema; 0 is the first
     message = without_mark(message)
-    if message[:1] != b"{" or not any(name in message for name in _DATA):
+    if message[:1] != b"{" or not any(name in message for name in (b'"payload"', b'"specversion"')):
         return message
     try:
         document: Any = orjson.loads(message)

@@ -47,7 +47,6 @@ _SERVICES: dict[Signal, str] = {
     "traces": "opentelemetry.proto.collector.trace.v1.TraceService",
     "logs": "opentelemetry.proto.collector.logs.v1.LogsService",
 }
-_METRICS = "opentelemetry.proto.collector.metrics.v1.MetricsService"
 _GZIP = b"\x1f\x8b"
 """How gzip begins, and no protobuf message: 0x1f would be a field of type 7, which there is not."""
 _IDENTITY_AND_GZIP = 0b101  # bits of grpc_compression_algorithm; others are UNIMPLEMENTED
@@ -102,7 +101,7 @@ class OtlpGrpcReceiver:
             (
                 _method(_SERVICES["traces"], partial(self._export, "traces")),
                 _method(_SERVICES["logs"], partial(self._export, "logs")),
-                _method(_METRICS, _no_metrics),
+                _method("opentelemetry.proto.collector.metrics.v1.MetricsService", _no_metrics),
             )
         )
         async with AsyncExitStack() as stack:

@@ -42,7 +42,6 @@ from collector.telemetry.drop_reasons import DropReason
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import INGEST_LAG, MEDIA_OMITTED, NOTED, RECEIVE_BYTES, RECEIVE_ITEMS
 
-_EVENT = "gen_ai.evaluation.result"
 _NAME, _RESPONSE = "event.name", "gen_ai.response.id"
 _PROMPTS = ("prompt.id", "prompt_id")
 _SESSIONS = ("session.id", "conversation.id")
@@ -80,7 +79,7 @@ def _give_trace(record: LogRecord) -> bool:
         prompt = str(record.time_unix_nano or record.observed_time_unix_nano)
     if prompt and session:
         key = f"{session}\x1f{prompt}"
-    elif name == _EVENT:
+    elif name == "gen_ai.evaluation.result":
         key = texts.get(_RESPONSE, "")
     else:
         return False

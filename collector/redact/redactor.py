@@ -34,7 +34,6 @@ _PSEUDONYM = re.compile(r"<([A-Z][A-Z0-9_]{0,39})_([a-z2-7]{8})>")
 _PSEUDONYM_BYTES = re.compile(_PSEUDONYM.pattern.encode())
 _SPACING = re.compile(r"[\s\-\u200b-\u2013]+")
 _SHORTEST = 6  # nothing that is shorter is found
-_JSON_STARTS = ("{", "[", '"')
 _NESTED_JSON = 4  # arguments of a tool call in a message in an attribute, and one to spare
 _DEEPEST = 100
 _LONG_NUMBER = 10**12  # a card has at least 13 digits
@@ -159,7 +158,7 @@ class Redactor:
     def _text(self, text: str, nested: int) -> str:
         if len(text) < _SHORTEST:
             return text
-        if nested and text.startswith(_JSON_STARTS):
+        if nested and text.startswith(("{", "[", '"')):
             if self.has_no_pii(text):
                 return text
             whole = self._json(text, nested)
@@ -279,11 +278,6 @@ class Redactor:
 _SPELT_FREELY = frozenset({"EMAIL", "PHONE", "CARD", "IBAN", "IP"})
 
 
-def has_pseudonym(text: bytes) -> bool:
-    """Whether there is a pseudonym in a text, or in JSON."""
-    return b"<" in text and _PSEUDONYM_BYTES.search(text) is not None
-
-
 class Numbering:
     """Turns the pseudonyms of one case into numbered ones, in the order of appearance: `<EMAIL_1>`, `<EMAIL_2>`."""
 
@@ -348,7 +342,7 @@ def _is_clean(case: Turn | Conversation, redactor: Redactor) -> bool:
         texts = orjson.dumps(case, _texts_of, orjson.OPT_PASSTHROUGH_DATACLASS)
     except TypeError:  # it is no JSON, or nested too deeply
         return False
-    return not redactor.suspects_of((texts,)) and not has_pseudonym(texts)
+    return not (redactor.suspects_of((texts,)) or (b"<" in texts and _PSEUDONYM_BYTES.search(texts)))
 
 
 def _texts_of(value: object) -> list[object]:

@@ -8,7 +8,7 @@ conversations, because labels of one conversation are not independent.
 import math
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from random import Random
 from statistics import fmean
@@ -191,18 +191,19 @@ ENOUGH = 200
 @dataclass(frozen=True, slots=True)
 class ScoreScale:
     """The scale of an evaluator's scores, 0..1. Those on the good side of `threshold` pass. Without one, labels decide
-    if it is `by_label`, else nothing does.
+    if it is `by_label`, else nothing does. With `has_labels` an evaluation's label says more than pass and fail.
     """
 
     threshold: float | None = None
     lower_is_better: bool = False
     by_label: bool = False
+    has_labels: bool = False
 
     @classmethod
     def of(cls, evaluator: Evaluator[Any]) -> "ScoreScale":
         """The scale of an evaluator."""
         by_label = evaluator.threshold is None and evaluator.has_verdicts
-        return cls(evaluator.threshold, evaluator.direction == "lower_is_better", by_label)
+        return cls(evaluator.threshold, evaluator.direction == "lower_is_better", by_label, bool(evaluator.label_names))
 
     def upward(self, pairs: Sequence[ScorePair]) -> Sequence[ScorePair]:
         """The pairs, turned so that higher is better."""
@@ -214,14 +215,24 @@ class ScoreScale:
         return round(1.0 - threshold, 12) if threshold is not None and self.lower_is_better else threshold
 
     def fails(self, judge: float, passed: bool | None = None) -> bool:
-        """Whether a judge's score is on the bad side of the threshold; without one, whether its verdict is that."""
+        """Whether a judge's score is on the bad side of the threshold; without one, whether its label is."""
         if self.threshold is None:
-            return passed is False
+            return self.by_label and passed is False
         return judge > self.threshold if self.lower_is_better else judge < self.threshold
 
     def decides(self, passed: bool | None) -> bool:
         """Whether a score has a verdict: without a threshold, one whose label has no rule for passing has none."""
-        return passed is not None or self.threshold is not None
+        return self.threshold is not None or (self.by_label and passed is not None)
+
+    def of_now(self, evaluation: Evaluation) -> Evaluation:
+        """The evaluation with its verdict by the present threshold, which may have changed; one by a label stays."""
+        score, before = evaluation.score, evaluation.passed
+        passed = not self.fails(score, before) if score is not None and self.decides(before) else None
+        if passed == before:
+            return evaluation
+        is_own = self.has_labels or evaluation.label not in (None, "pass", "fail")
+        label = evaluation.label if is_own else {True: "pass", False: "fail", None: None}[passed]
+        return replace(evaluation, passed=passed, label=label)
 
     def passes(self, evaluation: Evaluation) -> bool:
         """Whether a scored evaluation passes: by its verdict, else by its score."""

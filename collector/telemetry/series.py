@@ -121,7 +121,7 @@ EVIDENCE_W2Y2 = counter("evalstream_evidence_w2y2_total", _EVALUATION)
 EVIDENCE_SUMS = (EVIDENCE_W, EVIDENCE_WY, EVIDENCE_W2, EVIDENCE_W2Y, EVIDENCE_W2Y2)
 """The counters of the drop detector's sums, in the same order."""
 VERDICTS = counter("evalstream_verdicts_total", (*_EVALUATION, "verdict"))
-"""Scores by verdict on their threshold, pass or fail; exemplars on failures carry the trace id."""
+"""Scores by verdict on the threshold of their time, pass or fail; exemplars on failures carry the trace id."""
 VERDICT_WEIGHT = counter("evalstream_verdict_weight_total", (*_EVALUATION, "verdict"))
 """Sum of 1 / sampling probability by verdict; the share of `pass` estimates the pass rate of all traffic."""
 LABELS = counter("evalstream_labels_total", (*_EVALUATION, "label"))

@@ -16,8 +16,6 @@ _SAYS_ERROR = re.compile(
     r"|tool (?:call )?failed|failed to (?:call|execute|run)|http (?:error )?[45]\d\d\b|status(?: code)?:? [45]\d\d\b)",
     re.IGNORECASE,
 )
-_ERROR_KEYS = ("error", "errors", "exception", "error_message", "errorMessage")
-_FLAGS = ("isError", "is_error")
 _STATUSES = frozenset({"error", "failed", "failure", "exception"})
 
 
@@ -38,10 +36,10 @@ def failure_of(call: ToolCall) -> str | None:
 
 
 def _failure_in(result: Mapping[str, Json]) -> str | None:
-    for key in _ERROR_KEYS:
+    for key in ("error", "errors", "exception", "error_message", "errorMessage"):
         if result.get(key) not in (None, "", False, [], {}, 0):
             return f"{key}: {result[key]}"[:200]
-    if any(result.get(key) is True for key in _FLAGS):
+    if any(result.get(key) is True for key in ("isError", "is_error")):
         return "the result is marked as an error"
     if any(result.get(key) is False for key in ("success", "ok", "succeeded")):
         return "the result says that it did not succeed"

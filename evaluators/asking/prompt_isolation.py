@@ -20,7 +20,6 @@ from evaluators.cases import Json
 ANSWER_KEY = "answer_key"
 """The name under which an answer carries the key of its question. No form of an answer has a field of this name."""
 
-_ATTACHMENTS = '"attachments":[{"number":'
 _MARKER_DIGITS, _KEY_DIGITS = 32, 8
 
 _CLAUSE = """\
@@ -229,6 +228,6 @@ def _between_markers(body: str, nonce: str) -> str:
 def _fenced(body: str, nonce: str) -> str:
     assert nonce not in body, "judged text cannot hold the marker: it was written before the marker was made"
     clause = _CLAUSE + _MARKS if " left out …]" in body else _CLAUSE
-    if _ATTACHMENTS in body:
+    if '"attachments":[{"number":' in body:
         clause += _ATTACHED
     return f"{clause}<<<material {nonce}>>>\n{body}\n<<<end of material {nonce}>>>"

@@ -25,7 +25,6 @@ from evaluators.wire.outside_json import may_be_unbounded, read_outside
 
 _INPUT = ("prompt_tokens", "input_tokens")
 _OUTPUT = ("completion_tokens", "output_tokens")
-_INPUT_DETAILS = ("prompt_tokens_details", "input_tokens_details")
 _OUTPUT_DETAILS = ("completion_tokens_details", "output_tokens_details")
 _CACHED = ("cached_tokens", "cache_read_input_tokens", "prompt_cache_hit_tokens")
 _WRITTEN = ("cache_write_tokens", "cache_creation_input_tokens")
@@ -49,7 +48,7 @@ def usage_of(used: Any) -> Usage:
     tokens exclude the tokens from the cache; so do another endpoint's if they are fewer than these.
     """
     reported = mapping(used)
-    input_details = [reported, *map(mapping, map(reported.get, _INPUT_DETAILS))]
+    input_details = [reported, *map(mapping, map(reported.get, ("prompt_tokens_details", "input_tokens_details")))]
     output_details = [reported, *map(mapping, map(reported.get, _OUTPUT_DETAILS))]
     read, written = _first(reported, _INPUT), _first(reported, _OUTPUT)
     cached, stored = _highest(input_details, _CACHED), _highest(input_details, _WRITTEN)

@@ -19,7 +19,6 @@ from evaluators.judges.endpoint import CostTracker, Endpoint, EndpointJudge, End
 from evaluators.judges.error_mapping import HttpStatusError
 
 OPENAI = "https://api.openai.com/v1"
-_PATH = "/embeddings"
 _NO_KEY = "none"
 
 
@@ -60,7 +59,7 @@ class EmbeddingJudge(EndpointJudge):
 
     def _connect(self) -> Connecting:
         settings = self._settings
-        return settings.connection(settings.base_url or OPENAI, _PATH, bearer(settings.api_key or _NO_KEY))
+        return settings.connection(settings.base_url or OPENAI, "/embeddings", bearer(settings.api_key or _NO_KEY))
 
 
 def _vectors(payload: Mapping[str, Any]) -> list[Json]:

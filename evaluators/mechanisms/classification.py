@@ -27,7 +27,6 @@ CLASSIFIER_PROMPTS = ("classifier.txt", "classifier_form.txt")
 
 _WHICH = "Which of the labels applies? Where several might, the one whose meaning fits best."
 
-_LABELS = "The labels:"
 
 LabelName = Annotated[str, Field(pattern=r"^[\w:/-](?:[\w :/-]{0,62}[\w:/-])?$")]
 """A label as it appears in every output: letters, digits and spaces, at most 64."""
@@ -153,7 +152,7 @@ class Classification(ReasonSettings, TextSettings, Evaluator[Case], Generic[Case
             Option(name, next((line.removeprefix(start) for line in lines if line.startswith(start)), ""))
             for name, start in listed.items()
         ]
-        rest = [line for line in lines if line != _LABELS and not line.startswith(tuple(listed.values()))]
+        rest = [line for line in lines if line != "The labels:" and not line.startswith(tuple(listed.values()))]
         guide = "\n".join(line for line, after in pairwise([*rest, ""]) if line or after).strip()
         return QuestionGroup(guide, (ChoiceQuestion(("label",), _WHICH, tuple(options)),))
 

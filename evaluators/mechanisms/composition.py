@@ -317,5 +317,4 @@ def _method(scores: Sequence[Score]) -> Method:
 
 def _draw(name: str, case: Turn | Conversation) -> float:
     """A number in [0, 1) made of the case's id, independent of the draw that sampled the case."""
-    subject = turn_id_of(case) if isinstance(case, Turn) else conversation_id_of(case)
-    return draw(f"gate\x1f{name}\x1f{subject}")
+    return draw(f"gate\x1f{name}\x1f{turn_id_of(case) if isinstance(case, Turn) else conversation_id_of(case)}")

@@ -15,7 +15,6 @@ from evaluators.results import Score
 from evaluators.scale import Scale
 
 _PLACEHOLDERS = ("AgentRunHistory", "ExpectedAgentBehavior", "UserOrSyntheticInput")
-_REQUIRED = ("AgentRunHistory", "ExpectedAgentBehavior")
 
 
 class LLMJudgeTrajectory(ReadingSettings, Rating, Evaluator[Turn]):
@@ -41,7 +40,7 @@ class LLMJudgeTrajectory(ReadingSettings, Rating, Evaluator[Turn]):
     def _complete(self) -> Self:
         if (self.expected_agent_behavior is None) == (self.expected_agent_behavior_attribute is None):
             raise ValueError("expected_agent_behavior and expected_agent_behavior_attribute: give exactly one of them")
-        check_placeholders(self.prompt, required=_REQUIRED, known=_PLACEHOLDERS)
+        check_placeholders(self.prompt, required=("AgentRunHistory", "ExpectedAgentBehavior"), known=_PLACEHOLDERS)
         return self
 
     @property

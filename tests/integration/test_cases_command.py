@@ -294,3 +294,12 @@ def test_the_real_library_reads_it(form: str, world: Path) -> None:
     assert sorted(map(tuple, rows), key=str) == sorted(
         ((QUESTIONS[n], f"Answer {n}.", turn(n).expected_output) for n in range(5)), key=str
     )
+
+
+def test_failed_ones_are_those_below_the_present_threshold(world: Path) -> None:
+    """After a change of the threshold, `dataset` wrote what had failed the one before."""
+    Path("evalstream.yaml").write_text(Path("evalstream.yaml").read_text().replace("threshold: 0.5", "threshold: 0.25"))
+    result = run("--no-diverse")
+    assert "3 of 6 evaluations failed their threshold" in result.output
+    explained = CliRunner().invoke(app, ["explain", f"{1:032x}"])
+    assert ", passed" in explained.output

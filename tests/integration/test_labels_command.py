@@ -412,7 +412,7 @@ def test_replaced_evaluations_of_a_conversation_count_as_in_the_live_mean_that_l
     (found,), _ = run(config, "calibrate", str(file), "--evaluator", "whole", "--json")
     assert found["segments"][0]["labels"] == len(made)  # type: ignore[index]
     assert found["raw_mean"] == pytest.approx(fmean(one.score or 0.0 for one in made))
-    newest = select(map(PastEvaluation, made), EvaluationFilter()).scored
+    newest = select(map(PastEvaluation, made), EvaluationFilter(), {}).scored
     assert [past.evaluation.subject.revision for past in newest] == [2] * (len(made) // 2), "compare evaluators"
 
 

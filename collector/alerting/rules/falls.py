@@ -59,8 +59,7 @@ def doubt_rules(target: Target, alerts: AlertSettings, timing: Timing) -> Iterat
     shifted = f"({worse}) + {MARGIN_ERRORS:g} * {error}"
     parts = [f"sum({unscored(alerts, timing, here)})", f"max({inconsistent_weights(alerts, here)})"]
     # not for shares of labels, whose shift by a judge is unknown, nor for audited means, which audits correct
-    by_judge = "vector(0)" if target.is_derived else f"max({shifted}) or vector(0)"
-    yield RecordingRule(series.JUDGE_DOUBT, by_judge, where)
+    yield RecordingRule(series.JUDGE_DOUBT, "vector(0)" if target.is_derived else f"max({shifted}) or vector(0)", where)
     parts.append(f"max({series.JUDGE_DOUBT}{selector(**where)})")
     yield RecordingRule(series.SCORE_DOUBT, " + ".join(f"({part} or vector(0))" for part in parts), where)
     doubt = f"{series.SCORE_DOUBT}{selector(**where)}"

@@ -141,8 +141,7 @@ def _leaves(place: str, value: Json, span: Span) -> Iterator[TextAt]:
         elif depth < _MAX_DEPTH:
             items = as_list(each)
             for index, item in enumerate(items[-3:], max(len(items) - 3, 0)):
-                number = -1 if index == len(items) - 1 else index
-                stack.append((f"{path}[{number}]", item, role, depth + 1))
+                stack.append((f"{path}[{-1 if index == len(items) - 1 else index}]", item, role, depth + 1))
             fields = as_dict(each)
             own = fields.get("role", fields.get("type"))
             role = ROLES.get(own.lower(), role) if isinstance(own, str) else role

@@ -20,7 +20,6 @@ from evaluators.mechanisms.rating import Rating
 
 _TEXTS = ("criteria", "prompt", "question")
 _LISTS = ("evaluation_steps", "guidelines")
-_NOT_FIELDS = ("kind", "judge", "scope", "audit")
 _LONGEST_CLAUSE = 2_000
 _MOST_EXAMPLES = 6
 _SIGNS = frozenset({"asks_to_ignore_instructions", "holds_a_marker", "plays_a_role", "encodes_instructions"})
@@ -172,7 +171,7 @@ def _with_examples(evaluator: Evaluator[Any], cases: Sequence[LabelToLearn]) -> 
 
 
 def _validated(old: Evaluator[Any], name: str, values: Mapping[str, Any]) -> Evaluator[Any] | None:
-    fields = {key: value for key, value in values.items() if key not in _NOT_FIELDS}
+    fields = {key: value for key, value in values.items() if key not in ("kind", "judge", "scope", "audit")}
     try:
         return type(old).model_validate({**fields, "name": name})
     except ValidationError:

@@ -36,7 +36,6 @@ from evaluators.texts.draw import draw
 from evaluators.texts.exact_json import as_text
 
 TEXTS = ("input", "actual_output", "turns", "messages")
-_NOTES = ("note", "comment")
 EXAMPLE = '{"input": "…", "actual_output": "…", "human": true}, or evaluation_id in place of the texts'
 
 
@@ -123,14 +122,13 @@ async def _page_labels(
 def _file_labels(path: Path, evaluator: str, known: Mapping[str, Evaluation], *, lower: bool) -> Iterator[_Named]:
     for line in label_lines(path, EXAMPLE):
         if line.evaluator in (None, evaluator):
-            note = next((each for name in _NOTES if isinstance(each := line.fields.get(name), str)), "")
+            note = next((each for name in ("note", "comment") if isinstance(each := line.fields.get(name), str)), "")
             case = case_of_line(line, path) if any(name in line.fields for name in TEXTS) else None
             yield _Named(f"line {line.number}", label_of_line(line, known, lower_is_better=lower), case, note.strip())
 
 
 FEWEST = 5
 """Conversations that people pass, and that they fail, which both parts must have."""
-_OF_A_TURN = ("input", "actual_output")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,7 +158,7 @@ class LabelledSubject:
 def material_of(case: Turn | Conversation, evaluator: Evaluator[Any]) -> dict[str, Json]:
     """The fields of a case that an evaluator sees and that the case has; of a conversation, its messages."""
     if isinstance(case, Conversation):
-        return {"turns": [_fields(turn, _OF_A_TURN) for turn in case.turns]}
+        return {"turns": [_fields(turn, ("input", "actual_output")) for turn in case.turns]}
     return _fields(case, sorted(name for name in evaluator.requires if hasattr(case, name)))
 
 

@@ -531,8 +531,7 @@ def _certificate(
     judged = [one for one in ledger if scale.decides(one.passed)]
     if not decided or not judged:
         what = "labels that were drawn at random (--random, or label_probability)" if judged else "scores in the log"
-        verdict = " with a verdict" if labels and ledger else ""
-        raise ConfigError(f"--certify: needs {what}{verdict}; there are none")
+        raise ConfigError(f"--certify: needs {what}{' with a verdict' if labels and ledger else ''}; there are none")
     both = [one for label in decided for one in label.weighted().verdicts()]
     pairs = [VerdictPair(scale.fails(one.judge, one.passed), scale.is_bad(one.human), *one[2:4]) for one in both]
     verdicts = [JudgedVerdict(scale.fails(one.score, one.passed), one.weight, one.conversation) for one in judged]

@@ -71,10 +71,10 @@ async def _find(config: Config, logs: Logs, options: CasesOptions) -> tuple[Sequ
     selection = EvaluationFilter(
         since=options.since, until=options.until, monitors=monitors, evaluators=options.evaluators
     )
-    past = select([past async for past in evaluations_in(logs.evaluations)], selection)
+    scales = {name: ScoreScale.of(configured.evaluator) for name, configured in config.evaluators.items()}
+    past = select([past async for past in evaluations_in(logs.evaluations)], selection, scales)
     evaluations = [evaluation.evaluation for evaluation in past.scored]
     labels = _labels_of(evaluations, await newest_labels(logs.labels))
-    scales = {name: ScoreScale.of(configured.evaluator) for name, configured in config.evaluators.items()}
     chosen = candidates(evaluations, labels, options.which, below=options.below, scales=scales)
     turns = await turns_in_log(logs.turns, {evaluation.subject.conversation_id for evaluation in chosen})
     lost = 0

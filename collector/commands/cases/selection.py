@@ -88,8 +88,7 @@ def _contradict(labels: Sequence[Label], evaluation: Evaluation, scales: Mapping
     people = [human_of(label, lower_is_better=scale.lower_is_better) for label in labels]
     if known := [human for human in people if human is not None]:
         human, passed = fmean(known), evaluation.passed
-        is_tie = len(known) > 1 and human == MIDDLE
-        decides = scale.decides(passed) and not is_tie
+        decides = scale.decides(passed) and not (len(known) > 1 and human == MIDDLE)
         return decides and scale.is_bad(human) != scale.fails(evaluation.score or 0.0, passed)
     return any(
         label.opinion == "disagree" and label.evaluation_id == evaluation.evaluation_id

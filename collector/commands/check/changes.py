@@ -376,7 +376,7 @@ def change_lines(config: Config, compared: Compared) -> Iterator[str]:
     yield from (f"budget     {_figure(change)}, in USD{_SPENT if change.before else ''}" for change in changes.budgets)
     for change in changes.targets:
         of_each = change.where.startswith(_THRESHOLD)
-        name, whose = ("threshold ", "of each score from now on") if of_each else ("target    ", "of the mean")
+        name, whose = ("threshold ", "of each score, earlier ones too") if of_each else ("target    ", "of the mean")
         yield f"{name} {_figure(change).removeprefix(_THRESHOLD)} ({whose})"
     yield f"cost       {_money(changes.cost)}"
     yield from (f"           {_money(cost)}" for cost in changes.monitor_costs)

@@ -376,8 +376,7 @@ def _labels(evaluator: Evaluator[Any]) -> Iterator[str]:
 
 
 def _passing(evaluator: Evaluator[Any]) -> str:
-    limit = "or less" if evaluator.direction == "lower_is_better" else "or more"
-    return f"passes at {evaluator.threshold:g} {limit}"
+    return f"passes at {evaluator.threshold:g} {'or less' if evaluator.direction == 'lower_is_better' else 'or more'}"
 
 
 def _bad_score(low: LowScoreSettings, config: Config) -> str:

@@ -18,7 +18,6 @@ from collector.wording import listed, plural, usd
 
 _MOST = 3
 """Monitors and judges that have a line; of more the number is said."""
-_ATTENTION = ("note", "lost", "traces")
 _INDENT = 11
 """Columns before the text of a line: what it is about, if it is not the same as before."""
 Spent = Mapping[str, tuple[float, float]]
@@ -65,7 +64,7 @@ def _attention(details: Iterable[str]) -> Iterator[str]:
         near = following.startswith(" ") if line.startswith("retention") else near and line.startswith(" ")
         if line.strip().startswith(_UNREACHABLE):
             yield f"kafka      not checked: {line.strip().removeprefix(_UNREACHABLE).removesuffix(')')}"
-        elif line.startswith(_ATTENTION) or near:
+        elif line.startswith(("note", "lost", "traces")) or near:
             yield line
 
 

@@ -331,7 +331,6 @@ MOST_TRACES = 200
 """Traces that are examined; the first of them."""
 _LARGEST = 20_000_000
 """Bytes of a file of `receive.files` that is examined without being named."""
-_NO_TRACES = (".references", ".feedback")
 
 
 def trace_lines(config: Config, named: Sequence[Path] = ()) -> Iterator[str]:
@@ -361,7 +360,7 @@ def _pieces_of_received(paths: Iterable[Path]) -> dict[str, list[TracePiece]]:
     """The pieces of traces in files that may also hold other things, or not be there yet: those are passed over."""
     traces: dict[str, list[TracePiece]] = {}
     for file in _files_of(paths):
-        if file.stem.endswith(_NO_TRACES):
+        if file.stem.endswith((".references", ".feedback")):
             continue
         with suppress(ConfigError):
             for trace_id, pieces in pieces_in([file]).items():

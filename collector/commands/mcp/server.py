@@ -85,24 +85,30 @@ _LONGEST = 100_000
 """Characters of an answer; an agent reads no more of it at once."""
 
 
-async def run_command(config: Path, command: str, options: Mapping[str, str | None], flags: Sequence[str] = ()) -> str:
-    """A command's output, with its error message if it fails. Values are no options, whatever they begin with."""
-    words = [f"{name}={value}" for name, value in options.items() if value is not None]
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "collector.cli", command, f"--config={config}", *words, *flags,
-        stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
-    )  # fmt: skip
-    try:
-        async with asyncio.timeout(_DEADLINE):
-            written, _ = await process.communicate()
-    except TimeoutError:
-        return f"`evalstream {command}` took longer than {_DEADLINE:g} s and was ended; narrow what you ask"
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    text = written.decode(errors="replace").strip()
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}\n[cut after {_LONGEST:,} characters]"
+class CommandRunner:
+    """Runs commands with one configuration file."""
+
+    def __init__(self, config: Path) -> None:
+        self._config = config
+
+    async def run(self, command: str, options: Mapping[str, str | None], flags: Sequence[str] = ()) -> str:
+        """A command's output, with its error message if it fails. Values are no options, whatever they begin with."""
+        words = [f"{name}={value}" for name, value in options.items() if value is not None]
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "collector.cli", command, f"--config={self._config}", *words, *flags,
+            stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+        )  # fmt: skip
+        try:
+            async with asyncio.timeout(_DEADLINE):
+                written, _ = await process.communicate()
+        except TimeoutError:
+            return f"`evalstream {command}` took longer than {_DEADLINE:g} s and was ended; narrow what you ask"
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+        text = written.decode(errors="replace").strip()
+        return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}\n[cut after {_LONGEST:,} characters]"
 
 
 Scope = MutableMapping[str, Any]
@@ -111,7 +117,6 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _LARGEST_PORT = 65535
-_VARIABLE = "EVALSTREAM_PAGE_TOKEN"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +136,7 @@ def make_server(options: McpOptions) -> Any:
         exceptions: Any = importlib.import_module("mcp.server.mcpserver.exceptions")
     except ImportError:
         raise ConfigError("mcp needs the extra `mcp`; pip install '.[mcp]' in a clone") from None
-    tools = Tools(PageReader(options.page, options.token), options.config)
+    tools = Tools(PageReader(options.page, options.token), CommandRunner(options.config))
     server: Any = library.MCPServer("evalstream", instructions=INSTRUCTIONS, log_level="WARNING")
     read_only = types.ToolAnnotations(read_only_hint=True, destructive_hint=False, open_world_hint=False)
     for function in tools.functions:
@@ -167,7 +172,7 @@ def page_address(settings: PageSettings | None) -> str:
 def page_token(file: Path | None) -> str | None:
     """The token in a file, or in EVALSTREAM_PAGE_TOKEN. Raises ConfigError."""
     if file is None:
-        return os.environ.get(_VARIABLE) or None
+        return os.environ.get("EVALSTREAM_PAGE_TOKEN") or None
     try:
         return file.read_text().strip()
     except OSError as error:
@@ -271,9 +276,9 @@ INSTRUCTIONS = (
 class Tools:
     """The tools over one page and one configuration."""
 
-    def __init__(self, page: PageReader, config: Path) -> None:
+    def __init__(self, page: PageReader, commands: CommandRunner) -> None:
         self._page = page
-        self._config = config
+        self._commands = commands
 
     @property
     def functions(self) -> Sequence[Callable[..., Awaitable[Any]]]:
@@ -333,11 +338,11 @@ class Tools:
     ) -> str:
         """Finds the traffic that explains a fall of scores, beyond chance, with evaluations to read; or none."""
         options = {"--monitor": monitor, "--from": since, "--to": until, "--evaluator": evaluator}
-        return await run_command(self._config, "diagnose", options, ["--json"])
+        return await self._commands.run("diagnose", options, ["--json"])
 
     async def check_configuration(self) -> str:
         """Returns what `evalstream check` prints: mistakes with remedies, the plan, what it will cost."""
-        return await run_command(self._config, "check", {})
+        return await self._commands.run("check", {})
 
     async def cost_of_judging_again(
         self,
@@ -348,7 +353,7 @@ class Tools:
     ) -> str:
         """How many past subjects a new or changed evaluator would judge, and what that would cost; judges nothing."""
         options = {"--from": since, "--what": what, "--monitor": monitor, "--evaluator": evaluator}
-        return await run_command(self._config, "rejudge", options, ["--dry-run"])
+        return await self._commands.run("rejudge", options, ["--dry-run"])
 
     async def test_cases(
         self,
@@ -376,5 +381,5 @@ class Tools:
                 "--as": form,
                 "--below": "0.5" if which == "low" else None,
             }
-            written = await run_command(self._config, "dataset", options)
+            written = await self._commands.run("dataset", options)
             return path.read_text() if path.exists() else written

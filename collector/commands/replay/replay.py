@@ -355,7 +355,8 @@ async def _replay(config: Config, new: Config, options: ReplayOptions) -> tuple[
     async with AsyncExitStack() as stack:
         logs = await stack.enter_async_context(open_stored_logs(config.settings.log))
         past = [judged async for judged in priced_evaluations_in(logs.evaluations)]
-        selected = select(past, options.selection)
+        scales = {name: ScoreScale.of(configured.evaluator) for name, configured in config.evaluators.items()}
+        selected = select(past, options.selection, scales)
         if not selected.scored:
             raise ConfigError(_nothing(selected))
         names = _names(selected, new, options)

@@ -11,8 +11,6 @@ from collector.config.loading import check
 from collector.config.settings import MonitorSettings
 from collector.errors import ConfigError
 
-_MODEL = "gpt-4.1-mini"
-
 
 def without_file(kinds: Sequence[str], criteria: str | None, environment: Mapping[str, str]) -> Config:
     """Evaluators of these kinds, with the judge that the environment names as for the `openai` library.
@@ -26,7 +24,7 @@ def without_file(kinds: Sequence[str], criteria: str | None, environment: Mappin
             '--evaluator g_eval --criteria "The answer is right and complete."'
         )
     judge = {
-        "model": environment.get("OPENAI_MODEL", _MODEL),
+        "model": environment.get("OPENAI_MODEL", "gpt-4.1-mini"),
         "base_url": environment.get("OPENAI_BASE_URL", "https://api.openai.com/v1"),
         "api_key": environment.get("OPENAI_API_KEY", "none"),
     }

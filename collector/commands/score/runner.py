@@ -20,6 +20,7 @@ from collector.evaluate.guardrails import EvaluationGuardrails
 from collector.evaluate.plan import Assignment, Job, evaluation_of
 from collector.records.grouping import group_by
 from collector.redact.open_redactor import open_redactors
+from collector.statistics.agreement import ScoreScale
 from collector.telemetry.plain import to_terminal
 from collector.telemetry.registry import Telemetry
 from collector.wording import plural, usd
@@ -129,10 +130,9 @@ async def run_jobs(
     """
     wanted = {job.evaluation_id: job for job in jobs}
     judges = {evaluation_id: id(job.judge) for evaluation_id, job in wanted.items()}
-    made = [evaluation for evaluation in read_earlier(output) if evaluation.evaluation_id in wanted]
     failed = tuple(one for one in failed_earlier(output) if one.evaluation_id in wanted)
-    for evaluation in made:
-        del wanted[evaluation.evaluation_id]
+    earlier = ((one, wanted.pop(one.evaluation_id, None)) for one in read_earlier(output))
+    made = [ScoreScale.of(job.assignment.evaluator).of_now(one) for one, job in earlier if job is not None]
     if again := len({one.evaluation_id for one in failed} & wanted.keys()):
         to_terminal(f"making {plural(again, 'evaluation')} again that failed in an earlier run")
     spend_limit = SpendLimit(max_usd)

@@ -193,8 +193,7 @@ class SharedProducer:
         if self._gathered_bytes >= GATHERED_BYTES:
             self._hand_over_gathered()
         elif self._handing_over is None:
-            loop = asyncio.get_running_loop()
-            self._handing_over = loop.call_later(self._settings.linger, self._hand_over_gathered)
+            self._handing_over = asyncio.get_running_loop().call_later(self._settings.linger, self._hand_over_gathered)
 
     def _hand_over_gathered(self) -> None:
         gathered, self._gathered, self._gathered_bytes = self._gathered, [], 0

@@ -49,7 +49,7 @@ function card(of, overview, state, chosen) {
       h("p", { class: "whole" }, `${score(track.whole.mean)} ${margin(track.whole)}`, h("span", { class: "what" }, `last ${span(track.width * track.points.length)}`)),
       corrected(track.whole),
       byPeople(track.people),
-      h("p", { class: "whole" }, percent(track.whole.passed), h("span", { class: "what" }, "pass"))),
+      h("p", { class: "whole" }, percent(track.whole.passed), h("span", { class: "what" }, track.passed_since ? `pass, since ${moment(track.passed_since, Date.now() / 1000)}` : "pass"))),
     before(track),
     chart(track, `${track.evaluator} on ${track.monitor}`),
     h("p", { class: "counts" }, counts(track)),

@@ -18,7 +18,6 @@ _NUMBERS = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|-Infinity\b|\bInfinity\b
 _MOST_EVENTS = 200_000
 _MARK = b"\xef\xbb\xbf"
 _IMPOSSIBLE = b"-9999.0"
-_TEXTS = ("content", "reasoning_content", "reasoning", "refusal")
 
 
 def read_framed(body: bytes) -> Any:
@@ -80,7 +79,7 @@ def _merged(events: list[Any]) -> Any:
 def _add(choice: dict[str, Any], piece: Mapping[str, Any]) -> None:
     message: dict[str, Any] = choice["message"]
     delta = mapping(piece.get("delta")) or mapping(piece.get("message"))
-    for name in _TEXTS:
+    for name in ("content", "reasoning_content", "reasoning", "refusal"):
         if isinstance(delta.get(name), str):
             message.setdefault(name, []).append(delta[name])
     for call in delta.get("tool_calls") or ():

@@ -18,8 +18,6 @@ from evaluators.judges.error_mapping import error_inside
 from evaluators.judges.large_json import read_large
 from evaluators.judges.requests import Chat, Request, with_parts
 
-_LOGPROBS = "message.output_text.logprobs"
-
 
 def body(chat: Chat, request: Request, features: Capabilities, _samples: int) -> dict[str, Json]:
     """The request's JSON."""
@@ -30,7 +28,7 @@ def body(chat: Chat, request: Request, features: Capabilities, _samples: int) ->
     if request.max_tokens is not None and features.limit is not None:
         body["max_output_tokens"] = request.max_tokens
     if alternatives := request.alternatives(features.top_logprobs):
-        body |= {"include": [_LOGPROBS], "top_logprobs": alternatives}
+        body |= {"include": ["message.output_text.logprobs"], "top_logprobs": alternatives}
     if features.format == "json_schema":
         form = {"type": "json_schema", "name": request.form, "strict": True, "schema": request.schema}
         body["text"] = {"format": form}

@@ -29,9 +29,10 @@ SAMPLE = HistoryStretch(
         (29_916_666, ("support", "helpful", "0123456789ab"), Bin(ScoreSums(2, 2, Sums(2.0, 1.5, 2.0, 1.5, 1.25)), ScoreSums(2, 1, Sums(2.0, 1.5, 4.0, 3.0, 2.25)), 1.0, 2.0, cost_usd=0.001, calls=2)),
         (29_916_667, ("support", "helpful", "0123456789ab"), Bin(ScoreSums(), ScoreSums(), failed=1)),
     ),
+    {"helpful": 0.5},
 )  # fmt: skip
 STORED = (
-    b'{"v":1,"partition":0,"first":3,"next":9,"minutes":['
+    b'{"v":1,"partition":0,"first":3,"next":9,"thresholds":{"helpful":0.5},"minutes":['
     b'[29916666,"support","helpful","0123456789ab",2,1,2,1.5,4,3,2.25,1,2,0,0,0,0.001,2,0,0,1,0,0,-2,-1.5,-1],'
     b'[29916667,"support","helpful","0123456789ab",0,0,0,0,0,0,0,0,0,0,0,1]]}'
 )
@@ -77,6 +78,7 @@ def test_the_stored_form_stays_as_it_is() -> None:
     assert stretch_to_json(SAMPLE) == STORED
     assert stretch_from_json(STORED) == SAMPLE
     earlier = stretch_from_json(STORED.replace(b"0123456789ab", b"all"))
+    assert stretch_from_json(STORED.replace(b'"thresholds":{"helpful":0.5},', b"")).thresholds == {}
     assert [key for _, key, _ in earlier.minutes] == [("support", "helpful", "")] * 2, "as earlier releases wrote it"
 
 

@@ -392,3 +392,43 @@ def test_what_judges_were_not_shown_leaves_the_same_bounds():
     again = View([*view.evaluators.values()])
     again.restore(stretch_from_json(stretch_to_json(stretch)))
     assert tracked(again, NEW.timestamp() + 400.0)["whole"]["bounds"] == pytest.approx([low, high])
+
+
+def test_verdicts_are_by_the_present_threshold_and_the_share_begins_again() -> None:
+    """After 0.9 → 0.2 the page showed the passes by 0.9 beside the threshold 0.2, and mixed later ones in."""
+    key, time, minute = {"monitor": "helpdesk", "evaluator": "answers_question"}, NEW.timestamp(), timedelta(minutes=1)
+    view = View([EvaluatorView(**key, threshold=0.9)])
+
+    def add(to: View, number: int, **changes: Any) -> None:
+        subject = replace(scored().subject, conversation_id=f"c{number}")
+        judged = scored(number, subject=subject, ended_at=NEW + number * minute, label="fail", passed=False, **changes)
+        to.add_evaluation(judged, 0, number, time + number * 60.0)
+
+    for number, score in enumerate((0.95, 0.5, 0.1, 0.1)):
+        add(view, number, score=score)
+    assert tracked(view, time + 600.0)["whole"]["passed"] == 0.25
+    earlier = view.take_unsaved(0, time + 600.0, after=0.0)
+    view.take_evaluators([EvaluatorView(**key, threshold=0.2)])
+    track = tracked(view, time + 600.0)
+    assert (track["whole"]["passed"], track["passed_since"], track["whole"]["scores"]) == (None, None, 4)
+    rows = PageApi(view, PageSettings(), Sources()).evaluations(Filters(range="1h", order="newest"), time + 600.0)
+    assert [row["passed"] for row in rows["rows"]] == [False, False, True, True]
+    assert [each.evaluation.label for each in view] == ["pass", "pass", "fail", "fail"]
+    add(view, 5, score=0.3)  # it was in flight
+    add(view, 6, score=0.1)
+    track = tracked(view, time + 600.0)
+    assert (track["whole"]["passed"], track["passed_since"], track["whole"]["scores"]) == (0.5, time + 300.0, 6)
+    later = view.take_unsaved(0, time + 600.0, after=0.0)
+    assert earlier is not None
+    assert later is not None
+    for threshold, share in ((0.2, 0.5), (0.9, 0.25), (0.5, None)):
+        again = View([EvaluatorView(**key, threshold=threshold)])
+        for stretch in (earlier, later):
+            again.restore(stretch_from_json(stretch_to_json(stretch)))
+        track = tracked(again, time + 600.0)
+        assert (track["whole"]["passed"], track["whole"]["scores"]) == (share, 6)
+
+
+def test_the_share_of_passes_is_not_said_to_begin_where_nothing_changed() -> None:
+    view, now = changed_criterion()
+    assert tracked(view, now)["passed_since"] is None

@@ -64,10 +64,10 @@ def test_the_newest_of_each_subject_is_taken_and_nothing_that_was_superseded() -
         bare(8, 0.8, ended_at=NOW - timedelta(days=2)),
     ]
     selection = EvaluationFilter(since=NOW - timedelta(days=1), monitors=["all"], evaluators=["helpful"])
-    found = select(map(PastEvaluation, past), selection)
+    found = select(map(PastEvaluation, past), selection, {})
     assert [each.evaluation.evaluation_id for each in found.scored] == ["again", "longer"]
     assert (len(found.unscored), found.read) == (1, 9)
-    assert len(select(map(PastEvaluation, past), EvaluationFilter(until=NOW)).scored) == 1
+    assert len(select(map(PastEvaluation, past), EvaluationFilter(until=NOW), {}).scored) == 1
 
 
 def test_moments() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from evaluation_samples import scored
 
 from collector.statistics.agreement import ScoreScale
 from collector.statistics.certificate import (
@@ -84,3 +85,28 @@ def test_which_side_fails_where_lower_is_better() -> None:
     assert [ScoreScale(0.3, lower_is_better=True).fails(each) for each in (0.2, 0.3, 0.4)] == [False, False, True]
     assert [ScoreScale(0.7).fails(each) for each in (0.6, 0.7, 0.8)] == [True, False, False]
     assert (ScoreScale(lower_is_better=True).is_bad(1.0), ScoreScale().is_bad(1.0)) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("scale", "score", "passed", "label", "of_now"),
+    [
+        (ScoreScale(0.2), 0.5, False, "fail", (True, "pass")),
+        (ScoreScale(0.2, lower_is_better=True), 0.5, True, "pass", (False, "fail")),
+        (ScoreScale(0.5), 0.5, None, None, (True, "pass")),
+        (ScoreScale(), 0.5, False, "fail", (None, None)),
+        (ScoreScale(0.2, has_labels=True), 0.5, False, "fail", (True, "fail")),
+        (ScoreScale(0.2), 0.5, False, "rude", (True, "rude")),
+        (ScoreScale(by_label=True, has_labels=True), 0.5, False, "rude", (False, "rude")),
+        (ScoreScale(0.5), None, None, None, (None, None)),
+    ],
+)
+def test_a_verdict_is_by_the_present_threshold_and_one_by_a_label_stays(
+    scale: ScoreScale,
+    score: float | None,
+    passed: bool | None,
+    label: str | None,
+    of_now: tuple[bool | None, str | None],
+) -> None:
+    found = scale.of_now(scored(score=score, passed=passed, label=label))
+    assert (found.passed, found.label) == of_now
+    assert scale.decides(passed) is (found.passed is not None or score is None)

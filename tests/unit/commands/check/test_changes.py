@@ -278,3 +278,9 @@ def test_the_cost_of_an_audit_is_by_the_tokens_so_far(tmp_path: Path) -> None:
     assert (raised.before, raised.after) == (pytest.approx(0.1 * spent * 3), pytest.approx(0.1 * spent * 6))
     ended = changes_of(some, plain, {"good": (spent * 3, 1200)}, tokens=tokens).cost
     assert ended.after == pytest.approx(0.1 * spent), "without the tokens of audits"
+
+
+def test_a_threshold_is_said_to_hold_for_earlier_scores_too(tmp_path: Path) -> None:
+    before = FILE.replace("kind: g_eval", "kind: g_eval, threshold: 0.3")
+    lines = said_of(tmp_path, before, before.replace("threshold: 0.3", "threshold: 0.2"))
+    assert "threshold  good of all: 0.3 → 0.2 (of each score, earlier ones too)" in lines

@@ -157,9 +157,9 @@ async def test_a_turn_that_two_monitors_judge_is_compared_once_and_the_labels_of
         2, 0.8, monitor="tenth", subject=subject, sampling=Sampling(probability=0.1), ended_at=START + timedelta(1)
     )
     often = bare(1, 0.8, monitor="all", subject=subject)
-    [found] = select([PastEvaluation(often), PastEvaluation(seldom)], EvaluationFilter()).scored
+    [found] = select([PastEvaluation(often), PastEvaluation(seldom)], EvaluationFilter(), {}).scored
     assert found.evaluation == often
-    [found] = select([PastEvaluation(seldom), PastEvaluation(often)], EvaluationFilter()).scored
+    [found] = select([PastEvaluation(seldom), PastEvaluation(often)], EvaluationFilter(), {}).scored
     assert found.evaluation == often
     other = bare(3, 0.8, monitor="tenth", sampling=Sampling(probability=0.1))  # which `all` judged, too
     past = [often, seldom, other, bare(4, 0.8, monitor="all", subject=other.subject)]

@@ -132,6 +132,16 @@ async def test_a_later_run_by_other_steps_of_the_judge_says_so(
     )
 
 
+async def test_scores_of_an_earlier_run_pass_by_the_present_threshold(tmp_path: Path) -> None:
+    output, strict = tmp_path / "scores.jsonl", [Turn(turn_id="t", input="a", actual_output="b")]
+    for threshold, passed in ((0.5, True), (None, None), (0.9, True)):
+        rated = RATED.model_copy(update={"threshold": threshold})
+        asked = jobs_of(strict, [Assignment(rated, ScriptedJudge("never asked"), rated.version)])
+        made = await run_jobs(list(asked), output=output, concurrency=1, run=costing(0.0))
+        assert [each.passed for each in made.evaluations] == [passed]
+    assert len(output.read_text().splitlines()) == 1
+
+
 @pytest.mark.parametrize("name", ["out.jsonl", "out.csv"])
 async def test_a_pack_is_written_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Of a run that was killed in between the file had a part of it, and the rest was asked for as another pack."""
