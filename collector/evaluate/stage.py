@@ -35,7 +35,7 @@ from collector.evaluate.recovery.configurations import (
 from collector.evaluate.recovery.control_records import ControlRecord
 from collector.evaluate.recovery.ledger import RETRY, Ledger, end_offset
 from collector.evaluate.recovery.replay_point import CommitMetadata, ReplayPoint, RetainedOffsets
-from collector.evaluate.recovery.sample_rate_notes import SampleRateNotes
+from collector.evaluate.recovery.sample_rate_notes import note_sample_rates
 from collector.evaluate.recovery.snapshot_writer import SnapshotWriter
 from collector.evaluate.scheduling.dispatch import Dispatcher
 from collector.evaluate.scheduling.jobs import PartitionJobs
@@ -342,11 +342,11 @@ class StageDefinitions:
     """The configurations that the service has had.
 
     With a `history`, each partition knows which configuration applies from which offset on. Without a history, the
-    present configuration applies everywhere. `notes` store the sample rates for an audit.
+    present configuration applies everywhere. Sample rates are noted in the log `notes`, for an audit.
     """
 
     history: PlanHistory | None = None
-    notes: SampleRateNotes | None = None
+    notes: Log | None = None
 
 
 @dataclass(eq=False, repr=False)
@@ -428,7 +428,7 @@ class EvaluateStage:
             self._budget.add_partition(partition, self.timing.clock(), ledger.saved_budget, ledger.costs, ledger.rates)
         delivered = committed.offset if committed else 0
         if self.definitions.notes is not None:
-            await self.definitions.notes.note(partition, delivered, self.plan.sample_rates)
+            await note_sample_rates(self.definitions.notes, partition, delivered, self.plan.sample_rates)
         configurations, reached = Configurations([(0, UNNUMBERED)], self.plan), 0
         past: Sequence[Plan] = ()
         if self._history is not None:

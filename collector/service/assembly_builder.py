@@ -186,8 +186,7 @@ async def start_assemble(process: Process, wanted: WantedConversations | None) -
         ),
     )
     show_assemble(telemetry, stage)
-    if process.steps is not None:
-        await note_assembly(process.steps, process.config.settings, time.time())
+    await note_assembly(process.steps, process.config.settings, time.time())
     needs = FoldNeeds(place="assemble", log=logs.spans.name, letters=dead_letters, guard=process.guard, shared=True)
     process.tasks.follow("assemble", logs.spans, "assemble", layered(stage.open_fold, needs))
 

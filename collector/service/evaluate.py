@@ -24,7 +24,6 @@ from collector.evaluate.deferred.logged_journal import LoggedJournal
 from collector.evaluate.guardrails import EvaluationGuardrails
 from collector.evaluate.outcomes import PrometheusOutcomes
 from collector.evaluate.partition_state import StateLimits
-from collector.evaluate.recovery.sample_rate_notes import SampleRateNotes
 from collector.evaluate.scheduling.dispatch import BulkheadLimits, Clocks, Dispatcher
 from collector.evaluate.stage import GROUP, EvaluateStage, StageDefinitions, StageReports, StageTiming
 from collector.judging.batches import Batches, EnduringBatches, home_of
@@ -120,7 +119,7 @@ class EvaluateTask:
             limits=_state_limits(settings),
             timing=StageTiming(process.clock, grace),
             reports=StageReports(PrometheusOutcomes(process.telemetry, process.plan), dead_letters.take),
-            definitions=StageDefinitions(process.history, SampleRateNotes(logs.definitions)),
+            definitions=StageDefinitions(process.history, logs.definitions),
             deferral=None if deferred is None else Deferral(deferred.open_batched, deferred.room),
         )
         gauges.show_bulkheads(process.telemetry, process.plan, dispatcher.bulkheads)
@@ -216,7 +215,6 @@ async def _open_batched(
         absent=absent,
     )
     batches = Batches(journal, replace(PACE, linger=gather, longest_linger=gather), logger.info, enduring=enduring)
-    assert process.steps is not None, "a service has a definitions log"
 
     def lacks_batches(evaluator: str) -> bool:
         judges = judges_and_fallbacks(evaluator, part.settings, part.evaluators)

@@ -13,7 +13,7 @@ from collector.config.alerts import AlertSettings
 from collector.config.settings import Settings
 from collector.evaluate.guardrails import RedactedCase
 from collector.evaluate.judge_questions import judge_questions
-from collector.evaluate.sampling.draw_key import PUBLIC, draw_key
+from collector.evaluate.sampling.draw_key import draw_key
 from collector.page import providers
 from collector.page.server import Login, Page, PageLogs
 from collector.page.settings import PageSettings
@@ -77,7 +77,7 @@ async def start_page(process: Process, watching: Watching, evaluating: EvaluateT
 
     sources = replace(
         providers.page_sources(process.telemetry), alerts=current_alerts, budgets=current_budgets,
-        people=agreement.views, draw_key=await draw_key(process.steps) if process.steps else PUBLIC,
+        people=agreement.views, draw_key=await draw_key(process.steps),
         configuration=lambda: process.status.view,
         releases=lambda: [release_view(release) for release in comparing.current], gate=comparing.gate,
     )  # fmt: skip
@@ -124,7 +124,7 @@ async def questions_of(process: Process, evaluation: Evaluation, case: Turn | Co
     visible, details = RedactedCase(case, redactor, from_logs=True), evaluation.details
     prompts = await judge_questions(assignment, visible, process.steps, details.get("reading"))
     return {
-        "steps": list(await process.steps.steps_of(details)) if process.steps else [],
+        "steps": list(await process.steps.steps_of(details)),
         "questions": [asdict(question) for question in prompts[:MOST_QUESTIONS]],
         "total": len(prompts),
         "same": evaluation.evaluator_version in (assignment.version, assignment.fallback_version),

@@ -101,13 +101,13 @@ class Process:
     guard: Guard
     own: OwnItems
     status: ConfigurationStatus
-    history: PlanHistory | None = None
+    history: PlanHistory
     number: int = UNNUMBERED
     """The number of the configuration; an evaluating process has one before its stages start."""
     changes: list[PrepareChange] = field(default_factory=list[PrepareChange])
     """The steps of each stage to take another configuration, in this order."""
     clock: Callable[[], float] = field(default_factory=SlewedClock)
-    steps: GeneratedStepsStore | None = None
+    steps: GeneratedStepsStore
     """Judges' answers that all processes share."""
     worker: Worker | None = None
     """Its place among the processes that one command has started."""

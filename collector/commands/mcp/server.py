@@ -85,30 +85,24 @@ _LONGEST = 100_000
 """Characters of an answer; an agent reads no more of it at once."""
 
 
-class CommandRunner:
-    """Runs commands with one configuration file."""
-
-    def __init__(self, config: Path) -> None:
-        self._config = config
-
-    async def run(self, command: str, options: Mapping[str, str | None], flags: Sequence[str] = ()) -> str:
-        """A command's output, with its error message if it fails. Values are no options, whatever they begin with."""
-        words = [f"{name}={value}" for name, value in options.items() if value is not None]
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "collector.cli", command, f"--config={self._config}", *words, *flags,
-            stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
-        )  # fmt: skip
-        try:
-            async with asyncio.timeout(_DEADLINE):
-                written, _ = await process.communicate()
-        except TimeoutError:
-            return f"`evalstream {command}` took longer than {_DEADLINE:g} s and was ended; narrow what you ask"
-        finally:
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
-        text = written.decode(errors="replace").strip()
-        return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}\n[cut after {_LONGEST:,} characters]"
+async def run_command(config: Path, command: str, options: Mapping[str, str | None], flags: Sequence[str] = ()) -> str:
+    """A command's output, with its error message if it fails. Values are no options, whatever they begin with."""
+    words = [f"{name}={value}" for name, value in options.items() if value is not None]
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "collector.cli", command, f"--config={config}", *words, *flags,
+        stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+    )  # fmt: skip
+    try:
+        async with asyncio.timeout(_DEADLINE):
+            written, _ = await process.communicate()
+    except TimeoutError:
+        return f"`evalstream {command}` took longer than {_DEADLINE:g} s and was ended; narrow what you ask"
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    text = written.decode(errors="replace").strip()
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}\n[cut after {_LONGEST:,} characters]"
 
 
 Scope = MutableMapping[str, Any]
@@ -136,7 +130,7 @@ def make_server(options: McpOptions) -> Any:
         exceptions: Any = importlib.import_module("mcp.server.mcpserver.exceptions")
     except ImportError:
         raise ConfigError("mcp needs the extra `mcp`; pip install '.[mcp]' in a clone") from None
-    tools = Tools(PageReader(options.page, options.token), CommandRunner(options.config))
+    tools = Tools(PageReader(options.page, options.token), options.config)
     server: Any = library.MCPServer("evalstream", instructions=INSTRUCTIONS, log_level="WARNING")
     read_only = types.ToolAnnotations(read_only_hint=True, destructive_hint=False, open_world_hint=False)
     for function in tools.functions:
@@ -276,9 +270,9 @@ INSTRUCTIONS = (
 class Tools:
     """The tools over one page and one configuration."""
 
-    def __init__(self, page: PageReader, commands: CommandRunner) -> None:
+    def __init__(self, page: PageReader, config: Path) -> None:
         self._page = page
-        self._commands = commands
+        self._config = config
 
     @property
     def functions(self) -> Sequence[Callable[..., Awaitable[Any]]]:
@@ -338,11 +332,11 @@ class Tools:
     ) -> str:
         """Finds the traffic that explains a fall of scores, beyond chance, with evaluations to read; or none."""
         options = {"--monitor": monitor, "--from": since, "--to": until, "--evaluator": evaluator}
-        return await self._commands.run("diagnose", options, ["--json"])
+        return await run_command(self._config, "diagnose", options, ["--json"])
 
     async def check_configuration(self) -> str:
         """Returns what `evalstream check` prints: mistakes with remedies, the plan, what it will cost."""
-        return await self._commands.run("check", {})
+        return await run_command(self._config, "check", {})
 
     async def cost_of_judging_again(
         self,
@@ -353,7 +347,7 @@ class Tools:
     ) -> str:
         """How many past subjects a new or changed evaluator would judge, and what that would cost; judges nothing."""
         options = {"--from": since, "--what": what, "--monitor": monitor, "--evaluator": evaluator}
-        return await self._commands.run("rejudge", options, ["--dry-run"])
+        return await run_command(self._config, "rejudge", options, ["--dry-run"])
 
     async def test_cases(
         self,
@@ -381,5 +375,5 @@ class Tools:
                 "--as": form,
                 "--below": "0.5" if which == "low" else None,
             }
-            written = await self._commands.run("dataset", options)
+            written = await run_command(self._config, "dataset", options)
             return path.read_text() if path.exists() else written

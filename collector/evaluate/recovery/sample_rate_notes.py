@@ -37,19 +37,14 @@ def draws_by(notes: Sequence[tuple[int, SampleRates]]) -> list[tuple[int, Sample
     return [(until, rates) for (_, rates), (until, _) in pairwise(notes)]
 
 
-class SampleRateNotes:
-    """Writes a note when a partition's rates differ from the last note."""
+async def note_sample_rates(log: Log, partition: int, offset: int, rates: SampleRates) -> None:
+    """Note that the turns from an offset on are drawn with these rates, unless the last note says so.
 
-    def __init__(self, log: Log) -> None:
-        self._log = log
-
-    async def note(self, partition: int, offset: int, rates: SampleRates) -> None:
-        """Note that the turns from an offset on are drawn with these rates; waits while the log is unavailable."""
-        notes = await RETRY.repeat(
-            lambda: read_sample_rates(self._log), LogUnavailable, action="reading the definitions log"
-        )
-        earlier = notes.get(partition, ())
-        if earlier and earlier[-1][1] == rates:
-            return
-        value = orjson.dumps({"partition": partition, "from": offset, "rates": rates})
-        await append_with_retry(self._log, Record(RATES_KEY, value, partition=0))
+    Waits while the log is unavailable.
+    """
+    notes = await RETRY.repeat(lambda: read_sample_rates(log), LogUnavailable, action="reading the definitions log")
+    earlier = notes.get(partition, ())
+    if earlier and earlier[-1][1] == rates:
+        return
+    value = orjson.dumps({"partition": partition, "from": offset, "rates": rates})
+    await append_with_retry(log, Record(RATES_KEY, value, partition=0))

@@ -25,12 +25,14 @@ from collector.alerting.watch.notifier import Notifier
 from collector.alerting.watch.stage import JudgeTrust, WatchFold, WatchRules, WatchStage
 from collector.calibration.agreement_watch import AgreementWatcher
 from collector.config.configured import Config
+from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
 from collector.logs.journal.guard import Guard
 from collector.logs.log import Record, StoredRecord
 from collector.logs.memory import MemoryLog
 from collector.otlp.own_items import OwnItems
 from collector.records.json import evaluation_to_json, label_to_json
 from collector.records.turns import turn_record
+from collector.service.live.history import ConfigurationHistory
 from collector.service.live.status import ConfigurationStatus
 from collector.service.open_logs import NAMES, Logs
 from collector.service.plan_builder import build_plan, evaluator_version_in
@@ -66,6 +68,7 @@ def process_of(
     stack: AsyncExitStack,
     judges: Mapping[str, Judge] | None = None,
 ) -> Process:
+    steps = GeneratedStepsStore(kept.definitions)
     return Process(
         config=config,
         plan=build_plan(config, judges or {}),
@@ -77,6 +80,8 @@ def process_of(
         guard=Guard(),
         own=OwnItems(b"a key"),
         status=ConfigurationStatus(telemetry),
+        history=ConfigurationHistory(steps, config),
+        steps=steps,
     )
 
 
