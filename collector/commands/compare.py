@@ -148,8 +148,8 @@ def _lines(compared: Sequence[Release], options: CompareOptions, rules: ReleaseR
             above = heading
         yield f"  {release.key.evaluator}, version {release.key.version}: {_levels(release)}"
     yield (
-        f"95 % intervals hold at every look; 'worse for sure' takes more: of {1 / rules.error_rate:.0f} releases that "
-        "change nothing, at most one is ever called so"
+        f"95 % intervals hold at every look; 'worse for sure' takes more: of {int(1 / rules.error_rate + 1e-9)} "
+        "releases that change nothing, at most one is ever called so"
     )
 
 

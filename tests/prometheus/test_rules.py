@@ -746,13 +746,14 @@ def test_a_budget_at_whose_rate_chance_picked_none_makes_no_weights_inconsistent
     inputs = [
         series("evalstream_turns_total", "0+10x360", monitor="chatbot", outcome="sampled", instance="a"),
         series("evalstream:score_n_eff", "1000x360", **SERIES, window="6h"),
+        series("evalstream_evaluations_total", "0+10x240 2400x120", **SERIES, outcome="scored", instance="a"),
         in_use("1x360"),
     ]
     none_picked = series("evalstream_evaluation_weight_total", "0+10x240 2400x120", **SERIES, instance="a")
     twice = series("evalstream_evaluation_weight_total", "0+20x360", **SERIES, instance="a")
-    lowered, steady = (
+    lowered, half_the_time, steady = (
         series("evalstream_budget_factor", values, monitor="chatbot", instance="a")
-        for values in ("1x240 0.002x120", "0.4x360")
+        for values in ("1x240 0.002x120", "1x180 0.05x180", "0.4x360")
     )
     rules = rules_of(config)
     rules = replace(rules, groups=tuple(group for group in rules.groups if group.name == "evalstream-service"))
@@ -763,6 +764,7 @@ def test_a_budget_at_whose_rate_chance_picked_none_makes_no_weights_inconsistent
             ((none_picked,), [inconsistent]),
             ((twice, steady), [inconsistent]),
             ((none_picked, steady), [inconsistent]),
+            ((twice, half_the_time), [inconsistent]),
         )
     ]
     run(tmp_path, config, cases, made=rules)

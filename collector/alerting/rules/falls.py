@@ -57,7 +57,10 @@ def doubt_rules(target: Target, alerts: AlertSettings, timing: Timing) -> Iterat
     worse = judge_shift(alerts, timing, "" if target.lower_is_better else "-", of_judge)
     error = f"last_over_time({GOLDEN_SHIFT_STDERR.name}{of_judge}[{timing.text(JUDGE_MEMORY)}])"
     shifted = f"({worse}) + {MARGIN_ERRORS:g} * {error}"
-    parts = [f"sum({unscored(alerts, timing, here)})", f"max({inconsistent_weights(alerts, here)})"]
+    parts = [
+        f"sum({unscored(alerts, timing, here)})",
+        f"max({inconsistent_weights(alerts, timing.text(6 * 3600), here)})",
+    ]
     # not for shares of labels, whose shift by a judge is unknown, nor for audited means, which audits correct
     yield RecordingRule(series.JUDGE_DOUBT, "vector(0)" if target.is_derived else f"max({shifted}) or vector(0)", where)
     parts.append(f"max({series.JUDGE_DOUBT}{selector(**where)})")

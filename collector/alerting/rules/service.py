@@ -63,11 +63,13 @@ def unscored(alerts: AlertSettings, timing: Timing, where: str = "") -> str:
     return f"{series.UNSCORED_SHARE}{where} > {alerts.max_unscored_share:g} and {_wanted(timing)} >= {_ENOUGH}"
 
 
-def inconsistent_weights(alerts: AlertSettings, where: str = "") -> str:
-    """How far the sum of weights is off the traffic, where it is too far."""
+def inconsistent_weights(alerts: AlertSettings, window: str, where: str = "") -> str:
+    """How far the sum of weights is off the traffic, where it is too far; `window` is six hours."""
     count = f'max by (evaluator, monitor) ({series.SCORE_N_EFF}{{window="6h"}})'
-    # by chance alone the sum of weights is off by one over the square root of n, as a standard error
-    likely = f"({count} / on (monitor) group_left () {series.BUDGET_SPREAD} or {count})"
+    # By chance alone the sum of weights is off by one over the square root of n, as a standard error. n_eff knows how
+    # unequal the weights are that were made, and the number of scores how unequal they might have been.
+    scores = _SUBJECTS % (metrics.EVALUATIONS.name, '{outcome="scored"}', window)
+    likely = f"({scores} / on (monitor) group_left () {series.BUDGET_SPREAD} < {count} or {count})"
     return (
         f"abs({series.WEIGHT_CHECK}{where} - 1) > {alerts.weight_tolerance:g} + 4 / sqrt({likely})"
         f" and {count} >= {alerts.min_conversations:g}"
@@ -145,7 +147,7 @@ def _weights(targets: Sequence[Target], alerts: AlertSettings, window: str) -> I
     yield AlertingRule(
         name=WEIGHTS,
         board="trust",
-        expr=inconsistent_weights(alerts),
+        expr=inconsistent_weights(alerts, window),
         severity="warning",
         summary="{label:evaluator} of {label:monitor}: sampling weights do not add up to the traffic",
         description=(

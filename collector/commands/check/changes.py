@@ -397,7 +397,7 @@ def change_lines(config: Config, compared: Compared) -> Iterator[str]:
 def _golden(changes: Changes, config: Config, spent: Spent) -> Iterator[str]:
     """The cost of the run of the golden set that new evaluators and versions, or a new set, begin."""
     uses = {use.name for monitor in config.settings.monitors.values() for use in monitor.uses}
-    if not any(key.partition(".")[0] == "golden" for key in changes.live):
+    if not {"golden", "golden.path", "golden.interval"} & {*changes.live}:
         uses &= {each.evaluator for each in changes.evaluators if each.after}
     golden, judged, calls, costs = config.settings.golden, list[str](), 0.0, list[float | None]()
     cases = read_cases(Path(golden.path)) if golden is not None and uses else ()

@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from collector.calibration.feedback_stage import GROUP as FEEDBACK_GROUP
 from collector.commands.check.traffic import running_metrics
 from collector.config.configured import Config
-from collector.config.settings import KafkaLogSettings, KafkaSourceSettings, LogSettings, Settings
+from collector.config.settings import KafkaLogSettings, KafkaSourceSettings, LogSettings
 from collector.errors import ConfigError, EvalstreamError
 from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
 from collector.export.judged_spans.destinations import JudgedSpansSettings, topic_of
@@ -60,7 +60,7 @@ def kafka_lines(config: Config, *, offline: bool = False, stages: Collection[str
         ConfigError: no broker answers, or a login, a permission or a topic is not as the service needs it to start.
     """
     refused: list[str] = []
-    look: Look = _unasked if offline else partial(_state, refused, _needed(config.settings))
+    look: Look = _unasked if offline else partial(_state, refused, _needed(config))
     log = config.settings.log.kafka if config.settings.log.kind == "kafka" else None
     if log is not None:
         yield from _log_lines(config, log, look, stages)
@@ -175,12 +175,16 @@ def _state(
     yield from _retention_notes(settings.group_prefix, state.topics, needed)
 
 
-def _needed(settings: Settings) -> Mapping[str, tuple[float, str]]:
+def _needed(config: Config) -> Mapping[str, tuple[float, str]]:
     """The seconds that each topic must at least keep its records, and what needs them."""
     from collector.page.score_series import RETENTION
 
-    oldest = max((monitor.max_age for monitor in settings.monitors.values()), default=0.0)
-    link = {"unlinked": (settings.assemble.link.max_age, "assemble.link.max_age")} if settings.assemble.link else {}
+    of_conversations = {name for name, each in config.evaluators.items() if each.evaluator.scope == "conversation"}
+    monitors = (
+        each for each in config.settings.monitors.values() if of_conversations & {use.name for use in each.uses}
+    )
+    oldest, linked = max((monitor.max_age for monitor in monitors), default=0.0), config.settings.assemble.link
+    link = {"unlinked": (linked.max_age, "assemble.link.max_age")} if linked else {}
     return {"turns": (oldest, "a conversation's max_age"), **link, "history": (RETENTION, "the page shows")}
 
 

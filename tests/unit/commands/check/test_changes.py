@@ -236,6 +236,7 @@ def test_the_golden_set_of_a_new_evaluator_has_its_cost(tmp_path: Path) -> None:
     assert golden_lines(before, after) == [costs]
     assert golden_lines(before, before.replace("maximum: 100", "maximum: 50")) == [], "it asks no judge"
     assert [line.rpartition(", by ")[2] for line in golden_lines(FILE, before)] == ["good"], "a new set"
+    assert golden_lines(before, before.replace(".jsonl}", ".jsonl, share: 0.01}")) == [], "the set stays"
     unpriced = after.replace(
         "usd_per_million_input_tokens: 1.0, usd_per_million_output_tokens: 5.0", "base_url: 'http://x'"
     )

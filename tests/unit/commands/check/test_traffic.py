@@ -259,7 +259,7 @@ def test_calls_that_another_judge_answered_have_the_price_of_the_present_one(urg
 def test_a_history_that_ends_before_what_the_page_shows_has_a_note(kept: str | None, noted: bool) -> None:
     """A topic made by hand with 7 days was fine to `check`, and the page's week lacked its end."""
     topics = {"p.history": {"retention.ms": kept}} if kept else {}
-    notes = list(_retention_notes("p.", topics, _needed(config().settings)))
+    notes = list(_retention_notes("p.", topics, _needed(config())))
     note = "note       p.history: its retention.ms 604800000 is less than the page shows; raise it to 777600000"
     assert notes == [note] * noted
 
@@ -267,7 +267,15 @@ def test_a_history_that_ends_before_what_the_page_shows_has_a_note(kept: str | N
 @pytest.mark.parametrize("topic", ["turns", "unlinked"])
 def test_a_retention_shorter_than_what_is_still_open_has_a_note(topic: str) -> None:
     """A minute was fine to `check`: records were deleted while conversations or links waited for more."""
-    needed = _needed(config(assemble={"link": {"services": ["*"]}}).settings)
+    link = {"link": {"services": ["*"]}}
+    assert _needed(config(assemble=link))["turns"][0] == 0, "evaluators of turns wait for none"
+    whole = {"kind": "conversational_g_eval", "criteria": "x", "evaluation_params": ["input"], "judge": "main"}
+    changes = {
+        "judges": {"main": {"model": "m"}},
+        "evaluators": {"whole": whole},
+        "monitors": {"all": {"evaluators": ["whole"]}},
+    }
+    needed = _needed(config(assemble=link, **changes))
     least = {"turns": 86_400_000, "unlinked": 21_600_000}[topic]
     what = {"turns": "a conversation's max_age", "unlinked": "assemble.link.max_age"}[topic]
 
