@@ -130,7 +130,7 @@ class JudgeFigures:
 @dataclass(frozen=True, slots=True)
 class Bench:
     """All judges, the one with the least loss first; and the name of the one to take. It is None if nothing was scored,
-    or fewer than the `fewest` cases of a verdict.
+    or fewer than the `fewest` cases of a verdict. Without `verdicts`, agreement is 1 less the distance of scores.
     """
 
     evaluator: str
@@ -138,6 +138,7 @@ class Bench:
     figures: Sequence[JudgeFigures]
     take: str | None
     fewest: int = 0
+    verdicts: bool = True
 
 
 def bench(
@@ -156,7 +157,7 @@ def bench(
     if best is not None and len(losses[best]) < fewest:
         compared = [replace(each, choice="open") if each.choice in _FIT else each for each in compared]
     ordered = sorted(compared, key=lambda each: math.inf if each.agreement is None else -each.agreement.value)
-    return Bench(evaluator, margin, ordered, _take(ordered), fewest)
+    return Bench(evaluator, margin, ordered, _take(ordered), fewest, scale.verdicts)
 
 
 def _figures(
