@@ -103,7 +103,9 @@ def check(
     return config
 
 
-_START = "import pathlib, sys; from collector.config.loading import load; load(pathlib.Path(sys.argv[1]), serves=True)"
+# the last status is its own, as a plug-in that ends the process may end it with 0
+_START = "import pathlib, sys; from collector.config.loading import load\n\
+load(pathlib.Path(sys.argv[1]), serves=True); sys.exit(86)"
 
 
 def code_change(config: Config, path: Path) -> str | None:
@@ -119,10 +121,12 @@ def code_change(config: Config, path: Path) -> str | None:
     tried = subprocess.run(  # noqa: S603 - this interpreter, with our own code
         [sys.executable, "-P", "-c", _START, path], capture_output=True, encoding="utf-8", timeout=120, check=False
     )
-    sentences = (line.partition(f"{path}: ") for line in tried.stderr.splitlines())
-    fails = "; ".join(mistake for _, _, mistake in sentences if mistake)
-    then = f"with it the next start fails: {fails}" if fails else "a restart alone reads it"
-    return f"the code of plug-ins has changed, and {then}"
+    if tried.returncode == 86:
+        return "the code of plug-ins has changed, and a restart alone reads it"
+    _, is_ours, text = tried.stderr.rstrip().rpartition(f"ConfigError: {path}: ")
+    last = text if is_ours else text.rpartition("\n")[2] or f"the process ended with status {tried.returncode}"
+    fails = " ".join(last.replace(f"\n{path}: ", "; ").split())
+    return f"the code of plug-ins has changed, and with it the next start fails: {fails}"
 
 
 _READ_BY_ALL = {"assemble", "receive"}

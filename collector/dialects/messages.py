@@ -304,8 +304,7 @@ def _add_parts(
 
 
 def _tells_of_other_agents(texts: list[str]) -> bool:
-    first, then = texts[0], texts[1]
-    return first == _OTHER_AGENTS or (first.startswith(_OTHER_AGENTS) and then.startswith("["))
+    return texts[0] == _OTHER_AGENTS or (texts[0].startswith(_OTHER_AGENTS) and texts[1].startswith("["))
 
 
 ShapeReader = Callable[[JsonObject, str, list[ChatMessage], int], bool]

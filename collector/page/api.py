@@ -152,12 +152,14 @@ class PageApi:
         recent, whole = total(columns[-RANGES[name].recent :]), track.whole(name, now)
         threshold, target = (watched.threshold, watched.target) if watched else (None, None)
         lower = bool(watched and watched.lower_is_better)
+        begins = track.forgotten - RANGES[name].width if track.forgotten >= columns[0][0] else math.inf
+        since = next((start for start, column in columns if start > begins and column and column.verdicts), None)
         return {
             "monitor": key[0], "evaluator": key[1], "scope": watched.scope if watched else "turn",
             "threshold": threshold, "target": target, "lower_is_better": lower, "width": RANGES[name].width,
             "points": [_point(*column) for column in curve], "changes": changes, "recent": _summary(recent),
             "recent_seconds": RANGES[name].recent * RANGES[name].width,
-            "passed_since": _verdicts_since(columns),
+            "passed_since": since,
             "whole": _summary(whole) | _work([track, *earlier], name, now, free=bool(watched and watched.free)),
             "yesterday": _past_mean(track.earlier(name, now, DAY)),
             "last_week": _past_mean(track.earlier(name, now, 7 * DAY)),
@@ -235,13 +237,6 @@ def _summary(whole: Bin) -> Json:
         "live": None if whole.live is None else whole.live.mean,
         **fields_of(whole, "skipped", "failed", "bounds", "rejudged"),
     }
-
-
-def _verdicts_since(columns: Sequence[tuple[float, Bin | None]]) -> float | None:
-    """The start of the first column with verdicts, if there were scores before: the threshold has changed since."""
-    judged = [(start, column.verdicts) for start, column in columns if column and column.across_columns.scores]
-    first = next((start for start, verdicts in judged if verdicts), None)
-    return None if judged and first == judged[0][0] else first
 
 
 def _work(versions: Sequence[ScoreSeries], name: str, now: float, *, free: bool = False) -> Json:

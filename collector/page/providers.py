@@ -28,19 +28,20 @@ def evaluator_views(
     """The subjects of the plan's monitors, with their targets by monitor and evaluator. `free` have a price of 0."""
     for monitor in plan.monitors:
         for assignment in monitor.assignments:
+            scale = ScoreScale.of(assignment.evaluator)
             yield EvaluatorView(
                 monitor=monitor.name,
                 evaluator=assignment.evaluator.name,
                 scope=assignment.evaluator.scope,
-                threshold=assignment.evaluator.threshold,
+                threshold=scale.threshold,
                 target=targets.get((monitor.name, assignment.evaluator.name)),
-                lower_is_better=assignment.evaluator.direction == "lower_is_better",
+                lower_is_better=scale.lower_is_better,
                 audit_version=assignment.audit_version,
                 asks=criteria_of(assignment.evaluator),
-                labels=frozenset(assignment.evaluator.label_names),
+                labels=scale.labels,
                 versions=(assignment.version, assignment.version_by(fallback=True)),
                 free=assignment.evaluator.name in free,
-                by_label=ScoreScale.of(assignment.evaluator).by_label,
+                by_label=scale.by_label,
             )
 
 

@@ -264,6 +264,8 @@ class ScoreSeries:
         """The version of who audits; None if nobody does."""
         self.newest: float | None = None
         """When the newest evaluation ended, in seconds since the epoch."""
+        self.forgotten = 0.0
+        """The newest time of verdicts that were forgotten, as the threshold has changed since."""
         self._alone = Clusters(capacity=capacity * len(RANGES), memory=_LONGEST)
         self._along = BoundedSums(capacity=capacity)
         self._audits = AuditedClusters(capacity=capacity)
@@ -307,8 +309,8 @@ class ScoreSeries:
         """The sums that a partition has added to each minute since the last call."""
         return self._unsaved.pop(partition, {})
 
-    def restore(self, minute: int, what: Bin) -> None:
-        """Add what was stored of a minute.
+    def restore(self, minute: int, what: Bin, *, are_verdicts_of_now: bool = True) -> None:
+        """Add what was stored of a minute, without its verdicts if another threshold than the present one gave them.
 
         Columns wider than a minute count its conversations with their earlier scores: which of them go on in the next
         minute is not stored. If columns are narrower than a minute, the minute's first column holds all of it.
@@ -316,6 +318,9 @@ class ScoreSeries:
         time = minute * MINUTE
         if what.is_judged:
             self.newest = max(time, self.newest or 0.0)
+        if not are_verdicts_of_now:
+            self.forgotten = max(time, self.forgotten)
+            what = replace(what, passed=0.0, verdicts=0.0)
         for name, range_ in _RINGS.items():
             column = self._bin(name, int(time // range_.width))
             if column is not None:
@@ -323,6 +328,7 @@ class ScoreSeries:
 
     def forget_verdicts(self) -> None:
         """The threshold has changed: the share that passes begins again, as sums of verdicts mix no two thresholds."""
+        self.forgotten = self.newest or 0.0
         for columns in (*self._rings.values(), *self._unsaved.values()):
             for column in columns.values():
                 column.passed = column.verdicts = 0.0

@@ -6,7 +6,7 @@ which those of listed evaluations stay longest.
 
 from collections import Counter, OrderedDict, deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from collector.page.score_series import HistoryStretch, ScoreSeries, SeriesKey
 from collector.records.feedback import JoinedFeedback
@@ -154,8 +154,8 @@ class EvaluatorView:
     """The version of who audits it; None if nobody does."""
     asks: str = ""
     """Its criterion, in words."""
-    labels: frozenset[str] = frozenset()
-    """The labels that it chooses from."""
+    labels: Mapping[str, bool | None] = field(default_factory=dict[str, bool | None])
+    """The labels that it chooses from, and whether each passes."""
     versions: tuple[str, ...] = ()
     """The versions that are one evaluator now: its own, and with the judge that takes over; () takes all."""
     free: bool = False
@@ -166,7 +166,7 @@ class EvaluatorView:
     @property
     def scale(self) -> ScoreScale:
         """The scale of its scores: verdicts follow from it, as the threshold may have changed since."""
-        return ScoreScale(self.threshold, self.lower_is_better, self.by_label, bool(self.labels))
+        return ScoreScale(self.threshold, self.lower_is_better, self.by_label, self.labels)
 
 
 @dataclass(slots=True)
@@ -459,8 +459,7 @@ class View:
         for minute, (monitor, name, version), what in stretch.minutes:
             now = self.evaluators.get((monitor, name))
             is_same = now is not None and (name, now.threshold) in stretch.thresholds.items()
-            sums = what if is_same else replace(what, passed=0.0, verdicts=0.0)
-            self._series_of((monitor, name), version).restore(minute, sums)
+            self._series_of((monitor, name), version).restore(minute, what, are_verdicts_of_now=is_same)
 
     def take_unsaved(self, partition: int, now: float, *, after: float) -> HistoryStretch | None:
         """The unsaved sums of a partition, if they began `after` seconds or more before `now` (s); else None."""

@@ -8,7 +8,7 @@ conversations, because labels of one conversation are not independent.
 import math
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import groupby, pairwise
 from random import Random
 from statistics import fmean
@@ -191,19 +191,20 @@ ENOUGH = 200
 @dataclass(frozen=True, slots=True)
 class ScoreScale:
     """The scale of an evaluator's scores, 0..1. Those on the good side of `threshold` pass. Without one, labels decide
-    if it is `by_label`, else nothing does. With `has_labels` an evaluation's label says more than pass and fail.
+    if it is `by_label`, else nothing does. `labels` say more than pass and fail; each has whether it passes.
     """
 
     threshold: float | None = None
     lower_is_better: bool = False
     by_label: bool = False
-    has_labels: bool = False
+    labels: Mapping[str, bool | None] = field(default_factory=dict[str, bool | None])
 
     @classmethod
     def of(cls, evaluator: Evaluator[Any]) -> "ScoreScale":
         """The scale of an evaluator."""
-        by_label = evaluator.threshold is None and evaluator.has_verdicts
-        return cls(evaluator.threshold, evaluator.direction == "lower_is_better", by_label, bool(evaluator.label_names))
+        by_label, verdicts = evaluator.threshold is None and evaluator.has_verdicts, evaluator.label_verdicts
+        labels = {name: verdicts.get(name) for name in evaluator.label_names}
+        return cls(evaluator.threshold, evaluator.direction == "lower_is_better", by_label, labels)
 
     def upward(self, pairs: Sequence[ScorePair]) -> Sequence[ScorePair]:
         """The pairs, turned so that higher is better."""
@@ -225,12 +226,14 @@ class ScoreScale:
         return self.threshold is not None or (self.by_label and passed is not None)
 
     def of_now(self, evaluation: Evaluation) -> Evaluation:
-        """The evaluation with its verdict by the present threshold, which may have changed; one by a label stays."""
-        score, before = evaluation.score, evaluation.passed
-        passed = not self.fails(score, before) if score is not None and self.decides(before) else None
-        if passed == before:
+        """The evaluation with its verdict by the present threshold or label, which may have changed; that of a label
+        which is not there any more stays.
+        """
+        rule = self.labels.get(evaluation.label or "", evaluation.passed) if self.by_label else None
+        passed = not self.fails(evaluation.score, rule) if evaluation.score is not None and self.decides(rule) else None
+        if passed == evaluation.passed:
             return evaluation
-        is_own = self.has_labels or evaluation.label not in (None, "pass", "fail")
+        is_own = bool(self.labels) or evaluation.label not in (None, "pass", "fail")
         label = evaluation.label if is_own else {True: "pass", False: "fail", None: None}[passed]
         return replace(evaluation, passed=passed, label=label)
 

@@ -7,7 +7,7 @@ mean over the labels that are expected or chosen.
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -63,7 +63,7 @@ def _share(part: float, whole: float) -> float | None:
 
 
 def confusions(
-    evaluations: Iterable[Evaluation], labels: Mapping[str, frozenset[str]], expected: Mapping[str, str]
+    evaluations: Iterable[Evaluation], labels: Mapping[str, Collection[str]], expected: Mapping[str, str]
 ) -> Iterator[tuple[str, Confusion]]:
     """The confusion matrix of each evaluator that chose among labels for cases with an expected one.
 

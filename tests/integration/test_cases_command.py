@@ -135,8 +135,9 @@ async def label_answers(people: dict[int, float], **changes: Any) -> None:
             await logs.labels.append([Record(None, label_to_json(said))])
 
 
-def disagreed(threshold: float) -> set[float]:
+def disagreed(threshold: float, name: str = "helpful") -> set[float]:
     settings = Path("evalstream.yaml").read_text().replace("threshold: 0.5", f"threshold: {threshold}")
+    settings = settings.replace("helpful", name)
     Path("other.yaml").write_text(settings)
     Path("cases.json").unlink(missing_ok=True)
     run("-c", "other.yaml", "--which", "disagreed", "--no-diverse")
@@ -150,6 +151,7 @@ def test_people_contradict_a_verdict_by_the_threshold_of_now(world: Path) -> Non
     assert disagreed(0.35) == {0.2, 0.4}
     assert disagreed(0.1) == {0.3, 0.4}
     assert disagreed(0.95) == {0.2, 0.9}
+    assert disagreed(0.95, "renamed") == {0.2}, "verdicts of an evaluator that is not configured stay"
 
 
 def test_a_tie_contradicts_nobody(world: Path) -> None:

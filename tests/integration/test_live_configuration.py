@@ -27,7 +27,7 @@ from collector.commands.audit.audit import audit
 from collector.commands.check.changes import change_lines, running_configuration
 from collector.commands.check.traffic import running_metrics
 from collector.commands.log_copy.log_copy import copy_logs
-from collector.config.loading import load
+from collector.config.loading import code_change, load
 from collector.errors import ConfigError
 from collector.evaluate.recovery.control_records import ControlRecord
 from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
@@ -736,6 +736,31 @@ async def test_a_changed_plug_in_serves_on_and_the_log_says_what_the_next_start_
             assert value(service, "evalstream_configuration_refused") == 0, "its code is in memory"
             assert value(service, "evalstream_configuration_changes_total", result="taken") == 1
             assert change in caplog.messages[-1], "as a changed file is taken"
+    finally:
+        forget()
+
+
+def test_a_start_that_plug_ins_end_in_any_way_fails(tmp_path: Path) -> None:
+    """Only lines with the file's path counted: a plug-in that exits was said to need a restart alone."""
+    plugin = tmp_path / "mine" / "brief.py"
+    plugin.parent.mkdir()
+    plugin.write_text(PLUGIN)
+    file = ConfigFile(tmp_path, "http://127.0.0.1:1")
+    file.change(lambda values: values.update(plugins=str(plugin.parent), evaluators={"brief": {"kind": "brief"}}))
+    file.change(lambda values: values.update(monitors={"all": {"evaluators": ["brief"]}}))
+    try:
+        config = load(file.path)
+        for code, change in {
+            "import sys; sys.exit(3)": "fails: the process ended with status 3",
+            "import os; os._exit(0)": "fails: the process ended with status 0",
+            "raise KeyboardInterrupt": "fails: KeyboardInterrupt",
+            f"import sys; print('{file.path}: a note', file=sys.stderr)": "has changed, and a restart alone reads it",
+            "raise ValueError('one\\ntwo')": "line 14 (ValueError: one two)",
+        }.items():
+            plugin.write_text(f"{PLUGIN}\n{code}\n")
+            assert (said := code_change(config, file.path)) is not None
+            assert change in said
+            assert "\n" not in said
     finally:
         forget()
 

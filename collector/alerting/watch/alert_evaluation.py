@@ -149,8 +149,9 @@ def target_misses(
         sums, stderr = known
         errors = (detector.shortfall(1.0, sums.mean) - (doubts or {}).get(window, 0.0)) / stderr
         if errors > 0:
-            clipped, uncovered = _clipped_share(buckets, first, sums), _uncovered_share(buckets, first)
-            misses.append(TargetMiss(window, sums, stderr, errors, clipped, uncovered))
+            clipped = sum(bucket.clipped for number, bucket in buckets.items() if number >= first)
+            shares = clipped / (clipped + sums.w), _uncovered_share(buckets, first)
+            misses.append(TargetMiss(window, sums, stderr, errors, *shares))
     return misses
 
 
@@ -182,8 +183,3 @@ def _uncovered_share(buckets: Mapping[int, Bucket], first: int) -> float:
     recent = [bucket for number, bucket in buckets.items() if number >= first]
     unshown = sum(bucket.unshown for bucket in recent) / max(1, sum(bucket.wanted for bucket in recent))
     return min(1.0, _unscored_share(buckets, first) + unshown)
-
-
-def _clipped_share(buckets: Mapping[int, Bucket], first: int, sums: Sums) -> float:
-    clipped = sum(bucket.clipped for number, bucket in buckets.items() if number >= first)
-    return clipped / (clipped + sums.w)

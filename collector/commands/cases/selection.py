@@ -76,7 +76,8 @@ def _badness(evaluation: Evaluation, scales: Mapping[str, ScoreScale]) -> float:
 
 
 def _scale(evaluation: Evaluation, scales: Mapping[str, ScoreScale]) -> ScoreScale:
-    return scales.get(evaluation.evaluator, ScoreScale())
+    # the verdict of an evaluator that is not configured any more stays
+    return scales.get(evaluation.evaluator, ScoreScale(by_label=True))
 
 
 def _contradict(labels: Sequence[Label], evaluation: Evaluation, scales: Mapping[str, ScoreScale]) -> bool:

@@ -261,7 +261,8 @@ def _monitor(name: str, monitor: MonitorSettings, config: Config) -> Iterator[st
         each, configured = use.name, config.evaluators[use.name]
         evaluator = configured.evaluator
         by = f"by {configured.judge}" if configured.judge else "without a judge"
-        threshold = "" if evaluator.threshold is None else f", {_passing(evaluator)}"
+        side = "less" if evaluator.direction == "lower_is_better" else "more"
+        threshold = "" if evaluator.threshold is None else f", passes at {evaluator.threshold:g} or {side}"
         when = "each turn"
         if evaluator.scope == "conversation":
             when = f"each conversation, {_time(monitor.idle_timeout)} after its last turn"
@@ -373,10 +374,6 @@ def _labels(evaluator: Evaluator[Any]) -> Iterator[str]:
     verdicts: Mapping[str, bool | None] = evaluator.label_verdicts if evaluator.threshold is None else {}
     for name in evaluator.label_names:
         yield name + {True: " (passes)", False: " (fails)", None: ""}[verdicts.get(name)]
-
-
-def _passing(evaluator: Evaluator[Any]) -> str:
-    return f"passes at {evaluator.threshold:g} {'or less' if evaluator.direction == 'lower_is_better' else 'or more'}"
 
 
 def _bad_score(low: LowScoreSettings, config: Config) -> str:

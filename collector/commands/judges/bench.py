@@ -95,8 +95,7 @@ class LossScale:
         return fmean(self._distance(score, judged.human) for score in judged.scores)
 
     def _distance(self, score: tuple[float, bool | None], human: float) -> float:
-        fails, is_bad = self.scale.fails(*score), self.scale.is_bad(human)
-        return float(fails != is_bad) if self.verdicts else abs(score[0] - human)
+        return float(self.scale.fails(*score) != self.scale.is_bad(human)) if self.verdicts else abs(score[0] - human)
 
     def alike(self, one: tuple[float, bool | None], other: tuple[float, bool | None]) -> float:
         """How alike two scores of one case are: 1 or 0 for verdicts, 1 less their distance else."""

@@ -164,14 +164,17 @@ def mixes_steps(evaluations: Iterable[Evaluation]) -> bool:
 
 
 def written_steps(evaluation: Evaluation) -> Mapping[object, Json]:
-    """The hash of the steps by each judge that wrote some: a cascade's first or second, or the members of a jury."""
+    """The hash of the steps by each judge that wrote some: a cascade's first or second, or the members of a jury.
+
+    It is None for a member with a score and no steps, as earlier releases noted none.
+    """
     is_second = evaluation.escalation is not None and evaluation.escalation.asks
     members = evaluation.details.get("judges")
     notes = cast("Sequence[Json]", members) if isinstance(members, list | tuple) else ()
     return {
-        (is_second, place): own
+        (is_second, place): cast("Mapping[str, Json]", details).get(STEPS_HASH)
         for place, details in enumerate((evaluation.details, *notes))
-        if isinstance(details, Mapping) and (own := cast("Mapping[str, Json]", details).get(STEPS_HASH))
+        if isinstance(details, Mapping) and (STEPS_HASH in details or (place and "error" not in details))
     }
 
 

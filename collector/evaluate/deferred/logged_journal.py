@@ -44,7 +44,8 @@ class LoggedJournal(BatchJournal):
             case "submitted":
                 await super().record_submission(event["key"], event["id"])
             case "answered":
-                await super().record(event["home"], map(_read_result, event["answers"]))
+                answers = [BatchResult(name, status, _read_content(text)) for name, status, text in event["answers"]]
+                await super().record(event["home"], answers)
             case "ended":
                 await super().end(event["key"], event["missing"], event["otherwise"])
             case "at_once":
@@ -125,11 +126,6 @@ def _packed(content: bytes) -> str:
 
 def _read_content(packed: str) -> bytes:
     return zlib.decompress(base64.b85decode(packed))
-
-
-def _read_result(answer: Sequence[Any]) -> BatchResult:
-    name, status, content = answer
-    return BatchResult(name, status, _read_content(content))
 
 
 def _parts(results: Sequence[tuple[BatchResult, str]]) -> Iterator[Sequence[tuple[BatchResult, str]]]:

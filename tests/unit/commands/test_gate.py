@@ -12,6 +12,7 @@ import pytest
 from evaluation_samples import scored
 
 from collector.commands.score.gate import GateResult, as_junit, as_markdown, compare_two, compare_with_base, read_base
+from collector.commands.score.runner import mixes_steps
 from collector.errors import ConfigError
 from evaluators.results import Escalation, Evaluation, Subject
 
@@ -90,6 +91,22 @@ def test_scores_by_other_steps_of_a_member_of_a_jury_have_no_verdict() -> None:
     failed = {"judges": [{"steps_hash": "a"}, {"model": "m", "error": "judge_timeout"}]}
     some_failed = [replace(each, details=failed) for each in new]
     assert compare_with_base(base, some_failed, tolerance=0.0)[0].verdict == "worse", "its other member has those steps"
+
+
+def test_a_jurys_base_without_its_members_steps_has_no_verdict() -> None:
+    """Earlier releases noted no steps beside a jury's members, and any new run was compared with their scores."""
+    member = {"model": "m", "score": 0.5}
+    base = [replace(each, details={"judges": [member, member]}) for each in run_of(0.001)]
+    new = run_of(-0.1)
+    noted = [replace(each, **by("a", "b")) for each in new]
+    assert compare_with_base(base, noted, tolerance=0.0)[0].verdict == "other steps"
+    assert compare_with_base(noted, base, tolerance=0.0)[0].verdict == "other steps"
+    resumed = [*base[:20], *(replace(each, **by("a", "b")) for each in run_of(0.001)[20:])]
+    assert mixes_steps(resumed)
+    [result] = compare_with_base(resumed, noted, tolerance=0.0)
+    assert (result.verdict, result.comparison and result.comparison.pairs) == ("worse", 40), "pairs of the same steps"
+    unwritten = [replace(each, details={"judges": [member, member]}) for each in new]
+    assert compare_with_base(base, unwritten, tolerance=0.0)[0].verdict == "worse", "no judge wrote steps"
 
 
 def test_steps_of_a_cascades_judges_are_no_other_steps_of_one_judge() -> None:

@@ -91,7 +91,7 @@ def test_the_verdicts_by_people() -> None:
 
 
 def test_a_classifier_by_the_labels_that_references_expect() -> None:
-    watched = EvaluatorView(monitor=KEY[0], evaluator=KEY[1], labels=frozenset({"refund", "other", "delivery"}))
+    watched = EvaluatorView(monitor=KEY[0], evaluator=KEY[1], labels=dict.fromkeys(["refund", "other", "delivery"]))
     view = View([watched])
     pairs = [
         ("refund", "refund"),

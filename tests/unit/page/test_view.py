@@ -427,8 +427,15 @@ def test_verdicts_are_by_the_present_threshold_and_the_share_begins_again() -> N
             again.restore(stretch_from_json(stretch_to_json(stretch)))
         track = tracked(again, time + 600.0)
         assert (track["whole"]["passed"], track["whole"]["scores"]) == (share, 6)
+        assert track["passed_since"] == (time + 300.0 if threshold == 0.2 else None)
 
 
 def test_the_share_of_passes_is_not_said_to_begin_where_nothing_changed() -> None:
     view, now = changed_criterion()
     assert tracked(view, now)["passed_since"] is None
+    view = View([EvaluatorView(monitor="helpdesk", evaluator="answers_question", by_label=True)])
+    for number, passed in enumerate((None, True)):  # the first label has no rule for passing
+        ended = NEW + timedelta(minutes=number)
+        view.add_evaluation(scored(number, ended_at=ended, passed=passed, label="own"), 0, number, ended.timestamp())
+    track = tracked(view, NEW.timestamp() + 600.0)
+    assert (track["whole"]["passed"], track["passed_since"]) == (1.0, None)

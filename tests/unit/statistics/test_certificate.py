@@ -14,6 +14,8 @@ from collector.statistics.certificate import (
     incomplete_beta,
     upper_limit,
 )
+from evaluators.mechanisms.classification import LabelDefinition
+from evaluators.turn.classifier import Classifier
 
 
 @pytest.mark.parametrize(
@@ -87,6 +89,19 @@ def test_which_side_fails_where_lower_is_better() -> None:
     assert (ScoreScale(lower_is_better=True).is_bad(1.0), ScoreScale().is_bad(1.0)) == (True, False)
 
 
+RULES = ScoreScale.of(
+    Classifier(
+        name="tone",
+        question="Which tone?",
+        labels={
+            "rude": LabelDefinition.model_validate({"meaning": "Rude.", "score": 0, "pass": False}),
+            "odd": LabelDefinition(meaning="Odd.", score=0.4),
+            "kind": LabelDefinition.model_validate({"meaning": "Kind.", "score": 1, "pass": True}),
+        },
+    )
+)
+
+
 @pytest.mark.parametrize(
     ("scale", "score", "passed", "label", "of_now"),
     [
@@ -94,13 +109,17 @@ def test_which_side_fails_where_lower_is_better() -> None:
         (ScoreScale(0.2, lower_is_better=True), 0.5, True, "pass", (False, "fail")),
         (ScoreScale(0.5), 0.5, None, None, (True, "pass")),
         (ScoreScale(), 0.5, False, "fail", (None, None)),
-        (ScoreScale(0.2, has_labels=True), 0.5, False, "fail", (True, "fail")),
+        (ScoreScale(0.2, labels={"fail": None}), 0.5, False, "fail", (True, "fail")),
         (ScoreScale(0.2), 0.5, False, "rude", (True, "rude")),
-        (ScoreScale(by_label=True, has_labels=True), 0.5, False, "rude", (False, "rude")),
+        (RULES, 0.5, False, "rude", (False, "rude")),
+        (RULES, 0.5, True, "rude", (False, "rude")),  # a threshold let it pass, and is not there any more
+        (RULES, 0.5, True, "odd", (None, "odd")),
+        (RULES, 0.5, None, "kind", (True, "kind")),
+        (RULES, 0.5, True, "of an earlier version", (True, "of an earlier version")),
         (ScoreScale(0.5), None, None, None, (None, None)),
     ],
 )
-def test_a_verdict_is_by_the_present_threshold_and_one_by_a_label_stays(
+def test_a_verdict_is_by_the_present_threshold_or_label(
     scale: ScoreScale,
     score: float | None,
     passed: bool | None,
@@ -109,4 +128,4 @@ def test_a_verdict_is_by_the_present_threshold_and_one_by_a_label_stays(
 ) -> None:
     found = scale.of_now(scored(score=score, passed=passed, label=label))
     assert (found.passed, found.label) == of_now
-    assert scale.decides(passed) is (found.passed is not None or score is None)
+    assert scale.of_now(found) == found
