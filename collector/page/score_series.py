@@ -270,7 +270,8 @@ class ScoreSeries:
         self._along = BoundedSums(capacity=capacity)
         self._audits = AuditedClusters(capacity=capacity)
         self._rings: dict[str, dict[int, Bin]] = {name: {} for name in _RINGS}
-        self._unsaved: dict[int, dict[int, Bin]] = {}
+        self.unsaved: dict[int, dict[int, Bin]] = {}
+        """The sums that each partition has added to each minute and that are in no history yet."""
 
     def add(self, evaluation: Evaluation, partition: int = 0, *, is_stored: bool = False) -> None:
         """An evaluation is in the ledger, in a partition of it. `is_stored`: the history has counted it, and a
@@ -305,10 +306,6 @@ class ScoreSeries:
             if column is not None:
                 column.count_work(evaluation)
 
-    def take_unsaved(self, partition: int) -> dict[int, Bin]:
-        """The sums that a partition has added to each minute since the last call."""
-        return self._unsaved.pop(partition, {})
-
     def restore(self, minute: int, what: Bin, *, are_verdicts_of_now: bool = True) -> None:
         """Add what was stored of a minute, without its verdicts if another threshold than the present one gave them.
 
@@ -329,7 +326,7 @@ class ScoreSeries:
     def forget_verdicts(self) -> None:
         """The threshold has changed: the share that passes begins again, as sums of verdicts mix no two thresholds."""
         self.forgotten = self.newest or 0.0
-        for columns in (*self._rings.values(), *self._unsaved.values()):
+        for columns in (*self._rings.values(), *self.unsaved.values()):
             for column in columns.values():
                 column.passed = column.verdicts = 0.0
 
@@ -382,7 +379,7 @@ class ScoreSeries:
     def _bin(self, name: str, index: int, partition: int = 0) -> Bin | None:
         """The column of an index, "" for the unsaved minutes of a partition; None if it is too old for the ring."""
         if not name:
-            return self._unsaved.setdefault(partition, {}).setdefault(index, Bin(ScoreSums(), ScoreSums()))
+            return self.unsaved.setdefault(partition, {}).setdefault(index, Bin(ScoreSums(), ScoreSums()))
         ring = self._rings[name]
         if index not in ring:
             if index <= max(ring, default=index) - _RINGS[name].bins:

@@ -80,12 +80,14 @@ class PageStage:
                     await self._save(partition, math.inf)
 
     async def _save(self, partition: int, now: float) -> None:
-        """Store what a partition has added to the series: once a minute, and when it closes. Until then it is read
-        again at a start.
+        """Store what a partition has added to the series: once a minute, and when it closes. Until it is stored, it is
+        read again at a start.
         """
-        stretch = self._view.take_unsaved(partition, now, after=MINUTE)
-        if stretch is not None and self._history is not None:
-            await self._history.append(stretch)
+        stretch = self._view.unsaved(partition, now, after=MINUTE)
+        if stretch is not None:
+            if self._history is not None:
+                await self._history.append(stretch)
+            self._view.note_saved(partition)
 
     @asynccontextmanager
     async def open_labels(self, _partition: int, _committed: Committed | None) -> "AsyncGenerator[_Fold]":

@@ -452,6 +452,8 @@ class View:
         """Count what the history has; rows that are counted already, or overlap with such rows, are left out, as are
         verdicts by other thresholds than the present ones.
         """
+        if stretch.next > self._unsaved.get(stretch.partition, (stretch.next,))[0]:
+            self.note_saved(stretch.partition)  # by another process, or by this one without an acknowledgement
         if stretch.first < self._next_offsets.get(stretch.partition, 0):
             return
         self._next_offsets[stretch.partition] = stretch.next
@@ -461,19 +463,24 @@ class View:
             is_same = now is not None and (name, now.threshold) in stretch.thresholds.items()
             self._series_of((monitor, name), version).restore(minute, what, are_verdicts_of_now=is_same)
 
-    def take_unsaved(self, partition: int, now: float, *, after: float) -> HistoryStretch | None:
+    def unsaved(self, partition: int, now: float, *, after: float) -> HistoryStretch | None:
         """The unsaved sums of a partition, if they began `after` seconds or more before `now` (s); else None."""
         first = self._unsaved.get(partition)
         if first is None or now - first[1] < after:
             return None
-        del self._unsaved[partition]
         minutes = [
             (minute, key, what)
             for key, series in self._series.items()
-            for minute, what in sorted(series.take_unsaved(partition).items())
+            for minute, what in sorted(series.unsaved.get(partition, {}).items())
         ]
         thresholds = {view.evaluator: view.threshold for view in self.evaluators.values()}
         return HistoryStretch(partition, first[0], self._next_offsets[partition], tuple(minutes), thresholds)
+
+    def note_saved(self, partition: int) -> None:
+        """The history has what was unsaved of a partition."""
+        self._unsaved.pop(partition, None)
+        for series in self._series.values():
+            series.unsaved.pop(partition, None)
 
     def _remove(self, listed: ListedEvaluation, *, returns: bool = False) -> None:
         self.version += 1

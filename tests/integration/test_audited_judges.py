@@ -306,7 +306,7 @@ def test_the_page_shows_the_audited_mean_and_keeps_it_in_its_history() -> None:
     assert corrected["worth"] > 2 * corrected["audits"]
     assert track["whole"]["mean"] == pytest.approx(0.8, abs=0.01)
     assert track["state"] == "bad", "by the audits: the cheap mean is above the threshold"
-    stretch = view.take_unsaved(0, now + 120.0, after=60.0)
+    stretch = view.unsaved(0, now + 120.0, after=60.0)
     assert stretch is not None
     (minute,) = stretch.minutes
     numbers = minute[2].numbers()

@@ -54,7 +54,7 @@ def rejudged_now() -> View:
 
 
 def restored(view: View) -> View:
-    again, stretch = View([*view.evaluators.values()]), view.take_unsaved(0, NOW.timestamp(), after=0.0)
+    again, stretch = View([*view.evaluators.values()]), view.unsaved(0, NOW.timestamp(), after=0.0)
     assert stretch is not None
     again.restore(stretch_from_json(stretch_to_json(stretch)))
     return again

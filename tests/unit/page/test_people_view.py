@@ -40,7 +40,7 @@ def track(people: PeopleView, *, rejudged: int = 0) -> dict[str, Any]:
         past = {"score": 0.05, "happened_at": START} if number >= 400 else {"score": 0.75}
         view.add_evaluation(scored(number, subject=subject, **past), 0, number, START.timestamp())
     again = View([*view.evaluators.values()])
-    stretch = view.take_unsaved(0, START.timestamp() + 60.0, after=0.0)
+    stretch = view.unsaved(0, START.timestamp() + 60.0, after=0.0)
     assert stretch is not None
     again.restore(stretch_from_json(stretch_to_json(stretch)))
     shown, restarted = (overview_of(each, people) for each in (view, again))

@@ -176,6 +176,51 @@ async def test_a_partition_that_another_page_had_for_a_while_loses_no_score_and_
     assert whole(again, 1500.0).scores == 300
 
 
+async def test_sums_whose_write_was_cancelled_are_read_again_and_stored_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The groups' rights were lost and given back while the history could not be written. Offsets were committed beyond
+    sums that were in no record yet: after a restart, 56 of 117 scores of a minute were gone.
+    """
+    monkeypatch.setattr("collector.page.stage._SAVED_WITHIN", 0.01)
+    every, log, writable, waiting = records(60), MemoryLog("history", 1), asyncio.Event(), asyncio.Event()
+    append = log.append
+
+    async def held(batch: Sequence[Record]) -> None:
+        waiting.set()
+        await writable.wait()
+        await append(batch)
+
+    monkeypatch.setattr(log, "append", held)
+    _, stage = await restarted(log)
+    async with stage.open_evaluations(0, None) as fold:
+        delivery = asyncio.create_task(fold.deliver(every))
+        await waiting.wait()
+        assert fold.low_watermark == 0, "while it is written, and after it was given up"
+        delivery.cancel()
+        await asyncio.wait([delivery])
+        assert fold.low_watermark == 0
+    assert fold.low_watermark == 0, "what a stop commits"
+    writable.set()
+    async with stage.open_evaluations(0, None) as fold:
+        await fold.replay(every)
+    again, _ = await restarted(log)
+    assert whole(again, 300.0).scores == 60
+
+
+async def test_sums_that_another_page_stored_meanwhile_are_stored_once() -> None:
+    """This one could not store them as it lost the partition: later its stretch would overlap with all that followed."""
+    every, log = records(60), MemoryLog("history", 1)
+    view, _ = await restarted(log)
+    other, stage = await restarted(log)
+    for number in range(30):
+        view.add_evaluation(evaluation(number, number * 5.0, f"c{number}"), 0, number, NOW + number * 5.0)
+    async with stage.open_evaluations(0, None) as fold:
+        await fold.replay(every)
+    for stretch in await SumsHistory(log).read_on(0.0):
+        view.restore(stretch)
+    assert view.unsaved(0, NOW + 600.0, after=0.0) is None
+    assert whole(other, 300.0).scores == 60
+
+
 async def test_sums_that_a_frozen_page_stores_late_do_not_displace_those_of_the_next_owner() -> None:
     """Both had read offsets 3 to 9: the shorter stretch came first, and all that followed up to 14 was left out."""
     log = MemoryLog("history", 1)

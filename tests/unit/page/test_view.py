@@ -215,7 +215,7 @@ def test_a_version_whose_scores_were_all_replaced_is_not_said_to_be_in_the_curve
 
 def test_a_restart_knows_the_version_of_what_was_stored():
     view, now = changed_criterion()
-    stretch = view.take_unsaved(0, now, after=0.0)
+    stretch = view.unsaved(0, now, after=0.0)
     assert stretch is not None
     again = View([*view.evaluators.values()])
     again.restore(stretch_from_json(stretch_to_json(stretch)))
@@ -260,7 +260,7 @@ def test_a_conversation_that_continues_after_a_restart_is_no_new_one():
         whole.add_evaluation(turn, 0, position, now)
     for position, turn in enumerate(turns[:3]):
         before.add_evaluation(turn, 0, position, now)
-    stretch = before.take_unsaved(0, now, after=0.0)
+    stretch = before.unsaved(0, now, after=0.0)
     assert stretch is not None
     after.restore(stretch_from_json(stretch_to_json(stretch)))
     for _ in range(2):  # a partition that is opened again is read again
@@ -296,7 +296,7 @@ def test_failures_leave_bounds_of_the_mean_of_all():
         view.add_evaluation(judged, 0, number, ended.timestamp())
     low, high = tracked(view, NEW.timestamp() + 400.0)["whole"]["bounds"]
     assert (round(low, 2), round(high, 2)) == (0.71, 0.79)
-    stretch = view.take_unsaved(0, NEW.timestamp() + 400.0, after=0.0)
+    stretch = view.unsaved(0, NEW.timestamp() + 400.0, after=0.0)
     assert stretch is not None
     again = View([*view.evaluators.values()])
     again.restore(stretch_from_json(stretch_to_json(stretch)))
@@ -341,7 +341,7 @@ def test_the_bounds_of_the_mean_by_audits_are_those_of_live_traffic(happened_at:
             about = past | {"subject": replace(scored().subject, conversation_id=f"c{number}"), "ended_at": NEW}
             judged = failed(number, **about) if is_failed else scored(number, score=0.8, details=details, **about)
             view.add_evaluation(judged, 0, number, NEW.timestamp())
-        stretch = view.take_unsaved(0, NEW.timestamp() + 400.0, after=0.0)
+        stretch = view.unsaved(0, NEW.timestamp() + 400.0, after=0.0)
         assert stretch is not None
         again = View([*view.evaluators.values()])
         again.restore(stretch_from_json(stretch_to_json(stretch)))
@@ -367,7 +367,7 @@ def test_refused_audits_leave_bounds_of_the_mean_by_audits() -> None:
         subject = replace(scored().subject, conversation_id=f"c{number}")
         judged = scored(number, subject=subject, ended_at=ended, score=0.8, details=details)
         view.add_evaluation(judged, 0, number, ended.timestamp())
-    stretch = view.take_unsaved(0, NEW.timestamp() + 400.0, after=0.0)
+    stretch = view.unsaved(0, NEW.timestamp() + 400.0, after=0.0)
     assert stretch is not None
     again = View([*view.evaluators.values()])
     again.restore(stretch_from_json(stretch_to_json(stretch)))
@@ -387,7 +387,7 @@ def test_what_judges_were_not_shown_leaves_the_same_bounds():
         view.add_evaluation(judged, 0, number, ended.timestamp())
     low, high = tracked(view, NEW.timestamp() + 400.0)["whole"]["bounds"]
     assert (round(low, 2), round(high, 2)) == (0.4, 0.6), "of 40 % one half is not decided"
-    stretch = view.take_unsaved(0, NEW.timestamp() + 400.0, after=0.0)
+    stretch = view.unsaved(0, NEW.timestamp() + 400.0, after=0.0)
     assert stretch is not None
     again = View([*view.evaluators.values()])
     again.restore(stretch_from_json(stretch_to_json(stretch)))
@@ -407,7 +407,8 @@ def test_verdicts_are_by_the_present_threshold_and_the_share_begins_again() -> N
     for number, score in enumerate((0.95, 0.5, 0.1, 0.1)):
         add(view, number, score=score)
     assert tracked(view, time + 600.0)["whole"]["passed"] == 0.25
-    earlier = view.take_unsaved(0, time + 600.0, after=0.0)
+    earlier = view.unsaved(0, time + 600.0, after=0.0)
+    view.note_saved(0)
     view.take_evaluators([EvaluatorView(**key, threshold=0.2)])
     track = tracked(view, time + 600.0)
     assert (track["whole"]["passed"], track["passed_since"], track["whole"]["scores"]) == (None, None, 4)
@@ -418,7 +419,7 @@ def test_verdicts_are_by_the_present_threshold_and_the_share_begins_again() -> N
     add(view, 6, score=0.1)
     track = tracked(view, time + 600.0)
     assert (track["whole"]["passed"], track["passed_since"], track["whole"]["scores"]) == (0.5, time + 300.0, 6)
-    later = view.take_unsaved(0, time + 600.0, after=0.0)
+    later = view.unsaved(0, time + 600.0, after=0.0)
     assert earlier is not None
     assert later is not None
     for threshold, share in ((0.2, 0.5), (0.9, 0.25), (0.5, None)):
