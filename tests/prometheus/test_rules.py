@@ -1088,6 +1088,26 @@ def test_a_fall_that_the_judge_made_does_not_page_as_the_judge_is_repaired(tmp_p
     run(tmp_path, configured(), [{"inputs": [*in_full(345, of), *moved], "alerts": alerts, "values": [found]}])
 
 
+def test_a_fall_just_after_one_that_the_judge_made_pages_though_all_windows_hold_the_doubt_of_before(tmp_path: Path):
+    """The detector found it and the page had it, but every window overlapped the incident, and none was looked at."""
+    means = ((300, 0.85), (310, 0.45), (322, 0.85), (335, 0.45))
+    of = Stream(150.0, mean=lambda now: next(mean for end, mean in means if now < end), seed=31).run(335)
+    moved = [
+        series("evalstream_golden_shift", "0x300 -0.4x8 0x40", **GOLDEN),
+        series("evalstream_golden_shift_stderr", "0.005x345", **GOLDEN),
+    ]
+    dropped = {"alertname": "EvalstreamScoreDropped", "severity": "page"}
+    alerts = [
+        *(firing(minute, "EvalstreamScoreDropped") for minute in range(302, 322)),
+        *(firing(minute, "EvalstreamScoreDropped", dropped) for minute in range(326, 334)),
+    ]
+    inside = [
+        {"expr": f"count({expr})", "eval_time": "326m", "exp_samples": [{"labels": "{}", "value": value}]}
+        for expr, value in (("evalstream:window_overlaps_incident", 4), ("evalstream:window_doubt > 0", 3))
+    ]
+    run(tmp_path, configured(), [{"inputs": [*in_full(335, of), *moved], "alerts": alerts, "values": inside}])
+
+
 def begun_again(written: dict[str, str], minute: int) -> dict[str, str]:
     """The series of a counter whose process starts again after a minute."""
     numbers = [float(each) for each in written["values"].split()] if "x" not in written["values"] else []

@@ -89,13 +89,14 @@ def _unexplained(target: Target, mean: float, alerts: AlertSettings, states: Sta
     here, by, falls = selector(**states.where), ", ".join(states.by), f"{states.last(series.DROP_FALLS)} > 0"
     surely = f"{_short(target, mean)} - {MARGIN_ERRORS:g} * {series.SCORE_STDERR}{here}"
     enough, doubt = f"{series.SCORE_N_EFF}{here} >= {alerts.min_conversations:g}", f"{series.WINDOW_DOUBT}{here}"
-    beyond = (
-        f"({surely} - on (evaluator, monitor, window) group_left () {doubt} and {enough}"
-        f" unless {series.WINDOW_OVERLAPS}{here}) > 0"
-    )
-    doubtful = f"({falls} and on (evaluator, monitor) {doubt} > 0 unless on ({by}) {beyond})"
+    present = f"{enough} unless {series.WINDOW_OVERLAPS}{here}"
+    beyond = f"{surely} - on (evaluator, monitor, window) group_left () {doubt} and {present}"
     level, shift = states.last(series.DROP_LEVEL), states.last(series.FALL_SHIFT)
     short = f"({level} - {mean:g})" if target.lower_is_better else f"({mean:g} - {level})"
+    # while no window is of the present, as after an incident, the fall itself is compared with the largest doubt
+    deeper = f"{short} - on (evaluator, monitor) group_left () max by (evaluator, monitor) ({doubt})"
+    unexplained = f"({beyond} > 0 or on ({by}) ({deeper} > 0 unless on ({by}) ({present})))"
+    doubtful = f"({falls} and on (evaluator, monitor) {doubt} > 0 unless on ({by}) {unexplained})"
     explained = f"({doubtful} or on ({by}) ({short} <= {shift} and {shift} > 0))"
     # SCORE_FALL is here its own value of the interval before: an alert that fires stays
     return f"({falls} unless on ({by}) ({explained} unless on ({by}) {states.now(series.SCORE_FALL)}))"

@@ -396,7 +396,11 @@ class WatchStage:
         worst = max(misses, key=lambda each: each.standard_errors, default=None)
         explanation = self._causes.get(series, _UNKNOWN)[1]
         fall = fall_of(drop, buckets, self._interval)
-        is_doubtful = any(doubts.values()) and all(miss.standard_errors <= SURE for miss in misses)
+        is_beyond = any(miss.standard_errors > SURE for miss in misses)
+        # while no window is of the present, as after an incident, the fall itself is compared with the largest doubt
+        if not misses and life.fall is not None:
+            is_beyond = detector.shortfall(1.0, life.fall.level) > max(doubts.values())
+        is_doubtful = any(doubts.values()) and not is_beyond
         # a doubt that comes later does not end an alert that fires
         is_explained = self._is_by_judge(series, life) or (is_doubtful and series not in self._dropped)
         has_fallen = fall is not None and not is_explained
