@@ -221,5 +221,6 @@ def summary(tasks: LabelTasks) -> str:
     again = f"; {tasks.again} labelled or listed before come again, {why}: {copy}"
     repeated = f"; {tasks.repeated} repeat the answer of the line before for another monitor: copy that line's `human`"
     since = f" (scores since {tasks.since:%Y-%m-%dT%H:%MZ})" if tasks.since else ""
-    what = f"{len(tasks.lines)} of {plural(tasks.open, 'drawn evaluation')} waiting for a label{among}"
+    some = f"{len(tasks.lines)} of {plural(tasks.open, 'drawn evaluation')} waiting for a label{among}"
+    what = some if tasks.open else "no drawn evaluation waits for a label"
     return f"{what}{since}{again if tasks.again else ''}{repeated if tasks.repeated else ''}{more}"

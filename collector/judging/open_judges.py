@@ -382,19 +382,10 @@ def _writing(
         options["timeout"] = math.inf  # a batch takes up to a day
         secret = batches.journal.secret
     return OpenAIJudge(
-        settings.model,
-        api=api,
-        temperature=settings.temperature,
-        max_tokens=settings.max_tokens,
-        top_logprobs=settings.top_logprobs,
-        optional=settings.optional,
-        answer_key=settings.answer_key,
-        subject_first=settings.subject_first,
-        sight=settings.sight,
-        posting=posting,
-        secret=secret,
-        **options,
-    )
+        settings.model, api=api, temperature=settings.temperature, max_tokens=settings.max_tokens,
+        top_logprobs=settings.top_logprobs, optional=settings.optional, answer_key=settings.answer_key,
+        subject_first=settings.subject_first, sight=settings.sight, posting=posting, secret=secret, **options,
+    )  # fmt: skip
 
 
 def _fresh_headers(

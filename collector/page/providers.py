@@ -30,19 +30,13 @@ def evaluator_views(
         for assignment in monitor.assignments:
             scale = ScoreScale.of(assignment.evaluator)
             yield EvaluatorView(
-                monitor=monitor.name,
-                evaluator=assignment.evaluator.name,
-                scope=assignment.evaluator.scope,
-                threshold=scale.threshold,
-                target=targets.get((monitor.name, assignment.evaluator.name)),
-                lower_is_better=scale.lower_is_better,
-                audit_version=assignment.audit_version,
-                asks=criteria_of(assignment.evaluator),
-                labels=scale.labels,
+                monitor=monitor.name, evaluator=assignment.evaluator.name, scope=assignment.evaluator.scope,
+                threshold=scale.threshold, target=targets.get((monitor.name, assignment.evaluator.name)),
+                lower_is_better=scale.lower_is_better, audit_version=assignment.audit_version,
+                asks=criteria_of(assignment.evaluator), labels=scale.labels, by_label=scale.by_label,
                 versions=(assignment.version, assignment.version_by(fallback=True)),
                 free=assignment.evaluator.name in free,
-                by_label=scale.by_label,
-            )
+            )  # fmt: skip
 
 
 def criteria_of(evaluator: Evaluator[Any]) -> str:

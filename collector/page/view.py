@@ -432,15 +432,10 @@ class View:
         for listed in [evaluation for evaluation in self._listed.values() if evaluation.partition == partition]:
             self._remove(listed, returns=True)
 
-    def lowest(self, partition: int) -> int | None:
-        """Position of the oldest listed evaluation of a partition."""
-        positions = self._positions.get(partition)
-        return positions[0] if positions else None
-
     def needed(self, partition: int) -> int | None:
         """Position of the oldest evaluation of a partition that is listed, or not in the history yet."""
-        listed, unsaved = self.lowest(partition), self._unsaved.get(partition)
-        return min((each for each in (listed, unsaved[0] if unsaved else None) if each is not None), default=None)
+        known = self._positions.get(partition), self._unsaved.get(partition)
+        return min((positions[0] for positions in known if positions), default=None)
 
     def end_at(self, partition: int, end: int) -> None:
         """A partition of the log ends at an offset: if it ended later before, it is a new log."""

@@ -308,7 +308,7 @@ def _weights() -> list[object]:
                 "Weight left out of the mean",
                 "A conversation counts for at most 20 times the mean weight of the last 1,000; what is beyond is"
                 " clipped, and biases the mean by at most this share. Much of it: one conversation is very long, or a"
-                " trusted tracestate claims very little.",
+                " trusted tracestate claims a very low rate.",
                 unit="percentunit",
                 low=0,
                 width=8,

@@ -1196,7 +1196,10 @@ async def test_a_restart_with_other_settings_of_a_start_shows_in_the_number(
         assert value(service, "evalstream_configuration_refused") == 1
         assert "configuration 2 (of " in caplog.text
         assert "has another assemble.idle_timeout, which only a start reads; to take configuration 2, " in caplog.text
-        assert "; to keep configuration 1, send SIGHUP to a process that runs it and evaluates" in caplog.text
+        assert (
+            "; to keep configuration 1, put its file back beside a process that evaluates, and send that one SIGHUP"
+            in caplog.text
+        )
     async with running(load(file.path), {"evaluate"}, path=file.path) as service:
         await service.reload.look()
         assert value(service, "evalstream_configuration_number") == 2

@@ -21,10 +21,18 @@ from promtool import tool
 READY_WITHIN = 90.0
 
 
+_RETURNED: set[int] = set()
+
+
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A port that nobody listens on and that no earlier call returned: the kernel may offer one twice in a row."""
+    while True:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        if port not in _RETURNED:
+            _RETURNED.add(port)
+            return port
 
 
 @asynccontextmanager

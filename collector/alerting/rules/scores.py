@@ -165,22 +165,19 @@ def _dominated(timing: Timing, by: Sequence[str]) -> AlertingRule:
     """Very few conversations decide a mean, by their length or by the weights that their sender claims."""
     few = f"{series.SCORE_N_EFF} < {_FEW} and {series.SCORES_INCREASE} >= {_MANY_SCORES}"
     return AlertingRule(
-        name=DOMINATED,
-        board="trust",
+        name=DOMINATED, board="trust", severity="warning", hold=timing.seconds(300.0),
         expr=f'count by ({", ".join(by)}) (({few}) or {series.SCORE_CLIPPED}{{window="6h"}} > {_MUCH_CLIPPED:g})',
-        severity="warning",
-        hold=timing.seconds(300.0),
         summary="{label:evaluator} of {label:monitor}: very few conversations decide the mean",
         description=(
             "Very few conversations decide the mean of {label:evaluator} ({label:monitor}). {windows}. "
-            "Over 6h the mean leaves out a share of {clipped} of the weight, as none may outweigh the others. "
-            "A conversation is very long, or a trusted tracestate claims a very low sampling rate."
+            "The mean of 6h leaves out a share of {clipped} of the weight, as none may outweigh the others. A "
+            "conversation is very long, a budget has lowered its rate, or a trusted tracestate claims a very low one."
         ),
         facts={
             "windows": Fact(series.SCORE_N_EFF, tuple(by), only=f"< {_FEW}", listed=_EFFECTIVE),
             "clipped": Fact(series.SCORE_CLIPPED, tuple(by), {"window": "6h"}),
         },
-    )
+    )  # fmt: skip
 
 
 def _window(seconds: float) -> str:

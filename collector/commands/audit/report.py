@@ -130,12 +130,12 @@ def _balance(balance: Balance) -> str:
         ("MISSING", balance.missing),
     ):
         parts += [f"{number:,} {name}"] if number else []
-    again = f"; {balance.retried:,} of them made again after a failure" if balance.retried else ""
+    again = f"; {balance.retried:,} made again after a failure or skip" if balance.retried else ""
     why = "newer than the audit, from a replay, or from before the configuration changed or the log was copied"
     others = f"; the log has {balance.others:,} more, not compared ({why})" if balance.others else ""
     if balance.others and balance.not_compared:
         number = plural(balance.others, "evaluation")
-        others = f"; the log has {number} by such (or from a replay, or newer than the audit)"
+        others = f"; for these the log has {number} (or from a replay, or newer than the audit)"
     sampled_out = f"; not due: {number:,} sampled out" if (number := balance.sampled_out) else ""
     return (f" = {listed(parts)}" if parts else "") + again + others + sampled_out
 

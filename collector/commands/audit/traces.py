@@ -121,7 +121,13 @@ class TraceAudit:
                         # Second by second: a batch of a backlog spans hours, and a turn is no older than its spans.
                         for _, second in groupby(read, lambda record: int(record.timestamp)):
                             pieces = list(second)
-                            await fold.deliver([piece for piece in pieces if _place(piece) not in left_out])
+                            await fold.deliver(
+                                [
+                                    piece
+                                    for piece in pieces
+                                    if (piece.partition, piece.offset, piece.piece) not in left_out
+                                ]
+                            )
                             self._expect(made, pieces, pieces[0].timestamp)
                 if state is not None:
                     released = self._add_open(partition, state.low_watermark, stage.open_trace_ids(partition))
@@ -174,10 +180,6 @@ class TraceAudit:
                     balance.examples += [trace] if len(balance.examples) < EXAMPLES else []
         balance.with_turns -= balance.passed_over
         return balance
-
-
-def _place(record: StoredRecord) -> tuple[int, int, int]:
-    return record.partition, record.offset, record.piece
 
 
 def _fields(value: bytes) -> tuple[str, str, str] | None:

@@ -501,9 +501,9 @@ def _notes_on_mean(why: str, at_random: Sequence[HumanLabel], ledger: Sequence[W
         conversations = plural(len(by_conversation(one.weighted() for one in at_random)), "conversation")
         number = people_sums(at_random).audits
         yield (
-            f"No corrected mean: it needs labels that count as {FEWEST_AUDITS}, as those of 32 conversations of equal "
-            f"weight do. Drawn labels of {plural(len(at_random), 'answer')} in {conversations} count as "
-            f"{at_least(number, 1)}: a conversation counts once, and unequal weights count less. "
+            f"No corrected mean: it needs labels of about 32 conversations of equal weight, which count as "
+            f"{FEWEST_AUDITS}. The drawn labels of {plural(len(at_random), 'answer')} in {conversations} count as "
+            f"{at_least(number, 1)}: unequal weights count less. "
             f"Label at least {max(1, math.ceil(FEWEST_AUDITS - number))} more, of other conversations."
         )
     if ledger and (strange := sum(not label.name for label in at_random)):

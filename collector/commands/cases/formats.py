@@ -121,12 +121,11 @@ def metadata_of(selected: SelectedCase) -> dict[str, Any]:
         weight=1.0 / selected.probability,
         scores=_scores(selected),
         evaluations=[evaluation.evaluation_id for evaluation in selected.evaluations],
-        labels=[_label(label) for label in selected.labels] or None,
+        labels=[not_none(**fields_of(label, *_OF_LABEL)) for label in selected.labels] or None,
     )
 
 
-def _label(label: Any) -> dict[str, Any]:
-    return not_none(**fields_of(label, "evaluator", "opinion", "score", "note", "label_probability"))
+_OF_LABEL = ("evaluator", "opinion", "score", "note", "label_probability")
 
 
 def _plain(selected: SelectedCase) -> dict[str, Any]:

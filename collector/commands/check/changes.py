@@ -315,7 +315,7 @@ def _with_start_keys(compared: Compared, config: Config, stored: Mapping[str, An
     restart = {*shared, *(name for name in other if name.partition(".")[0] not in LIVE)} - code | new
     compared = replace(compared, restart=tuple(restart), code=bool(code) and not new)
     if unseen:
-        return replace(compared, unseen=f"{unseen}, which may be one of them")
+        return replace(compared, unseen=f"{unseen}; the port itself may have changed")
     if "alerts" in other:
         unseen = "alerts.watcher or an address of alerts differs"
     elif code and not new:

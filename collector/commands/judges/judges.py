@@ -94,6 +94,7 @@ def representative(cases: Sequence[LabelledCase]) -> tuple[list[LabelledCase], i
     return (at_random, len(cases) - len(at_random)) if len(at_random) >= FEWEST else (list(cases), 0)
 
 
+_MORE = {True: "Raise --max-usd", False: "Label more"}
 _CHOICES = {"best": "best", "enough": "enough", "open": "open", "worse": "worse", "silent": "too few"}
 
 
@@ -148,8 +149,9 @@ def _conclusions(result: Bench) -> Iterator[str]:
             yield f"{figures.judge}: no score in some attempts: {', '.join(reasons)}"
     if result.take is None:
         if any(figures.choice == "open" for figures in result.figures):
+            unjudged = any(figures.scored < figures.cases and not figures.failures for figures in result.figures)
             takes = f"a --margin of {result.margin:g} takes {plural(result.fewest, 'case')}"
-            yield f"No verdict yet: {takes}. Label more, or allow a larger margin."
+            yield f"No verdict yet: {takes}. {_MORE[unjudged]}, or allow a larger margin."
         return
     chosen = next(figures for figures in result.figures if figures.judge == result.take)
     yield f"Take {chosen.judge}: {_why(chosen, result)}"

@@ -92,7 +92,7 @@ def _unacknowledged(error: Exception, topic: str) -> LogError:
     meanwhile makes them wait.
     """
     if isinstance(error, IllegalStateError):  # another append has ended the producer, and has said why
-        return LogUnavailable("its producer was closed before brokers acknowledged it, and is replaced by another")
+        return LogUnavailable("its producer was closed before brokers acknowledged the write; a new producer is made")
     translated = translate(error, topic=topic)
     if isinstance(translated, RecordTooLarge):
         return LogUnavailable(f"the topic takes no batch as large as this one; raise its max.message.bytes ({error!r})")

@@ -196,7 +196,9 @@ class Reload:
         """
         if keys := start_changes(newest.values, self._running):
             own, number = self.history.number, newest.number
-            keep = f"keep configuration {own}, send SIGHUP to a process that runs it and evaluates"
+            keep = (
+                f"keep configuration {own}, put its file back beside a process that evaluates, and send that one SIGHUP"
+            )
             if own == UNNUMBERED:  # in a roll-out, its file is the newer one
                 keep = "replace it by this process's file, restart a process that evaluates with that file"
             raise ConfigError(

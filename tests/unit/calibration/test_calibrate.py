@@ -337,14 +337,10 @@ def test_how_many_more_drawn_labels_a_mean_needs(number: int, more: int) -> None
     scores = [WeightedScore(label.judge, 1.0, label.conversation) for label in labels]
     scale = ScoreScale.of(ExactMatch(name="helpful"))
     notes = calibration(CalibrateOptions(labels=None, evaluator="helpful"), labels, scores, scale).notes
-    few = [
-        note.partition("of 32 conversations of equal weight do. ")[2]
-        for note in notes
-        if note.startswith("No corrected mean")
-    ]
-    why = "a conversation counts once, and unequal weights count less"
+    few = [note.partition("which count as 30. The ")[2] for note in notes if note.startswith("No corrected mean")]
+    why = "unequal weights count less"
     count = f"{(number - 1) ** 2 / number:.3f}"[:-2]  # rounded down: what is shown has to be below 30, too
-    says = f"Drawn labels of {number} answers in {number} conversations count as {count}: {why}. Label at least {more} more"
+    says = f"drawn labels of {number} answers in {number} conversations count as {count}: {why}. Label at least {more} more"
     assert few == ([f"{says}, of other conversations."] if more else [])
     assert any(note.startswith(f"Not checked: whether {number} drawn labels") for note in notes)
     good = [label for label in labels if label.human == 1.0]

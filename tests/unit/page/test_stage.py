@@ -33,7 +33,7 @@ async def test_a_partition_that_comes_back_begins_anew():
         async with stage.open_evaluations(0, None) as fold:
             await fold.replay([record])
         assert len(view) == 1
-    assert view.lowest(0) == 7
+    assert view.needed(0) == 7
 
 
 async def test_a_page_that_has_a_part_of_the_partitions_says_so():

@@ -29,7 +29,9 @@ def test_keeps_the_newest_and_knows_the_oldest_position_of_each_partition():
     for number in range(1, 7):
         view.add_evaluation(scored(number), number % 2, 100 + number, 1000.0)
     assert ids(view) == [4, 5, 6]
-    assert (view.lowest(0), view.lowest(1), view.lowest(2)) == (104, 105, None)
+    for partition in (0, 1):
+        view.note_saved(partition)
+    assert (view.needed(0), view.needed(1), view.needed(2)) == (104, 105, None)
 
 
 def test_the_same_evaluation_again_changes_nothing():
@@ -103,7 +105,8 @@ def test_a_partition_that_is_given_up_takes_its_evaluations_along():
         view.add_evaluation(scored(number), number % 2, number, 1.0)
     view.forget(1)
     assert ids(view) == [2, 4]
-    assert view.lowest(1) is None
+    view.note_saved(1)
+    assert view.needed(1) is None
 
 
 def test_a_backfill_is_at_its_own_time_and_pushes_nothing_of_now_out_of_the_list():
