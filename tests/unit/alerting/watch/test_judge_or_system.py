@@ -127,6 +127,33 @@ async def test_a_fall_no_larger_than_the_shift_of_its_judge_does_not_page_as_the
     assert (fired == []) == is_quiet, fired
 
 
+async def test_a_fall_just_after_one_that_the_judge_made_pages_though_all_windows_hold_the_doubt_of_before() -> None:
+    """No window was of the present, so none was beyond the doubt of before, and the new fall waited for a window."""
+    config = checked({"exact": {"kind": "exact_match", "threshold": 0.8}})
+    of = detector(targets(config)[0], targets(config), config.settings.alerts, 1)
+    now = {"minute": 0}
+
+    def largest(_evaluator: str, _lower: bool, since: float, until: float) -> float:
+        return 0.4 * (until >= NOW + 24 * 60.0 and since < NOW + 30 * 60.0)
+
+    def explained(_evaluator: str, _lower: bool, _length: float) -> float:
+        return 0.0 if now["minute"] < 24 else 0.4 if now["minute"] < 30 else 0.1
+
+    trust = JudgeTrust(largest=largest, explained=explained)
+    stage = WatchStage(WatchRules({("all", "exact"): of}, config.settings.alerts), Telemetry(), trust=trust)
+    fired: set[int] = set()
+    async with stage.open_fold(0, None) as fold:
+        for minute in range(50):
+            now["minute"] = minute
+            score, at = (0.45 if 24 <= minute < 30 or minute >= 42 else 0.9), NOW + minute * 60.0
+            await fold.deliver([record(100 * minute + number, at, score) for number in range(100)])
+            fired.update(
+                minute for each in stage.update(at + 60.0) if each.labels["alertname"] == "EvalstreamScoreDropped"
+            )
+    assert fired
+    assert min(fired) in range(42, 46)
+
+
 async def test_a_run_that_the_look_asks_for_as_it_finds_the_fall_explains_it() -> None:
     """The look evaluates once more after the run, and its first, of which nobody was notified, kept the alert."""
     config = checked({"exact": {"kind": "exact_match", "threshold": 0.8}})
