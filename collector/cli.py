@@ -519,10 +519,10 @@ def score(
     options = _options(ScoreOptions, locals())
     if config == DEFAULT_CONFIG and not config.exists():
         loaded = without_file(options.evaluators, criteria, os.environ)
-    elif criteria is not None:
-        raise ConfigError(f"--criteria: {config} has the evaluators; write the criteria there")
     else:
         loaded = _load(config)
+        if criteria is not None:
+            raise ConfigError(f"--criteria: {config} has the evaluators; write the criteria there")
         refuse_unknown_attributes(loaded)
     raise typer.Exit(score_files(with_a_monitor(loaded, options.evaluators), options))
 

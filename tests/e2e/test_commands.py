@@ -64,8 +64,10 @@ def test_a_wrong_configuration_is_one_sentence_and_status_2(
     assert (done.returncode, done.stdout, done.stderr) == (2, "", f"evalstream: {complaint}\n")
 
 
-def test_a_missing_file_says_how_to_name_one(tmp_path: Path) -> None:
-    done = evalstream("check", "-c", "nowhere.yaml", folder=tmp_path)
+@pytest.mark.parametrize("command", [["check"], ["score", "x.jsonl", "--evaluator", "g_eval", "--criteria", "Right?"]])
+def test_a_missing_file_says_how_to_name_one(command: list[str], tmp_path: Path) -> None:
+    """`score --criteria` said that the missing file has the evaluators."""
+    done = evalstream(*command, "-c", "nowhere.yaml", folder=tmp_path)
     assert done.returncode == 2
     assert (
         done.stderr
