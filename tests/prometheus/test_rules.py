@@ -1055,15 +1055,15 @@ def test_the_fall_of_the_detector_is_that_of_the_alert_while_no_warning_fires(tm
 
 def test_a_judge_that_was_repaired_explains_the_scores_of_its_time_and_a_restart_forgets_no_shift(tmp_path: Path):
     """A restart took the shift away for a minute, and a repair for good: both paged for what the judge had done."""
-    of = Stream(8.0, mean=lambda now: 0.55 if 300 <= now < 360 else 0.85, seed=23).run(420)
+    of = Stream(8.0, mean=lambda now: 0.55 if 60 <= now < 120 else 0.85, seed=23).run(180)
     moved = [
-        series("evalstream_golden_shift", "0x300 -0.3x28 stale _x1 -0.3x28 0x60", **GOLDEN),
-        series("evalstream_golden_shift_stderr", "0.005x328 stale _x1 0.005x89", **GOLDEN),
+        series("evalstream_golden_shift", "0x60 -0.3x28 stale _x1 -0.3x28 0x60", **GOLDEN),
+        series("evalstream_golden_shift_stderr", "0.005x88 stale _x1 0.005x89", **GOLDEN),
     ]
     warned = {"alertname": "EvalstreamJudgeShift", "severity": "warning"}
-    quiet = [firing(minute, "EvalstreamScore.*") for minute in (315, 331, 345, 361, 364, 372, 390, 419)]
-    shifts = [firing(minute, "EvalstreamJudgeShift", warned) for minute in (315, 331, 345)]
-    run(tmp_path, configured(), [{"inputs": [*in_full(420, of), *moved], "alerts": [*quiet, *shifts]}])
+    quiet = [firing(minute, "EvalstreamScore.*") for minute in (75, 91, 105, 121, 124, 132, 150, 179)]
+    shifts = [firing(minute, "EvalstreamJudgeShift", warned) for minute in (75, 91, 105)]
+    run(tmp_path, configured(), [{"inputs": [*in_full(180, of), *moved], "alerts": [*quiet, *shifts]}])
 
 
 def test_a_fall_that_the_judge_made_does_not_page_as_the_judge_is_repaired(tmp_path: Path):
@@ -1090,22 +1090,22 @@ def test_a_fall_that_the_judge_made_does_not_page_as_the_judge_is_repaired(tmp_p
 
 def test_a_fall_just_after_one_that_the_judge_made_pages_though_all_windows_hold_the_doubt_of_before(tmp_path: Path):
     """The detector found it and the page had it, but every window overlapped the incident, and none was looked at."""
-    means = ((300, 0.85), (310, 0.45), (322, 0.85), (335, 0.45))
-    of = Stream(150.0, mean=lambda now: next(mean for end, mean in means if now < end), seed=31).run(335)
+    means = ((60, 0.85), (70, 0.45), (82, 0.85), (95, 0.45))
+    of = Stream(150.0, mean=lambda now: next(mean for end, mean in means if now < end), seed=31).run(95)
     moved = [
-        series("evalstream_golden_shift", "0x300 -0.4x8 0x40", **GOLDEN),
-        series("evalstream_golden_shift_stderr", "0.005x345", **GOLDEN),
+        series("evalstream_golden_shift", "0x60 -0.4x8 0x40", **GOLDEN),
+        series("evalstream_golden_shift_stderr", "0.005x105", **GOLDEN),
     ]
     dropped = {"alertname": "EvalstreamScoreDropped", "severity": "page"}
     alerts = [
-        *(firing(minute, "EvalstreamScoreDropped") for minute in range(302, 322)),
-        *(firing(minute, "EvalstreamScoreDropped", dropped) for minute in range(326, 334)),
+        *(firing(minute, "EvalstreamScoreDropped") for minute in range(62, 82)),
+        *(firing(minute, "EvalstreamScoreDropped", dropped) for minute in range(86, 94)),
     ]
     inside = [
-        {"expr": f"count({expr})", "eval_time": "326m", "exp_samples": [{"labels": "{}", "value": value}]}
+        {"expr": f"count({expr})", "eval_time": "86m", "exp_samples": [{"labels": "{}", "value": value}]}
         for expr, value in (("evalstream:window_overlaps_incident", 4), ("evalstream:window_doubt > 0", 3))
     ]
-    run(tmp_path, configured(), [{"inputs": [*in_full(335, of), *moved], "alerts": alerts, "values": inside}])
+    run(tmp_path, configured(), [{"inputs": [*in_full(95, of), *moved], "alerts": alerts, "values": inside}])
 
 
 def begun_again(written: dict[str, str], minute: int) -> dict[str, str]:
