@@ -127,7 +127,8 @@ async def _find_subject(config: Config, logs: Logs, name: str) -> dict[str, Any]
         plan = await history.plan_of(in_force.number_at(record.offset)) or now
         last = max(record.timestamp, ended.get(turn_key(turn), 0.0))
         why_none = partial(_why_none, now, problem, (record.timestamp, last), turn)
-        uses = [(monitor.name, use.evaluator.name) for monitor in now.monitors for use in monitor.assignments]
+        matching = (monitor for monitor in now.monitors if monitor.matches(turn))
+        uses = [(monitor.name, use.evaluator.name) for monitor in matching for use in monitor.assignments]
         newer = [use for use in uses if plan.assignment_of(*use) is None]
         later = dict.fromkeys(map("/".join, newer), "none: this evaluator was not configured when the turn came")
         outcomes[turn.turn_id] = later | dict(_outcomes(turn, plan, by_place, why_none))

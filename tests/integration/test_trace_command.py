@@ -306,7 +306,8 @@ async def test_a_turn_is_explained_by_the_configuration_of_when_it_came(tmp_path
         "polite": {"kind": "conversational_g_eval", "criteria": "Is it polite?"},
     }
     rare = {"all": {"evaluators": ["brief"], "sample": 1e-9}, "talks": {"evaluators": ["polite"], "idle_timeout": "1h"}}
-    every = {"all": {"evaluators": ["brief", "right"], "sample": 1}}
+    voice = {"voice": {"evaluators": ["right"], "match": {"service": "voice"}}}
+    every = {"all": {"evaluators": ["brief", "right"], "sample": 1}, **voice}
     log = {"kind": "sqlite", "path": str(tmp_path / "logs.db")}
     then, now = (
         configured(log, "http://localhost:1", tmp_path, evaluators=evaluators, monitors=monitors)
@@ -325,6 +326,7 @@ async def test_a_turn_is_explained_by_the_configuration_of_when_it_came(tmp_path
     assert first["all/brief"].startswith("sampled_out: the conversation's draw ")
     assert first["all/brief"].endswith(" is not below the rate 1e-09 (sample)")
     assert first["all/right"] == "none: this evaluator was not configured when the turn came"
+    assert "voice/right" not in first, "its monitor does not match the turn"
     assert first["talks/polite"] == "none yet: the configuration no longer has this evaluator"
     assert second["all/brief"].startswith("scored 1")
     assert (await traced(then, "t1"))[1]["turns"]["t1"]["all/brief"] == first["all/brief"]
