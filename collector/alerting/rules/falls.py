@@ -95,7 +95,7 @@ def _unexplained(target: Target, mean: float, alerts: AlertSettings, states: Sta
     short = f"({level} - {mean:g})" if target.lower_is_better else f"({mean:g} - {level})"
     # while no window is of the present, as after an incident, the fall itself is compared with the largest doubt
     deeper = f"{short} - on (evaluator, monitor) group_left () max by (evaluator, monitor) ({doubt})"
-    unexplained = f"({beyond} > 0 or on ({by}) ({deeper} > 0 unless on ({by}) ({present})))"
+    unexplained = f"(({beyond}) > 0 or on ({by}) ({deeper} > 0 unless on ({by}) ({present})))"
     doubtful = f"({falls} and on (evaluator, monitor) {doubt} > 0 unless on ({by}) {unexplained})"
     explained = f"({doubtful} or on ({by}) ({short} <= {shift} and {shift} > 0))"
     # SCORE_FALL is here its own value of the interval before: an alert that fires stays
