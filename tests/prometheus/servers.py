@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import shutil
 import signal
-import socket
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -17,22 +16,9 @@ import yaml
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 from promtool import tool
+from service import free_port
 
 READY_WITHIN = 90.0
-
-
-_RETURNED: set[int] = set()
-
-
-def free_port() -> int:
-    """A port that nobody listens on and that no earlier call returned: the kernel may offer one twice in a row."""
-    while True:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        if port not in _RETURNED:
-            _RETURNED.add(port)
-            return port
 
 
 @asynccontextmanager

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from servers import Prometheus, Webhook, alertmanager, free_port, prometheus, webhook
+from servers import Prometheus, Webhook, alertmanager, prometheus, webhook
+from service import free_port
 from test_alerts_end_to_end import FAST, Judged, configured, files
 
 from collector.alerting.rules.generate import rules_of

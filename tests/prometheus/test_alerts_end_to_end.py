@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 from configurations import checked
-from servers import Webhook, alertmanager, free_port, prometheus, webhook
+from servers import Webhook, alertmanager, prometheus, webhook
+from service import free_port
 
 from collector.alerting.rules import formats
 from collector.alerting.rules.generate import rules_of

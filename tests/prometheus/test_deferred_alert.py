@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 from batch_server import batch_server
 from promtool import run, series, tool
-from servers import alertmanager, free_port, prometheus, webhook
+from servers import alertmanager, prometheus, webhook
+from service import free_port
 
 from collector.alerting.rules import formats
 from collector.alerting.rules.generate import rules_of

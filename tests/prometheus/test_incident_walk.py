@@ -19,7 +19,8 @@ from typing import Any
 import aiohttp
 import pytest
 from configurations import checked
-from servers import alertmanager, free_port, prometheus, webhook
+from servers import alertmanager, prometheus, webhook
+from service import free_port
 from test_alerts_end_to_end import FAST, files
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "browser"))

@@ -9,7 +9,8 @@ from typing import Any
 import aiohttp
 import pytest
 from configurations import checked
-from servers import Prometheus, free_port, prometheus
+from servers import Prometheus, prometheus
+from service import free_port
 from test_watcher import Feed
 
 from collector.config.configured import Config

@@ -13,7 +13,8 @@ import aiohttp
 import pytest
 from configurations import checked
 from made_up import Trace, chat
-from servers import Prometheus, free_port, prometheus
+from servers import Prometheus, prometheus
+from service import free_port
 
 from collector.alerting.rules import formats
 from collector.alerting.rules.generate import rules_of

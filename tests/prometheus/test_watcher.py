@@ -13,7 +13,8 @@ from typing import Any
 import aiohttp
 import pytest
 from configurations import checked
-from servers import Webhook, alertmanager, free_port, webhook
+from servers import Webhook, alertmanager, webhook
+from service import free_port
 
 from collector.alerting.rules import formats
 from collector.alerting.rules.generate import rules_of

@@ -42,8 +42,8 @@ class Fact:
     `within` is a duration in PromQL: its last value within it counts. `is_time`: it is in seconds since the epoch. With
     `listed` there may be several. `is_margin`: it is a standard error, and shown as what stands behind every "±", half
     of the 95 % interval. `only` is PromQL after the series that says which values count. With a `phrase`, `{}` in it is
-    the value, and there is no phrase without one. A bound `rounds` to two decimals by `floor` or
-    `ceil`, so that it stays true.
+    the value, and there is no phrase without one. A bound `rounds` to two decimals by `floor`
+    or `ceil`, so that it stays true.
     """
 
     series: str

@@ -30,7 +30,7 @@ CHECK_EVERY = 2.0
 _LONGEST_PAUSE = 8
 """Looks between two attempts to take what was refused; at first it is one, then twice as many each time."""
 _MINUTE = 32
-"""Looks in a minute."""
+"""Looks in about a minute: a multiple of the longest pause."""
 _NAMED = 8
 
 
