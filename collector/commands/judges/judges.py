@@ -94,7 +94,6 @@ def representative(cases: Sequence[LabelledCase]) -> tuple[list[LabelledCase], i
     return (at_random, len(cases) - len(at_random)) if len(at_random) >= FEWEST else (list(cases), 0)
 
 
-_MORE = {True: "Raise --max-usd", False: "Label more"}
 _CHOICES = {"best": "best", "enough": "enough", "open": "open", "worse": "worse", "silent": "too few"}
 
 
@@ -151,7 +150,8 @@ def _conclusions(result: Bench) -> Iterator[str]:
         if any(figures.choice == "open" for figures in result.figures):
             unjudged = any(figures.scored < figures.cases and not figures.failures for figures in result.figures)
             takes = f"a --margin of {result.margin:g} takes {plural(result.fewest, 'case')}"
-            yield f"No verdict yet: {takes}. {_MORE[unjudged]}, or allow a larger margin."
+            more = "Raise --max-usd" if unjudged else "Label more"
+            yield f"No verdict yet: {takes}. {more}, or allow a larger margin."
         return
     chosen = next(figures for figures in result.figures if figures.judge == result.take)
     yield f"Take {chosen.judge}: {_why(chosen, result)}"
