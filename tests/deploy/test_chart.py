@@ -85,6 +85,21 @@ def test_stages_that_must_be_one_are_never_two_and_reach_what_they_need(location
     run("kubeconform", "-strict", "-schema-location", location, "-", given=_rendered(*options))
 
 
+@pytest.mark.parametrize("left", ["otlp", "otlp-grpc", ""])
+def test_a_receiver_that_is_removed_has_no_port(left: str):
+    """Pods that read Kafka alone listened on no port of OTLP, and a Service and the network policy led there."""
+    names = {"otlp": "otlp_http", "otlp-grpc": "otlp_grpc"}
+    removed = ",".join(f"config.receive.{key}=null" for name, key in names.items() if name != left)
+    options = ("--set", f"{SOURCE},{removed}")
+    (container,) = _pods(options)["receive"]["spec"]["template"]["spec"]["containers"]
+    assert {each["name"] for each in container["ports"]} == {"metrics", left} - {""}
+    resources = _resources(options)
+    service = resources.get(("Service", "live-evalstream"))
+    assert [each["name"] for each in service["spec"]["ports"]] == [left] if left else service is None
+    policy = resources.get(("NetworkPolicy", "live-evalstream-receive"))
+    assert [each["port"] for each in policy["spec"]["ingress"][0]["ports"]] == [left] if left else policy is None
+
+
 def test_pods_reach_the_brokers_that_the_configuration_names():
     """Over TLS they listen on another port than the usual one."""
     sources = [{"bootstrap_servers": ["other:9094"], "traces": ["spans"]}, {"bootstrap_servers": ["${env:BROKER}"]}]
@@ -105,22 +120,6 @@ def _notes(folder: Path, config: dict[str, Any], *options: str) -> list[str]:
     values = ("--kube-version", KUBERNETES, "--set-json", f"config={json.dumps(config)}", *options)
     rendered = yaml.safe_load(run("helm", "template", "live", chart, "-s", "templates/notes.yaml", *values))
     return rendered["notes"].splitlines()
-
-
-def test_replicas_beyond_the_partitions_are_named(tmp_path: Path):
-    """Twenty pods for eight partitions were rendered without a word, and twelve stood idle."""
-    config = {"log": {"kafka": {"partitions": 8}}}
-    wait = "is more than config.log.kafka.partitions: 8. The others wait idle until a pod ends."
-
-    def idle(*options: str) -> list[str]:
-        return [line for line in _notes(tmp_path, config, *options) if "partitions" in line]
-
-    assert idle() == idle("--set", "stages.assemble.replicas=8,autoscaling.maxReplicas=20") == []
-    assert idle("--set", "stages.evaluate.replicas=20") == [f"stages.evaluate.replicas: 20 {wait}"]
-    assert idle("--set", "stages.assemble.replicas=9,stages.evaluate.replicas=20,autoscaling.enabled=true") == [
-        f"autoscaling.maxReplicas: 16 {wait}",
-        f"stages.assemble.replicas: 9 {wait}",
-    ]
 
 
 def test_an_address_on_a_port_that_the_network_policy_closes_is_named(tmp_path: Path):
@@ -152,7 +151,8 @@ def test_an_address_on_a_port_that_the_network_policy_closes_is_named(tmp_path: 
         for key, where in blocked.items()
     ]
     assert "Send OTLP/HTTP to http://live-evalstream.default.svc:4318" in notes_of()
-    assert "Send OTLP" not in str(notes_of("--set", "stages.receive.enabled=false")), "then there is no such service"
+    for without in ("stages.receive.enabled=false", "config.receive.otlp_http=null"):
+        assert "Send OTLP" not in str(notes_of("--set", without)), "then there is no such port"
     assert not blocked_by("--set", "networkPolicy.enabled=false")
     assert not blocked_by("--set-json", "networkPolicy.outside.ports=[80,81,443,444,4319,24010]")
 
@@ -339,6 +339,15 @@ def test_the_schema_refuses(wrong: str):
             f"{SOURCE},config.receive.kafka[0].group_instance_id=foo",
             "config.receive.kafka[0].group_instance_id: foo would",
         ),
+        ("config.evaluate.shutdown_grace=2m", "config.evaluate.shutdown_grace: 2m is not shorter than"),
+        ("config.evaluate.shutdown_grace=60", "is not shorter than terminationGracePeriodSeconds: 60, so Kubernetes"),
+        ("terminationGracePeriodSeconds=20", "config.evaluate.shutdown_grace: 20s is not shorter than"),
+        ("stages.export.replicas=17", "stages.export.replicas: 17 is more than config.log.kafka.partitions: 16"),
+        (
+            "config.log.kafka.partitions=8,stages.evaluate.replicas=20",
+            "stages.evaluate.replicas: 20 is more than config.log.kafka.partitions: 8, and a pod without",
+        ),
+        ("config.log.kafka.partitions=8,autoscaling.enabled=true", "autoscaling.maxReplicas: 16 is more than"),
     ],
 )
 def test_a_pasted_file_that_pods_could_not_run_with_is_refused(wrong: str, sentence: str):
@@ -354,6 +363,13 @@ def test_a_pasted_file_that_pods_could_not_run_with_is_refused(wrong: str, sente
         "config.receive.otlp_http=null",
         "config.log.kafka.group_instance_id=null",
         "config.log.kafka.group_instance_id=judges-${env:POD_NAME}",
+        "config.evaluate.shutdown_grace=59.5s",
+        "config.evaluate.shutdown_grace=900ms,terminationGracePeriodSeconds=1",
+        "config.evaluate.shutdown_grace=${env:GRACE}",
+        "stages.assemble.replicas=16,autoscaling.maxReplicas=20",
+        "stages.evaluate.replicas=20,autoscaling.enabled=true",
+        "stages.export.replicas=20,stages.export.enabled=false",
+        "config.log.kafka.partitions=${env:PARTITIONS}",
     ],
 )
 def test_a_pasted_file_that_pods_can_run_with_is_taken(right: str):

@@ -24,8 +24,8 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
 {{/*
-Refuses what would make pods unreachable, or one member of a group of many: a file that is pasted under `config` may say
-so. Ports are values of `service`, since containers, Services and the network policy name them too.
+Refuses what would make pods unreachable, idle, killed at work, or one member of a group of many: a file that is pasted
+under `config` may say so. Ports are values of `service`, since containers, Services and the network policy name them too.
 */}}
 {{- define "evalstream.refuse" -}}
 {{- $config := .Values.config }}
@@ -50,6 +50,25 @@ so. Ports are values of `service`, since containers, Services and the network po
 {{- printf "config.%s.group_instance_id: %s would be the id of every pod, and each would end the one before; remove it, since the chart gives pods of a StatefulSet their own, or write a name with ${env:POD_NAME}" $place . | fail }}
 {{- end }}{{ end }}
 {{- end }}
+{{- with regexFind "^[0-9.]+ *(ms|s|m|h|d)?$" (dig "evaluate" "shutdown_grace" "" $config | toString | trim) }}
+{{- $units := dict "ms" 0.001 "s" 1 "m" 60 "h" 3600 "d" 86400 }}
+{{- $seconds := regexFind "[a-z]+$" . | default "s" | get $units | mulf (regexFind "^[0-9.]+" . | float64) }}
+{{- if ge $seconds (float64 $.Values.terminationGracePeriodSeconds) }}
+{{- printf "config.evaluate.shutdown_grace: %s is not shorter than terminationGracePeriodSeconds: %v, so Kubernetes would kill pods that still finish evaluations; set terminationGracePeriodSeconds to more" . $.Values.terminationGracePeriodSeconds | fail }}
+{{- end }}
+{{- end }}
+{{- $replicas := dict }}
+{{- range $stage := list "assemble" "evaluate" "export" }}{{ with index $.Values.stages $stage }}
+{{- if .enabled }}{{ $_ := set $replicas (printf "stages.%s.replicas" $stage) .replicas }}{{ end }}
+{{- end }}{{ end }}
+{{- if and .Values.autoscaling.enabled .Values.stages.evaluate.enabled }}
+{{- $replicas = set (omit $replicas "stages.evaluate.replicas") "autoscaling.maxReplicas" .Values.autoscaling.maxReplicas }}
+{{- end }}
+{{- with dig "log" "kafka" "partitions" 0 $config | int }}{{ $partitions := . }}
+{{- range $key, $number := $replicas }}{{ if gt (int $number) $partitions }}
+{{- printf "%s: %v is more than config.log.kafka.partitions: %d, and a pod without a partition does nothing; set %d or less" $key $number $partitions $partitions | fail }}
+{{- end }}{{ end }}
+{{- end }}
 {{- end }}
 
 {{/*
@@ -70,6 +89,17 @@ the names of a Deployment's pods, which never come again, it would wait for nobo
   "export" (dict "prometheus" (dict "host" "0.0.0.0" "port" $root.Values.service.metricsPort)) }}
 {{- if $root.Values.stages.page.enabled }}{{ $_ := set $known "page" dict }}{{ end }}
 {{- toYaml (mergeOverwrite $known (deepCopy $root.Values.config)) }}
+{{- end }}
+
+{{/* The ports on which the receive stage listens: none for a receiver that the values set to null. */}}
+{{- define "evalstream.otlpPorts" -}}
+{{- $receive := (include "evalstream.config" (list . "Deployment") | fromYaml).receive }}
+{{- if $receive.otlp_http }}
+- {name: otlp, port: {{ .Values.service.otlpPort }}, protocol: http}
+{{- end }}
+{{- if $receive.otlp_grpc }}
+- {name: otlp-grpc, port: {{ .Values.service.otlpGrpcPort }}, protocol: grpc}
+{{- end }}
 {{- end }}
 
 {{/* The part of the configuration that only a start reads (collector/config/live_part.py); a change of it restarts the pods. */}}
