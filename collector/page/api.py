@@ -160,7 +160,7 @@ class PageApi:
             "points": [_point(*column) for column in curve], "changes": changes, "recent": _summary(recent),
             "recent_seconds": RANGES[name].recent * RANGES[name].width,
             "passed_since": since,
-            "whole": _summary(whole) | _work([track, *earlier], name, now, free=bool(watched and watched.free)),
+            "whole": _summary(whole), "work": _work([track, *earlier], name, now, free=bool(watched and watched.free)),
             "yesterday": _past_mean(track.earlier(name, now, DAY)),
             "last_week": _past_mean(track.earlier(name, now, 7 * DAY)),
             "state": _state(

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from chromium import Chromium
 from playwright.async_api import expect
-from shown import a_busy_hour, showing
+from shown import WATCHED, a_busy_hour, showing
 
 from collector.config.alerts import AlertSettings
 from collector.page.settings import PageSettings, TraceLinkSettings
@@ -301,6 +301,23 @@ async def test_alerts_budgets_dead_letters_and_traffic_are_shown_where_there_are
         assert (await tab.locator("#monitors-note").inner_text()).startswith("configuration 3 since ")
         assert "3 at assemble: too large" in await tab.locator("#dead").inner_text()
         assert "400 turns matched" in await tab.locator("#funnel").inner_text()
+
+
+async def test_traffic_and_cost_say_that_they_are_of_all_versions_as_the_scores_are_of_one(chromium: Chromium) -> None:
+    async with showing(watched=[replace(WATCHED[0], versions=("now",))]) as shown:
+        turn = await shown.put_turn("visit-1", "Are you open on Sunday?", "It depends.")
+        old, new = shown.judged(turn, 0.1, ago=60.0), shown.judged(turn, 0.9)
+        await shown.put(replace(old, evaluator_version="before", cost_usd=0.25), replace(new, evaluator_version="now", cost_usd=0.5))
+        await shown.until_listed(2)
+        async with chromium.browsing(shown.url()) as tab:
+            assert "1 score of 1 conversation" in await tab.locator(".track .counts").first.inner_text()
+            assert ", all versions" in await tab.locator("#cost").inner_text()
+            assert "$0.75" in await tab.locator("#cost").inner_text()
+            assert (await tab.locator("#funnel-note").inner_text()).endswith(", all versions")
+            if folder := os.environ.get("SHOTS"):
+                await tab.screenshot(path=f"{folder}/desktop.png", full_page=True)
+                await tab.set_viewport_size({"width": 390, "height": 844})
+                await tab.screenshot(path=f"{folder}/phone.png", full_page=True)
 
 
 async def test_an_alert_leads_to_its_evaluations_its_runbook_and_its_dashboard(chromium: Chromium) -> None:

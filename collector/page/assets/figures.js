@@ -10,7 +10,7 @@ export function showFigures(overview) {
 }
 
 function showFunnel({ funnel, started, turns, deferred }) {
-  byId("funnel-note").textContent = `since ${clock(started, false)}`;
+  byId("funnel-note").textContent = `since ${clock(started, false)}, all versions`;
   const monitors = [...new Set([...funnel.outcomes.map((each) => each.monitor), ...Object.keys(funnel.traffic).filter(Boolean)])];
   const unmatched = funnel.traffic[""]?.unmatched;
   fill(
@@ -62,10 +62,10 @@ function bar(parts) {
 
 function showCost({ tracks, budgets }) {
   const seconds = tracks.length ? tracks[0].width * tracks[0].points.length : 0;
-  byId("cost-note").textContent = seconds ? `last ${span(seconds)}` : "";
-  const sum = (name) => tracks.reduce((all, track) => all + track.whole[name], 0);
-  const unpriced = tracks.filter((track) => track.whole.cost_usd === null).map((track) => track.evaluator);
-  const least = unpriced.length || tracks.some((track) => track.whole.partly_priced);
+  byId("cost-note").textContent = seconds ? `last ${span(seconds)}, all versions` : "";
+  const sum = (name) => tracks.reduce((all, track) => all + track.work[name], 0);
+  const unpriced = tracks.filter((track) => track.work.cost_usd === null).map((track) => track.evaluator);
+  const least = unpriced.length || tracks.some((track) => track.work.partly_priced);
   const spent = least ? (sum("cost_usd") ? `at least ${money(sum("cost_usd"))}` : "unknown") : money(sum("cost_usd"));
   fill(
     byId("cost").querySelector(".body"),
@@ -78,9 +78,9 @@ function showCost({ tracks, budgets }) {
       h("thead", {}, h("tr", {}, ["evaluator", "spent", "calls", "tokens"].map((name, index) => h("th", { scope: "col", class: index ? "number" : null }, name)))),
       h("tbody", {}, tracks.map((track) => h("tr", {},
         h("th", { scope: "row" }, track.evaluator, h("span", { class: "what" }, ` ${track.monitor}`)),
-        h("td", { class: "number" }, track.whole.cost_usd === null ? "unknown" : (track.whole.partly_priced ? "at least " : "") + money(track.whole.cost_usd)),
-        h("td", { class: "number" }, compact(track.whole.calls)),
-        h("td", { class: "number" }, compact(track.whole.tokens)))))),
+        h("td", { class: "number" }, track.work.cost_usd === null ? "unknown" : (track.work.partly_priced ? "at least " : "") + money(track.work.cost_usd)),
+        h("td", { class: "number" }, compact(track.work.calls)),
+        h("td", { class: "number" }, compact(track.work.tokens)))))),
   );
 }
 

@@ -21,11 +21,13 @@ from collector.calibration.labels import HumanLabel
 from collector.commands.calibrate.calibrate import mean_by_people
 from collector.commands.score.score import summarize
 from collector.page.api import PageApi
+from collector.page.label_queue import LabelQueueSettings, draw
 from collector.page.requests import Filters
 from collector.page.settings import PageSettings
 from collector.page.sources import Sources
 from collector.page.view import EvaluatorView, View
 from collector.statistics.audited_sums import CorrectedMean, corrected_by_people
+from collector.statistics.certificate import JudgedVerdict, VerdictPair, certify
 from collector.statistics.correction import WeightedScore
 from evaluators.results import Evaluation, Sampling
 
@@ -215,3 +217,38 @@ def test_the_audited_mean_that_people_correct_is_that_of_the_stated_formula() ->
     least = 1.5 * (p * p).sum() / (n * y * (1 - y))
     squared = max((p * p - power * p * q).sum() * n / (n - 2), least) + 0.0001 / n + (power * 0.02) ** 2
     assert [mean.mean, mean.error, mean.power] == pytest.approx([expected, math.sqrt(squared), power], abs=1e-9)
+
+
+def test_the_upper_limit_of_a_certificate_is_that_of_the_stated_formula() -> None:
+    rng = Random(5)
+    drawn = [(number // 2, rng.random() < 0.2, 1.0 + number // 2 % 3) for number in range(600)]
+    verdicts = [JudgedVerdict(fails, weight, f"c{row}") for row, fails, weight in drawn]
+    labels = [
+        (row, VerdictPair(fails, rng.random() < (0.4 if fails else 0.05), weight / 0.3, f"c{row}"))
+        for row, fails, weight in drawn if rng.random() < 0.3
+    ]  # fmt: skip
+    certificate = certify([label for _, label in labels], verdicts, 0.05)
+    scores, labelled, failed = (np.zeros((300, 2)) for _ in range(3))
+    for row, fails, weight in drawn:
+        scores[row, int(not fails)] += weight
+    for row, label in labels:
+        labelled[row, int(not label.judge_fails)] += label.weight
+        failed[row, int(not label.judge_fails)] += label.weight * label.human_fails
+    by_hand = by_statement("files-and-replay.md", "NumPy reckons", W=scores, A=labelled, B=failed)
+    assert certificate.upper == pytest.approx(by_hand["upper"], abs=1e-7)
+    assert certificate.rate == pytest.approx(by_hand["q"] @ by_hand["r"], abs=1e-9)
+
+
+@pytest.mark.parametrize("audited", [0.0, 0.1])
+@pytest.mark.parametrize(("score", "details"), [(0.55, {}), (0.65, {}), (0.9, {"uncertainty": 0.3}), (0.1, {"disagreement": 0.4})])
+def test_the_queue_draws_with_the_stated_probability(score: float, details: dict[str, Any], audited: float) -> None:
+    settings = LabelQueueSettings(random=0.05, doubtful=0.9, audited=0.1)
+    audit = {"audit": {"probability": 0.25, "version": "a", "score": 0.3}} if audited else {}
+    probabilities = {
+        found.probability
+        for number in range(200)
+        if (found := draw(judged(number, score, number, details=details | audit), 0.5, settings)) is not None
+    }
+    known = {"uncertainty": 0.0, "disagreement": 0.0} | details
+    by_hand = by_statement("page.md", "The doubt", score=score, threshold=0.5, random=0.05, doubtful=0.9, audited=audited, **known)
+    assert list(probabilities) == [pytest.approx(by_hand["probability"], abs=1e-12)]
