@@ -307,7 +307,9 @@ async def test_traffic_and_cost_say_that_they_are_of_all_versions_as_the_scores_
     async with showing(watched=[replace(WATCHED[0], versions=("now",))]) as shown:
         turn = await shown.put_turn("visit-1", "Are you open on Sunday?", "It depends.")
         old, new = shown.judged(turn, 0.1, ago=60.0), shown.judged(turn, 0.9)
-        await shown.put(replace(old, evaluator_version="before", cost_usd=0.25), replace(new, evaluator_version="now", cost_usd=0.5))
+        await shown.put(
+            replace(old, evaluator_version="before", cost_usd=0.25), replace(new, evaluator_version="now", cost_usd=0.5)
+        )
         await shown.until_listed(2)
         async with chromium.browsing(shown.url()) as tab:
             assert "1 score of 1 conversation" in await tab.locator(".track .counts").first.inner_text()

@@ -240,7 +240,9 @@ def test_the_upper_limit_of_a_certificate_is_that_of_the_stated_formula() -> Non
 
 
 @pytest.mark.parametrize("audited", [0.0, 0.1])
-@pytest.mark.parametrize(("score", "details"), [(0.55, {}), (0.65, {}), (0.9, {"uncertainty": 0.3}), (0.1, {"disagreement": 0.4})])
+@pytest.mark.parametrize(
+    ("score", "details"), [(0.55, {}), (0.65, {}), (0.9, {"uncertainty": 0.3}), (0.1, {"disagreement": 0.4})]
+)
 def test_the_queue_draws_with_the_stated_probability(score: float, details: dict[str, Any], audited: float) -> None:
     settings = LabelQueueSettings(random=0.05, doubtful=0.9, audited=0.1)
     audit = {"audit": {"probability": 0.25, "version": "a", "score": 0.3}} if audited else {}
@@ -250,5 +252,7 @@ def test_the_queue_draws_with_the_stated_probability(score: float, details: dict
         if (found := draw(judged(number, score, number, details=details | audit), 0.5, settings)) is not None
     }
     known = {"uncertainty": 0.0, "disagreement": 0.0} | details
-    by_hand = by_statement("page.md", "The doubt", score=score, threshold=0.5, random=0.05, doubtful=0.9, audited=audited, **known)
+    by_hand = by_statement(
+        "page.md", "The doubt", score=score, threshold=0.5, random=0.05, doubtful=0.9, audited=audited, **known
+    )
     assert list(probabilities) == [pytest.approx(by_hand["probability"], abs=1e-12)]
