@@ -3,10 +3,10 @@
 import asyncio
 import os
 import sqlite3
-import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from collector.backoff import StateLines
@@ -30,7 +30,7 @@ from evaluators.judges.endpoint import Endpoint, EndpointOptions
 
 SUFFIX = ".batches"
 """The suffix that makes the journal's name from the output's."""
-_REPORT_AFTER = 60.0
+REPORT_AFTER = 60.0
 """Seconds between two reports of one batch, or of one judge that is unavailable."""
 
 
@@ -40,7 +40,7 @@ class EnduringBatches:
 
     The callbacks get a judge's name first; `on_problem` is called for each call that failed but will be retried,
     `on_at_once` for each request that went out at once. `warn` gets messages for the operator. `absent` remembers which
-    endpoints take no batches.
+    endpoints take no batches, and `outages` which judges are unavailable; all partitions and configurations share it.
     """
 
     most_items: int
@@ -50,6 +50,7 @@ class EnduringBatches:
     on_at_once: Callable[[str], None]
     warn: Callable[[str], None]
     absent: AbsentBatches
+    outages: StateLines
 
 
 @dataclass(eq=False, repr=False)
@@ -81,7 +82,9 @@ class Batches:
 
     def _terms(self, name: str, settings: JudgeSettings) -> BatchTerms:
         enduring = self.enduring
-        reporter = _Reporter(name, self.say, self.say if enduring is None else enduring.warn)
+        reporter = _Reporter(name, self.say, self.say)
+        if enduring is not None:
+            reporter = _Reporter(name, self.say, enduring.warn, enduring.outages)
 
         def on_progress(progress: BatchProgress) -> None:
             reporter.report(progress)
@@ -100,7 +103,7 @@ class Batches:
             pace=self.pace,
             on_progress=on_progress,
             on_problem=on_problem,
-            on_recovered=reporter.report_recovered,
+            on_answer=reporter.report_answer,
         )
         if enduring is None:
             return terms
@@ -273,29 +276,35 @@ class _Reporter:
     judge: str
     say: Callable[[str], None]
     warn: Callable[[str], None]
-    clock: Callable[[], float] = time.monotonic
+    outages: StateLines = field(default_factory=partial(StateLines, REPORT_AFTER))
 
     def __post_init__(self) -> None:
-        self._lines = StateLines(_REPORT_AFTER, self.clock)  # one for each batch, and "" for the provider
+        self._batches = StateLines(REPORT_AFTER)
+        self._has_answered = False
 
     def report(self, progress: BatchProgress) -> None:
         """Report the progress of a batch."""
         if progress.status == GONE:
             self.warn(f"judge {self.judge}: {_gone_text(progress)}")
-        elif progress.ended or self._lines.is_due(progress.batch):
+        elif progress.ended or self._batches.is_due(progress.batch):
             self.say(f"judge {self.judge}: {_progress_text(progress)}")
 
     def report_problem(self, error: JudgeError) -> None:
         """Report that the provider is unavailable."""
-        if self._lines.is_due(""):
+        if self.outages.is_due(self.judge):
             self.warn(f"judge {self.judge} is unavailable ({error}); it is asked again")
 
-    def report_recovered(self) -> None:
-        """Report that the provider answers again. The next problem is another one, and is reported at once."""
-        if "" in self._lines.open:
-            self._lines.open.discard("")
-            self._lines.forget("")
+    def report_answer(self, has_failed: bool) -> None:
+        """Report that the provider answers again: its first answer, or one to a call that `has_failed` before.
+
+        The first answer may end an outage of an earlier configuration. Others end none: a provider may refuse batches
+        and still say how those before go on. The next problem is another one, and is reported at once.
+        """
+        if (has_failed or not self._has_answered) and self.judge in self.outages.open:
+            self.outages.open.discard(self.judge)
+            self.outages.forget(self.judge)
             self.say(f"judge {self.judge} is available again")
+        self._has_answered = True
 
 
 def _gone_text(progress: BatchProgress) -> str:

@@ -6,9 +6,10 @@ A new configuration gets a new stage, which continues where the old stage stoppe
 import logging
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
+from collector.backoff import StateLines
 from collector.config.configured import Config
 from collector.config.settings import EvaluateSettings
 from collector.config.urgency import deferred_part, judges_and_fallbacks
@@ -16,7 +17,6 @@ from collector.evaluate.budget.controller import BudgetController
 from collector.evaluate.deferred.deferred_evaluations import (
     BatchedPlan,
     Deferral,
-    OpenBatchedPlan,
     WaitingRoom,
     WaitingRoomLimits,
 )
@@ -26,7 +26,7 @@ from collector.evaluate.outcomes import PrometheusOutcomes
 from collector.evaluate.partition_state import StateLimits
 from collector.evaluate.scheduling.dispatch import BulkheadLimits, Clocks, Dispatcher
 from collector.evaluate.stage import GROUP, EvaluateStage, StageDefinitions, StageReports, StageTiming
-from collector.judging.batches import Batches, EnduringBatches, home_of
+from collector.judging.batches import REPORT_AFTER, Batches, EnduringBatches, home_of
 from collector.judging.open_judges import judges_in_use, open_judges
 from collector.logs.exchangeable_folds import ExchangeableFolds
 from collector.logs.log import OpenFold, confirm_of
@@ -54,6 +54,7 @@ class EvaluateTask:
     """The evaluate stage of a process. `budgets` are the running configuration's."""
 
     def __init__(self, process: Process) -> None:
+        self._outages = StateLines(REPORT_AFTER)
         self._current = self._build(process)
         self._folds = ExchangeableFolds(process.logs.turns, self._current.open_fold)
         self._show(self._current)
@@ -92,7 +93,7 @@ class EvaluateTask:
         dead_letters = process.resources.dead_letters("evaluate", logs.turns.name, logs)
         guardrails = process.resources.guardrails(process.config, process.plan.key)
         budgets = BudgetController(process.plan, logs.turns.partitions)
-        deferred = build_deferred(process)
+        deferred = build_deferred(process, self._outages)
         dispatcher = Dispatcher(
             logs.evaluations,
             guardrails,
@@ -161,25 +162,60 @@ _OUTCOMES = frozenset({"completed", "expired", "cancelled", "failed", "gone"})
 class DeferredJudging:
     """How a process makes evaluations that may wait: where they wait, and the journals of its partitions.
 
-    `homes` maps the name of each judge that takes batches to its name in the journals.
+    `part` is the configuration of these evaluations. `homes` maps the name of each judge that takes batches to its name
+    in the journals. `outages` has the judges that are unavailable.
     """
 
-    open_batched: OpenBatchedPlan
+    process: Process
+    part: Config
     room: WaitingRoom
     homes: Mapping[str, str]
-    journals: set[LoggedJournal]
-    absent: AbsentBatches
+    outages: StateLines
+    journals: set[LoggedJournal] = field(default_factory=set[LoggedJournal])
+    absent: AbsentBatches = field(default_factory=AbsentBatches)
 
     def lacks_batches(self, judge: str) -> bool:
         """Whether a judge's endpoint was found to take none."""
         return self.homes[judge] in self.absent
 
+    def _lack_batches(self, evaluator: str) -> bool:
+        judges = judges_and_fallbacks(evaluator, self.part.settings, self.part.evaluators)
+        gathering = [judge for judge in judges if judge in self.homes]
+        return bool(gathering) and all(map(self.lacks_batches, gathering))
+
     def open_batches(self, judge: str) -> int:
         """How many batches of a judge have not ended, and are followed by this process."""
         return sum(len(journal.open_batches(self.homes[judge])) for journal in self.journals)
 
+    @asynccontextmanager
+    async def open_batched(self, journal: LoggedJournal) -> AsyncGenerator[BatchedPlan]:
+        """See `OpenBatchedPlan`."""
+        process, gather = self.process, self.part.settings.evaluate.gather
+        telemetry = process.telemetry
+        enduring = EnduringBatches(
+            most_items=MOST_ITEMS,
+            confirm=confirm_of(process.logs.turns, GROUP),
+            on_progress=partial(_count, telemetry),
+            on_problem=lambda judge, error: telemetry.counter(BATCH_CALLS_FAILED, judge, error.type).inc(),
+            on_at_once=lambda judge: telemetry.counter(BATCH_REQUESTS, judge, "at_once").inc(),
+            warn=logger.warning,
+            absent=self.absent,
+            outages=self.outages,
+        )
+        batches = Batches(journal, replace(PACE, linger=gather, longest_linger=gather), logger.info, enduring=enduring)
+        async with open_judges(self.part, process.steps, batches=batches) as judges:
+            self.journals.add(journal)
+            try:
+                yield BatchedPlan(
+                    build_plan(self.part, judges, process.plan.key),
+                    self._lack_batches,
+                    lambda monitor: telemetry.counter(UNDEFERRED, monitor).inc(),
+                )
+            finally:
+                self.journals.discard(journal)
 
-def build_deferred(process: Process) -> DeferredJudging | None:
+
+def build_deferred(process: Process, outages: StateLines) -> DeferredJudging | None:
     """How a process makes the evaluations that may wait; None if no monitor of its configuration has any."""
     part = deferred_part(process.config)
     if part is None:
@@ -188,49 +224,7 @@ def build_deferred(process: Process) -> DeferredJudging | None:
     limits = WaitingRoomLimits(evaluations=settings.max_deferred, bytes=settings.max_deferred_bytes)
     judges = {name: part.settings.judges[name] for name in judges_in_use(part)}
     homes = {name: home_of(name, judge) for name, judge in judges.items() if judge.takes_batches}
-    journals = set[LoggedJournal]()
-    absent = AbsentBatches()
-    open_batched = partial(_open_batched, process=process, part=part, homes=homes, journals=journals, absent=absent)
-    return DeferredJudging(open_batched, WaitingRoom(limits), homes, journals, absent)
-
-
-@asynccontextmanager
-async def _open_batched(
-    journal: LoggedJournal,
-    process: Process,
-    part: Config,
-    homes: Mapping[str, str],
-    journals: set[LoggedJournal],
-    absent: AbsentBatches,
-) -> AsyncGenerator[BatchedPlan]:
-    gather = part.settings.evaluate.gather
-    telemetry = process.telemetry
-    enduring = EnduringBatches(
-        most_items=MOST_ITEMS,
-        confirm=confirm_of(process.logs.turns, GROUP),
-        on_progress=partial(_count, telemetry),
-        on_problem=lambda judge, error: telemetry.counter(BATCH_CALLS_FAILED, judge, error.type).inc(),
-        on_at_once=lambda judge: telemetry.counter(BATCH_REQUESTS, judge, "at_once").inc(),
-        warn=logger.warning,
-        absent=absent,
-    )
-    batches = Batches(journal, replace(PACE, linger=gather, longest_linger=gather), logger.info, enduring=enduring)
-
-    def lacks_batches(evaluator: str) -> bool:
-        judges = judges_and_fallbacks(evaluator, part.settings, part.evaluators)
-        endpoints = [homes[judge] for judge in judges if judge in homes]
-        return bool(endpoints) and all(endpoint in absent for endpoint in endpoints)
-
-    async with open_judges(part, process.steps, batches=batches) as judges:
-        journals.add(journal)
-        try:
-            yield BatchedPlan(
-                build_plan(part, judges, process.plan.key),
-                lacks_batches,
-                lambda monitor: telemetry.counter(UNDEFERRED, monitor).inc(),
-            )
-        finally:
-            journals.discard(journal)
+    return DeferredJudging(process, part, WaitingRoom(limits), homes, outages)
 
 
 def _count(telemetry: Telemetry, judge: str, progress: BatchProgress) -> None:

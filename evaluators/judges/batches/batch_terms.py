@@ -90,9 +90,9 @@ class BatchTerms:
     bounds the requests in a batch, if it is below the provider's limit. Before anything is sent, `confirm` waits for
     permission. `on_at_once` is called for each request that was answered at once. With `endures`, a call that is
     refused for its key, its money or a full queue is tried again without end. `on_problem` is called for each call that
-    will be tried again, `on_recovered` when such a call succeeds. With `absent`, an endpoint that takes no
-    batches is recorded there and asked at once, with `concurrency` requests at a time; `on_absent` is called when that
-    is found out.
+    will be tried again, `on_answer` when a call succeeds, with whether it failed before. With `absent`, an endpoint
+    that takes no batches is recorded there and asked at once, with `concurrency` requests at a time; `on_absent` is
+    called when that is found out.
     """
 
     home: str
@@ -101,7 +101,7 @@ class BatchTerms:
     pace: BatchPace = field(default_factory=BatchPace)
     on_progress: Callable[[BatchProgress], None] = lambda _progress: None
     on_problem: Callable[[JudgeError], None] = lambda _error: None
-    on_recovered: Callable[[], None] = lambda: None
+    on_answer: Callable[[bool], None] = lambda _has_failed: None
     on_at_once: Callable[[], None] = lambda: None
     most_items: int | None = None
     confirm: Callable[[], Awaitable[None]] = certain

@@ -50,8 +50,7 @@ class PatientCalls:
             except JudgeUnavailable as error:
                 problem, delay, last = error, error.retry_after, error
             else:
-                if has_failed:
-                    self.terms.on_recovered()
+                self.terms.on_answer(has_failed)
                 return response
             pause = max(wait, delay or 0.0)
             if patience is not None and self.clock() + pause - began > patience:
