@@ -284,7 +284,7 @@ def check(
     """Validate a configuration and print its plan.
 
     Prints about ten lines, with what needs attention first and, if the service runs on this machine, the beginning of
-    its traffic so far. Opens the files that the configuration names, and asks Kafka's brokers: if the service would
+    its traffic so far. Opens the files that the configuration names, and asks Kafka's brokers. If the service would
     refuse to start, the status is 2. --verbose adds what is received, sampled, evaluated and exported, what alerts
     detect, the capacity that the traffic needs, Kafka's topics, groups and permissions, and all of the traffic. Traces
     in receive.files are examined as with --traces. With --diff or --against it says what the file would change instead;
@@ -744,8 +744,8 @@ def mcp(
     """Serve coding agents over the Model Context Protocol.
 
     They may ask for means with errors, alerts, the worst evaluations, one with its conversation, what explains a drop,
-    test cases and what a check says; nothing is changed, and texts are shown where the page shows them. Needs the
-    extra `mcp` and a running page. Over HTTP it serves those who have a token of the page.
+    test cases and what a check says. Nothing is changed, and texts are shown if the page shows them. Needs the extra
+    `mcp` and a running page. Over HTTP, clients need a token of the page.
     """
     import asyncio
 
@@ -767,8 +767,9 @@ def explain(
 ) -> None:
     """Show every step of one evaluation.
 
-    How the spans were read and why, its turn, its monitor, its draw and rate, how long it waited, what its judge was
-    asked, said and was paid, its weight, and which exporters have taken it. It can run beside the service.
+    Shows how the spans were read and why, the turn, monitor, draw, rate and weight, and how long the evaluation waited.
+    Shows what the judge was asked, said and was paid, and which exporters have taken the result. Can run beside the
+    service.
 
     Of a trace or a turn it shows each evaluator's outcome, or why there is none: no monitor matched, or sampled out.
     """
@@ -820,8 +821,8 @@ def compare(
 ) -> None:
     """Compare a new version of an application with the last one.
 
-    Shows each evaluator's two means with the interval of their difference, which is valid however often you look: side
-    by side for the time in which both versions ran, otherwise before and after.
+    Shows each evaluator's two means with the interval of their difference, valid however often you look. Compares side
+    by side while both versions ran, otherwise before and after.
     """
     from collector.commands.compare import CompareOptions, compare as compare_versions
 
@@ -865,8 +866,8 @@ def targets(
 ) -> None:
     """Propose targets for alerts from past scores.
 
-    Each evaluator's mean, how alike the scores of a conversation are, its daily wave, a target below all that; and what
-    alerts with it would have done: when they would have paged, and how soon they would have found a fall.
+    For each evaluator: its mean, its daily wave, how alike the scores of a conversation are, and a target below all
+    that. Also when alerts with this target would have paged, and how soon they would have found a fall.
     """
     from collector.commands.targets.targets import TargetsOptions, propose
 
@@ -886,8 +887,8 @@ def plan(
 ) -> None:
     """Plan the cheapest sampling for an error.
 
-    From the monitor's own past: which sampling rate, boosts and share of audits or labels give a day's mean this
-    standard error at the least cost, and what the present ones reach and cost; with the configuration to paste.
+    Finds, from the monitor's own past, the sampling rate, boosts and share of audits or labels that give a day's mean
+    this standard error at the least cost. Shows what the present ones reach and cost, and the configuration to paste.
     """
     from collector.commands.plan.plan import PlanOptions, print_plan
 
@@ -971,9 +972,9 @@ def align(
 ) -> None:
     """Improve an evaluator by people's labels.
 
-    A model proposes a clause, a rubric or examples out of the labels that the evaluator disagrees with. The best one on
-    one part of the labels is tested on the other, once, and written as a new definition beside the old one if it surely
-    agrees more with people. Status 1 if it does not, or at the spending limit.
+    A model proposes a clause, a rubric or examples out of the labels that the evaluator disagrees with. The best on one
+    part of the labels is tested on the other part, once. If it surely agrees more with people, it is written as a new
+    definition beside the old one. Status 1 if it does not, or at the spending limit.
     """
     from collector.commands.align.align import AlignOptions, align as align_evaluator
 

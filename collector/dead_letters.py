@@ -66,8 +66,8 @@ class DeadLetterSettings(Section):
     """Keep what could not be processed, so it can be processed again. It may hold personal data, so unless it is
     said here nothing is kept while texts are redacted or not stored."""
     max_ends: int = Field(default=3, ge=2)
-    """Times in a row that the process may end while it processes one record (killed by it, out of memory, or standing
-    still): then the record is dead-lettered, and the next start continues without it."""
+    """Times in a row that the process may end while it processes one record: killed by it, out of memory, or standing
+    still. Then the record is dead-lettered, and the next start continues without it."""
     stall_after: Seconds = Field(default=60.0, gt=0)
     """One record that holds the process for so long ends it with status 70, to be started again."""
 

@@ -149,8 +149,8 @@ class AlertSettings(Section):
     webhook: str | None = Field(default=None, pattern=r"^https?://")
     """Receiver put into the generated Alertmanager configuration."""
     heartbeat: str | None = Field(default=None, pattern=r"^https?://")
-    """URL that the generated Alertmanager configuration calls every minute while alerting works (a dead man's switch,
-    of a service outside of it that alerts when calls stop)."""
+    """URL that the generated Alertmanager configuration calls every minute while alerting works. It belongs to a
+    service outside that alerts when calls stop (a dead man's switch)."""
     watcher: WatcherSettings | None = None
 
     def _mistakes(self) -> Iterator[str]:

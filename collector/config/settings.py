@@ -47,8 +47,8 @@ class FeedbackSettings(Section):
     """Feedback of users, experts and programs: by OTLP, `POST /v1/feedback`, topics and files, at any time."""
 
     wait: Seconds = Field(default=7 * 86_400.0, gt=0, le=90 * 86_400.0)
-    """How long feedback waits for an evaluation of what it is about, and how far back it finds one; then it is counted
-    as unmatched."""
+    """How long feedback waits for an evaluation of its subject, and how far back it finds one. Then it is counted as
+    unmatched."""
     names: dict[Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)], FeedbackNameSettings] = Field(
         default_factory=dict, max_length=50
     )
@@ -88,8 +88,8 @@ class KafkaLogSettings(Section):
     group_instance_id: str | None = None
     """A name that survives restarts (the pod's); without it a restart after a crash waits 45 to 90 s."""
     state_directory: str | None = None
-    """A folder in which a process notes the records in progress, so a record that crashes it repeatedly is
-    skipped; must survive a restart of the process. Default: a private folder for temporary files."""
+    """A folder in which a process notes the records in progress, so it skips a record that crashes it repeatedly. The
+    folder must survive a restart of the process. Default: a private folder for temporary files."""
     session_timeout: Seconds = Field(default=45.0, gt=0)
     """After this time without a heartbeat, a process's partitions go to others."""
     security: KafkaSecuritySettings | None = None
@@ -155,7 +155,7 @@ class ReceiveSettings(Section):
     """Files or directories, read once at the start: OTLP (.pb, .json, .jsonl), ready-made turns, conversations or chats
     (.json, .jsonl), references (.references.json, .references.jsonl), or feedback (.feedback.json, .feedback.jsonl)."""
     trust_tracestate: Literal["never", "always"] | list[str] = "never"
-    """The senders whose tracestate (ot=th:) is believed about earlier sampling, and weighs scores: none, all, or the
+    """The senders whose tracestate (ot=th:) is believed about earlier sampling and weighs scores: none, all, or the
     named tenants. Any caller of an application can write it."""
 
     @property
@@ -178,8 +178,8 @@ class IdentitySettings(Section):
     ignore: list[str] = Field(default_factory=list)
     """Attributes to ignore, like a session.id that is a browser's."""
     made_up: list[str] = Field(default_factory=list)
-    """Attributes under which a library writes a new id for each run, like gen_ai.conversation.id where histories come
-    from a database: they name a conversation only where the trace has no other id."""
+    """Attributes under which a library writes a new id for each run, like gen_ai.conversation.id if histories come from
+    a database. They name a conversation only if the trace has no other id."""
 
     def _mistakes(self) -> Iterator[str]:
         for both in sorted({*self.made_up} & {*self.conversation, *self.ignore}):
@@ -218,10 +218,10 @@ class AssembleSettings(Section):
     allowed_lateness: Seconds = 60.0
     """How long late spans of a trace are still combined with the rest."""
     keep: Literal["all", "wanted"] = "wanted"
-    """wanted: the content of turns that no monitor's rate can select is not stored (`incomplete: unwanted`), and most
-    of their traces are not even read. Scores, weights and counters are those of all. all: every turn's content is
-    stored, for rejudge and for a rate that is raised later. No difference while a monitor has match, boost, sample:
-    auto, a rate of 1, or watches agent runs."""
+    """wanted: content that no monitor's rate can select is not stored (`incomplete: unwanted`), and most such traces
+    are not even read. Scores, weights and counters are those of all. all: every turn's content is stored, for rejudge
+    and for a rate that is raised later. No difference while a monitor has match, boost, sample: auto, a rate of 1, or
+    watches agent runs."""
     identity: IdentitySettings = IdentitySettings()
     attributes: list[AttributeName] | dict[AttributeName, list[AttributeKey]] = Field(
         default_factory=list[str], max_length=32
@@ -402,15 +402,15 @@ class JudgeSettings(Section):
     answer_key: bool = True
     """Answers must repeat the key of their question, which a verdict planted in a text cannot have."""
     subject_first: bool = False
-    """Put the judged text first and the question after it, and ask one question about a subject before the others,
-    which then find it in the provider's prompt cache. Scores may change, so versions change."""
+    """Put the judged text first and the question after it. One question about a subject is asked before the others,
+    which then find the text in the provider's prompt cache. Scores may change, so versions change."""
     sees: list[Literal["image"]] = Field(default_factory=list[Literal["image"]])
     """Media that the judge is shown beside texts: [image] for a model that reads images. The prompt says that other
     media exist."""
     media: JudgeMediaSettings = JudgeMediaSettings()
     top_logprobs: int | None = Field(default=None, ge=0, le=20)
-    """Alternatives requested per token; 0 requests none. If left out, as many as the form of the answer has use for:
-    two more than its scale has numbers or its question labels, from 10 to 20."""
+    """Alternatives requested per token; 0 requests none. If left out: two more than the scale has numbers or the
+    question labels, from 10 to 20."""
     usd_per_million_input_tokens: float | None = Field(default=None, ge=0)
     """The price of a prompt. Without prices here, the vendor's list price of the model counts; without that, cost is
     not counted."""
@@ -766,8 +766,8 @@ class MonitorSettings(Section):
     compare: list[str] | dict[str, list[str]] = Field(
         default_factory=lambda: ["service_version", "model", "prompt_version"], max_length=8
     )
-    """Attributes whose new values are compared with the value before; or a list of values per attribute, each compared
-    with the first (a canary, an A/B test)."""
+    """Attributes whose new values are compared with the value before. Or a list of values per attribute: each is
+    compared with the first (a canary, an A/B test)."""
 
     alerts: MonitorAlertSettings = MonitorAlertSettings()
 

@@ -119,8 +119,9 @@ class PrometheusSettings(ExporterSettings):
     port: int = Field(default=9464, ge=0, le=65535)
     """Port to listen on; 0 takes any free one."""
     segment_by: str | list[str] | dict[str, Annotated[int, Field(ge=1, le=100)] | list[str]] | None = None
-    """Attributes whose values become the `segment` label: one name; a list; or a map from name to values or to the
-    number of the most frequent ones (default 10). Other values become `other`; without this key: `all`."""
+    """Attributes whose values become the `segment` label: one name, a list, or a map from name to values. A map may
+    have the number of the most frequent values (default 10) instead. Other values become `other`; without this key:
+    `all`."""
     segments: tuple[str, ...] = Field(default=(), max_length=100)
     """The values of the one attribute of `segment_by`, if it is a name."""
     max_conversations: int = Field(default=100_000, ge=1)

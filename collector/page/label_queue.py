@@ -46,8 +46,8 @@ class LabelQueueSettings(Section):
     random: float = Field(default=0.05, ge=0.001, le=1)
     """Share of all scored evaluations that are drawn, doubtful or not."""
     doubtful: float = Field(default=0.25, ge=0, le=1)
-    """Share of the most doubtful that are drawn as well: where the judge is uncertain by its own probabilities, a jury
-    is divided, or the score is near the threshold. Others in proportion."""
+    """Share of the most doubtful that are drawn as well, others in proportion. A score is doubtful if the judge is
+    uncertain by its own probabilities, a jury is divided, or the threshold is near."""
     audited: float = Field(default=0.25, ge=0, le=1)
     """Share of the audited answers that are drawn as well: labels of them correct the mean by audits."""
     twice: float = Field(default=0.2, ge=0, le=1)

@@ -216,8 +216,8 @@ GOLDEN_CASES = gauge("evalstream_golden_cases", ("evaluator", "evaluator_version
 GOLDEN_LAST_RUN = gauge("evalstream_golden_last_run_timestamp_seconds", ("evaluator", "evaluator_version", "judge"))
 """Time of the newest run of the golden set, in seconds since the epoch."""
 JUDGE_MOVED = gauge("evalstream_judge_moved", ("evaluator", "evaluator_version", "monitor", "verdict"))
-"""While scores are low: by how much the judge's scores of the same cases have moved since the fall began, by verdict:
-changed, better (changed, but no cause of low scores), or unchanged (then by how much at most)."""
+"""While scores are low: how far the judge's scores of the same cases have moved since the fall began. By verdict:
+changed, better (changed, but no cause of low scores), or unchanged (then the most that they can have moved)."""
 AGREEMENT = gauge("evalstream_judge_agreement", ("evaluator", "evaluator_version", "statistic"))
 """Agreement of scores with people's labels on the page, by statistic (spearman, kendall_tau_b, weighted_kappa,
 krippendorff_alpha, equal_verdicts, cohen_kappa, sensitivity, specificity, youden_j); absent below 10 labels."""
@@ -238,8 +238,8 @@ PEOPLE_SUMS = gauge("evalstream_people_sums", ("evaluator", "evaluator_version",
 """Sums over drawn labels of seven days, by which people correct a mean (helpful:people); logged: the weight of these
 days' scores of every version."""
 PEOPLE_WITHHELD = gauge("evalstream_people_withheld", ("evaluator", "evaluator_version", "monitor", "reason"))
-"""1 where the mean by people is withheld, by reason: few (n below 30), undecided (few with a
-verdict), weak (sensitivity + specificity - 1 is small) or drift."""
+"""1 if the mean by people is withheld, by reason: few (n below 30), undecided (few with a verdict), weak (sensitivity +
+specificity - 1 is small) or drift."""
 # --- receiving ---
 RECEIVE_REQUESTS = counter("evalstream_receive_requests_total", ("source", "signal", "status"))
 """OTLP requests by status of the answer: a code over HTTP (source otlp_http), a name over gRPC (source otlp_grpc)."""
@@ -283,9 +283,9 @@ the log says which setting helps."""
 TRACES_CLOSED = counter("evalstream_traces_closed_total", ("reason",))
 """Traces closed and assembled, by reason; a trace that late spans reopen closes again."""
 TURNS_ASSEMBLED = counter("evalstream_turns_assembled_total", ("dialect", "outcome", "reason"))
-"""Turns by dialect (`readymade`: received as turns) and outcome: complete, failed (the application's call ended in an
-error), incomplete (cannot be evaluated: `reason` says what is missing), agent_run (the run
-of an agent inside a turn, not one more turn)."""
+"""Turns by dialect (`readymade`: received as turns) and outcome: complete, failed, incomplete or agent_run. failed: the
+application's call ended in an error. incomplete: cannot be evaluated; `reason` says what is missing. agent_run: the run
+of an agent inside a turn, not one more turn."""
 LATE_FEEDBACK = counter("evalstream_late_feedback_total")
 """Feedback in traces that came after its turn was made: not part of the turn, but joined by its ids."""
 OPEN_TRACES = gauge("evalstream_open_traces")
@@ -310,9 +310,9 @@ OPEN_CONVERSATIONS = gauge("evalstream_open_conversations")
 """Open conversations that an evaluator of conversations will judge, or would after a boost, over all monitors."""
 # --- evaluations: due = ended + in flight ---
 EVALUATIONS_DUE = counter("evalstream_evaluations_due_total", ("monitor", "evaluator", "origin"))
-"""Evaluations that became due in this process, by origin: matched (a turn came, or a conversation closed), resumed
-(left unfinished by an earlier owner of the partition), retried (made again after a failure: *Make it again*, or
-`rejudge --what failed`), backfilled (others by `rejudge`)."""
+"""Evaluations that became due in this process, by origin. matched: a turn came, or a conversation closed. resumed: an
+earlier owner of the partition left it unfinished. retried: made again after a failure (*Make it again*, or `rejudge
+--what failed`). backfilled: others by `rejudge`."""
 EVALUATIONS_STARTED = counter("evalstream_evaluations_started_total", ("monitor", "evaluator"))
 """Evaluations that went to their judge's queue: without those sampled out, duplicate, or requested by `rejudge`.
 Those resumed after a restart count again."""
@@ -394,7 +394,7 @@ _RELEASE = ("monitor", "attribute", "within", "baseline", "version")
 RELEASE_STARTED = gauge("evalstream_release_started_timestamp_seconds", _RELEASE)
 """The hour in which a version that is compared with its baseline began, in seconds since the epoch."""
 RELEASE_DIFFERENCE = gauge("evalstream_release_difference", ("evaluator", "evaluator_version", *_RELEASE))
-"""Mean score of a version minus that of its baseline: side by side or, if the version replaced the baseline at once,
+"""Mean score of a version minus that of its baseline, side by side. If the version replaced the baseline at once: minus
 the baseline's in the same hours a week before, or else on the day before (then without bounds)."""
 RELEASE_BOUND = gauge("evalstream_release_difference_bound", ("evaluator", "evaluator_version", *_RELEASE, "bound"))
 """Bounds of that difference's 95 % interval, low or high. It is valid however often it is looked at."""
@@ -407,9 +407,9 @@ measured."""
 CONSUMER_LAG_SECONDS = gauge("evalstream_consumer_lag_seconds", ("consumer", "log"))
 """Age of the last record that a consumer received while others wait behind it; 0 without lag."""
 RECORDS_LOST = counter("evalstream_records_lost_total", ("consumer", "log", "reason"))
-"""Records that a log's retention deleted although a consumer needed them, by reason: `retention` (before the consumer
-read them), `retention_replay` (read before, but needed for the open state of a restart) or `topic_replaced` (one for
-each partition of a source topic that was deleted and made again)."""
+"""Records that a log's retention deleted although a consumer needed them, by reason. `retention`: before the consumer
+read them. `retention_replay`: read before, but needed for the open state of a restart. `topic_replaced`: one for each
+partition of a source topic that was deleted and made again."""
 LOG_RETENTION = gauge("evalstream_log_retention_seconds", ("log",))
 """Age at which a log deletes a record, read or not (a topic's `retention.ms`); +Inf if never, absent if hidden."""
 OLDEST_NEEDED = gauge("evalstream_oldest_needed_seconds", ("consumer", "log"))
@@ -425,10 +425,10 @@ ABSURD_VALUES = counter("evalstream_absurd_values_total", ("metric",))
 TASK_FAILURES = counter("evalstream_task_failures_total", ("task",))
 """Unexpected failures of the service's background tasks, which were started again."""
 HEALTH_CHECK = gauge("evalstream_health_check_ok", ("check",))
-"""1 while a health check of the process finds nothing wrong, else 0: log (it can be written), consumers (none is
+"""1 while a health check of the process finds nothing wrong, else 0. Checks: log (can be written), consumers (none is
 stalled), judges (each can be reached), evaluators (none failed three times in a row), exporters (each can export), disk
-(it has room), configuration (no changed one is refused), tasks (none has failed lately), page (it has all
-partitions), `receive` and a source's topics (brokers let it read them)."""
+(has room), configuration (no changed one is refused), tasks (none has failed lately), page (has all partitions),
+`receive` and a source's topics (brokers permit reading)."""
 BUILD_INFO = gauge("evalstream_build_info", ("version",))
 """Always 1; its label is the running version."""
 CONFIG_INFO = gauge("evalstream_config_info", ("hash",))
@@ -438,8 +438,8 @@ CONFIG_SECTION_INFO = gauge("evalstream_config_section_info", ("section", "hash"
 RULES_INFO = gauge("evalstream_rules_info", ("hash",))
 """Always 1; its label is a hash of the alert rules that `evalstream rules` writes for the running configuration."""
 CONFIGURATION_NUMBER = gauge("evalstream_configuration_number")
-"""The number of the configuration that the process runs; after the seconds or
-restarts that a change takes, all processes have the same. 0: none has been taken yet."""
+"""The number of the configuration that the process runs; all processes have the same, except for seconds (or until a
+restart) after a change. 0: none has been taken yet."""
 CONFIGURATION_SINCE = gauge("evalstream_configuration_taken_timestamp_seconds")
 """When the process took the configuration that it runs, in seconds since the epoch."""
 CONFIGURATION_REFUSED = gauge("evalstream_configuration_refused")

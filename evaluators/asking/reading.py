@@ -50,8 +50,8 @@ class ReadingSettings(TextSettings):
     """Whether the judge reads a run that is too long for one question."""
 
     reads: Annotated[int | None, ADDED_LATER] = Field(default=None, ge=1, le=20)
-    """If a run of tool calls or turns does not fit into a question, the judge gets an index, and reads and searches the
-    run in at most so many further requests."""
+    """If tool calls or turns do not fit into a question, the judge gets an index of the run. It then reads and searches
+    the run in at most so many further requests."""
 
     @property
     def added_templates(self) -> tuple[str, ...]:

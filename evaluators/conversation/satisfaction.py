@@ -9,9 +9,9 @@ from evaluators.mechanisms.classification import EndOfConversation, LabelDefinit
 class Satisfaction(EndOfConversation):
     """Whether the user was content by the end: `satisfied` (1), `neutral` (0.5) or `dissatisfied` (0).
 
-    The judge goes by the user's words and acts, such as thanks, praise and confirmed success, or complaint, repetition
-    and leaving, not by the quality of the answers. Token probabilities weight the labels' scores. `frustration` looks
-    at each message instead.
+    The judge goes by the user's words and acts (thanks, praise and confirmed success, or complaint, repetition and
+    leaving), not by the quality of the answers. Token probabilities weight the labels' scores. `frustration` looks at
+    each message instead.
     """
 
     kind: ClassVar[str] = "satisfaction"

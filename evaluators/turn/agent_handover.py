@@ -19,9 +19,9 @@ _HANDOVER = re.compile(
 class AgentHandover(CallVerdicts):
     """The share of right hand-overs between agents: to the right agent, at the right point, with all it needs.
 
-    A hand-over is a call by which an agent passes a request on, such as `transfer_to_billing`, `handoff_to_agent` or
-    `delegate_work_to_coworker`, or a call of a tool in `tools`. The judge gives each a verdict, with the offered tools
-    in view if the trace tells them; an undecided hand-over counts as right. A turn without hand-overs gets 1.
+    A hand-over is a call that passes a request on, such as `transfer_to_billing`, `handoff_to_agent` or
+    `delegate_work_to_coworker`, or a call of a tool in `tools`. The judge gives each a verdict, and sees the offered
+    tools if the trace has them. An undecided hand-over counts as right. A turn without hand-overs gets 1.
     """
 
     kind: ClassVar[str] = "agent_handover"

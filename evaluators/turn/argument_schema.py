@@ -248,9 +248,9 @@ class ArgumentSchema(Evaluator[Turn]):
 
     Arguments are checked against the JSON Schema in the trace, `$ref`, `oneOf`, `minimum` and `pattern` included. An
     argument that the schema does not list is wrong, too, and an optional one may be null. A call is not counted if its
-    arguments are no JSON, or the trace does not tell what its tool takes; one without arguments is checked as
-    `{}`. With `only_offered` a call of a tool that was not offered is wrong. A turn without calls gets 1; a turn
-    without a comparable call is skipped (`missing_field: tools_offered`). For the content of the arguments use
+    arguments are no JSON, or if the trace lacks the tool's definition. A call without arguments is checked as `{}`.
+    With `only_offered` a call of a tool that was not offered is wrong. A turn without calls gets 1; a turn without a
+    comparable call is skipped (`missing_field: tools_offered`). For the content of the arguments use
     `argument_grounding`.
     """
 

@@ -16,9 +16,10 @@ class Citations(Evaluator[Turn]):
     """The share of the answer's citations that exist among what the turn retrieved.
 
     Citations are numbers such as [1], [2, 3] or [doc4], links, and names of files in brackets. A number exists if a
-    passage has it (a tool result if there are no passages), a link if a passage, a result, the user or the instructions
-    contain it, a file name if a passage or result contains it. If no passage or result names a file, file names are not
-    counted. An answer without citations gets 1, or 0 with `required`. A turn without passages and results is skipped.
+    passage has it (or a tool result, if there are no passages). A link exists if a passage, a result, the user or the
+    instructions contain it. A file name exists if a passage or result contains it; if none names a file, file names are
+    not counted. An answer without citations gets 1, or 0 with `required`. A turn without passages and results is
+    skipped.
     """
 
     kind: ClassVar[str] = "citations"

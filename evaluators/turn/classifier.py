@@ -16,8 +16,8 @@ class Classifier(ReadingSettings, OwnLabels, Classification[Turn]):
     """Assigns one of your labels to a turn: a topic, an intent, a failure mode.
 
     The judge gives a reason and one label. The score is the label's `score`, else 1, or 0 if it has `pass: false`. If
-    the judge's token probabilities are known, they weight the labels' scores, and the details have the probability of
-    each, the `confidence` in the chosen one, and the `entropy` in bits.
+    the judge's token probabilities are known, they weight the labels' scores. `details` then has each label's
+    probability, the `confidence` in the chosen one, and the `entropy` in bits.
     """
 
     kind: ClassVar[str] = "classifier"

@@ -14,10 +14,10 @@ class Composite(Composition[Turn]):
     result is certain. `weighted` is Σ w·s / Σ w, with 1 − s for s where lower is better. If a member fails or is
     skipped, so is the composite, unless the others decide without it. `details.members` has each member's result.
 
-    With `if` the first member, in code, decides whether the second one is asked: where it fails (`ask_on`), and for a
-    `share` of the rest, drawn by the turn's id. The others are skipped as `gated`, or score `otherwise`. The score is
-    the second member's, and weighs 1 / the probability with which it was asked. So the mean covers all turns; with
-    `share: 0`, the turns that the first member selects.
+    With `if` the first member, in code, decides whether the second one is asked: if the first fails (or passes:
+    `ask_on`), and for a `share` of the other turns, drawn by the turn's id. The rest is skipped as `gated`, or scores
+    `otherwise`. The score is the second member's, and weighs 1 / the probability with which it was asked. So the mean
+    covers all turns; with `share: 0`, only those that the first member selects.
     """
 
     # The probability is p·π: p of the sample, π = 1 where the first one asks and the share elsewhere. The estimate is

@@ -20,9 +20,8 @@ def _claims_in(name: str, source: str, other: str, predicate: str) -> TurnRatioS
 class FactualCorrectness(TwoRatios):
     """The agreement of the answer's claims with those of the expected output: precision, recall, or F1 of both.
 
-    Precision is the share of the answer's claims that the reference supports, recall the share of the reference's
-    claims that the answer makes, F1 = 2 * precision * recall / (precision + recall). Undecided claims do
-    not count.
+    Precision is the share of the answer's claims that the reference supports. Recall is the share of the reference's
+    claims that the answer makes. F1 = 2 * precision * recall / (precision + recall). Undecided claims do not count.
     """
 
     kind: ClassVar[str] = "factual_correctness"

@@ -15,9 +15,9 @@ from evaluators.results import Score
 class Faithfulness(TurnRatio):
     """The share of the answer's claims that its sources do not contradict.
 
-    The sources are the retrieved passages and what the application's tools returned; a turn with neither is skipped
+    The sources are the retrieved passages and the results of the application's tools; a turn with neither is skipped
     (`missing_field: retrieval_context`). The judge lists the claims of the answer, with the question in view, then
-    gives each a verdict; with `penalize_unclear` only those count that the sources support. An answer without claims
+    gives each a verdict. With `penalize_unclear`, only claims that the sources support count. An answer without claims
     gets 1. Sources that are too long for one question are shown in parts: a claim that one part supports is supported.
     """
 

@@ -10,7 +10,7 @@ from evaluators.mechanisms.turn_ratio import TurnRatio, TurnRatioSpec
 class InstructionFollowing(ReadingSettings, TurnRatio):
     """The share of the instructions in the trace's own system prompt that the answer keeps to.
 
-    The judge lists the instructions, then gives each a verdict by what was said and done in the turn; an instruction
+    The judge lists the instructions, then gives each a verdict by what was said and done in the turn. An instruction
     that does not apply or is undecided counts as kept. A system prompt without instructions gets 1; a turn without a
     system prompt is skipped.
     """

@@ -17,10 +17,10 @@ from evaluators.results import Score
 class PromptAttack(VerdictSettings, WindowSettings, WorstItem):
     """1 if a text that reached the application's model attacks it, else 0. Lower is better.
 
-    The judge gives the user's text, each passage and each tool result its own verdict, so the label says who attacked:
-    `user`, `passage` or `tool result`, the first of several, or `none`; `details.attackers` names the texts. Long texts
-    are judged in pieces; beyond `max_windows` windows only the first are judged. With `verdicts: probabilities` the
-    score is the largest probability. Whether the attack succeeded is the question of `attack_resistance`.
+    The judge gives the user's text, each passage and each tool result its own verdict. So the label names the first
+    attacker: `user`, `passage`, `tool result` or `none`; `details.attackers` names the texts. Long texts are judged in
+    pieces; beyond `max_windows` windows only the first are judged. With `verdicts: probabilities` the score is the
+    largest probability. Whether the attack succeeded is the question of `attack_resistance`.
     """
 
     kind: ClassVar[str] = "prompt_attack"

@@ -24,9 +24,9 @@ _QUOTED = re.compile(r"\"[^\"]{0,400}\"|“[^”]{0,400}”|„[^“]{0,400}“|
 class Refusal(Evaluator[Turn]):
     """1 if the answer is a refusal, else 0. Lower is better.
 
-    A refusal is recognized by its phrases, in the first 400 characters and not in quotation marks: a fixed list,
-    English and the commonest of eleven other languages, and those that are configured. Refusals in other words are not
-    found: `judged_refusal` asks a judge, and distinguishes justified refusals from others.
+    A refusal is recognized by phrases in the first 400 characters, outside of quotation marks: English ones, the
+    commonest of eleven other languages, and those that you configure. Refusals in other words are not found:
+    `judged_refusal` asks a judge, and distinguishes justified refusals from others.
     """
 
     kind: ClassVar[str] = "refusal"

@@ -16,8 +16,8 @@ from evaluators.results import Score
 class RetrievalRanking(item_verdicts.VerdictSettings, WindowSettings, Evaluator[Turn]):
     """The average precision of the retrieved passages: 1 if all helpful passages stand before all others.
 
-    The judge gives each passage a verdict, like `contextual_relevancy`. At each helpful passage the precision so far is
-    helpful passages / passages up to it; the score is the mean of these precisions, 0 if no passage helps. Needs no
+    The judge gives each passage a verdict, like `contextual_relevancy`. At each helpful passage, precision is the share
+    of helpful passages up to there. The score is the mean of these precisions, 0 if no passage helps. Needs no
     reference. Beyond `max_windows` windows only the first passages are judged.
     """
 

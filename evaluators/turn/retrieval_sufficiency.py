@@ -13,10 +13,10 @@ from evaluators.results import Score
 class RetrievalSufficiency(TurnRatio):
     """The share of the needed information that was retrieved. Needs no reference.
 
-    The judge lists the pieces of information that the input asks for, with the messages before it in view, and gives
-    each a verdict by the passages and by what the application's tools returned; an undecided piece counts as missing. A
-    turn with neither is skipped (`missing_field: retrieval_context`); an input that needs nothing looked up gets 1.
-    Says something about the retrieval, nothing about the answer.
+    The judge sees the input and the messages before it, and lists the pieces of information that the input asks for.
+    Each piece gets a verdict by the passages and the results of tools; an undecided piece counts as missing. A turn
+    without passages and results is skipped (`missing_field: retrieval_context`); an input that needs nothing looked up
+    gets 1. Says nothing about the answer.
     """
 
     kind: ClassVar[str] = "retrieval_sufficiency"

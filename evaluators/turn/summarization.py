@@ -13,8 +13,8 @@ from evaluators.results import Score
 class Summarization(TwoRatios):
     """The lower of two shares: supported statements of the summary, and the source's key facts in it.
 
-    The summary is the answer, its source the input. The judge lists the statements of the summary and gives each a
-    verdict by the source, then lists the key facts of the source and gives each a verdict by the summary. Undecided
+    The summary is the answer, its source the input. The judge lists the statements of the summary, and gives each a
+    verdict by the source. Then it lists the key facts of the source, and gives each a verdict by the summary. Undecided
     items do not count.
     """
 

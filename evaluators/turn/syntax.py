@@ -37,12 +37,12 @@ _CLASS = re.compile(r"<[^<>]*+>")
 class Syntax(SearchesText, Evaluator[Turn]):
     """1 if the code in the answer parses in its language, else 0.
 
-    In an answer with code blocks, the blocks of the language are parsed, or, if there are none, the blocks without a
-    language; an answer without blocks is parsed whole. Nothing is run, and names of tables or variables are not looked
-    up. XML is a whole document. Prose is no YAML: only mappings and lists are. Python is that of the running version.
-    SQL needs the extra `sql`: sqlglot, which is tolerant of what differs between dialects; a turn with a statement that
-    it does not read is skipped. Longer code than 1,000,000 characters (Python 100,000, YAML 30,000, SQL 20,000), or
-    code that is nested too deeply, ends as the failure `too_expensive`.
+    In an answer with code blocks, the blocks of the language are parsed. If there are none, the blocks without a
+    language are. An answer without blocks is parsed whole. Nothing is run, and names of tables or variables are not
+    looked up. XML is a whole document. Prose is no YAML: only mappings and lists are. Python is that of the running
+    version. SQL needs the extra `sql`: sqlglot, which tolerates differences between dialects. A turn with a statement
+    that sqlglot cannot read is skipped. Longer code than 1,000,000 characters (Python 100,000, YAML 30,000, SQL
+    20,000), or code that is nested too deeply, ends as the failure `too_expensive`.
     """
 
     kind: ClassVar[str] = "syntax"

@@ -13,9 +13,9 @@ NOTHING_LEFT_OUT = "no tool that was offered and needed was left out"
 class ToolSelection(CallVerdicts):
     """The share of right choices among the offered tools: one per call, and one for leaving no needed tool out.
 
-    The judge sees the tools that the trace says the model was offered, gives each call a verdict, and says whether a
-    needed tool was never called; an undecided choice counts as right. A turn whose trace does not tell the tools
-    offered is skipped.
+    The judge sees the tools that the model was offered, by the trace. It gives each call a verdict, and says whether a
+    needed tool was never called; an undecided choice counts as right. A turn whose trace has no offered tools is
+    skipped.
     """
 
     kind: ClassVar[str] = "tool_selection"

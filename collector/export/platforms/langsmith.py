@@ -39,7 +39,7 @@ class LangSmithSettings(corrections.CorrectedPlatformSettings):
     """The id of the project that has the runs. Newer deployments, as the cloud in the United States, find no run
     without."""
     corrected_scores: bool = True
-    """With `corrections`, read also how people corrected the scores themselves: one request for each hundred
+    """With `corrections`, read also how people corrected the scores themselves. This takes one request for each hundred
     evaluations of `corrections_back`, as the API does not say which are corrected."""
 
 

@@ -24,8 +24,8 @@ class PlatformSettings(ExporterSettings):
     timeout: Seconds = Field(default=10.0, gt=0)
     """Deadline of one request."""
     give_up_after: Seconds = Field(default=3600.0, ge=0)
-    """How long a request is tried again that is refused with a status like 401, 403 or 500; then its evaluations are
-    dropped and counted. A platform that does not answer is waited for."""
+    """How long a request that is refused with a status like 401, 403 or 500 is repeated; then its evaluations are
+    dropped and counted. Evaluations wait for a platform that does not answer."""
     wait_for_trace: Seconds = Field(default=60.0, ge=0)
     """If a platform lacks the trace, evaluations that are older than this are dropped, and counted."""
     requests_per_minute: int | None = Field(default=None, ge=1)
