@@ -58,6 +58,12 @@ class OutcomeCounter:
         else:
             self._count(series.EVALUATIONS_ENDED, monitor, evaluator, outcome, reason, number=number)
 
+    def count_due(self, monitor: str, evaluator: str, end: End | None = None, number: int = 1) -> None:
+        """Count evaluations that a turn or a conversation makes due, and their `end` if they end at once."""
+        self.count_evaluation(monitor, evaluator, "matched", number=number)
+        if end is not None:
+            self.count_evaluation(monitor, evaluator, end, number=number)
+
     def count_started(self, monitor: str, evaluator: str) -> None:
         """Count an evaluation that was started."""
         self._count(series.EVALUATIONS_STARTED, monitor, evaluator)

@@ -5,7 +5,7 @@ module has no clock, no log and no judge. Evaluators without a judge run here if
 on their score: they only compute, so every replay gives the same score.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -27,7 +27,7 @@ from collector.evaluate.job_builder import (
     transferred_job,
     turn_job,
 )
-from collector.evaluate.outcomes import End, OutcomeCounter, TurnOutcome
+from collector.evaluate.outcomes import OutcomeCounter, TurnOutcome
 from collector.evaluate.plan import Assignment, Job, Monitor, Plan
 from collector.evaluate.recovery.control_records import CONTROL_HEADERS, ControlRecord
 from collector.evaluate.recovery.replay_point import ReplayPoint
@@ -131,6 +131,7 @@ class PlanInForce:
 
 _RECORD_WORK = 0.2
 """The work of a record, and of each unread turn in a shared record. A turn that is read adds 1."""
+_Unsampled = Literal["sampled_out", "duplicate"]
 _NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -233,8 +234,10 @@ class PartitionState:
             self.work += _RECORD_WORK
         if self.references.is_used:
             jobs += self._due_now(self.references.advance(record.timestamp, record.offset))
-        if not record.headers or is_shared(record):
-            jobs += await self._apply_turns(record)
+        if not record.headers:
+            jobs += await self._apply_turn(record)
+        elif is_shared(record):
+            jobs += await self._apply_shared(record)
         elif record.headers == SNAPSHOT_HEADERS:
             self._apply_snapshot(record)
         elif record.is_tick:
@@ -246,7 +249,7 @@ class PartitionState:
         elif is_reference(record):
             jobs += self._apply_reference(record)
         elif record.headers != CONTROL_HEADERS:  # a turn that came back from the dead letters has headers
-            jobs += await self._apply_turns(record)
+            jobs += await self._apply_turn(record)
         return jobs + self._apply_controls_up_to(self.next_offset)
 
     def _choose_plan(self, offset: int) -> None:
@@ -261,38 +264,45 @@ class PartitionState:
             jobs += self.apply_control(self._control_records.popleft())
         return jobs
 
-    def _trigger(self, record: StoredRecord) -> Trigger:
+    def _trigger(self, record: StoredRecord, seen_at: int | None = None) -> Trigger:
         """The trigger of the evaluations that a record makes due. Call this before the record moves the time."""
         point = ReplayPoint(record.offset, self.time, self._in_force.rates)
-        return Trigger(point, record.offset, self._timestamp, len(record.value))
+        return Trigger(point, record.offset, self._timestamp, len(record.value), seen_at)
 
-    async def _apply_turns(self, record: StoredRecord) -> list[Job]:
-        """Apply a record that contains a turn, or several."""
+    async def _apply_turn(self, record: StoredRecord) -> list[Job]:
+        """Apply a record that contains one turn."""
+        seen_at = self.recent_turns.seen_at(turn_id_in(record.value), record.offset)
+        if self._sample_out_by_key(record.key):
+            self._count_unread(_unsampled(seen_at), 1)
+            return []
+        return await self._apply_content(record, self._trigger(record, seen_at))
+
+    async def _apply_shared(self, record: StoredRecord) -> list[Job]:
+        """Apply a record that several turns share."""
         # Nothing may come between these turns: controls, snapshots and commits have offsets, which lie between records.
         jobs: list[Job] = []
-        trigger, seen_at = None, None
-        unread: dict[Literal["sampled_out", "duplicate"], int] = {}
+        unread: Counter[_Unsampled] = Counter()
+        trigger, seen_at = self._trigger(record), None
 
         def is_needed(key: bytes, value: bytes) -> bool:
             nonlocal seen_at
             seen_at = self.recent_turns.seen_at(turn_id_in(value), record.offset)
-            if self._sample_out_by_key(key):
-                outcome: Literal["sampled_out", "duplicate"] = "sampled_out" if seen_at is None else "duplicate"
-                unread[outcome] = unread.get(outcome, 0) + 1
-                return False
-            return True
+            if is_unread := self._sample_out_by_key(key):
+                unread[_unsampled(seen_at)] += 1
+            return not is_unread
 
         for piece in needed_pieces(record, is_needed):
-            trigger = trigger or self._trigger(record)
             jobs += await self._apply_content(piece, trigger._replace(size=len(piece.value), seen_at=seen_at))
-        if is_shared(record):
-            self.work += _RECORD_WORK * sum(unread.values())
+        self.work += _RECORD_WORK * sum(unread.values())
         for outcome, number in unread.items():
-            for monitor in self._in_force.plan.monitors:
-                self.outcomes.count_turn(monitor.name, outcome, number)
-                for assignment in monitor.of_scope("turn"):
-                    self._count_due(monitor, assignment, outcome, number)
+            self._count_unread(outcome, number)
         return jobs
+
+    def _count_unread(self, outcome: _Unsampled, number: int) -> None:
+        for monitor in self._in_force.plan.monitors:
+            self.outcomes.count_turn(monitor.name, outcome, number)
+            for assignment in monitor.of_scope("turn"):
+                self.outcomes.count_due(monitor.name, assignment.evaluator.name, outcome, number)
 
     async def _apply_content(self, record: StoredRecord, trigger: Trigger) -> list[Job]:
         self.work += 1.0
@@ -327,11 +337,6 @@ class PartitionState:
                 self.report_demand(monitor, assignment, units)
         return True
 
-    def _count_due(self, monitor: Monitor, assignment: Assignment, end: End | None = None, number: int = 1) -> None:
-        self.outcomes.count_evaluation(monitor.name, assignment.evaluator.name, "matched", number=number)
-        if end is not None:
-            self.outcomes.count_evaluation(monitor.name, assignment.evaluator.name, end, number=number)
-
     def _advance(self, time: float, offset: int) -> list[Job]:
         time = self.time = max(self.time, time)
         jobs: list[Job] = []
@@ -363,7 +368,7 @@ class PartitionState:
     def _due_now(self, jobs: Iterable[Job]) -> Iterator[Job]:
         """Yield jobs, and count them as due."""
         for job in jobs:
-            self._count_due(job.monitor, job.assignment)
+            self.outcomes.count_due(job.monitor.name, job.assignment.evaluator.name)
             yield job
 
     def _due(self, job: Job) -> Iterator[Job]:
@@ -382,11 +387,11 @@ class PartitionState:
         boost, stratum = await _stratum(monitor, turn) if monitor.strata.boosts else (1.0, EVERYTHING)
         stratified = StratifiedTurn(turn, key, boost, stratum, trigger)
         jobs: list[Job] = []
-        selected, repeated = False, trigger.seen_at is not None
+        selected, unsampled = False, _unsampled(trigger.seen_at)
         for assignment in monitor.of_scope("turn"):
             job = self._turn_job(monitor, assignment, stratified)
             if job is None:
-                self._count_due(monitor, assignment, "duplicate" if repeated else "sampled_out")
+                self.outcomes.count_due(monitor.name, assignment.evaluator.name, unsampled)
             else:
                 selected = True
                 jobs += self._due(job)
@@ -395,7 +400,7 @@ class PartitionState:
             jobs += self._conversation_jobs(monitor, result, trigger.offset)
         if selected and outcome == "sampled_out":
             outcome = "sampled"
-        self.outcomes.count_turn(monitor.name, "duplicate" if repeated else outcome)
+        self.outcomes.count_turn(monitor.name, outcome if trigger.seen_at is None else "duplicate")
         return jobs
 
     def _turn_job(self, monitor: Monitor, assignment: Assignment, stratified: StratifiedTurn) -> Job | None:
@@ -483,7 +488,7 @@ class PartitionState:
         closed = closed_conversation(monitor, result, offset, self._timestamp)
         for assignment in monitor.of_scope("conversation"):
             if not plan.selects(monitor, assignment, result.conversation_id, revision.rate, revision.boost):
-                self._count_due(monitor, assignment, "sampled_out")
+                self.outcomes.count_due(monitor.name, assignment.evaluator.name, "sampled_out")
                 continue
             ids = superseded_ids(plan, self._in_force.past, monitor, assignment, result)
             supersedes = (*ids, *self.windows.retries.made_from(ids))
@@ -498,6 +503,11 @@ class PartitionState:
             self.windows.apply_snapshot(record, self._trigger(record).replay_point)
         except BadInput as error:
             self.on_bad_record(record, error)
+
+
+def _unsampled(seen_at: int | None) -> _Unsampled:
+    """The outcome of a turn that is not in the sample; a turn that came before is counted once."""
+    return "sampled_out" if seen_at is None else "duplicate"
 
 
 def _window_settings(plan: Plan) -> Mapping[str, SessionWindowSettings]:
