@@ -216,10 +216,9 @@ class PartitionState:
         for name, conversation_ids in (control.evictions or {}).items():
             if name in self.sessions_by_monitor:
                 monitor = next(monitor for monitor in self._in_force.plan.monitors if monitor.name == name)
-                newest = max(0, self.next_offset - 1)
                 for conversation_id in conversation_ids:
                     for result in self.sessions_by_monitor[name].evict(conversation_id):
-                        jobs += self._conversation_jobs(monitor, result, newest)
+                        jobs += self._conversation_jobs(monitor, result, max(0, self.next_offset - 1))
         return jobs
 
     async def apply(self, record: StoredRecord) -> list[Job]:

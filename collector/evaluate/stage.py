@@ -244,9 +244,7 @@ class PartitionProcessor:
 
     async def _submit(self, jobs: Collection[Job], *, resumed: bool = False) -> None:
         """Start jobs, each in the form that the newest plan gives it. Waits while a judge's bulkhead is full."""
-        waiting = self._waiting = deque()
-        for job in jobs:
-            waiting.append((job, self._configurations.by_newest(job)))
+        waiting = self._waiting = deque((job, self._configurations.by_newest(job)) for job in jobs)
         try:
             while waiting:
                 pairs = _next_pack(waiting)
