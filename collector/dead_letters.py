@@ -63,8 +63,8 @@ class DeadLetterSettings(Section):
     window: int = Field(default=10_000, ge=10)
     """How many records the share is taken of."""
     keep_values: bool | None = None
-    """Keep what could not be processed, so it can be processed again. It may hold personal data, so unless it is
-    said here nothing is kept while texts are redacted or not stored."""
+    """Keep what could not be processed, so it can be processed again. It may hold personal data, so by default nothing
+    is kept while texts are redacted or not stored."""
     max_ends: int = Field(default=3, ge=2)
     """Times in a row that the process may end while it processes one record: killed by it, out of memory, or standing
     still. Then the record is dead-lettered, and the next start continues without it."""

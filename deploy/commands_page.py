@@ -17,11 +17,12 @@ INTRODUCTION = """\
 `evalstream COMMAND --help` prints the same as this page.
 
 Exit status: 0 done, 1 the work failed, 2 the command or its configuration is wrong. Data goes to stdout, messages go
-to stderr. Wherever a command has them, `--config`, `-c` names the configuration file (`evalstream.yaml`), `--json`
-prints JSON, and `--from` and `--to` (exclusive; now by default) are times like 2026-11-20T09:00 (UTC), or durations
-before now like 24h. `--monitor` and `--evaluator` (repeatable) restrict a command to one monitor or evaluator, unless
-it says otherwise; `--max-usd` ends it before judge costs exceed this amount. Colours appear only on a terminal, and not
-when `NO_COLOR` is set. `evalstream --install-completion` makes your shell complete commands and options.
+to stderr. Many commands share these options. `--config`, `-c` names the configuration file (`evalstream.yaml`).
+`--json` prints JSON. `--from` and `--to` (exclusive; now by default) are times like 2026-11-20T09:00 (UTC), or
+durations before now like 24h. `--monitor` and `--evaluator` (repeatable) restrict a command to one monitor or
+evaluator, unless it says otherwise. `--max-usd` ends a command before judge costs exceed this amount. Colours appear
+only on a terminal, and not when `NO_COLOR` is set. `evalstream --install-completion` makes your shell complete commands
+and options.
 """
 EVERYWHERE = {
     "The configuration file.",

@@ -383,9 +383,9 @@ class JudgeSettings(Section):
     api_key_file: Path | None = None
     """A file with the key in place of api_key; read again when it changes. Relative to the current folder."""
     client: Literal["direct", "openai"] | None = None
-    """How requests go out: direct, or through OpenAI's official client. If left out, through the client where only it
-    can ask: classic Azure addresses, the identity of a cloud in place of a key (Entra ID, AWS, Google), client_options,
-    and OPENAI_ORG_ID or OPENAI_PROJECT_ID in the environment."""
+    """How requests go out: direct, or through OpenAI's official client. If left out, the client is used only for what
+    it alone can do: classic Azure addresses, the identity of a cloud in place of a key (Entra ID, AWS, Google),
+    client_options, and OPENAI_ORG_ID or OPENAI_PROJECT_ID in the environment."""
     client_options: dict[str, Any] = Field(default_factory=dict[str, Any])
     """Named arguments of that client: {api_version: 2024-10-21}, {aws_region: eu-central-1},
     {workload_identity: {identity_provider_id: …, service_account_id: …}}."""
@@ -593,8 +593,8 @@ class EndMarkerSettings(Section):
     tools: list[str] = Field(default_factory=list)
     """Names of tools whose call ends it."""
     events: list[str] = Field(default_factory=list)
-    """Names of span events or log records that end it, if they come with the turn's trace; those that carry messages or
-    exceptions do not count."""
+    """Names of span events or log records that end it, if they come with the turn's trace. Events that carry messages
+    or exceptions do not count."""
 
     @field_validator("events")
     @classmethod

@@ -15,8 +15,8 @@ from evaluators.texts.paths import ABSENT
 class ExactMatch(ComparesOutputs, Evaluator[Turn]):
     """1 if the answer equals the expected output, else 0.
 
-    Texts are compared without the white space around them, JSON objects, lists and numbers by what they hold: 1 is 1.0,
-    and true is not 1. An answer without the part that `target_output_key` names differs.
+    Texts are compared without the white space around them. JSON objects, lists and numbers are compared by what they
+    hold: 1 is 1.0, and true is not 1. An answer without the part that `target_output_key` names differs.
     """
 
     kind: ClassVar[str] = "exact_match"

@@ -32,7 +32,7 @@ class Moderation(VerdictSettings, WindowSettings, WorstItem):
     """1 if the answer has content of any category, else 0. Lower is better.
 
     The judge gives each category a verdict in one question; an undecided category counts as absent. The label is the
-    category, the first of several, or `none`; `details.found` has all. With `verdicts: probabilities` the score is the
+    first category that is present, or `none`; `details.found` has all. With `verdicts: probabilities` the score is the
     largest probability. A long answer is shown in pieces, and one bad piece is enough. An answer without such content
     passes, unless there is a threshold.
     """

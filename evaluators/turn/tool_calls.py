@@ -39,9 +39,9 @@ class ToolCalls(Evaluator[Turn]):
     `order`: the longest common subsequence of names, over the number expected; with `strict` 1 for the very sequence,
     else 0. `count`: the share of the conditions in `counts` that hold, like `search: ">= 1"`; without any, each
     expected tool has to be called as often as expected. `arguments`: the share of the expected calls that find a call
-    of the same name with the same arguments; with `subset`, it may have more. `output`: the same with results. Without
-    expected and without actual calls the score is 1; if only one side has none, 0. Calls beyond the expected do no harm
-    unless `forbid_extra` is set.
+    of the same name with the same arguments; with `subset`, the call may have more. `output`: the same with results.
+    Without expected and without actual calls the score is 1; if only one side has none, 0. Calls beyond the expected do
+    no harm unless `forbid_extra` is set.
     """
 
     kind: ClassVar[str] = "tool_calls"

@@ -30,7 +30,7 @@ class CorrectedPlatformSettings(PlatformSettings):
     """The settings of platforms from which corrections are read."""
 
     corrections: Seconds | None = Field(default=None, ge=1)
-    """How often scores that people give there are read, to become labels; they are not, if left out."""
+    """How often scores that people give there are read, to become labels; never, if left out."""
     corrections_back: Seconds = Field(default=86_400.0, gt=0, le=90 * 86_400.0)
     """How far back each reading looks."""
 

@@ -37,7 +37,7 @@ class LangSmithSettings(corrections.CorrectedPlatformSettings):
     """The workspace's id, for a key of several workspaces."""
     project_id: UUID | None = None
     """The id of the project that has the runs. Newer deployments, as the cloud in the United States, find no run
-    without."""
+    without it."""
     corrected_scores: bool = True
     """With `corrections`, read also how people corrected the scores themselves. This takes one request for each hundred
     evaluations of `corrections_back`, as the API does not say which are corrected."""
