@@ -14,7 +14,7 @@ from collector.section import Section
 
 
 class TextRedactSettings(Section):
-    """How one sender's texts are redacted; keys that are left out are as for everybody."""
+    """How one sender's texts are redacted; keys left out are as for everybody."""
 
     enabled: bool = True
     """Whether texts are redacted at all."""
@@ -31,8 +31,7 @@ class RedactSettings(TextRedactSettings):
     """The kinds of data taken out of texts before they are stored in a log, and again before a judge sees them."""
 
     tenants: dict[str, TextRedactSettings] = Field(default_factory=dict[str, TextRedactSettings])
-    """Other redaction for the texts of named tenants (receive.*.auth.tenants); keys that are left out are as for everybody.
-    """
+    """Other redaction for the texts of named tenants (receive.*.auth.tenants); keys left out are as for everybody."""
 
 
 @dataclass(frozen=True, slots=True)
