@@ -20,13 +20,18 @@ from collector.assemble.unread.examination import examine
 from collector.commands.check.traffic import running_problems
 from collector.config.configured import Config, judges_of
 from collector.errors import DONE, EvalstreamError
+from collector.evaluate.budget.rates import RateReduction, Rates
 from collector.evaluate.failures import remedy_of
+from collector.evaluate.partition_state import PartitionState, PlanInForce
 from collector.evaluate.plan import Assignment, Monitor, Plan
 from collector.evaluate.recovery.configurations import UNNUMBERED, Configurations, switches_of
+from collector.evaluate.recovery.control_records import ControlRecord
+from collector.evaluate.recovery.replay_point import ReplayPoint, done_below_of
 from collector.evaluate.references.subject import awaited_fields, referenced_fields
 from collector.evaluate.retry.past_jobs import control_records_in
 from collector.evaluate.sampling.draw import draw, keyed_salt
 from collector.evaluate.sampling.draw_key import PUBLIC, DrawKey, draw_key
+from collector.evaluate.stage import GROUP
 from collector.export.stage import group_of
 from collector.logs.log import Committed, Log, StoredRecord
 from collector.logs.whole_log import read_partitions
@@ -118,6 +123,7 @@ async def _find_subject(config: Config, logs: Logs, name: str) -> dict[str, Any]
     made = [readable_evaluation(record) async for record in evaluation_records(logs.evaluations)]
     by_place = {(each.monitor, each.evaluator, each.subject.id): each for each in made if each}
     definitions, outcomes = await logs.generated_steps(), dict[str, Mapping[str, str]]()
+    done = {of: done_below_of(committed) for of, committed in (await logs.turns.committed(GROUP)).items()}
     secret, history = await draw_key(definitions), ConfigurationHistory(definitions, config)
     controls = {of: await control_records_in(logs.evaluations, of) for of in {record.partition for record, _ in turns}}
     problem = next((each for each in running_problems(config) if each.startswith("judges: ")), None)
@@ -127,19 +133,56 @@ async def _find_subject(config: Config, logs: Logs, name: str) -> dict[str, Any]
         plan = await history.plan_of(in_force.number_at(record.offset)) or now
         last = max(record.timestamp, ended.get(turn_key(turn), 0.0))
         why_none = partial(_why_none, now, problem, (record.timestamp, last), turn)
+        is_over = record.offset < done.get(record.partition, 0)
+        why_out = partial(_why_sampled_out, _rates_at(record.offset, plan, controls[record.partition]), is_over)
         matching = (monitor for monitor in now.monitors if monitor.matches(turn))
         uses = [(monitor.name, use.evaluator.name) for monitor in matching for use in monitor.assignments]
         newer = [use for use in uses if plan.assignment_of(*use) is None]
         later = dict.fromkeys(map("/".join, newer), "none: this evaluator was not configured when the turn came")
-        outcomes[turn.turn_id] = later | dict(_outcomes(turn, plan, by_place, why_none))
+        outcomes[turn.turn_id] = later | dict(_outcomes(turn, plan, by_place, why_out, why_none))
     assembler = build_assembler(config.settings.assemble, config.settings.dialects)
     remarks = examine([[_piece(record) for record in spans]], assembler).lines()
     return {"assembled": _explained(name, spans, assembler), "remarks": list(remarks), "turns": outcomes}
 
 
+def _rates_at(offset: int, plan: Plan, controls: Sequence[ControlRecord]) -> PlanInForce:
+    """The rates in force when a turn came; a factor of 0 says that the log no longer has the decision about one."""
+    unknown = Rates({monitor.name: RateReduction(0.0) for monitor in plan.monitors})
+    in_force = PlanInForce(plan, (), (), PartitionState(plan, ReplayPoint(offset, rates=unknown), controls).rates)
+    in_force.advance(offset)
+    return in_force
+
+
+def _why_sampled_out(
+    rates: PlanInForce, is_over: bool, monitor: Monitor, use: Assignment, boost: float, draw: float
+) -> str | None:
+    """Why a draw did not select a turn that has no evaluation; "" if it may have selected it, None if it did.
+
+    `is_over`: the evaluate stage has ended all that became due when the turn came.
+    """
+    factor = rates.reduction(monitor.name).factor
+    rate, lowest = (monitor.probability(use, each, boost) for each in (1.0, factor))
+    if draw < lowest:
+        return None
+    if draw >= rate:
+        below = f"{rate:g} (sample)"
+    elif factor > 0.0:
+        below = f"{lowest:g} (lowered from {rate:g} by {_lowers(monitor)})"
+    elif is_over and use.evaluator.scope == "turn" and monitor.reference_wait is None:
+        below = f"of then (lowered from {rate:g} by {_lowers(monitor)})"
+    else:
+        return ""
+    return f"the conversation's draw {draw:.4f} is not below the rate {below}"
+
+
+def _lowers(monitor: Monitor) -> str:
+    return "a budget" if monitor.standard_error is None else "sample: auto or a budget"
+
+
 def _outcomes(
-    turn: Turn, plan: Plan, made: Mapping[tuple[str, ...], Evaluation], why_none: Callable[[Monitor, Assignment], str]
-) -> Iterator[tuple[str, str]]:
+    turn: Turn, plan: Plan, made: Mapping[tuple[str, str, str], Evaluation],
+    why_out: Callable[[Monitor, Assignment, float, float], str | None], why_none: Callable[[Monitor, Assignment], str],
+) -> Iterator[tuple[str, str]]:  # fmt: skip
     key = conversation_key(turn)
     done = {at[:2]: judged for at, judged in made.items() if at[2] in (turn.turn_id, key) and _includes(judged, turn)}
     for at, judged in done.items():  # whatever the configuration asks for now
@@ -160,12 +203,13 @@ def _outcomes(
         boost, _ = monitor.strata.of(turn, {})
         for assignment in monitor.assignments:
             name, scope = assignment.evaluator.name, assignment.evaluator.scope
-            draw, chance = plan.draw(assignment, key), monitor.probability(assignment, 1.0, boost)
-            outcome = f"sampled_out: the conversation's draw {draw:.4f} is not below the rate {chance:g} (sample)"
-            if draw < chance:
-                judged = made.get((monitor.name, name, key)) if scope == "conversation" else None
-                before = f"; without this turn: evalstream explain {judged.evaluation_id}" if judged else ""
-                outcome = f"none yet: {why_none(monitor, assignment)}{before}"
+            why = why_out(monitor, assignment, boost, plan.draw(assignment, key))
+            outcome = f"sampled_out: {why}"
+            if not why:
+                earlier = made.get((monitor.name, name, key)) if scope == "conversation" else None
+                before = f"; without this turn: evalstream explain {earlier.evaluation_id}" if earlier else ""
+                maybe = "" if why is None else f", or {_lowers(monitor)} lowered the rate and left it out"
+                outcome = f"none yet: {why_none(monitor, assignment)}{maybe}{before}"
             if (monitor.name, name) not in done:
                 yield f"{monitor.name}/{name}", outcome
 
@@ -198,10 +242,7 @@ def _why_none(
     judge = use.judge_name
     if judge and problem:
         return f"the service says of {problem}"
-    waits = f"the judge {judge} has not answered yet" if judge else "the service has not come to this evaluation"
-    limited = monitor.budget.limited or now_in_force.budget.limited
-    is_lowered = limited and monitor.probability(use, 0.0, 1.0) < monitor.probability(use, 1.0, 1.0)
-    return waits + (", or a budget lowered the rate and left it out" if is_lowered else "")
+    return f"the judge {judge} has not answered yet" if judge else "the service has not come to this evaluation"
 
 
 def _result(evaluation: Evaluation) -> str:

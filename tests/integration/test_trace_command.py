@@ -23,6 +23,9 @@ from collector.commands.trace import EvaluationTrace, lines, trace_evaluation
 from collector.config.configured import Config
 from collector.config.loading import check
 from collector.errors import ConfigError, EvalstreamError
+from collector.evaluate.budget.rates import FULL_RATES, RateReduction, Rates
+from collector.evaluate.recovery.control_records import ControlRecord
+from collector.evaluate.recovery.replay_point import CommitMetadata, done_below_of
 from collector.evaluate.stage import GROUP
 from collector.logs.log import Committed, Log, Record, StoredRecord
 from collector.logs.whole_log import read_partitions
@@ -269,6 +272,66 @@ async def test_what_a_turn_without_a_score_waits_for(tmp_path: Path) -> None:
     (_, document) = await traced(config, "t1")
     ending = f"if no turn follows; without this turn: evalstream explain {without.evaluation_id}"
     assert document["turns"]["t1"]["all/polite"].endswith(ending)
+
+
+async def test_what_a_budget_left_out_is_told_from_what_waits_for_the_judge(tmp_path: Path) -> None:
+    """A turn that a budget had left out for good was said to wait for the judge, or to be left out: one of both."""
+    monitors = {
+        "paid": {"evaluators": ["helpful"], "budget": {"usd_per_hour": 1}},
+        "planned": {"evaluators": ["helpful"], "sample": "auto"},
+    }
+    log = {"kind": "sqlite", "path": str(tmp_path / "logs.db")}
+    config = configured(log, "http://localhost:1", tmp_path, monitors=monitors)
+    asked = Turn(turn_id="t1", conversation_id="c", input="When?", actual_output="At nine.")
+
+    async def outcomes() -> dict[str, str]:
+        return (await traced(config, "t1"))[1]["turns"]["t1"]
+
+    async with open_logs(config.settings.log) as logs:
+        await logs.turns.append([turn_record(asked)])
+    before = await outcomes()
+    assert before["paid/helpful"].endswith("has not answered yet, or a budget lowered the rate and left it out")
+    assert before["planned/helpful"].endswith(
+        "has not answered yet, or sample: auto or a budget lowered the rate and left it out"
+    )
+    async with open_logs(config.settings.log) as logs:
+        done = CommitMetadata(done_below=1).to_json()
+        await logs.turns.set_committed(GROUP, {0: Committed(1, 1, done)})
+    over = await outcomes()
+    assert over["paid/helpful"].startswith("sampled_out: the conversation's draw 0.")
+    assert over["paid/helpful"].endswith(" is not below the rate of then (lowered from 1 by a budget)")
+    factors = {"paid": RateReduction(1e-9), "planned": RateReduction(1.0)}
+    async with open_logs(config.settings.log) as logs:
+        later = ControlRecord(offset=1, rates=FULL_RATES)
+        for control in (later, ControlRecord(offset=0, rates=Rates(factors))):
+            await logs.evaluations.append([control.to_record(0)])
+    known = await outcomes()
+    assert known["paid/helpful"].endswith(" is not below the rate 1e-09 (lowered from 1 by a budget)")
+    assert known["planned/helpful"] == "none yet: the judge main has not answered yet"
+
+
+async def test_a_service_with_a_small_budget_says_of_each_turn_what_it_did(tmp_path: Path) -> None:
+    log = {"kind": "sqlite", "path": str(tmp_path / "logs.db")}
+    async with serve_judge() as judge:
+        budget = {"usd_per_hour": 0.01}
+        config = configured(log, judge, tmp_path, monitors={"all": {"evaluators": ["helpful"], "budget": budget}})
+        async with running(config) as service, asyncio.timeout(60):
+            for start in range(0, 200, 20):
+                names = [f"t{number}" for number in range(start, start + 20)]
+                turns = [
+                    Turn(turn_id=name, conversation_id=name, input="When?", actual_output="At nine.") for name in names
+                ]
+                await service.logs.turns.append([turn_record(turn) for turn in turns])
+                await asyncio.sleep(0.2)
+            while done_below_of((await service.logs.turns.committed(GROUP)).get(0)) < 200:
+                await asyncio.sleep(0.05)
+        said = [
+            (await traced(config, f"t{number}"))[1]["turns"][f"t{number}"]["all/helpful"] for number in range(0, 200, 4)
+        ]
+    lowered = [each for each in said if each.startswith("sampled_out: ")]
+    assert lowered
+    assert all("(lowered from 1 by a budget)" in each for each in lowered)
+    assert not [each for each in said if each.startswith("none yet")]
 
 
 async def test_a_conversation_ends_after_its_last_turn_and_then_waits_for_references(
