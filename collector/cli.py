@@ -306,11 +306,11 @@ def check(
         show(schema_text(schema), end="")
         return
     checked, hidden = _load(config, serves=True), hidden_values([config, *([against] if against else [])])
-    notes = [*(f"note       {note}" for note in elsewhere_notes(checked)), *unseen_lines(checked)]
     planned = list(report(checked))  # also refuses a golden set with a mistake
     if diff or against is not None:
         _print_changes(checked, against, hidden, json=json)
         return
+    notes = [*(f"note       {note}" for note in elsewhere_notes(checked)), *unseen_lines(checked)]
     clusters = list(kafka_lines(checked, offline=offline))
     running, retention = list(traffic(checked)), () if offline else retention_lines(checked)
     plan = [*planned, *notes, *clusters, *batch_lines(checked), *running, *retention]
@@ -336,8 +336,8 @@ def _print_changes(config: Config, against: Path | None, hidden: Callable[[str],
     else:
         for line in change_lines(config, compared):
             show(fitting(hidden(line), _line_width()))
-    if other is None and compared.changes_by(config).restart:
-        raise typer.Exit(FAILED)  # the running service would refuse it
+    if other is None and (compared.ignored or compared.changes_by(config).restart):
+        raise typer.Exit(FAILED)  # the running service would refuse it, or a start would not take it
 
 
 def _line_width() -> int:

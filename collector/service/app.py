@@ -41,7 +41,7 @@ from collector.service.export import Exporters, open_exporters, show_metrics, st
 from collector.service.gauges import show_build
 from collector.service.kafka_settings import settings_of_log
 from collector.service.live.exchange import Exchange, OpenedJudges
-from collector.service.live.history import ConfigurationHistory
+from collector.service.live.history import ConfigurationHistory, NumberedConfiguration
 from collector.service.live.reload import Reload
 from collector.service.live.status import ConfigurationStatus
 from collector.service.open_logs import COPIED, Logs, open_logs, own_items
@@ -345,8 +345,7 @@ async def _number(process: Process, history: ConfigurationHistory, config: Confi
         turns = process.logs.turns
         await turns.claim(GROUP)  # a second process on one file ends here, before anybody follows it
         newest = await history.refresh()
-        earlier = history.earlier(config) if turns.shared else None
-        if earlier is not None and await others_evaluate(config):
+        if turns.shared and (earlier := await earlier_than_others(history, config)) is not None:
             history.number = earlier.number
         else:
             history.number = await history.take(config)
@@ -357,6 +356,12 @@ async def _number(process: Process, history: ConfigurationHistory, config: Confi
     if (own := history.entry(history.number)) is not None:
         process.status.begin(own.number, own.since)
     return history.number
+
+
+async def earlier_than_others(history: ConfigurationHistory, config: Config) -> NumberedConfiguration | None:
+    """The earlier configuration that a file has, if a start does not take it, as others evaluate by a newer one."""
+    earlier = history.earlier(config)
+    return earlier if earlier is not None and await others_evaluate(config) else None
 
 
 async def others_evaluate(config: Config) -> bool:

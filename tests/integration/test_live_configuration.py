@@ -26,6 +26,7 @@ from test_access import make_certificates
 from collector.commands.audit.audit import audit
 from collector.commands.check.changes import change_lines, running_configuration
 from collector.commands.check.traffic import running_metrics
+from collector.commands.check.unseen import unseen_lines
 from collector.commands.log_copy.log_copy import copy_logs
 from collector.config.loading import code_change, load
 from collector.errors import ConfigError
@@ -473,6 +474,22 @@ async def test_a_copy_waits_for_what_was_judged_before_a_change_and_is_not_commi
         file.change(lambda values: values["log"].update(path=str(tmp_path / "new.db")))
         with pytest.raises(ConfigError, match="start it, let it read what waits, stop it"):
             await copy_logs(old, load(file.path), print)
+
+
+async def test_a_preview_refuses_logs_that_were_copied_as_a_start_does(tmp_path: Path) -> None:
+    """With the file of before the copy, `check` and its --diff said that it would take effect."""
+    file = ConfigFile(tmp_path, "http://127.0.0.1:1")
+    async with running(load(file.path), {"evaluate"}, path=file.path):
+        pass
+    old = load(file.path)
+    file.change(lambda values: values["log"].update(path=str(tmp_path / "new.db")))
+    await copy_logs(old, load(file.path), print)
+    for preview in (running_configuration(old), asyncio.to_thread(lambda: list(unseen_lines(old)))):
+        with pytest.raises(ConfigError, match=r"these logs were copied for .*, and both services would judge"):
+            await preview
+    with pytest.raises(ConfigError, match="these logs were copied for "):
+        async with running(old, {"evaluate"}):
+            pass
 
 
 async def test_a_file_that_changes_while_the_service_starts_is_taken(tmp_path: Path) -> None:
@@ -951,6 +968,13 @@ async def test_a_machine_that_the_changed_file_has_not_reached_turns_nobody_back
             await put(service, range(5, 10))
             await until(service, answers=10, short=10)
         file.path.write_text(old)
+        preview = await compared(file)
+        assert "\nstart      takes configuration 2, in force since " in preview
+        assert ", not this file: it has configuration 1 (of " in preview
+        assert "seconds after the file is saved" not in preview, "a start takes the newest one"
+        monkeypatch.setattr(app, "others_evaluate", AsyncMock(return_value=False))
+        assert "seconds after the file is saved" in await compared(file), "alone, its start takes it"
+        monkeypatch.setattr(app, "others_evaluate", AsyncMock(return_value=True))
         async with running(load(file.path), {"evaluate"}, path=file.path) as service:
             await service.reload.look()
             await service.reload.look()

@@ -7,8 +7,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from collector.commands.check.unseen import unseen_lines
-from collector.config.loading import load
+from collector.config.loading import check, load
+from collector.errors import ConfigError
 from collector.logs.log import Record
 from collector.records.turns import turn_to_json
 from collector.service.open_logs import open_logs
@@ -64,3 +67,20 @@ def test_other_selectors_have_notes_of_slips(tmp_path: Path) -> None:
     (note,) = notes(tmp_path, match={"attributes.plan": "team"})
     assert "these turns have 'gold', 'free'" in note
     assert notes(tmp_path, match={"attributes.new": "x"}) == [], "declared by this file"
+
+
+def test_a_file_that_a_start_refuses_is_refused(tmp_path: Path) -> None:
+    """A text in its place, or another number of partitions, was valid until the start."""
+    assert notes(tmp_path) == []
+    log = {"path": str(tmp_path / "evalstream.db"), "partitions": 3}
+    with pytest.raises(ConfigError, match=r"log\.partitions"):
+        list(unseen_lines(check(VALUES | {"log": log}, "more.yaml")))
+    (tmp_path / "notes.txt").write_text("no database" * 100)
+    with pytest.raises(ConfigError, match="not a database"):
+        list(unseen_lines(check(VALUES | {"log": {"path": str(tmp_path / "notes.txt")}}, "text.yaml")))
+
+
+VALUES: dict[str, Any] = {
+    "evaluators": {"short": {"kind": "length", "maximum": 100}},
+    "monitors": {"all": {"evaluators": ["short"]}},
+}

@@ -26,6 +26,7 @@ from collector.errors import ConfigError
 from collector.golden.runner import read_cases
 from collector.logs.log import LogUnavailable
 from collector.plugins.folder import folders
+from collector.service.app import earlier_than_others, require_startable
 from collector.service.live.history import ConfigurationHistory, NumberedConfiguration
 from collector.service.open_logs import open_stored_logs
 from collector.service.plan_builder import audited_usd, evaluator_versions, judges_behind, known_usd, tokens_usd
@@ -214,10 +215,11 @@ class Compared:
     """A configuration to compare with, and its name.
 
     `knows_secrets`: those of its judges are known. `restart` are keys and sections read at a start alone that
-    differ, besides those of `config`; `unseen` says why not all of these are known. `versions` are those that it has by
-    other code: an earlier release, or a plug-in as it was. `since` ends the sentence that nothing changes. `refusal` is
-    that of the service's own file at present. `code`: the plug-ins there have other code. `uncounted` says why no cost
-    is known. `removed` are keys with a secret that it has, and the file no more.
+    differ, besides those of `config`; `unseen` says why not all of these are known. `versions` are those that it
+    has by other code: an earlier release, or a plug-in as it was. `since` ends the sentence that nothing changes.
+    `refusal` is that of the service's own file at present. `ignored` says why a start takes `config` and not the
+    file. `code`: the plug-ins there have other code. `uncounted` says why no cost is known. `removed` are keys with
+    a secret that it has, and the file no more.
     """
 
     config: Config
@@ -227,6 +229,7 @@ class Compared:
     unseen: str = ""
     since: str = ""
     refusal: str = ""
+    ignored: str = ""
     spent: Spent = field(default_factory=dict[str, tuple[float, float]])
     tokens: Tokens = field(default_factory=dict[str, Usage])
     versions: Versions = field(default_factory=dict[tuple[str, str], str])
@@ -250,7 +253,7 @@ async def running_configuration(config: Config) -> Compared:
         ConfigError: the logs cannot be read, no service has run with them, or the one that runs has others.
     """
     try:
-        newest = await _newest(config)
+        newest, ignored = await _newest(config)
     except ConfigError as error:
         _, running, _ = await asyncio.to_thread(here.running_sections, config)
         keys = _of_log(differing(section_hashes(config), running)) if running else []
@@ -266,18 +269,28 @@ async def running_configuration(config: Config) -> Compared:
         compared = Compared(with_live_values(config, newest.values, source), name, since=since)
     except ConfigError:  # a judge of then is not in this file, so its key is not known here
         compared = Compared(with_live_values(config, newest.values, source, answering=False), name, knows_secrets=False)
-    return await asyncio.to_thread(_with_start_keys, compared, config, newest.values)
+    compared = await asyncio.to_thread(_with_start_keys, compared, config, newest.values)
+    return replace(compared, ignored=ignored) if compared.unseen else compared  # a service here takes a changed file
 
 
-async def _newest(config: Config) -> NumberedConfiguration:
+async def _newest(config: Config) -> tuple[NumberedConfiguration, str]:
+    """The newest configuration, and why a start takes it instead of the file; "" if it takes the file."""
     async with open_stored_logs(config.settings.log) as logs:
         try:
-            newest = await ConfigurationHistory(await logs.generated_steps(), config).refresh()
+            steps = await logs.generated_steps()
+            await require_startable(steps, config.settings.log, noted=False)
+            history = ConfigurationHistory(steps, config)
+            newest = await history.refresh()
         except LogUnavailable as error:
             raise ConfigError(f"log: {error}; start the broker, or try again") from error
+        is_shared = logs.turns.shared
     if newest is None:
         raise ConfigError("log: no service has taken a configuration there yet; compare with a file (--against)")
-    return newest
+    earlier = await earlier_than_others(history, config) if is_shared else None
+    if earlier is None:
+        return newest, ""
+    way = f"to go back to configuration {earlier.number}, write the file to a process that evaluates"
+    return newest, f"it has {history.replaced(earlier)}; {way}"
 
 
 _NO_COSTS = "the process on this port has no stage export, which counts costs; use the port of one that has it"
@@ -352,6 +365,8 @@ def change_lines(config: Config, compared: Compared) -> Iterator[str]:
     yield ""
     if compared.refusal:
         yield f"at present {compared.refusal}"
+    if compared.ignored:
+        yield f"start      takes {compared.name}, not this file: {compared.ignored}"
     unseen = f"; keys that only a start reads may differ, too ({compared.unseen})" if compared.unseen else ""
     if not (changes.live or changes.restart or changes.evaluators or compared.code):
         yield f"changes    nothing{unseen}{compared.since}"
@@ -369,7 +384,7 @@ def change_lines(config: Config, compared: Compared) -> Iterator[str]:
         # what needs new code would need that restart alone, too
         why = "" if _CODE in changes.restart else ", as a file is read as a whole; alone, it would need no restart"
         yield f"waits      {listed(changes.live)}: for that restart{why}"
-    elif changes.live:
+    elif changes.live and not compared.ignored:
         yield f"no restart {listed(changes.live)}: in force seconds after the file is saved{unseen}"
     yield from (f"evaluator  {_evaluator(evaluator)}" for evaluator in changes.evaluators)
     yield from (f"sampling   {_figure(change)}" for change in changes.sampling)

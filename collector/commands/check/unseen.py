@@ -9,12 +9,14 @@ from pathlib import Path
 
 from collector.config.attribute_names import selectors
 from collector.config.configured import Config
-from collector.errors import EvalstreamError
+from collector.errors import ConfigError, EvalstreamError
 from collector.export.prometheus import PrometheusSettings
+from collector.logs.log import LogUnavailable
 from collector.logs.whole_log import end_offsets, read_partitions
 from collector.past.turns import readable_turn
 from collector.records.attributes import FIELDS, RECORDED, text_at
 from collector.records.shared_records import divide_records
+from collector.service.app import require_startable
 from collector.service.open_logs import open_stored_logs
 from collector.wording import is_like
 
@@ -23,13 +25,19 @@ _NEWEST = 2000
 
 
 def unseen_lines(config: Config) -> Iterator[str]:
-    """A note for each value that no recent turn has. Of those that may be rare only what looks like a slip."""
+    """A note for each value that no recent turn has. Of those that may be rare only what looks like a slip.
+
+    Raises:
+        ConfigError: a start would refuse the service's file.
+    """
     log, texts = config.settings.log, dict[str, Counter[str]]()
     if log.kind == "sqlite" and Path(log.path).is_file() and Path(log.path).stat().st_size:
         try:
             texts = asyncio.run(_count_texts(config, {field for _, field, _, _ in _selectors(config)}))
-        except EvalstreamError:
-            return  # the start says why it cannot be read
+        except EvalstreamError as error:
+            if isinstance(error.__cause__, LogUnavailable):
+                return  # a start waits for it
+            raise ConfigError(f"{config.source}: {error}") from error
     for where, field, values, is_needed in _selectors(config) if any(texts.values()) else ():
         known = [text for text, _ in texts[field].most_common() if text]
         absent = [value for value in values if value not in known]
@@ -64,6 +72,7 @@ async def _count_texts(config: Config, fields: set[str]) -> dict[str, Counter[st
     """How many of the newest turns have each text, by field."""
     texts = {field: Counter[str]() for field in fields}
     async with open_stored_logs(config.settings.log) as logs:
+        await require_startable(await logs.generated_steps(), config.settings.log, noted=False)
         starts = [max(0, end - _NEWEST) for end in await end_offsets(logs.turns)]
         async for batch in read_partitions(logs.turns, starts):
             for turn in filter(None, map(readable_turn, divide_records(batch))):

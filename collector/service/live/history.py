@@ -102,6 +102,10 @@ class ConfigurationHistory:
         at = datetime.fromtimestamp(entry.since, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
         return f"configuration {number} (of {at}{entry.origin and ', from '}{entry.origin})"
 
+    def replaced(self, entry: NumberedConfiguration) -> str:
+        """An earlier configuration, and the one that replaced it."""
+        return f"{self.describe(entry.number)}, which others have replaced by {self.describe(entry.number + 1)}"
+
     def report_change(self, number: int) -> None:
         """Log which file counts for all processes; as a warning if the deployment has gone back by it."""
         digest = self._entries[number].digest

@@ -123,9 +123,7 @@ class Reload:
             return None
         has, take = f"another {_named(keys)} than this process runs", "take this file"
         if (old := self.history.earlier(config)) is not None:
-            after = self.history.describe(old.number + 1)
-            has = f"{self.history.describe(old.number)}, which others have replaced by {after}"
-            take = f"go back to configuration {old.number}"
+            has, take = self.history.replaced(old), f"go back to configuration {old.number}"
         way = "send SIGHUP to this process" if self.evaluates else "write it to a process that evaluates"
         return f"{self.path} has {has}; to make all {take}, {way}; else write the other processes' file here"
 
