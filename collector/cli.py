@@ -288,7 +288,7 @@ def check(
     refuse to start, the status is 2. --verbose adds what is received, sampled, evaluated and exported, what alerts
     detect, the capacity that the traffic needs, Kafka's topics, groups and permissions, and all of the traffic. Traces
     in receive.files are examined as with --traces. With --diff or --against it says what the file would change instead;
-    status 1 if the running service would refuse it.
+    status 1 if the service would refuse it.
     """
     from collector.commands.check.check import report
     from collector.commands.check.deferred_plan import batch_lines
@@ -306,14 +306,15 @@ def check(
         show(schema_text(schema), end="")
         return
     checked, hidden = _load(config, serves=True), hidden_values([config, *([against] if against else [])])
+    notes = [f"note       {note}" for note in elsewhere_notes(checked)]  # also refuses a file that cannot be read
     planned = list(report(checked))  # also refuses a golden set with a mistake
     if diff or against is not None:
         _print_changes(checked, against, hidden, json=json)
         return
-    notes = [*(f"note       {note}" for note in elsewhere_notes(checked)), *unseen_lines(checked)]
     clusters = list(kafka_lines(checked, offline=offline))
-    running, retention = list(traffic(checked)), () if offline else retention_lines(checked)
-    plan = [*planned, *notes, *clusters, *batch_lines(checked), *running, *retention]
+    unseen, running = list(unseen_lines(checked)), list(traffic(checked))
+    retention = () if offline else retention_lines(checked)
+    plan = [*planned, *notes, *unseen, *clusters, *batch_lines(checked), *running, *retention]
     if json:
         show(hidden(plan_json(checked, plan)))
         return

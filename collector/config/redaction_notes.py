@@ -1,11 +1,12 @@
 """Warnings about evaluators without a judge that look for text that redaction has already removed."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any, cast
+from typing import Any
 
 from collector.redact.open_redactor import RedactSettings
 from collector.redact.patterns import built_in, configured
 from collector.redact.redactor import Redactor
+from evaluators.answers.schemas import nodes_of
 from evaluators.evaluator import Evaluator
 from evaluators.texts.linear_regex import matches
 
@@ -44,8 +45,9 @@ def _targets(evaluator: Evaluator[Any], redactor: Redactor) -> Iterator[tuple[st
             for kind in _kinds_lost(str(getattr(evaluator, "pattern", "")), redactor):
                 yield "pattern", kind
         case "json_schema":
-            for pattern in _patterns(getattr(evaluator, "json_schema", None)):
-                yield from (("json_schema", kind) for kind in _kinds_lost(pattern, redactor))
+            for node in nodes_of(getattr(evaluator, "json_schema", None)):
+                if isinstance(pattern := node.get("pattern"), str):
+                    yield from (("json_schema", kind) for kind in _kinds_lost(pattern, redactor))
         case _:
             return
 
@@ -60,15 +62,3 @@ def _kinds_lost(pattern: str, redactor: Redactor) -> Iterator[str]:
 def _is_lost(pattern: str, sample: str, redacted: str) -> bool:
     whole = matches(pattern, sample, whole=True) or ("@" in pattern and matches(pattern, sample))
     return whole and redacted != sample and not matches(pattern, redacted)
-
-
-def _patterns(schema: Any) -> Iterator[str]:
-    """Every `pattern` in a JSON Schema."""
-    if isinstance(schema, Mapping):
-        for key, value in cast("Mapping[str, Any]", schema).items():
-            if key == "pattern" and isinstance(value, str):
-                yield value
-            yield from _patterns(value)
-    elif isinstance(schema, list):
-        for item in cast("list[Any]", schema):
-            yield from _patterns(item)

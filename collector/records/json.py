@@ -49,7 +49,8 @@ def _to_json(record: object) -> bytes:
         raise BadInput(f"cannot be written as JSON: {error}") from None
 
 
-def _from_json(data: bytes | str, kind: type[T]) -> T:
+def record_from_json(data: bytes | str, kind: type[T]) -> T:
+    """Read a record. Raises BadInput, which names the path of what is wrong, not its content."""
     try:
         return from_json(data, kind)
     except ValidationError as error:
@@ -75,11 +76,11 @@ label_to_json: Callable[[Label], bytes] = _to_json
 turn_fields_to_json: Callable[[Mapping[str, Any]], bytes] = _to_json
 """Writes a turn that has only these fields, in the order of a turn's fields."""
 
-turn_from_json: Callable[[bytes | str], Turn] = partial(_from_json, kind=Turn)
+turn_from_json: Callable[[bytes | str], Turn] = partial(record_from_json, kind=Turn)
 """Reads a turn. Raises BadInput, which names the path of what is wrong, not its content."""
-conversation_from_json: Callable[[bytes | str], Conversation] = partial(_from_json, kind=Conversation)
-evaluation_from_json: Callable[[bytes | str], Evaluation] = partial(_from_json, kind=Evaluation)
-label_from_json: Callable[[bytes | str], Label] = partial(_from_json, kind=Label)
+conversation_from_json: Callable[[bytes | str], Conversation] = partial(record_from_json, kind=Conversation)
+evaluation_from_json: Callable[[bytes | str], Evaluation] = partial(record_from_json, kind=Evaluation)
+label_from_json: Callable[[bytes | str], Label] = partial(record_from_json, kind=Label)
 
 
 def turn_content_to_json(turn: Turn) -> bytes:

@@ -18,7 +18,7 @@ from collector.errors import BadInput
 from collector.evaluate.budget.rates import Rates
 from collector.logs.log import Record, StoredRecord
 from collector.records.epochs import CONTROL_HEADERS
-from collector.records.json import readable
+from collector.records.json import not_none, readable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,16 +45,11 @@ class ControlRecord:
         plain: dict[str, Any] = {"at": self.offset}
         if self.rates is not None:
             plain |= {"rates": self.rates.to_json(), "account": self.budget}
-        if self.evictions is not None:
-            plain["evicted"] = self.evictions
         if self.snapshot_validity is not None:
             plain["carried"] = list(self.snapshot_validity.items())
-        if self.configuration is not None:
-            plain["configuration"] = self.configuration
-        if self.stopped:
-            plain["stopped"] = True
-        if self.batches is not None:
-            plain["batches"] = self.batches
+        plain |= not_none(
+            evicted=self.evictions, configuration=self.configuration, stopped=self.stopped or None, batches=self.batches
+        )
         return Record(None, orjson.dumps(plain), CONTROL_HEADERS, partition)
 
 

@@ -128,16 +128,7 @@ def parse_request(value: bytes) -> PastRequest:
         if "backfill" not in plain:
             happened_at = datetime.fromisoformat(plain["happened_at"]) if "happened_at" in plain else None
             return RetryRequest(evaluation_from_json(orjson.dumps(plain["failed"])), case, happened_at)
-        return BackfillRequest(
-            evaluation_id=plain["backfill"],
-            monitor=plain["monitor"],
-            evaluator=plain["evaluator"],
-            case=case,
-            sampling=record_of(plain["sampling"], Sampling),
-            happened_at=datetime.fromisoformat(plain["happened_at"]),
-            supersedes=tuple(plain["supersedes"]),
-            attributes=plain["attributes"],
-        )
+        return record_of(plain | {"evaluation_id": plain["backfill"], "case": case}, BackfillRequest)
     except (ValueError, KeyError, TypeError) as error:
         raise BadInput(f"not a request to make an evaluation again: {type(error).__name__}") from None
 

@@ -12,7 +12,7 @@ from collector.evaluate.conversations.session_window import ConversationWindows
 from collector.evaluate.conversations.snapshot import snapshot_record
 from collector.evaluate.plan import Job
 from collector.logs.log import Headers, Record, StoredRecord
-from collector.records.json import case_in, case_json, fields_of
+from collector.records.json import case_in, case_json, fields_of, not_none, record_from_json, record_of
 from evaluators.cases import Conversation, Json, Scope, Turn
 from evaluators.identity import conversation_id_of
 from evaluators.records import to_json
@@ -82,27 +82,19 @@ class TransferredJob:
             **fields_of(self, "monitor", "evaluator", "triggered_at", "size"),
             "sampling": orjson.Fragment(to_json(self.sampling)),
             **fields_of(self, "fallback", "supersedes", "retry", "attributes"),
+            **not_none(happened_at=self.happened_at),
         }
-        if self.happened_at is not None:
-            plain["happened_at"] = self.happened_at
         return Record(self.key.encode("utf-8", "replace"), orjson.dumps(plain | case_json(self.case)), JOB_HEADERS)
 
 
 def transferred(job: Job) -> TransferredJob:
     """A job as a record, for another log."""
     return TransferredJob(
-        evaluation_id=job.evaluation_id,
         monitor=job.monitor.name,
         evaluator=job.assignment.evaluator.name,
         case=job.case(),
-        triggered_at=job.triggered_at,
-        size=job.size,
-        sampling=job.sampling,
-        fallback=job.fallback,
-        supersedes=job.supersedes,
-        retry=job.retry,
-        attributes=job.attributes,
-        happened_at=job.happened_at,
+        **fields_of(job, "evaluation_id", "triggered_at", "size", "sampling", "fallback"),
+        **fields_of(job, "supersedes", "retry", "attributes", "happened_at"),
     )
 
 
@@ -114,31 +106,13 @@ def conversation_record(monitor: str, conversation_id: str, conversation: Conver
 
 def parse_start(value: bytes) -> TransferStart:
     """Read the start of a transferred state. Raises BadInput."""
-    try:
-        plain = cast("dict[str, Any]", orjson.loads(value))
-        return TransferStart(float(plain["time"]), dict(plain["retries"]))
-    except (ValueError, KeyError, TypeError) as error:
-        raise BadInput(f"not the start of a transferred state: {type(error).__name__}") from None
+    return record_from_json(value, TransferStart)
 
 
 def parse_job(value: bytes) -> TransferredJob:
     """Read an evaluation that is due. Raises BadInput."""
     try:
         plain = cast("dict[str, Any]", orjson.loads(value))
-        retry = plain["retry"]
-        return TransferredJob(
-            evaluation_id=plain["id"],
-            monitor=plain["monitor"],
-            evaluator=plain["evaluator"],
-            case=case_in(plain),
-            triggered_at=plain["triggered_at"],
-            size=plain["size"],
-            sampling=Sampling(**plain["sampling"]),
-            fallback=plain["fallback"],
-            supersedes=tuple(plain["supersedes"]),
-            retry=None if retry is None else Retry(**retry),
-            attributes=plain["attributes"],
-            happened_at=datetime.fromisoformat(plain["happened_at"]) if "happened_at" in plain else None,
-        )
+        return record_of(plain | {"evaluation_id": plain["id"], "case": case_in(plain)}, TransferredJob)
     except (ValueError, KeyError, TypeError) as error:
         raise BadInput(f"not an evaluation that is due: {type(error).__name__}") from None
