@@ -338,7 +338,7 @@ def _print_changes(config: Config, against: Path | None, hidden: Callable[[str],
         for line in change_lines(config, compared):
             show(fitting(hidden(line), _line_width()))
     if other is None and (compared.ignored or compared.changes_by(config).restart):
-        raise typer.Exit(FAILED)  # the running service would refuse it, or a start would not take it
+        raise typer.Exit(FAILED)  # the service would refuse it, running or at its start
 
 
 def _line_width() -> int:
