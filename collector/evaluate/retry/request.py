@@ -16,7 +16,7 @@ import orjson
 from collector.errors import BadInput
 from collector.logs.log import Headers, Log, Record, RecordTooLarge, StoredRecord
 from collector.logs.whole_log import read_partitions
-from collector.records.json import case_in, case_json, evaluation_from_json, evaluation_to_json, readable, record_of
+from collector.records.json import case_in, case_json, evaluation_to_json, fields_of, not_none, readable, record_of
 from evaluators.cases import Conversation, Json, Scope, Turn
 from evaluators.identity import conversation_id_of, retry_id
 from evaluators.records import to_json
@@ -66,9 +66,8 @@ class RetryRequest:
 
     def to_record(self, partition: int | None) -> Record:
         """The record to append: to the partition whose owner wrote the failed evaluation."""
-        plain: dict[str, Any] = {"failed": orjson.Fragment(evaluation_to_json(self.failed))}
-        if self.happened_at is not None:
-            plain["happened_at"] = self.happened_at
+        failed = orjson.Fragment(evaluation_to_json(self.failed))
+        plain = not_none(failed=failed, happened_at=self.happened_at)
         return _record(self.failed.subject.conversation_id, plain, self.case, partition)
 
 
@@ -97,11 +96,9 @@ class BackfillRequest:
         """The record to append, to the subject's partition of the turns log."""
         plain: dict[str, Any] = {
             "backfill": self.evaluation_id,
-            "monitor": self.monitor,
-            "evaluator": self.evaluator,
+            **fields_of(self, "monitor", "evaluator"),
             "sampling": orjson.Fragment(to_json(self.sampling)),
-            "happened_at": self.happened_at,
-            "supersedes": self.supersedes,
+            **fields_of(self, "happened_at", "supersedes"),
             "attributes": dict(self.attributes),
         }
         return _record(conversation_id_of(self.case), plain, self.case, partition)
@@ -124,11 +121,10 @@ def parse_request(value: bytes) -> PastRequest:
     """
     try:
         plain = cast("dict[str, Any]", orjson.loads(value))
-        case = case_in(plain)
+        fields = plain | {"case": case_in(plain)}
         if "backfill" not in plain:
-            happened_at = datetime.fromisoformat(plain["happened_at"]) if "happened_at" in plain else None
-            return RetryRequest(evaluation_from_json(orjson.dumps(plain["failed"])), case, happened_at)
-        return record_of(plain | {"evaluation_id": plain["backfill"], "case": case}, BackfillRequest)
+            return record_of(fields, RetryRequest)
+        return record_of(fields | {"evaluation_id": plain["backfill"]}, BackfillRequest)
     except (ValueError, KeyError, TypeError) as error:
         raise BadInput(f"not a request to make an evaluation again: {type(error).__name__}") from None
 
