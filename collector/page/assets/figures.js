@@ -17,7 +17,7 @@ function showFunnel({ funnel, started, turns, deferred }) {
     byId("funnel").querySelector(".body"),
     monitors.map((monitor) => monitorFunnel(monitor, funnel)),
     deferred ? h("p", { class: "what" }, waiting(deferred)) : null,
-    h("p", { class: "what" }, unmatched ? `${count(unmatched)} turns are watched by no monitor` : `the page has read ${count(turns)} turns, those before ${clock(started, false)} included`),
+    h("p", { class: "what" }, unmatched ? `${plural(unmatched, "turn is", "turns are")} watched by no monitor` : `the page has read ${plural(turns, "turn")}, those before ${clock(started, false)} included`),
   );
 }
 
