@@ -18,7 +18,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from operator import itemgetter
@@ -329,36 +329,27 @@ class GoldenRules:
     share: float = 0.0
 
 
+@dataclass(eq=False, repr=False)
 class GoldenRuns:
-    """The runs of all evaluators that have a judge."""
+    """The runs of all evaluators that have a judge. `charge` counts the cost of an answer of a target's judge."""
 
-    def __init__(
-        self,
-        cases: Sequence[GoldenCase],
-        targets: Sequence[GoldenTarget],
-        store: AnswerStore,
-        telemetry: Telemetry,
-        reported: ReportedJudges,
-        rules: GoldenRules,
-        charge: Callable[[GoldenTarget, Result], None],
-        *,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        """`charge` counts the cost of an answer of a target's judge."""
-        self._cases = cases
-        self._targets = targets
-        self._store = store
-        self._telemetry = telemetry
-        self._reported = reported
+    cases: Sequence[GoldenCase]
+    targets: Sequence[GoldenTarget]
+    store: AnswerStore
+    telemetry: Telemetry
+    reported: ReportedJudges
+    rules: GoldenRules
+    charge: Callable[[GoldenTarget, Result], None]
+    _: KW_ONLY
+    clock: Callable[[], float] = time.time
+
+    def __post_init__(self) -> None:
         self._reading = FailureLog("reading what judges report of themselves")
-        self._rules = rules
-        self._charge = charge
-        self._clock = clock
         self._scoring = {
             name: FailureLog(f"scoring the golden set with {name}")
-            for name in (target.assignment.evaluator.name for target in targets)
+            for name in (target.assignment.evaluator.name for target in self.targets)
         }
-        self.checked = {target.key: _Checked() for target in targets}
+        self.checked = {target.key: _Checked() for target in self.targets}
         self._unscorable: set[str] = set()
         self._shifts: dict[str, list[tuple[float, ScoreShift]]] = {}
         """The shifts of each evaluator by the times of its runs (s), oldest first."""
@@ -379,7 +370,7 @@ class GoldenRuns:
     def significant_shift(self, evaluator: str) -> ScoreShift | None:
         """How far the scores of an evaluator's judge have shifted by its newest run; None if not significantly."""
         shifts = self._shifts.get(evaluator)
-        return shifts[-1][1] if shifts and shifts[-1][1].exceeds(self._rules.tolerance) else None
+        return shifts[-1][1] if shifts and shifts[-1][1].exceeds(self.rules.tolerance) else None
 
     def shifted(self, evaluator: str) -> str:
         """The significant shift of an evaluator's judge in a sentence; "" without one."""
@@ -391,10 +382,10 @@ class GoldenRuns:
 
     def judge_since(self, evaluator: str, version: str, since: float, *, alerting: bool) -> JudgeVerdict | None:
         """The verdict of the set on a judge since scores seem to fall (s). Asks for a run if one is due."""
-        for target in self._targets:
+        for target in self.targets:
             if target.definition == (evaluator, version):
                 known = self.checked[target.key]
-                now = self._clock()
+                now = self.clock()
                 over = max((end for _, end in self.incidents.get(target.definition, ()) if end <= now), default=0.0)
                 before = (known.falling if now - known.suspected_at <= SAME_FALL else None) or Suspicion(since)
                 if before.since < over:  # another fall; of another monitor's that is on, the alert stays known
@@ -412,7 +403,7 @@ class GoldenRuns:
         """How much worse an evaluator's scores of the last `length` s may be by its judge alone: by its newest run or,
         if that is more, by the mean over this time. 0 without a significant shift.
         """
-        now, misses = self._clock(), self._misses(evaluator, lower_is_better)
+        now, misses = self.clock(), self._misses(evaluator, lower_is_better)
         over = sum(miss * max(0.0, end - max(at, now - length)) for at, end, miss in misses)
         return max(misses[-1][2], over / length) if misses else 0.0
 
@@ -425,8 +416,8 @@ class GoldenRuns:
         """How much worse an evaluator's scores are by its judge, with the begin and end (s) of that time: what a run
         found holds until the next run, the newest until now.
         """
-        shifts, tolerance = self._shifts.get(evaluator, []), self._rules.tolerance
-        ends = [*(at for at, _ in shifts[1:]), self._clock()]
+        shifts, tolerance = self._shifts.get(evaluator, []), self.rules.tolerance
+        ends = [*(at for at, _ in shifts[1:]), self.clock()]
         return [
             (at, end, shift.explains(lower_is_better=lower_is_better) if shift.exceeds(tolerance) else 0.0)
             for (at, shift), end in zip(shifts, ends, strict=False)
@@ -434,26 +425,26 @@ class GoldenRuns:
 
     def withdraw(self) -> None:
         """Remove the series of its runs: another configuration's come in their place, without replaced versions."""
-        for target in self._targets:
+        for target in self.targets:
             labels = target.assignment.evaluator.name, target.assignment.version, target.judge
             for series in (GOLDEN_LAST_RUN, GOLDEN_SHIFT, GOLDEN_SHIFT_STDERR):
-                self._telemetry.remove(series, *labels)
+                self.telemetry.remove(series, *labels)
             for outcome in ("scored", "unscored"):
-                self._telemetry.remove(GOLDEN_CASES, *labels, outcome)
+                self.telemetry.remove(GOLDEN_CASES, *labels, outcome)
 
     def _now(self) -> datetime:
-        return datetime.fromtimestamp(self._clock(), UTC)
+        return datetime.fromtimestamp(self.clock(), UTC)
 
     async def run_forever(self) -> None:
         """Run whenever a run is due."""
-        await self._requests.serve(self.run_due, min(CHECK_EVERY, self._rules.every))
+        await self._requests.serve(self.run_due, min(CHECK_EVERY, self.rules.every))
 
     async def run_due(self) -> None:
         """Make the runs that are due, and ask the single cases."""
         with self._reading.attempt(LogUnavailable):
-            await self._reported.read_on()
-        for target in self._targets:
-            if self._clock() < self.checked[target.key].attempts.next_at:
+            await self.reported.read_on()
+        for target in self.targets:
+            if self.clock() < self.checked[target.key].attempts.next_at:
                 continue
             if self.checked[target.key].published is None:
                 await self._read_stored(target)
@@ -463,11 +454,11 @@ class GoldenRuns:
 
     async def _read_stored(self, target: GoldenTarget) -> None:
         """Take the stored runs, with all of a period, so that a fall is compared with the same ones after a restart."""
-        current = int(self._clock() // self._rules.every)
-        of_a_day = min(math.ceil(_DAY / self._rules.every), _MOST_PERIODS)
+        current = int(self.clock() // self.rules.every)
+        of_a_day = min(math.ceil(_DAY / self.rules.every), _MOST_PERIODS)
         for period in range(current - max(_HISTORY, of_a_day), current + 1):
             for number in range(MOST_RUNS + 1):
-                text = await self._store.load(_run_key(target, period, number))
+                text = await self.store.load(_run_key(target, period, number))
                 if text is None:
                     break
                 await self._take(target, period, number, text)
@@ -475,8 +466,8 @@ class GoldenRuns:
     async def _ask_single_cases(self, target: GoldenTarget) -> None:
         """Ask one case after another of the set, for a share of the live calls: at most one set of them at once."""
         known, cases = self.checked[target.key], self._own_cases(target)
-        calls = self._reported.calls[target.definition]
-        due = min(len(cases), int(self._rules.share * (calls - known.calls)))
+        calls = self.reported.calls[target.definition]
+        due = min(len(cases), int(self.rules.share * (calls - known.calls)))
         if not due or not known.runs:
             return
         known.calls = calls
@@ -487,28 +478,28 @@ class GoldenRuns:
                 known.drip.add(case, score, known.runs)
 
     def _own_cases(self, target: GoldenTarget) -> Sequence[GoldenCase]:
-        return [case for case in self._cases if case.scope == target.assignment.evaluator.scope]
+        return [case for case in self.cases if case.scope == target.assignment.evaluator.scope]
 
     def _due(self, target: GoldenTarget) -> tuple[int, int] | None:
         """The period of the run that is due, and its number in that; None if none is."""
         known = self.checked[target.key]
-        period, newest = int(self._clock() // self._rules.every), known.published
+        period, newest = int(self.clock() // self.rules.every), known.published
         if newest is None or newest.period != period:
             return period, 0
-        name = self._reported.newest.get(target.definition)
+        name = self.reported.newest.get(target.definition)
         if not newest.names and name is not None:  # a run of an earlier release, which did not note it
             known.published = replace(newest, names=frozenset({name}))
             return None
         is_new = name is not None and name not in newest.names and newest.number < MOST_CHANGES
-        if is_new or (known.suspects(self._clock()) and known.may_run()):
+        if is_new or (known.suspects(self.clock()) and known.may_run()):
             return period, newest.number + 1
-        if known.suspects(self._clock()) and newest.number >= MOST_RUNS and known.refused != period:
+        if known.suspects(self.clock()) and newest.number >= MOST_RUNS and known.refused != period:
             known.refused = period
             logger.warning(
                 "the judge of %s may have changed, but the golden set was scored %d times in this golden.interval, "
                 "which is the most; it is scored again at %s",
                 target.assignment.evaluator.name, newest.number + 1,
-                f"{datetime.fromtimestamp((period + 1) * self._rules.every, UTC):%Y-%m-%d %H:%M} UTC",
+                f"{datetime.fromtimestamp((period + 1) * self.rules.every, UTC):%Y-%m-%d %H:%M} UTC",
             )  # fmt: skip
         return None
 
@@ -518,12 +509,12 @@ class GoldenRuns:
         One that cannot be made is retried, ever more seldom.
         """
         key = _run_key(target, period, number)
-        known, name = self.checked[target.key], self._reported.newest.get(target.definition)
-        text = stored = await self._store.load(key)
+        known, name = self.checked[target.key], self.reported.newest.get(target.definition)
+        text = stored = await self.store.load(key)
         if text is None:
             results = await self._results(target)
             if results is None:
-                known.attempts = known.attempts.after(self._clock())
+                known.attempts = known.attempts.after(self.clock())
                 return False
             names = {judge_name(result.judge) for result in results.values() if result.judge}
             names |= {name} if name else set()
@@ -532,8 +523,8 @@ class GoldenRuns:
                 # not saved: the file may be mended before the next start
                 known.published = _Published(period, number, frozenset(names))
                 return False
-            record = {"at": self._clock(), "scores": scores, "judges": sorted(names, key=repr)}
-            text = await self._store.save(key, orjson.dumps(record).decode())
+            record = {"at": self.clock(), "scores": scores, "judges": sorted(names, key=repr)}
+            text = await self.store.save(key, orjson.dumps(record).decode())
         await self._take(target, period, number, text)
         return stored is not None
 
@@ -575,7 +566,7 @@ class GoldenRuns:
             result = (await evaluate_pack([evaluator], case.case, judge, now=self._now))[0]
         else:
             result = await evaluate(evaluator, case.case, judge, now=self._now)
-        self._charge(target, result)
+        self.charge(target, result)
         return result
 
     def _warn_of_skipped(self, evaluator: str, skipped: Sequence[Skipped]) -> None:
@@ -592,27 +583,27 @@ class GoldenRuns:
         evaluator, version = target.assignment.evaluator.name, target.assignment.version
         labels = (evaluator, version, target.judge)
         scored = sum(score is not None for score in scores.values())
-        self._telemetry.gauge(GOLDEN_CASES, *labels, "scored").set(scored)
-        self._telemetry.gauge(GOLDEN_CASES, *labels, "unscored").set(len(scores) - scored)
-        self._telemetry.gauge(GOLDEN_LAST_RUN, *labels).set(at)
+        self.telemetry.gauge(GOLDEN_CASES, *labels, "scored").set(scored)
+        self.telemetry.gauge(GOLDEN_CASES, *labels, "unscored").set(len(scores) - scored)
+        self.telemetry.gauge(GOLDEN_LAST_RUN, *labels).set(at)
         shift = score_shift(scores, await self._references(evaluator, scores))
         if shift is None:
             return
         shifts = sorted([*self._shifts.get(evaluator, ()), (at, shift)], key=itemgetter(0))
-        old = sum(run_at < self._clock() - _DAY for run_at, _ in shifts[1:])  # the newest of these is in force after it
+        old = sum(run_at < self.clock() - _DAY for run_at, _ in shifts[1:])  # the newest of these is in force after it
         self._shifts[evaluator] = shifts[old:]
-        self._telemetry.gauge(GOLDEN_SHIFT, *labels).set(shift.mean)
-        self._telemetry.gauge(GOLDEN_SHIFT_STDERR, *labels).set(shift.stderr)
+        self.telemetry.gauge(GOLDEN_SHIFT, *labels).set(shift.mean)
+        self.telemetry.gauge(GOLDEN_SHIFT_STDERR, *labels).set(shift.stderr)
 
     async def _references(self, evaluator: str, scores: Mapping[str, float | None]) -> dict[str, float]:
         references: dict[str, float] = {}
-        for case in self._cases:
+        for case in self.cases:
             score = scores.get(case.case_id)
             if evaluator in case.scores:
                 references[case.case_id] = case.scores[evaluator]
             elif score is not None:
                 key = f"golden.reference/{evaluator}/{case.case_id}"
-                stored = await self._store.load(key) or await self._store.save(key, repr(score))
+                stored = await self.store.load(key) or await self.store.save(key, repr(score))
                 references[case.case_id] = float(stored)
         return references
 

@@ -5,8 +5,7 @@ import os
 import sqlite3
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import KW_ONLY, dataclass, field, replace
-from functools import partial
+from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 
 from collector.backoff import StateLines
@@ -82,27 +81,14 @@ class Batches:
 
     def _terms(self, name: str, settings: JudgeSettings) -> BatchTerms:
         enduring = self.enduring
-        reporter = _Reporter(name, self.say, self.say)
-        if enduring is not None:
-            reporter = _Reporter(name, self.say, enduring.warn, enduring.outages)
-
-        def on_progress(progress: BatchProgress) -> None:
-            reporter.report(progress)
-            if enduring is not None:
-                enduring.on_progress(name, progress)
-
-        def on_problem(error: JudgeError) -> None:
-            reporter.report_problem(error)
-            if enduring is not None:
-                enduring.on_problem(name, error)
-
+        reporter = _Reporter(name, self.say, enduring)
         terms = BatchTerms(
             home=home_of(name, settings),
             discount=settings.batch_discount,
             timeout=settings.timeout,
             pace=self.pace,
-            on_progress=on_progress,
-            on_problem=on_problem,
+            on_progress=reporter.report,
+            on_problem=reporter.report_problem,
             on_answer=reporter.report_answer,
         )
         if enduring is None:
@@ -275,24 +261,29 @@ class _Reporter:
 
     judge: str
     say: Callable[[str], None]
-    warn: Callable[[str], None]
-    outages: StateLines = field(default_factory=partial(StateLines, REPORT_AFTER))
+    enduring: EnduringBatches | None
 
     def __post_init__(self) -> None:
         self._batches = StateLines(REPORT_AFTER)
+        self._outages = StateLines(REPORT_AFTER) if self.enduring is None else self.enduring.outages
+        self._warn = self.say if self.enduring is None else self.enduring.warn
         self._has_answered = False
 
     def report(self, progress: BatchProgress) -> None:
         """Report the progress of a batch."""
         if progress.status == GONE:
-            self.warn(f"judge {self.judge}: {_gone_text(progress)}")
+            self._warn(f"judge {self.judge}: {_gone_text(progress)}")
         elif progress.ended or self._batches.is_due(progress.batch):
             self.say(f"judge {self.judge}: {_progress_text(progress)}")
+        if self.enduring is not None:
+            self.enduring.on_progress(self.judge, progress)
 
     def report_problem(self, error: JudgeError) -> None:
         """Report that the provider is unavailable."""
-        if self.outages.is_due(self.judge):
-            self.warn(f"judge {self.judge} is unavailable ({error}); it is asked again")
+        if self._outages.is_due(self.judge):
+            self._warn(f"judge {self.judge} is unavailable ({error}); it is asked again")
+        if self.enduring is not None:
+            self.enduring.on_problem(self.judge, error)
 
     def report_answer(self, has_failed: bool) -> None:
         """Report that the provider answers again: its first answer, or one to a call that `has_failed` before.
@@ -300,9 +291,9 @@ class _Reporter:
         The first answer may end an outage of an earlier configuration. Others end none: a provider may refuse batches
         and still say how those before go on. The next problem is another one, and is reported at once.
         """
-        if (has_failed or not self._has_answered) and self.judge in self.outages.open:
-            self.outages.open.discard(self.judge)
-            self.outages.forget(self.judge)
+        if (has_failed or not self._has_answered) and self.judge in self._outages.open:
+            self._outages.open.discard(self.judge)
+            self._outages.forget(self.judge)
             self.say(f"judge {self.judge} is available again")
         self._has_answered = True
 

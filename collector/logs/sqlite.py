@@ -6,6 +6,7 @@ import sqlite3
 import time
 from collections.abc import AsyncIterator, Collection, Generator, Mapping, Sequence
 from contextlib import ExitStack, closing
+from functools import partial
 from pathlib import Path
 
 from collector.admission.bounded_gate import BoundedGate
@@ -150,11 +151,7 @@ class SqliteLog:
         Raises:
             GroupInUse: another process consumes this log with this group.
         """
-        share = self._file.share
-
-        async def commit(states: Mapping[int, Committed]) -> None:
-            await self._file.write(lambda transaction: transaction.commit(self._number, group, states))
-
+        share, commit = self._file.share, partial(self.set_committed, group)
         async with self._file.only_consumer(self.name, group):
             with ExitStack() as stack:
                 starts = await self._file.read(lambda connection: self._starts(connection, group))

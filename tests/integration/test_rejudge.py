@@ -422,6 +422,33 @@ async def test_what_the_evaluator_did_not_draw_while_it_was_at_work_stays_out(wo
     assert {each.sampling.probability for each in made} == {1.0}
 
 
+async def test_a_run_at_a_higher_rate_leaves_what_earlier_runs_drew_to_stand_for_all(world: World) -> None:
+    """After runs at 0.3 and 0.8 the weights of a period added up to 1.4 times its turns, although the mean was right."""
+    many, parts = 240, (range(80), range(160, 240))
+    world.configure(**monitored(world, "short"))
+    await live(world, range(many), expected=many)
+    brief = {"evaluators": world.settings["evaluators"] | {"brief": {"kind": "length", "maximum": 3}}}
+    world.configure(**monitored(world, "brief", sample=0.3), **brief)
+    async with world.serving():
+        for part in parts:
+            ends = [turn(n).ended_at or NOW for n in (part.start, part.stop)]
+            stretch = ("--from", ends[0].isoformat(), "--to", ends[1].isoformat())
+            assert (await world.command("rejudge", *stretch)).exit_code == 0
+    world.configure(**monitored(world, "brief", sample=0.8), **brief)
+    async with world.serving():
+        done = await rejudge(world)
+        assert "there is nothing to make" in (await rejudge(world)).stdout
+    draws = [draw(SALT, f"c{n}") for n in range(many)]
+    drawn = [[n for n in part if draws[n] < 0.3] for part in parts]
+    left_out = [n for few in drawn for n in range(few[0], few[-1]) if 0.3 <= draws[n] < 0.8]
+    sentence = "left out: an earlier run drew at a lower rate, and what it drew stands for them, too"
+    assert f"{len(left_out)} evaluations {sentence}" in done.stdout, done.output
+    made = {int(each.subject.turn_id[1:]): each.sampling.probability for each in of(await world.ledger(), "brief")}
+    others = [n for n in range(many) if draws[n] < 0.8 and n not in left_out]
+    assert made == dict.fromkeys(others, 0.8) | dict.fromkeys([n for few in drawn for n in few], 0.3)
+    assert sum(1 / rate for rate in made.values()) == pytest.approx(many, rel=0.1)
+
+
 async def test_all_judges_by_a_new_definition_what_an_older_one_has_judged(world: World) -> None:
     world.configure(**monitored(world, "short"))
     await live(world)

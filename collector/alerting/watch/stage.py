@@ -13,7 +13,7 @@ import math
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, InitVar, dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
 from collector.alerting.diagnosis.recent_scores import Explanation, Period, RecentScores, explanation_of
@@ -183,36 +183,30 @@ class JudgeTrust:
     note_incidents: Callable[[str, str, Sequence[Period]], None] = lambda _evaluator, _version, _over: None
 
 
+@dataclass(eq=False, repr=False)
 class WatchStage:
-    """Opens the folds, evaluates the alerts over all of them, and notifies."""
+    """Opens the folds, evaluates the alerts over all of them, and notifies.
 
-    def __init__(
-        self,
-        rules: WatchRules,
-        telemetry: Telemetry,
-        *,
-        interval: float = 60.0,
-        memory: float = 7 * 86400.0,
-        recent: RecentScores | None = None,
-        trust: JudgeTrust | None = None,
-        clock: Callable[[], float] = time.time,
-        log: Log | None = None,
-    ) -> None:
-        """`log` has the partitions that other processes consume; without it there are none. With `recent` alerts say
-        which part of the traffic explains a drop.
-        """
-        self._others = None if log is None else OtherPartitions(log, self._new_fold, memory)
-        self.recent = recent
+    `log` has the partitions that other processes consume; without it there are none. With `recent` alerts say which
+    part of the traffic explains a drop.
+    """
+
+    rules: WatchRules
+    telemetry: Telemetry
+    _: KW_ONLY
+    interval: float = 60.0
+    memory: float = 7 * 86400.0
+    recent: RecentScores | None = None
+    trust: JudgeTrust = field(default_factory=JudgeTrust)
+    clock: Callable[[], float] = time.time
+    log: InitVar[Log | None] = None
+
+    def __post_init__(self, log: Log | None) -> None:
+        self._others = None if log is None else OtherPartitions(log, self._new_fold, self.memory)
         self._suspects: dict[Series, float] = {}
         """The series whose mean may have fallen, and since when (s)."""
         self._causes: dict[Series, tuple[float, Explanation]] = {}
         """The causes of their falls, and when they are next computed (s)."""
-        self.rules = rules
-        self._telemetry = telemetry
-        self._interval = interval
-        self._memory = memory
-        self._trust = trust or JudgeTrust()
-        self._clock = clock
         self._folds: dict[int, WatchFold] = {}
         self._drops: dict[Series, DropState] = {}
         self._target_since: dict[tuple[str, str], int] = {}
@@ -239,7 +233,7 @@ class WatchStage:
         for key, detector in rules.targets.items():
             known = self.rules.targets.get(key)
             if known is None or (known.target, known.lower_is_better) != (detector.target, detector.lower_is_better):
-                self._target_since[key] = int(self._clock() // self._interval)
+                self._target_since[key] = int(self.clock() // self.interval)
                 self._incidents |= {of: drop.life.incidents for of, drop in self._drops.items() if of[:2] == key}
                 for fold in self._all_folds:
                     fold.buckets.forget_gains(*key)
@@ -259,7 +253,7 @@ class WatchStage:
             self._drops.clear()
 
     def _new_fold(self) -> "WatchFold":
-        return WatchFold(self, Buckets(self._interval, self._memory), self._memory)
+        return WatchFold(self, Buckets(self.interval, self.memory), self.memory)
 
     @property
     def watches(self) -> bool:
@@ -275,8 +269,8 @@ class WatchStage:
     ) -> None:
         """Evaluate every interval, and notify if there is a notifier: of what fires here, and of `others`."""
         while True:
-            await asyncio.sleep(self._interval)
-            active = await self.look(now := self._clock())
+            await asyncio.sleep(self.interval)
+            active = await self.look(now := self.clock())
             if notifier is not None and self.watches:
                 await notifier.notify([*active, *others()], now, self._why_over)
             elif notifier is not None:
@@ -291,7 +285,7 @@ class WatchStage:
                 self._drops.clear()
         dropped = frozenset(self._dropped)
         active = self.update(now)
-        is_explained, is_answered = await self._explain(now), await self._trust.wait_for_answer()
+        is_explained, is_answered = await self._explain(now), await self.trust.wait_for_answer()
         if not (is_explained or is_answered):
             return active
         self._dropped = set(dropped)  # nothing has been notified of the first
@@ -307,7 +301,7 @@ class WatchStage:
         for series, incidents in {suspect: self.incidents(suspect) for suspect in due}.items():
             if series not in self._suspects:
                 continue  # no longer: the configuration changed meanwhile
-            began, targets = self._clock(), self.rules.targets
+            began, targets = self.clock(), self.rules.targets
             explanation = await asyncio.to_thread(
                 explanation_of, recent.snapshot(series), self._suspects[series],
                 lower_is_better=targets[series[:2]].lower_is_better, evaluators=len(targets),
@@ -317,7 +311,7 @@ class WatchStage:
                 break
             self._show(series, explanation)
             # without a cause it is looked for again soon: scores are few at the beginning
-            pause = _EXPLAIN_EVERY if explanation.causes else _LEAST_PAUSE * (self._clock() - began)
+            pause = _EXPLAIN_EVERY if explanation.causes else _LEAST_PAUSE * (self.clock() - began)
             self._causes[series] = (now + pause, explanation)
         for series in [cause for cause in self._causes if cause not in self._suspects]:
             self._show(series, Explanation())
@@ -330,7 +324,7 @@ class WatchStage:
         shares |= {cause.part: cause.share for cause in explanation.causes}
         for part, share in shares.items():
             # the texts of alerts contain the label
-            self._telemetry.gauge(DROP_EXPLAINED, evaluator, monitor, in_chat(part)).set(share)
+            self.telemetry.gauge(DROP_EXPLAINED, evaluator, monitor, in_chat(part)).set(share)
 
     def update(self, now: float) -> list[AlertInstance]:
         """Evaluate, and remember what fires."""
@@ -344,7 +338,7 @@ class WatchStage:
         self._verdicts.clear()
         if not self.watches:
             self._suspects.clear()
-            self._telemetry.replace(JUDGE_MOVED, {})
+            self.telemetry.replace(JUDGE_MOVED, {})
             return
         series = sorted({each for fold in self._all_folds for each in fold.buckets.series()})
         for fold in self._all_folds:
@@ -355,14 +349,14 @@ class WatchStage:
                 yield from self._evaluate_series(each, detector, now)
             else:
                 self._suspects.pop(each, None)
-        self._telemetry.replace(JUDGE_MOVED, self._verdicts)
+        self.telemetry.replace(JUDGE_MOVED, self._verdicts)
         for fold in self._all_folds:
             fold.buckets.touched.clear()
 
     def incidents(self, series: Series) -> Sequence[Period]:
         """The incidents of a series that are over, by their alerts as last evaluated."""
         over = self._drops[series].life.incidents if series in self._drops else ()
-        return [(begin * self._interval, end * self._interval) for begin, end in over]
+        return [(begin * self.interval, end * self.interval) for begin, end in over]
 
     def _why_over(self, alert: AlertInstance) -> str:
         """Why an alert ended although its scores have not recovered; "" otherwise."""
@@ -380,22 +374,22 @@ class WatchStage:
         monitor, evaluator, version = series
         buckets = merge_buckets(fold.buckets.of(series) for fold in self._all_folds)
         begin = self._target_since.get(series[:2], 0), self._incidents.get(series, ())
-        recovers = recovery_threshold(self.rules.settings.false_recovery_days * DAY, self._interval)
+        recovers = recovery_threshold(self.rules.settings.false_recovery_days * DAY, self.interval)
         drop = self._drops.setdefault(series, DropState(detector, recovers, *begin))
         for fold in self._all_folds:
             if series in fold.buckets.touched:
                 drop.invalidate(fold.buckets.touched[series])
-        drop.advance(buckets, int(now // self._interval))
+        drop.advance(buckets, int(now // self.interval))
         life = drop.life
-        self._telemetry.gauge(DROP_LOG_EVIDENCE, evaluator, version, monitor, "all").set(max(0.0, life.evidence))
+        self.telemetry.gauge(DROP_LOG_EVIDENCE, evaluator, version, monitor, "all").set(max(0.0, life.evidence))
         doubts = self._doubts(monitor, evaluator, detector, now)
         misses = target_misses(
-            buckets, detector, now=now, interval=self._interval, min_n=self.rules.settings.min_conversations,
+            buckets, detector, now=now, interval=self.interval, min_n=self.rules.settings.min_conversations,
             doubts=doubts, recovered=life.recovered,
         )  # fmt: skip
         worst = max(misses, key=lambda each: each.standard_errors, default=None)
         explanation = self._causes.get(series, _UNKNOWN)[1]
-        fall = fall_of(drop, buckets, self._interval)
+        fall = fall_of(drop, buckets, self.interval)
         is_beyond = any(miss.standard_errors > SURE for miss in misses)
         # while no window is of the present, as after an incident, the fall itself is compared with the largest doubt
         if not misses and life.fall is not None:
@@ -413,28 +407,28 @@ class WatchStage:
             or life.evidence > _SUSPICIOUS * detector.threshold
             or (worst is not None and worst.standard_errors > _SUSPICIOUS_ERRORS)
         ):
-            self._suspects[series] = life.likely_start * self._interval
-            since = life.start * self._interval  # a begin that moves with every look would ask the judge again
-            self._trust.note_incidents(evaluator, version, self.incidents(series))
+            self._suspects[series] = life.likely_start * self.interval
+            since = life.start * self.interval  # a begin that moves with every look would ask the judge again
+            self.trust.note_incidents(evaluator, version, self.incidents(series))
             if has_fallen or is_below:
                 self._alerted[evaluator, version] = now
             # of another series, too: its judge is the same, and one look has both
-            is_alerting = now - self._alerted.get((evaluator, version), 0.0) <= 1.5 * self._interval
-            verdict = self._trust.judge_since(evaluator, version, since, alerting=is_alerting)
+            is_alerting = now - self._alerted.get((evaluator, version), 0.0) <= 1.5 * self.interval
+            verdict = self.trust.judge_since(evaluator, version, since, alerting=is_alerting)
             if verdict is not None:
                 word, judge_verdict = verdict.beside_a_fall(lower_is_better=detector.lower_is_better)
                 self._verdicts[evaluator, version, monitor, word] = verdict.shift
         subject = Watched(
             monitor, evaluator, version, detector, of_label=self.rules.is_share(monitor, evaluator),
             causes=explanation.causes, otherwise=explanation.otherwise,
-            uncalibrated=self._trust.uncalibrated(monitor, evaluator, version), judge_verdict=judge_verdict,
+            uncalibrated=self.trust.uncalibrated(monitor, evaluator, version), judge_verdict=judge_verdict,
             since=self._suspects.get(series),
         )  # fmt: skip
         if fall is not None and has_fallen:
             yield drop_alert(subject, fall, misses[0] if misses else None, self.rules.settings)
         elif worst is not None and is_below:
-            yield mean_alert(subject, worst, life.next_number(int(now // self._interval)), self.rules.settings)
-        if shifted := self._trust.shifted(evaluator):
+            yield mean_alert(subject, worst, life.next_number(int(now // self.interval)), self.rules.settings)
+        if shifted := self.trust.shifted(evaluator):
             yield shift_alert(subject, shifted, self.rules.settings)
 
     def _is_by_judge(self, series: Series, life: DropLife) -> bool:
@@ -443,8 +437,8 @@ class WatchStage:
         if fall is None:
             return False
         # a run that the look asks for as it finds the fall ends in the interval after it
-        since, until = fall.since * self._interval, (fall.detected + 2) * self._interval
-        shift = self._trust.largest(series[1], life.detector.lower_is_better, since, until)
+        since, until = fall.since * self.interval, (fall.detected + 2) * self.interval
+        shift = self.trust.largest(series[1], life.detector.lower_is_better, since, until)
         return shift > 0.0 and life.detector.shortfall(1.0, fall.level) <= shift
 
     def _doubts(self, monitor: str, evaluator: str, detector: DropDetector, now: float) -> dict[str, float]:
@@ -455,10 +449,10 @@ class WatchStage:
             for series in fold.buckets.series()
             if series[:2] == (monitor, evaluator)
         )
-        unscored = unscored_share(here, now=now, interval=self._interval)
+        unscored = unscored_share(here, now=now, interval=self.interval)
         known = unscored if unscored > self.rules.settings.max_unscored_share else 0.0
         lower = detector.lower_is_better
-        return {name: self._trust.explained(evaluator, lower, length) + known for name, length in WINDOWS.items()}
+        return {name: self.trust.explained(evaluator, lower, length) + known for name, length in WINDOWS.items()}
 
 
 class WatchFold(MemoryFold):

@@ -3,6 +3,7 @@
 They follow from the contents of the evaluations log: by id, by subject, and what backfills of a stretch have cost.
 """
 
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -39,7 +40,7 @@ from collector.past.turns import case_of, turns_in_log
 from collector.records.grouping import group_by
 from evaluators.cases import Conversation, Turn
 from evaluators.evaluation import subject_of
-from evaluators.identity import subject_id_of
+from evaluators.identity import conversation_id_of, subject_id_of
 from evaluators.results import Evaluation, SkipReason
 
 What = Literal["failed", "unscored", "all"]
@@ -73,6 +74,7 @@ class LeftOut:
     in_flight: int = 0
     unused: int = 0
     unsampled: int = 0
+    represented: int = 0
     older: list[datetime] = field(default_factory=list[datetime])
     """When the subjects ended that did before the stretch."""
     turns: OutcomeSums = field(default_factory=OutcomeSums)
@@ -104,9 +106,11 @@ class Candidates:
     _owed: Mapping[Hashable, Sequence[Evaluation]] = field(default_factory=dict[Hashable, Sequence[Evaluation]])
     _superseded: set[str] = field(default_factory=set[str])
     _lived: dict[_Names, tuple[datetime, datetime]] = field(default_factory=dict[_Names, tuple[datetime, datetime]])
+    _earlier_runs: "EarlierRuns" = field(init=False)
 
     async def prepare(self) -> None:
         """Look through the stretch once, for what depends on all of it."""
+        self._earlier_runs = EarlierRuns(self.plan, self.known.rates)
         await self._find_owed()
         if self.what == "failed":
             return
@@ -114,6 +118,7 @@ class Candidates:
         for partition in range(self.turns.partitions):
             async for job in self._due(partition):
                 self._superseded.update(job.job.supersedes)
+                self._earlier_runs.add(job)
                 if job.job.evaluation_id in self.known.live:
                     names = _names(job)
                     first, last = self._lived.get(names, (job.happened_at, job.happened_at))
@@ -124,7 +129,7 @@ class Candidates:
 
     async def all(self) -> AsyncIterator[Candidate]:
         """Evaluations that are due and not requested yet, about in the order of time."""
-        self.left_out.unsampled = self.left_out.in_flight = 0
+        self.left_out.unsampled = self.left_out.represented = self.left_out.in_flight = 0
         self.left_out.turns.numbers.clear()
         self.left_out.no_reference = self._unreferenced
         partitions = () if self.what == "failed" else range(self.turns.partitions)
@@ -150,7 +155,7 @@ class Candidates:
         committed, delivered = self.committed.get(partition, (CommitMetadata(), 0))
         async for past_due_job in self._due(partition):
             job = past_due_job.job
-            name = job.assignment.evaluation_id(*subject_id_of(past_due_job.case))
+            name = _name_of(past_due_job)
             if job.evaluation_id in self.known.ids or name in self.known.ids or job.evaluation_id in self._superseded:
                 continue
             if job.skip is not None:
@@ -170,6 +175,9 @@ class Candidates:
                 # The evaluator did not draw it, because the rates were different. Together with what it drew, which
                 # weighs by its own rate, this one would count too much.
                 self.left_out.unsampled += 1
+                continue
+            if self._earlier_runs.stand_for(past_due_job):
+                self.left_out.represented += 1
                 continue
             replayed = {REPLAY_OF: before} if (before := self.known.by_subject.get(key)) else {}
             owed = (name for failed in self._owed.get(key, ()) for name in (failed.evaluation_id, *failed.supersedes))
@@ -248,12 +256,48 @@ def _names(due: PastDueJob) -> _Names:
     return due.job.monitor.name, due.job.assignment.evaluator.name
 
 
+def _name_of(due: PastDueJob) -> str:
+    """The id that its backfill has."""
+    return due.job.assignment.evaluation_id(*subject_id_of(due.case))
+
+
+@dataclass(slots=True)
+class EarlierRuns:
+    """The parts of the log, as offsets, over which earlier runs drew at a lower rate than the present one.
+
+    The evaluations of such a part weigh by the lower rate, so they stand for all of it. `rates` are by evaluation id. A
+    part ends at a subject that the lower rate draws and that has no evaluation, as that run did not come there.
+    """
+
+    plan: Plan
+    rates: Mapping[str, float]
+    _parts: defaultdict[Hashable, list[list[int]]] = field(default_factory=lambda: defaultdict(list))
+    _shares: dict[Hashable, float] = field(default_factory=dict[Hashable, float])
+    """The lower rate, divided by the present one, of each part that goes on."""
+
+    def add(self, due: PastDueJob) -> None:
+        """Add an evaluation, made or not; those of a partition in the log's order."""
+        key, job, present = (due.partition, _names(due)), due.job, due.job.sampling.probability
+        if (rate := self.rates.get(_name_of(due), present)) < present:
+            if key not in self._shares:
+                self._parts[key].append([job.trigger_offset, 0])
+            self._shares[key], self._parts[key][-1][1] = rate / present, job.trigger_offset
+        elif self.plan.draw(job.assignment, conversation_id_of(due.case)) < self._shares.get(key, 0.0) * present:
+            del self._shares[key]
+
+    def stand_for(self, due: PastDueJob) -> bool:
+        """Whether backfills of an earlier run stand for a subject that it did not draw."""
+        parts = self._parts[due.partition, _names(due)]
+        return any(first <= due.job.trigger_offset <= last for first, last in parts)
+
+
 @dataclass(slots=True)
 class KnownEvaluations:
     """Known evaluations by these evaluators (all, if none are named), each in its present version.
 
-    `live` are ids of what was made as the traffic came, `by_others` the subjects that other versions judged so.
-    `by_subject` has the newest score's id of each monitor, evaluator and subject, None where none is a score.
+    `rates` are those of the draws by id, without an evaluator's own draws. `live` are ids of what was made as the
+    traffic came, `by_others` the subjects that other versions judged so. `by_subject` has the newest score's id of each
+    monitor, evaluator and subject, None where none is a score.
     `owed` are failures and what was not even tried, of the `selected` monitors, if nothing supersedes it; `failures`
     are types of failures. `mean_usd` is the average of what scored evaluations would cost now (`usd_now`);
     `spent_usd` is the cost of the `selected` backfills, whichever version made them.
@@ -264,6 +308,7 @@ class KnownEvaluations:
     usd_now: Callable[[Evaluation], float | None]
     ids: set[str] = field(default_factory=set[str])
     live: set[str] = field(default_factory=set[str])
+    rates: dict[str, float] = field(default_factory=dict[str, float])
     by_others: set[Hashable] = field(default_factory=set[Hashable])
     by_subject: dict[Hashable, str | None] = field(default_factory=dict[Hashable, str | None])
     owed: dict[str, PastEvaluation] = field(default_factory=dict[str, PastEvaluation])
@@ -312,6 +357,7 @@ class KnownEvaluations:
         if evaluation.evaluator not in self._evaluators:
             return
         key = _key(evaluation)
+        self.rates[evaluation.evaluation_id] = evaluation.sampling.probability / (evaluation.sampling.own or 1.0)
         if evaluation.happened_at is None:
             self.live.add(evaluation.evaluation_id)
             self.by_others.update(() if self.is_current(evaluation) else (key,))

@@ -191,6 +191,7 @@ def _notes(left_out: LeftOut) -> list[str]:
             left_out.unsampled,
             "left out: the evaluator was in use then, but its monitor did not match or draw their turns",
         ),
+        (left_out.represented, "left out: an earlier run drew at a lower rate, and what it drew stands for them, too"),
     )
     lines = [f"{plural(count, 'evaluation')} {text}" for count, text in notes if count]
     if older := left_out.older:

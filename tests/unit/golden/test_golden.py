@@ -324,7 +324,7 @@ async def test_a_shift_that_was_mended_before_a_fall_is_not_named_as_its_cause_a
     """The runs by the stricter judge were averaged in: the judge that stayed "moved by +0.12", a rise, in a fall."""
     bench = Bench(golden_file(tmp_path, helpful=0.8))
     runs = await bench.look(8)
-    version = runs._targets[0].assignment.version
+    version = runs.targets[0].assignment.version
     for model, score in (("a", 8), ("b", 8), ("c", 5), ("d", 5), ("e", 8)):  # reported changes: a run each
         bench.score = score
         bench.time += 60.0
@@ -363,7 +363,7 @@ async def test_another_configuration_asks_nothing_again_for_an_alert_that_lasts(
     await bench.look(8)
     bench.time += DAY
     runs = await bench.look(8)
-    version, began = runs._targets[0].assignment.version, bench.time + 60.0
+    version, began = runs.targets[0].assignment.version, bench.time + 60.0
     bench.time += 120.0
     runs.judge_since("helpful", version, began, alerting=True)
     bench.score = 5
@@ -468,7 +468,7 @@ async def test_a_run_from_before_an_incident_ended_says_nothing_of_the_next_fall
     await bench.look(8)
     bench.time += DAY
     runs = await bench.look(8)
-    version, first = runs._targets[0].assignment.version, bench.time + 60.0
+    version, first = runs.targets[0].assignment.version, bench.time + 60.0
     bench.time += 120.0
     runs.judge_since("helpful", version, first, alerting=True)
     await runs.run_due()
@@ -489,7 +489,7 @@ async def test_an_incident_of_one_monitor_asks_no_run_a_minute_for_an_alert_of_a
     bench.time += DAY
     runs = await bench.look(8)
     asked, begin = len(bench.judge.questions), bench.time
-    version = runs._targets[0].assignment.version
+    version = runs.targets[0].assignment.version
     for _ in range(30):
         bench.time += 60.0
         for over, since in (([(begin - 9000.0, begin - 60.0)], begin), ([], begin - 9000.0)):
@@ -506,7 +506,7 @@ async def test_while_the_begin_of_a_fall_moves_it_is_one_fall_and_few_runs(tmp_p
     bench.time += DAY
     runs = await bench.look(8)
     asked = len(bench.judge.questions)
-    version = runs._targets[0].assignment.version
+    version = runs.targets[0].assignment.version
     for _ in range(120):
         bench.time += 60.0
         runs.judge_since("helpful", version, bench.time - 60.0, alerting=True)
