@@ -3,7 +3,6 @@
 They follow from the contents of the evaluations log: by id, by subject, and what backfills of a stretch have cost.
 """
 
-from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -155,8 +154,8 @@ class Candidates:
         committed, delivered = self.committed.get(partition, (CommitMetadata(), 0))
         async for past_due_job in self._due(partition):
             job = past_due_job.job
-            name = _name_of(past_due_job)
-            if job.evaluation_id in self.known.ids or name in self.known.ids or job.evaluation_id in self._superseded:
+            name, known = _name_of(past_due_job), self.known.rates
+            if job.evaluation_id in known or name in known or job.evaluation_id in self._superseded:
                 continue
             if job.skip is not None:
                 self.left_out.no_reference += 1
@@ -271,31 +270,32 @@ class EarlierRuns:
 
     plan: Plan
     rates: Mapping[str, float]
-    _parts: defaultdict[Hashable, list[list[int]]] = field(default_factory=lambda: defaultdict(list))
-    _shares: dict[Hashable, float] = field(default_factory=dict[Hashable, float])
-    """The lower rate, divided by the present one, of each part that goes on."""
+    _parts: dict[tuple[Hashable, int], int] = field(default_factory=dict[tuple[Hashable, int], int])
+    """The end of each part by its begin."""
+    _open: dict[Hashable, tuple[int, float]] = field(default_factory=dict[Hashable, tuple[int, float]])
+    """The begin of each part that goes on, and the lower rate divided by the present one."""
 
     def add(self, due: PastDueJob) -> None:
         """Add an evaluation, made or not; those of a partition in the log's order."""
         key, job, present = (due.partition, _names(due)), due.job, due.job.sampling.probability
+        first, share = self._open.get(key, (job.trigger_offset, 0.0))
         if (rate := self.rates.get(_name_of(due), present)) < present:
-            if key not in self._shares:
-                self._parts[key].append([job.trigger_offset, 0])
-            self._shares[key], self._parts[key][-1][1] = rate / present, job.trigger_offset
-        elif self.plan.draw(job.assignment, conversation_id_of(due.case)) < self._shares.get(key, 0.0) * present:
-            del self._shares[key]
+            self._open[key] = first, rate / present
+            self._parts[key, first] = job.trigger_offset
+        elif self.plan.draw(job.assignment, conversation_id_of(due.case)) < share * present:
+            del self._open[key]
 
     def stand_for(self, due: PastDueJob) -> bool:
-        """Whether backfills of an earlier run stand for a subject that it did not draw."""
-        parts = self._parts[due.partition, _names(due)]
-        return any(first <= due.job.trigger_offset <= last for first, last in parts)
+        """Whether the evaluations of an earlier run stand for a subject that it did not draw."""
+        key, offset = (due.partition, _names(due)), due.job.trigger_offset
+        return any(of == key and first <= offset <= last for (of, first), last in self._parts.items())
 
 
 @dataclass(slots=True)
 class KnownEvaluations:
     """Known evaluations by these evaluators (all, if none are named), each in its present version.
 
-    `rates` are those of the draws by id, without an evaluator's own draws. `live` are ids of what was made as the
+    `rates` are those of the draws, by id, without an evaluator's own draws. `live` are ids of what was made as the
     traffic came, `by_others` the subjects that other versions judged so. `by_subject` has the newest score's id of each
     monitor, evaluator and subject, None where none is a score.
     `owed` are failures and what was not even tried, of the `selected` monitors, if nothing supersedes it; `failures`
@@ -306,7 +306,6 @@ class KnownEvaluations:
     versions: Mapping[tuple[str, str], str]
     selected: EvaluationFilter
     usd_now: Callable[[Evaluation], float | None]
-    ids: set[str] = field(default_factory=set[str])
     live: set[str] = field(default_factory=set[str])
     rates: dict[str, float] = field(default_factory=dict[str, float])
     by_others: set[Hashable] = field(default_factory=set[Hashable])
@@ -317,10 +316,6 @@ class KnownEvaluations:
     costs: dict[str, tuple[float, int]] = field(default_factory=dict[str, tuple[float, int]])
     ends: dict[int, int] = field(default_factory=dict[int, int])
     """How far each partition was read."""
-    _evaluators: set[str] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._evaluators = {name for _, name in self.versions}
 
     @property
     def mean_usd(self) -> dict[str, float]:
@@ -347,17 +342,16 @@ class KnownEvaluations:
         what comes while the log is read is read again.
         """
         is_covered = evaluation.happened_at and self.selected.covers(evaluation)
-        return evaluation.cost_usd or 0.0 if is_covered and evaluation.evaluation_id not in self.ids else 0.0
+        return evaluation.cost_usd or 0.0 if is_covered and evaluation.evaluation_id not in self.rates else 0.0
 
     def _add(self, past: PastEvaluation) -> None:
         evaluation = past.evaluation
         self.spent_usd += self.cost_of(evaluation)
-        self.ids.add(evaluation.evaluation_id)
+        self.rates[evaluation.evaluation_id] = evaluation.sampling.probability / (evaluation.sampling.own or 1.0)
         self.failures.update([evaluation.reason_code] if evaluation.outcome == "failed" else ())
-        if evaluation.evaluator not in self._evaluators:
+        if all(name != evaluation.evaluator for _, name in self.versions):
             return
         key = _key(evaluation)
-        self.rates[evaluation.evaluation_id] = evaluation.sampling.probability / (evaluation.sampling.own or 1.0)
         if evaluation.happened_at is None:
             self.live.add(evaluation.evaluation_id)
             self.by_others.update(() if self.is_current(evaluation) else (key,))

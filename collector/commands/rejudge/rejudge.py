@@ -90,7 +90,7 @@ async def rejudge(
         expected = {name: known.mean_usd.get(name) or expected_usd(config, name) for name in names}
         due = [(one.monitor, one.request.evaluator, one.pays) async for one in candidates.all()]
         counts, paying = Counter(key[:2] for key in due), Counter(key[:2] for key in due if key[2])
-        outstanding = {name: of for name, of in requested.items() if of in names and name not in known.ids}
+        outstanding = {name: of for name, of in requested.items() if of in names and name not in known.rates}
         unknown = {name for name in names if not known.mean_usd.get(name) and known_usd(config, name) is None}
         lines = _summary(counts, paying, versions, expected, unknown, known.spent_usd, outstanding)
         for line in [*lines, *_notes(candidates.left_out)]:

@@ -95,7 +95,7 @@ class RequestWindow:
         if not batch:
             return
         await self._read_on()
-        pairs = [(one.request, one.partition) for one in batch if one.request.evaluation_id not in self.known.ids]
+        pairs = [(one.request, one.partition) for one in batch if one.request.evaluation_id not in self.known.rates]
         too_large = await Backoff(cap=10.0).repeat(
             lambda: append_requests(self.turns, pairs), LogUnavailable, action="writing to the turns log"
         )
@@ -137,7 +137,7 @@ class RequestWindow:
 
     def _settle(self, evaluation: Evaluation) -> None:
         self.progress.spent_usd += self.known.cost_of(evaluation)  # another run's, too
-        self.known.ids.add(evaluation.evaluation_id)
+        self.known.rates[evaluation.evaluation_id] = evaluation.sampling.probability
         is_ours = self._outstanding.pop(evaluation.evaluation_id, None) is not None
         if not (is_ours and (evaluation.happened_at or evaluation.retry)):  # it is of another run, or was judged live
             return
