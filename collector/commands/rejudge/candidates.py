@@ -273,7 +273,7 @@ class EarlierRuns:
     _parts: dict[tuple[Hashable, int], int] = field(default_factory=dict[tuple[Hashable, int], int])
     """The end of each part by its begin."""
     _open: dict[Hashable, tuple[int, float]] = field(default_factory=dict[Hashable, tuple[int, float]])
-    """The begin of each part that goes on, and the lower rate divided by the present one."""
+    """The begin of each part that has not ended, and its rate divided by the present one."""
 
     def add(self, due: PastDueJob) -> None:
         """Add an evaluation, made or not; those of a partition in the log's order."""
