@@ -1,6 +1,7 @@
 """The gauges of the stages' state, read whenever /metrics is scraped. Counters are counted where things happen."""
 
 import hashlib
+import time
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from importlib.metadata import version
@@ -22,13 +23,14 @@ from evaluators.judges.circuit_breaker import State
 
 
 def show_build(telemetry: Telemetry, config: Config, stages: Collection[str]) -> None:
-    """Version and configuration, so that dashboards can show when either changed. Secrets are masked before hashing.
+    """Start, version and configuration, so that dashboards can show when one changed. Secrets are masked before hashing.
 
     Those of its sections are for `evalstream check`, which says in what a running service differs from a file.
 
     The hash of the rules and the stages are for alerts: on rules of another configuration, and on a stage that no
     process runs.
     """
+    telemetry.gauge(series.START).set(time.time())
     telemetry.gauge(series.BUILD_INFO, version("evalstream")).set(1)
     show_configuration(telemetry, config)
     for stage in stages:

@@ -429,6 +429,8 @@ HEALTH_CHECK = gauge("evalstream_health_check_ok", ("check",))
 stalled), judges (each can be reached), evaluators (none failed three times in a row), exporters (each can export), disk
 (has room), configuration (no changed one is refused), tasks (none has failed lately), page (has all partitions),
 `receive` and a source's topics (brokers permit reading)."""
+START = gauge("evalstream_start_timestamp_seconds")
+"""When the process began, all counters at 0, in seconds since the epoch."""
 BUILD_INFO = gauge("evalstream_build_info", ("version",))
 """Always 1; its label is the running version."""
 CONFIG_INFO = gauge("evalstream_config_info", ("hash",))

@@ -18,7 +18,7 @@ from streams import MEAN, Stream, drop_at, together
 from collector.alerting.rules.formats import FORMATS, text
 from collector.alerting.rules.generate import rules_hash, rules_of
 from collector.alerting.rules.model import AlertingRule, Fact, RecordingRule, RuleGroup
-from collector.alerting.rules.series import WEIGHT_CHECK
+from collector.alerting.rules.series import PROCESS_AGE, PROCESS_FRESH, SCORES_INCREASE, WEIGHT_CHECK
 from collector.alerting.rules.targets import detector, targets
 from collector.commands.init import QUESTIONS, answers_of, configuration
 from collector.config.configured import Config
@@ -921,6 +921,43 @@ def test_the_mean_of_an_evaluator_that_was_just_added_is_that_of_its_scores(tmp_
         for expr, value in expected.items()
     ]
     run(tmp_path, configured(), [{"inputs": inputs, "values": values}])
+
+
+def counted(values: str, instance: str = "a", segment: str = "all", began: str = "") -> list[dict[str, str]]:
+    """The scores of a process, and when it began."""
+    of = {"instance": instance, "job": "evalstream"}
+    scores = series("gen_ai_evaluation_score_count", values, **SERIES | of | {"segment": segment})
+    return [scores, *([series("evalstream_start_timestamp_seconds", began, **of)] if began else [])]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "grown"),
+    [
+        (counted("_x80 30+2x20", began="_x80 4790x20"), 30 + 40),  # a process that has just begun
+        (counted("0+2x100", began="60x100") + counted("_x90 12+1x10", segment="new"), 120 + 12 + 10),
+        (counted("0+2x70 9+2x29", began="60x70 4255x29"), 60 + 9 + 58),  # it begins anew at the same address
+        (counted("_x80 30+2x20"), 40),  # a version that does not say when it began
+        (counted("_x80 5000+2x20", began="_x80 -36000x20"), 40),  # Prometheus has lost its data
+        (counted("0+2x20 _x60 442+2x19", began="60x20 _x60 60x19"), 38),  # not scraped for an hour
+        (  # its address is changed
+            counted("_x60 0+2x10 stale", began="_x60 3590x10 stale")
+            + counted("_x71 42+2x29", instance="b", began="_x71 3590x29"),
+            21 + 58,
+        ),
+    ],
+)
+def test_scores_from_before_a_first_scrape_are_in_the_windows_and_old_ones_are_not(
+    tmp_path: Path, inputs: list[dict[str, str]], grown: float
+):
+    """30 scores from before the first scrape were in no window. The whole value of an old counter is no growth."""
+    rules = rules_of(configured())
+    [scores] = (group for group in rules.groups if group.name == "evalstream-scores")
+    names = (PROCESS_AGE, PROCESS_FRESH, SCORES_INCREASE)
+    needed = tuple(rule for rule in scores.rules if isinstance(rule, RecordingRule) and rule.record in names)
+    rules = replace(rules, groups=(replace(scores, rules=needed),))
+    expr = f'round(sum({SCORES_INCREASE}{{window="1h"}}), 1)'
+    values = [{"expr": expr, "eval_time": "100m", "exp_samples": [{"labels": "{}", "value": grown}]}]
+    run(tmp_path, configured(), [{"inputs": inputs, "values": values}], made=rules)
 
 
 def test_failures_leave_bounds_of_the_mean_of_all(tmp_path: Path):

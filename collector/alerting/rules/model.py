@@ -5,6 +5,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from collector.alerting.rules.series import PROCESS, PROCESS_FRESH
+
 Severity = Literal["page", "warning", "heartbeat"]
 """A `heartbeat` always fires: when it stops arriving, alerting itself is broken."""
 
@@ -144,11 +146,14 @@ def growth(counter: str, window: str) -> str:
     """PromQL of the growth of counters in a window.
 
     `increase()` extrapolates a counter that is younger than the window, each by a factor of its own: a mean was off by
-    0.03 so, and its error ten times too small. Such a counter's growth since its first sample is exact.
+    0.03 so, and its error ten times too small. The growth of such a counter is its whole value, if it began at 0 within
+    the window (`series.PROCESS_FRESH`, recorded with this text of the window). If that is not known, as after
+    Prometheus has lost its data, only the growth since the first sample is sure. A counter that was there before the
+    window, and whose process restarts, has grown before the restart, too: `increase()` adds both.
     """
-    exact = f"{counter} - min_over_time({counter}[{window}])"
-    is_older = f"{counter} offset {window} unless resets({counter}[{window}]) > 0"
-    return f"(({exact} unless {is_older}) or increase({counter}[{window}]))"
+    whole = f"{counter} and on ({PROCESS}) {PROCESS_FRESH}{selector(window=window)}"
+    exact = f"({whole} or {counter} - min_over_time({counter}[{window}]))"
+    return f"(({exact} unless {counter} offset {window}) or increase({counter}[{window}]))"
 
 
 def duration(seconds: float) -> str:

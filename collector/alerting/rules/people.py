@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from collector.alerting.rules import series
 from collector.alerting.rules.audits import audited_increase
-from collector.alerting.rules.model import RecordingRule, Timing, any_of
+from collector.alerting.rules.model import RecordingRule, Timing, any_of, growth
 from collector.alerting.rules.targets import Target
 from collector.statistics.audited_sums import LOGGED, PEOPLE_WINDOW
 from collector.telemetry import series as metrics
@@ -39,7 +39,7 @@ def people_rules(targets: Sequence[Target], timing: Timing, by: Sequence[str]) -
 def _covered(timing: Timing) -> str:
     """Whether Prometheus has the scores of the seven days of which the log has labels."""
     pair = "evaluator, monitor"
-    scraped = f"sum by ({pair}) (increase({metrics.ESTIMATOR_SUMS[0].name}[{timing.text(PEOPLE_WINDOW)}]))"
+    scraped = f"sum by ({pair}) {growth(metrics.ESTIMATOR_SUMS[0].name, timing.text(PEOPLE_WINDOW))}"
     logged = f'max by ({pair}) ({metrics.PEOPLE_SUMS.name}{{sum="{LOGGED}"}})'
     return f"on ({pair}) ({_by_people(scraped, '(.*)')} > {_COVERED} * {logged})"
 
@@ -57,9 +57,9 @@ def _scores(
         yield series.BASE, _by_people(f"sum without (window) ({error} ^ 2)", "(.*):audit")
     grouped, week = ", ".join(by), timing.text(PEOPLE_WINDOW)
     for name, counter in _OF_SCORES.items():
-        growth = f"sum by ({grouped}) (increase({counter.name}{{evaluator=~{any_of(plain)}}}[{week}]))"
+        grown = f"sum by ({grouped}) {growth(f'{counter.name}{{evaluator=~{any_of(plain)}}}', week)}"
         by_audits = _by_people(f"sum without (window) ({of_audits[name]})", "(.*):audit")
-        yield name, _by_people(growth, "(.*)") + (f" or {by_audits}" if audited else "")
+        yield name, _by_people(grown, "(.*)") + (f" or {by_audits}" if audited else "")
 
 
 def _by_people(value: str, name: str) -> str:

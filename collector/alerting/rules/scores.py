@@ -1,6 +1,6 @@
 """Rules on scores: means with their standard errors, and the alerts on their targets."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from collector.alerting.rules import series
 from collector.alerting.rules.agreement import by_proof, uncalibrated_alert
@@ -12,6 +12,7 @@ from collector.alerting.rules.model import (
     RecordingRule,
     RuleGroup,
     Timing,
+    duration,
     growth,
     selector,
 )
@@ -32,6 +33,8 @@ _EFFECTIVE = Listing(
     otherwise="No window is from fewer than 5 effective conversations",
     elsewhere="`evalstream:score_n_eff` has their effective numbers",
 )  # fmt: skip
+_SOON = 300.0
+"""Seconds within which Prometheus scrapes a process that has begun."""
 _MUCH_CLIPPED = 0.1
 """Share of the weight that may be left out of a mean."""
 
@@ -49,18 +52,42 @@ def score_groups(
 
     Corrected means where there are `cascades`, and means by people where `people` label.
     """
+    windows = series.WINDOWS | {
+        duration(length): length
+        for target in targets
+        if target.objective is not None
+        for burn in target.burns
+        for length in (burn.long, burn.short)
+    }
     rules: list[RecordingRule | AlertingRule] = [
+        *_fresh_processes([*windows.values(), *([PEOPLE_WINDOW] if people else ())], timing),
         *_increases(timing, by),
         *(audits := tuple(_audits(targets, timing, by, people=people))),
         *_means(by, corrected_means(timing) if audits else None),
         *(_corrected_means(timing, by) if cascades else ()),
         *_margins(),
-        *_pass_shares(targets, timing, by),
+        *_pass_shares(windows, timing, by),
     ]
     for target in targets:
         rules += _target_rules(target, alerts, by, timing)
     rules.append(_dominated(timing, by))
     yield RuleGroup("evalstream-scores", timing.seconds(60.0), tuple(rules))
+
+
+def _fresh_processes(lengths: Iterable[float], timing: Timing) -> Iterator[RecordingRule]:
+    """The processes whose new counters have begun at 0 in a window.
+
+    Either the process was scraped when the window began, or it began within the window and was scraped soon. It is not
+    enough that it began within the window: one whose address was changed meanwhile would count twice.
+    """
+    start, by = metrics.START.name, series.PROCESS
+    yield RecordingRule(series.PROCESS_AGE, f"time() - max by ({by}) ({start})")
+    for length in lengths:
+        window = timing.text(length)
+        was_there = f"{start} == {start} offset {window}"
+        soon = f"on ({by}) min_over_time({series.PROCESS_AGE}[{window}]) < {timing.seconds(_SOON):g}"
+        began = f"{start} > time() - {timing.seconds(length):g} and {soon}"
+        yield RecordingRule(series.PROCESS_FRESH, f"max by ({by}) ({was_there} or {began})", {"window": window})
 
 
 def _increases(timing: Timing, by: Sequence[str]) -> Iterator[RecordingRule]:
@@ -148,17 +175,13 @@ def _audits(targets: Sequence[Target], timing: Timing, by: Sequence[str], *, peo
         yield from part_rules()
 
 
-def _pass_shares(targets: Sequence[Target], timing: Timing, by: Sequence[str]) -> Iterator[RecordingRule]:
-    windows = dict(series.WINDOWS)
-    for burn in (burn for target in targets if target.objective is not None for burn in target.burns):
-        windows |= {_window(burn.long): burn.long, _window(burn.short): burn.short}
+def _pass_shares(windows: Mapping[str, float], timing: Timing, by: Sequence[str]) -> Iterator[RecordingRule]:
     for window, length in windows.items():
-        counter = f"{metrics.VERDICT_WEIGHT.name}%s[{timing.text(length)}]"
-        grouped = f"sum by ({', '.join(by)})"
-        passing = f"{grouped} (increase({counter % selector(verdict='pass')}))"
-        yield RecordingRule(
-            series.PASS_SHARE, f"{passing} / ({grouped} (increase({counter % ''})) > 0)", {"window": window}
+        passing, every = (
+            f"sum by ({', '.join(by)}) {growth(f'{metrics.VERDICT_WEIGHT.name}{where}', timing.text(length))}"
+            for where in (selector(verdict="pass"), "")
         )
+        yield RecordingRule(series.PASS_SHARE, f"{passing} / ({every} > 0)", {"window": window})
 
 
 def _dominated(timing: Timing, by: Sequence[str]) -> AlertingRule:
@@ -178,10 +201,6 @@ def _dominated(timing: Timing, by: Sequence[str]) -> AlertingRule:
             "clipped": Fact(series.SCORE_CLIPPED, tuple(by), {"window": "6h"}),
         },
     )  # fmt: skip
-
-
-def _window(seconds: float) -> str:
-    return Timing().text(seconds)
 
 
 def _target_rules(
@@ -205,7 +224,7 @@ def _burn(target: Target, objective: float, fewest: float, by: Sequence[str], ti
     grouped = ", ".join(by)
 
     def failing(seconds: float, factor: float) -> str:
-        share = f"(1 - {series.PASS_SHARE}{selector(**chosen, window=_window(seconds))})"
+        share = f"(1 - {series.PASS_SHARE}{selector(**chosen, window=duration(seconds))})"
         return f"{share} > {factor * (1.0 - objective):.6g}"
 
     def count(seconds: float) -> str:
@@ -216,7 +235,7 @@ def _burn(target: Target, objective: float, fewest: float, by: Sequence[str], ti
         f" and on ({grouped}) {count(burn.long)} >= {fewest:g})"
         for burn in target.burns
     )
-    limits = " or ".join(f"{burn.factor:g} times as much over {_window(burn.long)}" for burn in target.burns)
+    limits = " or ".join(f"{burn.factor:g} times as much over {duration(burn.long)}" for burn in target.burns)
     return AlertingRule(
         name=BURN,
         expr=f"max by ({grouped}) ({pairs}) unless on ({grouped}) {series.SCORE_FALL}{selector(**chosen)}",

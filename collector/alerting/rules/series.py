@@ -17,6 +17,14 @@ SUMS = ("w", "wy", "w2", "w2y", "w2y2")
 CORRECTED = ("wy", "w2y", "w2y2")
 """The sums that differ for the corrected mean of a cascade."""
 
+PROCESS = "instance, job, worker"
+"""The labels that tell processes apart, in the two series below and in all counters."""
+PROCESS_AGE = "evalstream:process_age"
+"""Seconds since the start of a process. Labels `PROCESS`, as of the next."""
+PROCESS_FRESH = "evalstream:process_fresh"
+"""Exists for a process all of whose counters without a sample before the window began at 0 within it. Label `window`.
+Its value is the start of the process."""
+
 ESTIMATOR_INCREASES = {key: f"evalstream:estimator_{key}:increase" for key in SUMS}
 """Growth of the five sums over a window. Label `window`."""
 ESTIMATOR_CLIPPED_INCREASE = "evalstream:estimator_clipped:increase"
