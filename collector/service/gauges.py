@@ -23,7 +23,7 @@ from evaluators.judges.circuit_breaker import State
 
 
 def show_build(telemetry: Telemetry, config: Config, stages: Collection[str]) -> None:
-    """Start, version and configuration, so that dashboards can show when one changed. Secrets are masked before hashing.
+    """Start, version and configuration, so that dashboards show when one changed. Secrets are masked before hashing.
 
     Those of its sections are for `evalstream check`, which says in what a running service differs from a file.
 

@@ -936,6 +936,7 @@ def counted(values: str, instance: str = "a", segment: str = "all", began: str =
         (counted("_x80 30+2x20", began="_x80 4790x20"), 30 + 40),  # a process that has just begun
         (counted("0+2x100", began="60x100") + counted("_x90 12+1x10", segment="new"), 120 + 12 + 10),
         (counted("0+2x70 9+2x29", began="60x70 4255x29"), 60 + 9 + 58),  # it begins anew at the same address
+        (counted("_x60 0+2x10 9+2x29", began="_x60 3590x10 4255x29"), 20 + 9 + 58),
         (counted("_x80 30+2x20"), 40),  # a version that does not say when it began
         (counted("_x80 5000+2x20", began="_x80 -36000x20"), 40),  # Prometheus has lost its data
         (counted("0+2x20 _x60 442+2x19", began="60x20 _x60 60x19"), 38),  # not scraped for an hour

@@ -14,20 +14,9 @@ from collector.records.audits import FEWEST_AUDITS
 from collector.statistics.audited_sums import product_name
 from collector.statistics.bounded_sums import VARIANCE_FLOOR
 from collector.statistics.intervals import UNSEEN
-from collector.telemetry.series import AUDITED_SUMS, AUDITS, ESTIMATOR_CLIPPED
+from collector.telemetry.series import AUDITS, ESTIMATOR_CLIPPED
 
 _FLAT = 1e-12
-
-
-def audited_increase(length: float, timing: Timing, by: Sequence[str]) -> str:
-    """The growth of the sums over a window."""
-    return f"sum by ({', '.join((*by, 'sum'))}) {growth(AUDITED_SUMS.name, timing.text(length))}"
-
-
-def audit_rules(windows: dict[str, float], timing: Timing, by: Sequence[str]) -> Iterator[RecordingRule]:
-    """The growth of the sums over every window."""
-    for window, length in windows.items():
-        yield RecordingRule(series.AUDITED_INCREASE, audited_increase(length, timing, by), {"window": window})
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +92,7 @@ def _variances() -> tuple[str, str, str]:
 def clipped_rules(windows: dict[str, float], timing: Timing, by: Sequence[str]) -> Iterator[RecordingRule]:
     """The share of the weight that is left out of corrected means."""
     for window, length in windows.items():
-        clipped = f"sum by ({', '.join(by)}) {growth(ESTIMATOR_CLIPPED.name, timing.text(length))}"
+        clipped = growth(ESTIMATOR_CLIPPED.name, timing.text(length), by)
         scored = f'sum by ({", ".join(by)}) ({series.AUDITED_INCREASE}{{sum="w",window="{window}"}})'
         yield RecordingRule(series.SCORE_CLIPPED, f"{clipped} / ({scored} + {clipped} > 0)", {"window": window})
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from collector.alerting.rules.targets import Target, detector, segment_dimensions, targets, unalerted
+from collector.alerting.rules.targets import Target, detector, segment_dimensions, targets, unalerted, with_budget
 from collector.config.configured import Config
 from collector.config.settings import PlannedRate
 from collector.export.segments import count_segments
@@ -33,7 +33,7 @@ def alert_lines(config: Config) -> Iterator[str]:
         yield f"alerts     {name}: target {_two_decimals(target.mean)}; {detectable}"
         yield from _nearer_target(target, detector(target, every, alerts, segments), alerts.page_standard_errors)
     yield from _threshold_lines(every, config)
-    if any(target.mean is not None and target.monitor in _monitors_with_budget(config) for target in every):
+    if any(target.mean is not None and target.monitor in with_budget(config) for target in every):
         yield "alerts     if a budget leaves a quarter of the evaluations, a drop must be twice as large to page"
     rates = [config.settings.monitors[target.monitor].rate for target in every if target.mean is not None]
     if any(isinstance(rate, PlannedRate) for rate in rates):
@@ -67,12 +67,6 @@ def _threshold_lines(every: Sequence[Target], config: Config) -> Iterator[str]:
     )
     yield f"alerts     {names}: without a target, the threshold is the target;"
     yield "           `evalstream plan targets` proposes one nearer to the mean"
-
-
-def _monitors_with_budget(config: Config) -> frozenset[str]:
-    """The monitors whose rates a budget may lower."""
-    whole = config.settings.evaluate.budget.limited
-    return frozenset(name for name, monitor in config.settings.monitors.items() if whole or monitor.budget.limited)
 
 
 def _describe(target: Target, drop_detector: DropDetector, page: float) -> str:

@@ -64,8 +64,7 @@ def grafana(rules: RuleSet, datasource: str = "prometheus") -> dict[str, Any]:
 
 def _grafana_alerts(group: RuleGroup) -> Iterator[AlertingRule]:
     """Grafana tells everybody of an alert that no route takes; the heartbeat is for Alertmanager."""
-    alerts = (rule for rule in group.rules if isinstance(rule, AlertingRule))
-    return (alert for alert in alerts if alert.severity != "heartbeat")
+    return (rule for rule in group.rules if isinstance(rule, AlertingRule) and rule.severity != "heartbeat")
 
 
 def alertmanager(rules: RuleSet) -> dict[str, Any]:

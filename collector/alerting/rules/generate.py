@@ -12,7 +12,7 @@ from collector.alerting.rules.process import deferred_groups, process_group
 from collector.alerting.rules.releases import release_group
 from collector.alerting.rules.scores import BURN, score_groups
 from collector.alerting.rules.service import DOWN, NO_TRAFFIC, SHIFT, STALE, UNSCORED, WEIGHTS, service_group
-from collector.alerting.rules.targets import INTERVAL, detector, segment_dimensions, targets
+from collector.alerting.rules.targets import INTERVAL, detector, segment_dimensions, targets, with_budget
 from collector.config.configured import Config
 from collector.export.segments import count_segments
 from collector.telemetry.series import EVALUATOR_INFO
@@ -69,14 +69,13 @@ def _rules_of(config: Config, timing: Timing) -> RuleSet:
         *overlap_rules(timing, by),
         *(rule for pair in detected for rule in fall_rules(*pair, alerts, timing, by)),
     ]
+    scored = [target for target in configured if not target.is_derived]
     groups = (
         *score_groups(
             configured, alerts, timing, by, cascades=bool(config.settings.cascades), people=bool(config.settings.page)
         ),
         delta_group(timing, by, drops),
-        service_group(
-            [target for target in configured if not target.is_derived], alerts, timing, limited=_has_budget(config)
-        ),
+        service_group(scored, alerts, timing, limited=bool(with_budget(config))),
         release_group(_monitors_to_compare(config), alerts, timing),
         feedback_group(alerts, timing),
         *deferred_groups(config.settings, timing),
@@ -138,8 +137,3 @@ def _within_segments(inhibition: Inhibition) -> Inhibition:
 def _monitors_to_compare(config: Config) -> list[str]:
     """The monitors whose versions are compared, and alerted on."""
     return [name for name, monitor in config.settings.monitors.items() if monitor.compare and monitor.alerts.enabled]
-
-
-def _has_budget(config: Config) -> bool:
-    budgets = (config.settings.evaluate.budget, *(monitor.budget for monitor in config.settings.monitors.values()))
-    return any(budget.limited for budget in budgets)

@@ -1,7 +1,7 @@
 """The model of rules from which every format is written."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -142,18 +142,19 @@ class Timing:
         return duration(seconds / self.speed)
 
 
-def growth(counter: str, window: str) -> str:
-    """PromQL of the growth of counters in a window.
+def growth(counter: str, window: str, by: Sequence[str]) -> str:
+    """PromQL of the growth of counters in a window, by these labels.
 
     `increase()` extrapolates a counter that is younger than the window, each by a factor of its own: a mean was off by
     0.03 so, and its error ten times too small. The growth of such a counter is its whole value, if it began at 0 within
     the window (`series.PROCESS_FRESH`, recorded with this text of the window). If that is not known, as after
-    Prometheus has lost its data, only the growth since the first sample is sure. A counter that was there before the
-    window, and whose process restarts, has grown before the restart, too: `increase()` adds both.
+    Prometheus has lost its data, only the growth since the first sample is sure. Where a process restarts, the counter
+    has grown before that, too: `increase()` adds both.
     """
     whole = f"{counter} and on ({PROCESS}) {PROCESS_FRESH}{selector(window=window)}"
     exact = f"({whole} or {counter} - min_over_time({counter}[{window}]))"
-    return f"(({exact} unless {counter} offset {window}) or increase({counter}[{window}]))"
+    new = f"{exact} unless {counter} offset {window} unless resets({counter}[{window}]) > 0"
+    return f"sum by ({', '.join(by)}) (({new}) or increase({counter}[{window}]))"
 
 
 def duration(seconds: float) -> str:

@@ -10,7 +10,6 @@ they while Prometheus lacks scores of these days that the log has, as labels of 
 from collections.abc import Iterator, Sequence
 
 from collector.alerting.rules import series
-from collector.alerting.rules.audits import audited_increase
 from collector.alerting.rules.model import RecordingRule, Timing, any_of, growth
 from collector.alerting.rules.targets import Target
 from collector.statistics.audited_sums import LOGGED, PEOPLE_WINDOW
@@ -23,13 +22,13 @@ _COVERED = 0.95
 
 def people_rules(targets: Sequence[Target], timing: Timing, by: Sequence[str]) -> Iterator[RecordingRule]:
     """The sums from which means by people are made."""
-    own, grouped = [*dict.fromkeys((*series.BY, "segment", "sum"))], ", ".join((*by, "sum"))
+    own, grouped, week = [*series.BY, "segment", "sum"], (*by, "sum"), timing.text(PEOPLE_WINDOW)
     # one process has them, or two that measure the same
     once = f'max by ({", ".join(own)}) ({metrics.PEOPLE_SUMS.name}{{sum!="{LOGGED}"}})'
     withheld = f"on ({', '.join(series.BY)}) ({metrics.PEOPLE_WITHHELD.name} > 0)"
-    labels = f"sum by ({grouped}) ({once} unless {withheld} and {_covered(timing)})"
+    labels = f"sum by ({', '.join(grouped)}) ({once} unless {withheld} and {_covered(timing)})"
     audited = [target.evaluator for target in targets if target.audited]
-    by_audits = f" or {audited_increase(PEOPLE_WINDOW, timing, by)}" if audited else ""
+    by_audits = f" or {growth(metrics.AUDITED_SUMS.name, week, grouped)}" if audited else ""
     yield RecordingRule(series.AUDITED_INCREASE, f"{labels}{by_audits}", {"window": series.WEEK})
     plain = [target.evaluator for target in targets if not target.is_derived]
     for name, value in _scores(list(dict.fromkeys(plain)), list(dict.fromkeys(audited)), timing, by):
@@ -38,10 +37,10 @@ def people_rules(targets: Sequence[Target], timing: Timing, by: Sequence[str]) -
 
 def _covered(timing: Timing) -> str:
     """Whether Prometheus has the scores of the seven days of which the log has labels."""
-    pair = "evaluator, monitor"
-    scraped = f"sum by ({pair}) {growth(metrics.ESTIMATOR_SUMS[0].name, timing.text(PEOPLE_WINDOW))}"
-    logged = f'max by ({pair}) ({metrics.PEOPLE_SUMS.name}{{sum="{LOGGED}"}})'
-    return f"on ({pair}) ({_by_people(scraped, '(.*)')} > {_COVERED} * {logged})"
+    pair = ("evaluator", "monitor")
+    scraped = growth(metrics.ESTIMATOR_SUMS[0].name, timing.text(PEOPLE_WINDOW), pair)
+    logged = f'max by ({", ".join(pair)}) ({metrics.PEOPLE_SUMS.name}{{sum="{LOGGED}"}})'
+    return f"on ({', '.join(pair)}) ({_by_people(scraped, '(.*)')} > {_COVERED} * {logged})"
 
 
 def _scores(
@@ -55,9 +54,8 @@ def _scores(
     of_audits = {"w": f"{mean} * 0 + 1", "wx": mean, "w_w": f"{mean} * 0 + 1", "w_wx": mean, "wx_wx": f"{mean} ^ 2"}
     if audited:
         yield series.BASE, _by_people(f"sum without (window) ({error} ^ 2)", "(.*):audit")
-    grouped, week = ", ".join(by), timing.text(PEOPLE_WINDOW)
     for name, counter in _OF_SCORES.items():
-        grown = f"sum by ({grouped}) {growth(f'{counter.name}{{evaluator=~{any_of(plain)}}}', week)}"
+        grown = growth(f"{counter.name}{{evaluator=~{any_of(plain)}}}", timing.text(PEOPLE_WINDOW), by)
         by_audits = _by_people(f"sum without (window) ({of_audits[name]})", "(.*):audit")
         yield name, _by_people(grown, "(.*)") + (f" or {by_audits}" if audited else "")
 

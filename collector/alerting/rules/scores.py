@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from collector.alerting.rules import series
 from collector.alerting.rules.agreement import by_proof, uncalibrated_alert
-from collector.alerting.rules.audits import CorrectedMeans, audit_rules, clipped_rules, corrected_means, part_rules
+from collector.alerting.rules.audits import CorrectedMeans, clipped_rules, corrected_means, part_rules
 from collector.alerting.rules.model import (
     AlertingRule,
     Fact,
@@ -52,16 +52,11 @@ def score_groups(
 
     Corrected means where there are `cascades`, and means by people where `people` label.
     """
-    windows = series.WINDOWS | {
-        duration(length): length
-        for target in targets
-        if target.objective is not None
-        for burn in target.burns
-        for length in (burn.long, burn.short)
-    }
+    burns = [burn for target in targets if target.objective is not None for burn in target.burns]
+    windows = series.WINDOWS | {duration(length): length for burn in burns for length in (burn.long, burn.short)}
     rules: list[RecordingRule | AlertingRule] = [
         *_fresh_processes([*windows.values(), *([PEOPLE_WINDOW] if people else ())], timing),
-        *_increases(timing, by),
+        *_increases(_COUNTED, timing, by),
         *(audits := tuple(_audits(targets, timing, by, people=people))),
         *_means(by, corrected_means(timing) if audits else None),
         *(_corrected_means(timing, by) if cascades else ()),
@@ -90,15 +85,18 @@ def _fresh_processes(lengths: Iterable[float], timing: Timing) -> Iterator[Recor
         yield RecordingRule(series.PROCESS_FRESH, f"max by ({by}) ({was_there} or {began})", {"window": window})
 
 
-def _increases(timing: Timing, by: Sequence[str]) -> Iterator[RecordingRule]:
+_COUNTED = {
+    **{series.ESTIMATOR_INCREASES[key]: counter for key, counter in COUNTERS.items()},
+    series.ESTIMATOR_CLIPPED_INCREASE: metrics.ESTIMATOR_CLIPPED.name,
+    series.SCORES_INCREASE: f"{metrics.SCORE.name}_count",
+}
+
+
+def _increases(counters: Mapping[str, str], timing: Timing, by: Sequence[str]) -> Iterator[RecordingRule]:
+    """The growth of counters in every window, by the names of their records."""
     for window, length in series.WINDOWS.items():
-        for name, counter in (
-            *((series.ESTIMATOR_INCREASES[key], counter) for key, counter in COUNTERS.items()),
-            (series.ESTIMATOR_CLIPPED_INCREASE, metrics.ESTIMATOR_CLIPPED.name),
-            (series.SCORES_INCREASE, f"{metrics.SCORE.name}_count"),
-        ):
-            grown = growth(counter, timing.text(length))
-            yield RecordingRule(name, f"sum by ({', '.join(by)}) {grown}", {"window": window})
+        for name, counter in counters.items():
+            yield RecordingRule(name, growth(counter, timing.text(length), by), {"window": window})
 
 
 def _margins() -> Iterator[RecordingRule]:
@@ -147,10 +145,8 @@ def _or(plain: str, corrected: str | None) -> str:
 def _corrected_means(timing: Timing, by: Sequence[str]) -> Iterator[RecordingRule]:
     """The means of cascades, corrected by what their second judges say, as in collector.export.prometheus."""
     sums, of = series.CORRECTED_INCREASES, series.ESTIMATOR_INCREASES
-    for window, length in series.WINDOWS.items():
-        for key, counter in zip(series.CORRECTED, metrics.CORRECTED_SUMS, strict=True):
-            increase = f"sum by ({', '.join(by)}) {growth(counter.name, timing.text(length))}"
-            yield RecordingRule(sums[key], increase, {"window": window})
+    counters = zip(series.CORRECTED, metrics.CORRECTED_SUMS, strict=True)
+    yield from _increases({sums[key]: counter.name for key, counter in counters}, timing, by)
     shifted = f"{sums['wy']} / ({of['w']} > 0)"
     shift = f"max by ({', '.join(series.BY)}) ({metrics.CORRECTED_SHIFT.name})"
     yield RecordingRule(series.CORRECTED_MEAN, f"{shifted} - on ({', '.join(series.BY)}) group_left () {shift}")
@@ -166,7 +162,7 @@ def _audits(targets: Sequence[Target], timing: Timing, by: Sequence[str], *, peo
     audited = any(target.audited for target in targets)
     people = people and bool(targets)
     if audited:
-        yield from audit_rules(series.WINDOWS, timing, by)
+        yield from _increases({series.AUDITED_INCREASE: metrics.AUDITED_SUMS.name}, timing, (*by, "sum"))
     if people:
         yield from people_rules(targets, timing, by)
     if audited:
@@ -177,10 +173,8 @@ def _audits(targets: Sequence[Target], timing: Timing, by: Sequence[str], *, peo
 
 def _pass_shares(windows: Mapping[str, float], timing: Timing, by: Sequence[str]) -> Iterator[RecordingRule]:
     for window, length in windows.items():
-        passing, every = (
-            f"sum by ({', '.join(by)}) {growth(f'{metrics.VERDICT_WEIGHT.name}{where}', timing.text(length))}"
-            for where in (selector(verdict="pass"), "")
-        )
+        weight, text = metrics.VERDICT_WEIGHT.name, timing.text(length)
+        passing, every = (growth(f"{weight}{where}", text, by) for where in (selector(verdict="pass"), ""))
         yield RecordingRule(series.PASS_SHARE, f"{passing} / ({every} > 0)", {"window": window})
 
 

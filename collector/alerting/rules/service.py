@@ -12,6 +12,7 @@ from collector.alerting.rules.model import (
     Severity,
     Timing,
     any_of,
+    growth,
     quoted,
     selector,
 )
@@ -21,12 +22,8 @@ from collector.telemetry import series as metrics
 from evaluators.cases import Scope
 from evaluators.results import LOSSES, SkipReason
 
-SHIFT, STALE, UNSCORED, WEIGHTS = (
-    "EvalstreamJudgeShift",
-    "EvalstreamStale",
-    "EvalstreamUnscored",
-    "EvalstreamWeightsInconsistent",
-)
+SHIFT, STALE = "EvalstreamJudgeShift", "EvalstreamStale"
+UNSCORED, WEIGHTS = "EvalstreamUnscored", "EvalstreamWeightsInconsistent"
 DOWN, NO_TRAFFIC = "EvalstreamDown", "EvalstreamNoTraffic"
 BUDGET, JUDGE_UNAVAILABLE = "EvalstreamOverBudget", "EvalstreamJudgeUnavailable"
 LOST, RETENTION = "EvalstreamRecordsLost", "EvalstreamRetentionNear"
@@ -166,8 +163,8 @@ def _check(scope: Scope, targets: Sequence[Target], window: str) -> str:
     """The weights of a scope's evaluators over the traffic that came."""
     evaluators = dict.fromkeys(target.evaluator for target in targets if target.scope == scope)
     chosen = f"{metrics.EVALUATION_WEIGHT.name}{{evaluator=~{any_of(evaluators)}}}"
-    population = f"sum by (monitor) (increase({_POPULATIONS[scope]}[{window}]))"
-    weight = f"sum by (evaluator, monitor) (increase({chosen}[{window}]))"
+    population = growth(_POPULATIONS[scope], window, ("monitor",))
+    weight = growth(chosen, window, ("evaluator", "monitor"))
     return f"({weight} / on (monitor) group_left () ({population} > 0))"
 
 

@@ -123,6 +123,12 @@ def unalerted(every: Sequence[Target]) -> list[Target]:
     return [target for target in every if target.mean is None and (target.monitor, target.source) not in alerted]
 
 
+def with_budget(config: Config) -> frozenset[str]:
+    """The monitors whose rates a budget may lower."""
+    whole = config.settings.evaluate.budget.limited
+    return frozenset(name for name, monitor in config.settings.monitors.items() if whole or monitor.budget.limited)
+
+
 def min_agreement(config: Config, evaluator: str) -> float | None:
     """The agreement with people that alerts on an evaluator ask for: of one that asks a judge, or is audited by one."""
     return config.settings.alerts.min_agreement if judges_of(evaluator, config.evaluators) else None
