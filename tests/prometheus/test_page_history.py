@@ -1,4 +1,4 @@
-"""The page of a real service after a restart says what Prometheus says: the same scores, the same mean."""
+"""The page of a real service and Prometheus have the same scores: from before the first scrape, after a restart."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ from servers import Prometheus, prometheus
 from service import free_port
 from test_watcher import Feed
 
+from collector.alerting.rules.formats import prometheus as prometheus_rules, text
+from collector.alerting.rules.generate import rules_of
+from collector.alerting.rules.model import Timing
 from collector.config.configured import Config
 from collector.service.app import running
 
@@ -45,6 +48,20 @@ async def sums(seen: Prometheus, count: int) -> tuple[float, float, float]:
         for name in ("gen_ai_evaluation_score_count", "evalstream_estimator_w_total", "evalstream_estimator_wy_total")
     ]
     return parts[0], parts[1], parts[2]
+
+
+async def test_the_first_hour_in_rules_has_scores_from_before_the_first_scrape(tmp_path: Path) -> None:
+    """They were in no window. The rules run every six seconds."""
+    metrics, page = free_port(), free_port()
+    config = configured(tmp_path, metrics, page)
+    rules = text(prometheus_rules(rules_of(config, Timing(speed=10.0))))
+    async with running(config, {"export", "page"}) as service:
+        await Feed(service).at(0.85, seconds=1.5)
+        async with prometheus(tmp_path, rules, [f"127.0.0.1:{metrics}"]) as seen:
+            await seen.until("sum(gen_ai_evaluation_score_count) == 300")
+            await Feed(service, seed=2).at(0.85, seconds=0.5)
+            for window in ("1h", "6h", "24h"):
+                await seen.until(f'sum(evalstream:scores:increase{{window="{window}"}}) == 400')
 
 
 @pytest.mark.parametrize("stored_every", [1.0, 60.0])

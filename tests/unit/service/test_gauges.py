@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import time
+
 from prometheus_client import generate_latest
 
 from collector.alerting.rules.generate import rules_hash
@@ -18,7 +20,7 @@ CONFIG = check(
 
 
 def test_a_process_shows_its_stages_and_the_rules_of_its_configuration():
-    telemetry = Telemetry()
+    telemetry, before = Telemetry(), time.time()
     show_build(telemetry, CONFIG, ["assemble", "evaluate"])
     lines = generate_latest(telemetry.registry).decode().splitlines()
     assert {line for line in lines if line.startswith("evalstream_stage_up{")} == {
@@ -26,6 +28,8 @@ def test_a_process_shows_its_stages_and_the_rules_of_its_configuration():
         'evalstream_stage_up{stage="evaluate"} 1.0',
     }
     assert f'evalstream_rules_info{{hash="{rules_hash(CONFIG)}"}} 1.0' in lines
+    [start] = (line for line in lines if line.startswith("evalstream_start_timestamp_seconds "))
+    assert before <= float(start.split()[1]) <= time.time()
 
 
 def test_another_configuration_is_shown_instead_of_the_one_of_before():
