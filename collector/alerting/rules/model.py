@@ -148,8 +148,8 @@ def growth(counter: str, window: str, by: Sequence[str]) -> str:
     `increase()` extrapolates a counter that is younger than the window, each by a factor of its own: a mean was off by
     0.03 so, and its error ten times too small. The growth of such a counter is its whole value, if it began at 0 within
     the window (`series.PROCESS_FRESH`, recorded with this text of the window). If that is not known, as after
-    Prometheus has lost its data, only the growth since the first sample is sure. Where a process restarts, the counter
-    has grown before that, too: `increase()` adds both.
+    Prometheus has lost its data, only the growth since the first sample is sure. If a process restarts, its counter has
+    also grown before that: `increase()` adds both.
     """
     whole = f"{counter} and on ({PROCESS}) {PROCESS_FRESH}{selector(window=window)}"
     exact = f"({whole} or {counter} - min_over_time({counter}[{window}]))"

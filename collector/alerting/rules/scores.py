@@ -56,7 +56,7 @@ def score_groups(
     windows = series.WINDOWS | {duration(length): length for burn in burns for length in (burn.long, burn.short)}
     rules: list[RecordingRule | AlertingRule] = [
         *_fresh_processes([*windows.values(), *([PEOPLE_WINDOW] if people else ())], timing),
-        *_increases(_COUNTED, timing, by),
+        *_increases(_COUNTERS_BY_RECORD, timing, by),
         *(audits := tuple(_audits(targets, timing, by, people=people))),
         *_means(by, corrected_means(timing) if audits else None),
         *(_corrected_means(timing, by) if cascades else ()),
@@ -85,7 +85,7 @@ def _fresh_processes(lengths: Iterable[float], timing: Timing) -> Iterator[Recor
         yield RecordingRule(series.PROCESS_FRESH, f"max by ({by}) ({was_there} or {began})", {"window": window})
 
 
-_COUNTED = {
+_COUNTERS_BY_RECORD = {
     **{series.ESTIMATOR_INCREASES[key]: counter for key, counter in COUNTERS.items()},
     series.ESTIMATOR_CLIPPED_INCREASE: metrics.ESTIMATOR_CLIPPED.name,
     series.SCORES_INCREASE: f"{metrics.SCORE.name}_count",
