@@ -284,10 +284,11 @@ def label_lines(path: Path, example: str, remedy: str = "; name another file") -
     """The labels of a file. Lines whose `human` is null were not labelled yet, and are passed over.
 
     Raises:
-        ConfigError: the file cannot be read (the sentence ends with `remedy`), or a line is no label.
+        ConfigError: the file cannot be read (the sentence ends with `remedy`), a line is no label, or none is one.
     """
     if path.suffix == ".csv":
         raise ConfigError(f"{path}: labels are read from JSONL, not from CSV; write lines like {example}")
+    labelled = False
     for number, data in numbered_lines(path, remedy=remedy):
         try:
             fields: Any = parse_exactly(data)
@@ -298,7 +299,10 @@ def label_lines(path: Path, example: str, remedy: str = "; name another file") -
             key = error.errors()[0]["loc"][:1] if isinstance(error, ValidationError) else ("line",)
             why = _MEANINGS.get(str(key[0]) if key else "line", _MEANINGS["human"])
             raise ConfigError(f"{path}: line {number}: not a label ({why}); write {example}") from None
+        labelled = True
         yield LabelLine(number, row, cast("Mapping[str, Any]", fields), data)
+    if not labelled:
+        raise ConfigError(f"{path}: no line is labelled: {_MEANINGS['human']}; fill it in, in lines like {example}")
 
 
 def are_of_log(path: Path, example: str, *keys: str) -> bool:

@@ -70,7 +70,7 @@ def test_a_table_for_people(tmp_path: Path) -> None:
         ('{"human": true, "score": NaN}', "labels.jsonl: line 1: not a label (a line is one JSON object, without NaN)"),
         (
             '{"human": null, "score": 0.7}',
-            "labels.jsonl: no line is a label of helpful; write true, false or a number from 0 to 1 as human, and helpful or nothing",
+            "labels.jsonl: no line is labelled: human is a number from 0 to 1, true or false, pass or fail; fill it in",
         ),
         ('{"human": true, "turn_id": "t"}', "labels.jsonl: no judge's score is known for its 1 label"),
     ],

@@ -212,7 +212,8 @@ def test_contradictions_are_named_and_texts_are_not(tmp_path: Path) -> None:
     path.write_bytes(b"\n".join([*lines, orjson.dumps(again)]))
     text = run(tmp_path, str(path), "--proposer", "strong").stdout
     verdicts = ("line 1", "line 161") if first["human"] else ("line 161", "line 1")
-    assert f"Labels of one answer contradict each other: {verdicts[0]} passes it, {verdicts[1]} fails it." in text
+    assert f"Labels of one answer contradict each other: passed by {verdicts[0]}, failed by {verdicts[1]}." in text
+    assert text.index("Cost of judges and proposer") < text.index("contradict each other"), "the result comes first"
     assert first["actual_output"] not in text
     found = orjson.loads(run(tmp_path, str(path), "--proposer", "strong", "--json", "-o", f"{tmp_path}/o").stdout)
     assert {"passing": [verdicts[0]], "failing": [verdicts[1]]} in found["contradictions"]
@@ -291,7 +292,9 @@ def test_labels_of_the_page_and_lines_that_name_evaluations(tmp_path: Path) -> N
     assert len(found["contradictions"]) == 1
     assert "by ben" in str(found["contradictions"])
     text = " ".join(run(tmp_path, "--proposer", "strong", "-o", str(tmp_path / "text.yaml")).stdout.split())
-    assert re.search(r"Labels of one answer contradict each other: evaluation \w+: \w+ passes it, \w+ fails it\.", text)
+    assert re.search(
+        r"Labels of one answer contradict each other: evaluation \w+: passed by \w+, failed by \w+\.", text
+    )
     path = tmp_path / "ids.jsonl"
     path.write_bytes(
         b"".join(orjson.dumps({"turn_id": each["turn_id"], "human": each["human"]}) + b"\n" for each in rows)

@@ -18,8 +18,8 @@ from collector.telemetry.wide_console import figures_table, report_text
 from collector.wording import listed, plural, usd
 
 _WIDTH = 100
-_MOST_CONTRADICTIONS = 20
-"""Contradictions that the text lists; JSON has all."""
+_MOST_CONTRADICTIONS = 5
+"""Contradictions that the text lists, those of most labels first; JSON has all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +99,9 @@ def _plain_trial(tried: TriedCandidate) -> dict[str, Any]:
 
 
 def as_text(report: AlignReport) -> str:
-    """The cases read, the candidates tried, and the conclusion."""
+    """The cases read, the candidates tried, the conclusion, and the worst contradictions."""
     tried = [_table(report)] if report.tried else []
-    return report_text([*_read(report), *_contradicting(report), *tried, *_conclusions(report)])
+    return report_text([*_read(report), *tried, *_conclusions(report), *_contradicting(report)])
 
 
 def _read(report: AlignReport) -> Iterator[str]:
@@ -121,7 +121,8 @@ def _read(report: AlignReport) -> Iterator[str]:
 
 
 def _contradicting(report: AlignReport) -> Iterator[str]:
-    for contradiction in report.contradictions[:_MOST_CONTRADICTIONS]:
+    worst = sorted(report.contradictions, key=lambda each: -len(each.passing) - len(each.failing))
+    for contradiction in worst[:_MOST_CONTRADICTIONS]:
         yield f"Labels of one answer contradict each other: {plain(_who(contradiction))}."
     if (more := len(report.contradictions) - _MOST_CONTRADICTIONS) > 0:
         yield f"… and {plural(more, 'contradiction')} more (--json has all)."
@@ -130,17 +131,13 @@ def _contradicting(report: AlignReport) -> Iterator[str]:
 
 
 def _who(contradiction: Contradiction) -> str:
-    passes, fails = (
-        "passes" if len(contradiction.passing) == 1 else "pass",
-        "fails" if len(contradiction.failing) == 1 else "fail",
-    )
     names = (*contradiction.passing, *contradiction.failing)
     about = f"{names[0].split(' by ')[0]} by "
     start = len(about) if all(name.startswith(about) for name in names) else 0
     passing, failing = (
         listed([name[start:] for name in side]) for side in (contradiction.passing, contradiction.failing)
     )
-    return f"{about[:-4]}: " * bool(start) + f"{passing} {passes} it, {failing} {fails} it"
+    return f"{about[:-4]}: " * bool(start) + f"passed by {passing}, failed by {failing}"
 
 
 def _table(report: AlignReport) -> Table:

@@ -481,7 +481,7 @@ def _report(
         plain = {"ids": ids, "changed": changed, "found": mentions, "beyond": beyond, "dry_run": options.dry_run}
         say(orjson.dumps(plain, option=orjson.OPT_INDENT_2).decode())
         return
-    say(f"Found {listed(plural(number, name) for name, number in numbers.items())}.")
+    say(f"Found {listed(plural(number, name) for name, number in numbers.items())}; one may be in several records.")
     verb = "Would change" if options.dry_run else "Changed"
     for name, number in changed.items():
         if number:

@@ -24,7 +24,7 @@ _TEXTS = {
     "unsure": "not known: more cases are needed", "no pairs": "no case has a score in both runs",
     "other version": "no verdict, as another version of the evaluator judged the base; judge both by one version; "
     f"{TWO_DEFINITIONS}", "other steps": "no verdict, as the judge wrote other evaluation steps than for the base; "
-    "write evaluation_steps in the configuration, or keep the file log.path between runs", "no base": "not compared",
+    "write evaluation_steps in the configuration, or keep the file log.path between runs", "no base": "",
 }  # fmt: skip
 
 
@@ -122,18 +122,19 @@ def _verdict(comparison: Comparison, tolerance: float, sign: float) -> Verdict:
 
 
 def as_markdown(results: Sequence[GateResult]) -> str:
-    """A table for a pull request."""
-    rows = [
-        "| evaluator | cases | base | now | difference | 95 % interval | verdict |",
-        "|---|---:|---:|---:|---:|---:|---|",
+    """A table for a pull request, without the columns that no row fills."""
+    rows: list[tuple[str, ...]] = [
+        ("evaluator", "cases", "base", "now", "difference", "95 % interval", "verdict"),
+        ("---", "---:", "---:", "---:", "---:", "---:", "---"),
     ]
     for result in results:
         name = result.evaluator.replace("|", "\\|")
         alone = ("–", "–" if result.mean is None else f"{result.mean:.3f}", "–", "–")
         cases, cells = (result.scored, alone) if (both := result.comparison) is None else (both.pairs, both.mean.cells)
         verdict = in_chat("; ".join(filter(None, (result.problem, _TEXTS[result.verdict]))))
-        rows.append(f"| {name} | {cases} | {' | '.join(cells)} | **{verdict}** |")
-    return "\n".join(rows) + "\n"
+        rows.append((name, f"{cases}", *cells, f"**{verdict}**" if verdict else "–"))
+    filled = [column for column in zip(*rows, strict=True) if {*column[2:]} != {"–"}]
+    return "".join(f"| {' | '.join(row)} |\n" for row in zip(*filled, strict=True))
 
 
 def as_junit(results: Sequence[GateResult]) -> bytes:

@@ -388,7 +388,7 @@ def _problems(
 
 def _advice(kind: str, message: str, judge: str) -> str:
     if not kind.startswith("judge"):
-        return ""
+        return "; mend the evaluator's code: its pytest shows the traceback" if kind == "internal_error" else ""
     remedy = remedy_of(kind, message, judge) if kind in REMEDIES else None
     return f"; {remedy or f'check base_url, model and api_key of judges.{judge}'}"
 
