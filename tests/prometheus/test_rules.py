@@ -923,9 +923,11 @@ def test_the_mean_of_an_evaluator_that_was_just_added_is_that_of_its_scores(tmp_
     run(tmp_path, configured(), [{"inputs": inputs, "values": values}])
 
 
-def counted(values: str, instance: str = "a", segment: str = "all", began: str = "") -> list[dict[str, str]]:
+def counted(
+    values: str, instance: str = "a", segment: str = "all", began: str = "", **labels: str
+) -> list[dict[str, str]]:
     """The scores of a process, and when it began."""
-    of = {"instance": instance, "job": "evalstream"}
+    of = {"instance": instance, "job": "evalstream", **labels}
     scores = series("gen_ai_evaluation_score_count", values, **SERIES | of | {"segment": segment})
     return [scores, *([series("evalstream_start_timestamp_seconds", began, **of)] if began else [])]
 
@@ -943,6 +945,11 @@ def counted(values: str, instance: str = "a", segment: str = "all", began: str =
         (  # its address is changed
             counted("_x60 0+2x10 stale", began="_x60 3590x10 stale")
             + counted("_x71 42+2x29", instance="b", began="_x71 3590x29"),
+            21 + 58,
+        ),
+        (  # every target gets one more label
+            counted("_x60 0+2x10 stale", began="_x60 3590x10 stale")
+            + counted("_x71 42+2x29", began="_x71 3590x29", cluster="x"),
             21 + 58,
         ),
     ],

@@ -40,13 +40,7 @@ _MUCH_CLIPPED = 0.1
 
 
 def score_groups(
-    targets: Sequence[Target],
-    alerts: AlertSettings,
-    timing: Timing,
-    by: Sequence[str],
-    *,
-    cascades: bool = False,
-    people: bool = False,
+    targets: Sequence[Target], alerts: AlertSettings, timing: Timing, by: Sequence[str], *, cascades: bool, people: bool
 ) -> Iterator[RuleGroup]:
     """Means and pass shares of every window, and the alerts on them.
 
@@ -54,7 +48,7 @@ def score_groups(
     """
     burns = [burn for target in targets if target.objective is not None for burn in target.burns]
     windows = series.WINDOWS | {duration(length): length for burn in burns for length in (burn.long, burn.short)}
-    rules: list[RecordingRule | AlertingRule] = [
+    rules = (
         *_fresh_processes([*windows.values(), *([PEOPLE_WINDOW] if people else ())], timing),
         *_increases(_COUNTERS_BY_RECORD, timing, by),
         *(audits := tuple(_audits(targets, timing, by, people=people))),
@@ -62,27 +56,27 @@ def score_groups(
         *(_corrected_means(timing, by) if cascades else ()),
         *_margins(),
         *_pass_shares(windows, timing, by),
-    ]
-    for target in targets:
-        rules += _target_rules(target, alerts, by, timing)
-    rules.append(_dominated(timing, by))
-    yield RuleGroup("evalstream-scores", timing.seconds(60.0), tuple(rules))
+        *(rule for target in targets for rule in _target_rules(target, alerts, by, timing)),
+        _dominated(timing, by),
+    )
+    yield RuleGroup("evalstream-scores", timing.seconds(60.0), rules)
 
 
 def _fresh_processes(lengths: Iterable[float], timing: Timing) -> Iterator[RecordingRule]:
     """The processes whose new counters have begun at 0 in a window.
 
     Either the process was scraped when the window began, or it began within the window and was scraped soon. It is not
-    enough that it began within the window: one whose address was changed meanwhile would count twice.
+    enough that it began within the window: one whose address or other label was changed meanwhile would count twice.
     """
-    start, by = metrics.START.name, series.PROCESS
-    yield RecordingRule(series.PROCESS_AGE, f"time() - max by ({by}) ({start})")
+    start = metrics.START.name
+    yield RecordingRule(series.PROCESS_AGE, f"time() - {start}")
     for length in lengths:
         window = timing.text(length)
         was_there = f"{start} == {start} offset {window}"
-        soon = f"on ({by}) min_over_time({series.PROCESS_AGE}[{window}]) < {timing.seconds(_SOON):g}"
+        soon = f"min_over_time({series.PROCESS_AGE}[{window}]) < {timing.seconds(_SOON):g}"
         began = f"{start} > time() - {timing.seconds(length):g} and {soon}"
-        yield RecordingRule(series.PROCESS_FRESH, f"max by ({by}) ({was_there} or {began})", {"window": window})
+        fresh = f"max by ({series.PROCESS}) ({was_there} or {began})"
+        yield RecordingRule(series.PROCESS_FRESH, fresh, {"window": window})
 
 
 _COUNTERS_BY_RECORD = {

@@ -18,12 +18,12 @@ CORRECTED = ("wy", "w2y", "w2y2")
 """The sums that differ for the corrected mean of a cascade."""
 
 PROCESS = "instance, job, worker"
-"""The labels that tell processes apart, in the two series below and in all counters."""
+"""The labels that tell processes apart, in all counters."""
 PROCESS_AGE = "evalstream:process_age"
-"""Seconds since the start of a process. Labels `PROCESS`, as of the next."""
+"""Seconds since the start of a process. Labels as of all that is scraped of it."""
 PROCESS_FRESH = "evalstream:process_fresh"
-"""Exists for a process all of whose counters without a sample before the window began at 0 within it. Label `window`.
-Its value is the start of the process."""
+"""Exists for a process all of whose counters without a sample before the window began at 0 within it. Labels `PROCESS`
+and `window`. Its value is the start of the process."""
 
 ESTIMATOR_INCREASES = {key: f"evalstream:estimator_{key}:increase" for key in SUMS}
 """Growth of the five sums over a window. Label `window`."""
