@@ -3,6 +3,8 @@
 They follow from the contents of the evaluations log: by id, by subject, and what backfills of a stretch have cost.
 """
 
+from bisect import bisect_left, insort
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -175,7 +177,7 @@ class Candidates:
                 # weighs by its own rate, this one would count too much.
                 self.left_out.unsampled += 1
                 continue
-            if self._earlier_runs.stand_for(past_due_job):
+            if self._earlier_runs.stand_for(past_due_job, self._superseded):
                 self.left_out.represented += 1
                 continue
             replayed = {REPLAY_OF: before} if (before := self.known.by_subject.get(key)) else {}
@@ -270,25 +272,32 @@ class EarlierRuns:
 
     plan: Plan
     rates: Mapping[str, float]
-    _parts: dict[tuple[Hashable, int], int] = field(default_factory=dict[tuple[Hashable, int], int])
-    """The end of each part by its begin."""
-    _open: dict[Hashable, tuple[int, float]] = field(default_factory=dict[Hashable, tuple[int, float]])
-    """The begin of each part that has not ended, and its rate divided by the present one."""
+    _made: defaultdict[Hashable, list[tuple[int, float]]] = field(default_factory=lambda: defaultdict(list))
+    """The offsets of evaluations that were made at a lower rate, each with that rate divided by the present one."""
+    _missing: defaultdict[Hashable, list[tuple[int, str]]] = field(default_factory=lambda: defaultdict(list))
+    """The offsets and ids of evaluations that the lower rate draws and that were not made."""
 
     def add(self, due: PastDueJob) -> None:
-        """Add an evaluation, made or not; those of a partition in the log's order."""
+        """Add an evaluation, made or not; those of a partition about in the log's order."""
         key, job, present = (due.partition, _names(due)), due.job, due.job.sampling.probability
-        first, share = self._open.get(key, (job.trigger_offset, 0.0))
+        share = self._made[key][-1][1] if self._made[key] else 0.0
         if (rate := self.rates.get(_name_of(due), present)) < present:
-            self._open[key] = first, rate / present
-            self._parts[key, first] = job.trigger_offset
-        elif self.plan.draw(job.assignment, conversation_id_of(due.case)) < share * present:
-            del self._open[key]
+            insort(self._made[key], (job.trigger_offset, rate / present))
+        elif self.plan.draw(job.assignment, conversation_id_of(due.case)) < share * present and job.skip is None:
+            insort(self._missing[key], (job.trigger_offset, job.evaluation_id))
 
-    def stand_for(self, due: PastDueJob) -> bool:
-        """Whether the evaluations of an earlier run stand for a subject that it did not draw."""
+    def stand_for(self, due: PastDueJob, superseded: Collection[str]) -> bool:
+        """Whether the evaluations of an earlier run stand for a subject that it did not draw.
+
+        No run makes what it must skip, or what is `superseded`: neither ends a part.
+        """
         key, offset = (due.partition, _names(due)), due.job.trigger_offset
-        return any(of == key and first <= offset <= last for (of, first), last in self._parts.items())
+        made, missing = self._made[key], self._missing[key]
+        before, after = bisect_left(made, (offset + 1,)) - 1, bisect_left(made, (offset,))
+        if before < 0 or after == len(made):
+            return False
+        first, end = bisect_left(missing, (made[before][0],)), bisect_left(missing, (made[after][0] + 1,))
+        return all(missing[at][1] in superseded for at in range(first, end))
 
 
 @dataclass(slots=True)

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import time
+from types import SimpleNamespace
+from typing import Any
+
+from collector.commands.rejudge.candidates import EarlierRuns
+from evaluators.cases import Turn
+
+DRAWS = {"a": 0.1, "b": 0.5, "c": 0.2, "d": 0.6, "e": 0.1}
+"""By conversation. The earlier run was at 0.3, the present one is at 0.8."""
+
+
+def draw(_assignment: object, conversation: str) -> float:
+    return DRAWS[conversation]
+
+
+def evaluation_id(subject: str, _revision: str) -> str:
+    return subject
+
+
+def due(name: str, offset: int, skip: str | None = None) -> Any:
+    assignment = SimpleNamespace(evaluator=SimpleNamespace(name="brief"), evaluation_id=evaluation_id)
+    job = SimpleNamespace(
+        monitor=SimpleNamespace(name="all"), assignment=assignment, trigger_offset=offset, skip=skip,
+        evaluation_id=name, sampling=SimpleNamespace(probability=0.8),
+    )  # fmt: skip
+    return SimpleNamespace(job=job, partition=0, case=Turn(turn_id=name, conversation_id=name[0]))
+
+
+def runs(*jobs: Any, made: str) -> EarlierRuns:
+    plan: Any = SimpleNamespace(draw=draw)
+    earlier = EarlierRuns(plan, dict.fromkeys(made, 0.3))
+    for job in jobs:
+        earlier.add(job)
+    return earlier
+
+
+def test_what_no_run_makes_does_not_end_what_an_earlier_run_stands_for() -> None:
+    """A case without its reference, and a conversation that went on, ended it: weights added up to more than all."""
+    b, d = due("b", 1), due("d", 3)
+    for c, superseded in ((due("c", 2, skip="no_reference"), ()), (due("c", 2), ("c",))):
+        earlier = runs(due("a", 0), b, c, d, due("e", 4), made="ae")
+        assert earlier.stand_for(b, superseded)
+        assert earlier.stand_for(d, superseded)
+    earlier = runs(due("a", 0), b, due("c", 2), d, due("e", 4), made="ae")
+    assert not earlier.stand_for(b, ())
+    assert not earlier.stand_for(d, ())
+
+
+def test_many_parts_cost_each_subject_little() -> None:
+    """Each subject was compared with every part of every evaluator."""
+    number = 20_000
+    jobs = [due("abce"[at % 4], at) for at in range(number)]
+    earlier = runs(*jobs, made="ae")
+    began = time.perf_counter()
+    assert sum(earlier.stand_for(job, ()) for job in jobs[1::4]) == 0
+    assert time.perf_counter() - began < 2.0
