@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +80,25 @@ def test_a_file_that_a_start_refuses_is_refused(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("no database" * 100)
     with pytest.raises(ConfigError, match="not a database"):
         list(unseen_lines(check(VALUES | {"log": {"path": str(tmp_path / "notes.txt")}}, "text.yaml")))
+
+
+def test_a_file_that_only_the_services_user_may_use_is_not_refused(tmp_path: Path) -> None:
+    """Whoever may not write to the log was refused a valid configuration, although the service starts with it."""
+    assert notes(tmp_path) == []
+    config = check(VALUES | {"log": {"path": str(tmp_path / "evalstream.db")}}, "evalstream.yaml")
+    tmp_path.chmod(0o555)
+    (tmp_path / "evalstream.db").chmod(0o444)
+    child = os.fork()
+    if child == 0:
+        status = 2
+        with suppress(BaseException):
+            if os.geteuid() == 0:
+                for folder in (tmp_path.parent.parent, tmp_path.parent):
+                    folder.chmod(0o755)
+                os.setuid(65534)
+            status = len(list(unseen_lines(config)))
+        os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 VALUES: dict[str, Any] = {

@@ -3,6 +3,7 @@ and matches nothing.
 """
 
 import asyncio
+import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -31,7 +32,10 @@ def unseen_lines(config: Config) -> Iterator[str]:
         ConfigError: a start would refuse the service's file.
     """
     log, texts = config.settings.log, dict[str, Counter[str]]()
-    if log.kind == "sqlite" and Path(log.path).is_file() and Path(log.path).stat().st_size:
+    path = Path(log.path)
+    # A service of another user may start with a file that this user cannot open.
+    is_usable = all(os.access(each, os.R_OK | os.W_OK) for each in (path, path.parent))
+    if log.kind == "sqlite" and is_usable and path.is_file() and path.stat().st_size:
         try:
             texts = asyncio.run(_count_texts(config, {field for _, field, _, _ in _selectors(config)}))
         except EvalstreamError as error:
