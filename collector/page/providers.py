@@ -4,14 +4,12 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from prometheus_client import CollectorRegistry
-
 from collector.evaluate.budget.controller import ALL_MONITORS, BudgetUsage
 from collector.evaluate.budget.windows import DAY, HOUR, PERIODS
 from collector.evaluate.plan import Plan
 from collector.page.score_series import WEEK
-from collector.page.sources import AlertView, BudgetView, DeferredView, DropView, Sources, TrafficView
-from collector.page.view import EvaluatorView, View
+from collector.page.sources import AlertView, BudgetView, DeferredView, DropView, TrafficView
+from collector.page.view import EvaluatorView, OutcomeCounts, View
 from collector.statistics.agreement import ScoreScale
 from collector.telemetry import series
 from collector.telemetry.registry import Telemetry
@@ -58,30 +56,19 @@ def logged_weights(view: View, now: float) -> dict[tuple[str, str], float]:
     }
 
 
-def page_sources(telemetry: Telemetry) -> Sources:
-    """The counts of this process that the page shows."""
-    return Sources(
-        traffic=lambda: traffic_views(telemetry),
-        dead_letters=lambda: drop_views(telemetry),
-        deferred=lambda: deferred_view(telemetry),
-    )
-
-
 def judge_alerts(telemetry: Telemetry, name: str) -> Sequence[AlertView]:
     """An alert of this name for each judge whose breaker is open: unavailable, or it refuses every request."""
-    waiting = {
-        labels["judge"]: int(value) for labels, value in _samples(telemetry.registry, series.JUDGE_PAUSED_REQUESTS.name)
-    }
+    waiting = {labels["judge"]: int(value) for labels, value in _samples(telemetry, series.JUDGE_PAUSED_REQUESTS)}
     unavailable = {
         labels["judge"]
-        for labels, value in _samples(telemetry.registry, series.BREAKER_STATE.name)
+        for labels, value in _samples(telemetry, series.BREAKER_STATE)
         if value and labels["state"] != "closed"
     }
     return [
         AlertView(
             name=name,
-            summary=f"judge {judge} is unavailable or refuses every request: {waiting.get(judge, 0):,} requests wait; "
-            "the log says what to correct",
+            summary=f"judge {judge} is unavailable or refuses every request: {waiting.get(judge, 0):,} requests of "
+            "this process wait; the log says what to correct",
         )
         for judge in sorted(unavailable)
     ]
@@ -131,43 +118,53 @@ def drop_views(telemetry: Telemetry) -> Sequence[DropView]:
     """The records that this process could not process since its start."""
     return [
         DropView(stage=labels["stage"], reason=labels["reason"], count=int(value))
-        for labels, value in _samples(telemetry.registry, series.DROPS.name)
+        for labels, value in _samples(telemetry, series.DROPS)
         if value
     ]
 
 
 def deferred_view(telemetry: Telemetry) -> DeferredView | None:
     """The evaluations that wait for batches in this process; None if no monitor's evaluations may."""
-    states = {
-        labels["state"]: int(value) for labels, value in _samples(telemetry.registry, series.EVALUATIONS_DEFERRED.name)
-    }
+    states = {labels["state"]: int(value) for labels, value in _samples(telemetry, series.EVALUATIONS_DEFERRED)}
     if not states:
         return None
     return DeferredView(
         gathering=states["gathering"],
         submitted=states["submitted"],
-        oldest=max((value for _, value in _samples(telemetry.registry, series.DEFERRED_OLDEST.name)), default=0.0),
-        batches=sum(int(value) for _, value in _samples(telemetry.registry, series.BATCHES_OPEN.name)),
+        oldest=max((value for _, value in _samples(telemetry, series.DEFERRED_OLDEST)), default=0.0),
+        batches=sum(int(value) for _, value in _samples(telemetry, series.BATCHES_OPEN)),
     )
 
 
-def traffic_views(telemetry: Telemetry) -> Sequence[TrafficView]:
-    """The turns that this process has counted, by monitor, and the evaluations that it has not made."""
+_LOGGED = frozenset({"scored", "skipped", "failed", "reassigned"})
+"""How evaluations end that leave a record, or may: the log may have taken it when the partition was taken away."""
+
+
+def traffic_views(telemetry: Telemetry, outcomes: Mapping[tuple[str, str], OutcomeCounts]) -> Sequence[TrafficView]:
+    """The turns that this process has counted, by monitor, and the evaluations that it has not made.
+
+    Empty if the log has more `outcomes` than this process can have made: others made some, and have counted turns.
+    """
     counts: dict[str, dict[str, int]] = {}
-    for labels, value in _samples(telemetry.registry, series.TURNS.name):
+    for labels, value in _samples(telemetry, series.TURNS):
         counts.setdefault(labels["monitor"], {})[labels["outcome"]] = int(value)
-    for _, value in _samples(telemetry.registry, series.UNMATCHED_TURNS.name):
+    for _, value in _samples(telemetry, series.UNMATCHED_TURNS):
         counts |= {"": {"unmatched": int(value)}} if value else {}
     unjudged: dict[str, dict[str, Counter[str]]] = {}
-    for name, sign in ((series.EVALUATIONS_DUE.name, 1), (series.EVALUATIONS_ENDED.name, -1)):
-        for labels, value in _samples(telemetry.registry, name):
+    possible: Counter[tuple[str, str]] = Counter()
+    for metric, sign in ((series.EVALUATIONS_DUE, 1), (series.EVALUATIONS_ENDED, -1)):
+        for labels, value in _samples(telemetry, metric):
             of = unjudged.setdefault(labels["monitor"], {}).setdefault(labels["evaluator"], Counter())
             of["waiting"] += sign * int(value)
             if labels.get("outcome") == "sampled_out":
                 of["sampled_out"] += int(value)
+            if labels.get("outcome") not in _LOGGED:
+                possible[labels["monitor"], labels["evaluator"]] += sign * int(value)
+    if any(ended.scored + ended.others.total() > possible[key] for key, ended in outcomes.items()):
+        return ()
     return [TrafficView(monitor=name, counts=each, unjudged=unjudged.get(name, {})) for name, each in counts.items()]
 
 
-def _samples(registry: CollectorRegistry, name: str) -> Iterator[tuple[dict[str, str], float]]:
-    for metric in registry.restricted_registry([name]).collect():
-        yield from ((sample.labels, sample.value) for sample in metric.samples if sample.name == name)
+def _samples(telemetry: Telemetry, of: series.Series) -> Iterator[tuple[dict[str, str], float]]:
+    for metric in telemetry.registry.restricted_registry([of.name]).collect():
+        yield from ((sample.labels, sample.value) for sample in metric.samples if sample.name == of.name)

@@ -59,7 +59,7 @@ class BudgetView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DropView:
-    """Records that could not be processed, by stage and reason, since the start."""
+    """Records that this process could not process, by stage and reason, since its start."""
 
     stage: str
     reason: str
@@ -159,5 +159,6 @@ class Sources:
     people: Callable[[], Mapping[tuple[str, str], PeopleView]] | None = None
     """By monitor and evaluator."""
     traffic: Callable[[], Sequence[TrafficView]] | None = None
+    """Empty where other processes evaluate, too, as each counts its own turns."""
     draw_key: DrawKey = PUBLIC
     """Draws what people are asked to label."""

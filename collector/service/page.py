@@ -17,7 +17,7 @@ from collector.evaluate.sampling.draw_key import draw_key
 from collector.page import providers
 from collector.page.server import Login, Page, PageLogs
 from collector.page.settings import PageSettings
-from collector.page.sources import AlertView, BudgetView
+from collector.page.sources import AlertView, BudgetView, Sources, TrafficView
 from collector.page.view import EvaluatorView
 from collector.receive.access import BearerTokens
 from collector.records.tenants import tenant_of
@@ -46,7 +46,8 @@ def _views(process: Process) -> tuple[EvaluatorView, ...]:
 async def start_page(process: Process, watching: Watching, evaluating: EvaluateTask | None) -> int | None:
     """Serve the page until the process ends; gives the port, None where it is not configured.
 
-    `evaluating` is None where other processes evaluate; what they have spent is then read from the evaluations log.
+    `evaluating` is None where other processes evaluate. Where they do, or have some partitions, what was spent is read
+    from the evaluations log, and no turns are shown: only the process that evaluates a turn counts it.
 
     Raises:
         ConfigError: the address cannot be bound.
@@ -57,9 +58,14 @@ async def start_page(process: Process, watching: Watching, evaluating: EvaluateT
 
     def current_budgets() -> Sequence[BudgetView]:
         now = process.clock()
-        if evaluating is None:
-            return providers.budget_views(providers.usage_from_view(current.plan, page.view, now))
-        return providers.budget_views(evaluating.budgets.usages(now))
+        if evaluating is not None and evaluating.budgets.has_all_partitions:
+            return providers.budget_views(evaluating.budgets.usages(now))
+        return providers.budget_views(providers.usage_from_view(current.plan, page.view, now))
+
+    def current_traffic() -> Sequence[TrafficView]:
+        if evaluating is not None and evaluating.budgets.has_all_partitions:
+            return providers.traffic_views(process.telemetry, page.view.outcomes)
+        return ()
 
     agreement = watching.agreement or await start_agreement(process)
     watched = alerts_for_page(process, replace(watching, agreement=agreement))
@@ -75,10 +81,11 @@ async def start_page(process: Process, watching: Watching, evaluating: EvaluateT
     async def questions(evaluation: Evaluation, case: Turn | Conversation) -> Mapping[str, Json] | None:
         return await questions_of(current, evaluation, case)
 
-    sources = replace(
-        providers.page_sources(process.telemetry), alerts=current_alerts, budgets=current_budgets,
-        people=agreement.views, draw_key=await draw_key(process.steps),
-        configuration=lambda: process.status.view,
+    sources = Sources(
+        alerts=current_alerts, budgets=current_budgets, traffic=current_traffic,
+        dead_letters=partial(providers.drop_views, process.telemetry),
+        deferred=partial(providers.deferred_view, process.telemetry),
+        people=agreement.views, draw_key=await draw_key(process.steps), configuration=lambda: process.status.view,
         releases=lambda: [release_view(release) for release in comparing.current], gate=comparing.gate,
     )  # fmt: skip
     if process.config.settings.store_text:

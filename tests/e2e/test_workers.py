@@ -130,6 +130,41 @@ async def test_over_a_file_they_share_partitions_and_end_together(tmp_path: Path
         assert "error" not in process.stderr.read_text().rpartition("worker 3 is process")[2]
 
 
+async def overview_of(port: int) -> dict[str, Any]:
+    async with aiohttp.ClientSession() as client, client.get(f"http://127.0.0.1:{port}/api/overview") as response:
+        return await response.json()
+
+
+def counts_of(overview: dict[str, Any]) -> list[int]:
+    """Of every evaluator, how many of its evaluations the page has counted, by any outcome."""
+    return [each["scored"] + sum(number for *_, number in each["others"]) for each in overview["funnel"]["outcomes"]]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+async def test_the_page_has_turns_and_budgets_of_all_processes_or_says_that_it_has_not(
+    tmp_path: Path, workers: int
+) -> None:
+    """It had the turns that its own process had counted, and that process's part of the budget, beside all scores."""
+    async with serve_judge(FaultyJudge()) as url:
+        config = configuration(url, page={"port": (port := free_port())})
+        config["monitors"]["all"]["budget"] = {"usd_per_hour": 8.0}
+        config["judges"]["stand-in"] |= {"usd_per_million_input_tokens": 1.0, "usd_per_million_output_tokens": 1.0}
+        async with command(tmp_path, config, workers) as process:
+            for number in range(12):
+                assert await process.post("traces", a_trace(number)) == 200
+            await everything_once(process, 12)
+            assert workers == 1 or await both(process, JUDGED)
+            async with asyncio.timeout(20):
+                while sum(counts_of(shown := await overview_of(port))) < 24:  # of two evaluators
+                    await asyncio.sleep(0.1)
+            assert shown["turns"] == 12
+            assert shown["funnel"]["traffic"] == ({} if workers == 2 else {"all": {"sampled": 12, "sampled_out": 0}})
+            [budget] = shown["budgets"]
+            assert budget["limit_usd"] == 8.0
+            spent = sum(each["work"]["cost_usd"] or 0.0 for each in shown["tracks"])
+            assert budget["spent_usd"] == pytest.approx(spent) != 0.0
+
+
 async def post_on_its_own_connection(stack: AsyncExitStack, process: ServiceProcess, number: int) -> None:
     session = await stack.enter_async_context(aiohttp.ClientSession())
     kind = {"Content-Type": "application/x-protobuf"}

@@ -39,7 +39,7 @@ _SHARE_RATE = 0.02  # the same in the share that a monitor pays for; small, sinc
 
 @dataclass(frozen=True, slots=True)
 class BudgetUsage:
-    """The part of a budget that this process has, and what it spent in the last `period` seconds, in US dollars.
+    """A budget, and what was spent of it in the last `period` seconds, in US dollars.
 
     `monitor` is "" for the budget of all monitors together.
     """
@@ -331,12 +331,16 @@ class BudgetController:
             used = max(used, (spent + reserved) / cap) if cap else 1.0
         return used
 
+    @property
+    def has_all_partitions(self) -> bool:
+        """Whether no other process has a part of the budgets."""
+        return len(self._by_partition) == self._partitions
+
     def usages(self, now: float) -> Iterator[BudgetUsage]:
-        """The usage of every budget."""
-        owned = len(self._by_partition) / self._partitions
+        """The usage of every budget, if this process has all partitions."""
         for name, budget in self.budgets.items():
             for index, (period, usd) in enumerate(budget.windows()):
-                yield BudgetUsage(name, period, usd * owned, _sum_spent(self._by_partition.values(), name, index, now))
+                yield BudgetUsage(name, period, usd, _sum_spent(self._by_partition.values(), name, index, now))
 
     def reserve(self, job: Job, now: float) -> bool:
         """Reserve the expected cost of an evaluation; False if a hard cap is reached: it must not be made."""

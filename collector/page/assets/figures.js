@@ -17,13 +17,13 @@ function showFunnel({ funnel, started, turns, deferred }) {
     byId("funnel").querySelector(".body"),
     monitors.map((monitor) => monitorFunnel(monitor, funnel)),
     deferred ? h("p", { class: "what" }, waiting(deferred)) : null,
-    h("p", { class: "what" }, unmatched ? `${plural(unmatched, "turn is", "turns are")} watched by no monitor` : `the page has read ${plural(turns, "turn")}, those before ${clock(started, false)} included`),
+    h("p", { class: "what" }, unmatched ? `${plural(unmatched, "turn is", "turns are")} watched by no monitor` : `the page has read ${plural(turns, "turn")}, those before ${clock(started, false)} included${Object.keys(funnel.traffic).length ? "" : "; this process has not sampled all of them: each process counts its own in its metrics"}`),
   );
 }
 
 function waiting({ gathering, submitted, oldest, batches }) {
-  if (gathering + submitted === 0) return "no evaluation waits for batches";
-  return `${plural(gathering + submitted, "evaluation waits", "evaluations wait")} for batches on purpose (${count(submitted)} submitted, ${plural(batches, "batch", "batches")} under way), the oldest for ${span(oldest)}`;
+  if (gathering + submitted === 0) return "in this process, no evaluation waits for batches";
+  return `in this process, ${plural(gathering + submitted, "evaluation waits", "evaluations wait")} for batches on purpose (${count(submitted)} submitted, ${plural(batches, "batch", "batches")} under way), the oldest for ${span(oldest)}`;
 }
 
 function monitorFunnel(monitor, { traffic, outcomes }) {

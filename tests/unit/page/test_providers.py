@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
 
@@ -14,12 +15,13 @@ from collector.page.providers import (
     budget_views,
     criteria_of,
     deferred_view,
+    drop_views,
     judge_alerts,
-    page_sources,
+    traffic_views,
     usage_from_view,
 )
 from collector.page.sources import BudgetView, DeferredView, DropView, TrafficView
-from collector.page.view import View
+from collector.page.view import OutcomeCounts, View
 from collector.service.gauges import hide_open_batches, show_deferred, show_open_batches
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import (
@@ -36,8 +38,7 @@ from evaluators.judge import NoJudge
 
 def test_tells_what_the_process_has_counted():
     telemetry = Telemetry()
-    sources = page_sources(telemetry)
-    assert (sources.traffic(), sources.dead_letters()) == ([], [])
+    assert (traffic_views(telemetry, {}), drop_views(telemetry)) == ([], [])
     telemetry.counter(TURNS, "helpdesk", "sampled").inc(3)
     telemetry.counter(TURNS, "helpdesk", "sampled_out").inc(2)
     for series, outcome, number in ((EVALUATIONS_DUE, "matched", 5), (EVALUATIONS_ENDED, "sampled_out", 2)):
@@ -46,7 +47,7 @@ def test_tells_what_the_process_has_counted():
     telemetry.counter(EVALUATIONS_ENDED, "helpdesk", "exact", "scored", "").inc(1)
     telemetry.counter(UNMATCHED_TURNS).inc()
     telemetry.drop("assemble", "unreadable")
-    assert sources.traffic() == [
+    assert traffic_views(telemetry, {}) == [
         TrafficView(
             monitor="helpdesk",
             counts={"sampled": 3, "sampled_out": 2},
@@ -54,7 +55,20 @@ def test_tells_what_the_process_has_counted():
         ),
         TrafficView(monitor="", counts={"unmatched": 1}),
     ]
-    assert sources.dead_letters() == [DropView(stage="assemble", reason="unreadable", count=1)]
+    assert drop_views(telemetry) == [DropView(stage="assemble", reason="unreadable", count=1)]
+
+
+def test_no_turns_beside_evaluations_of_which_others_have_made_some():
+    """The page had "188 turns matched, sampled 188" beside "scored 387" after another process had evaluated."""
+    telemetry, key = Telemetry(), ("helpdesk", "exact")
+    telemetry.counter(TURNS, "helpdesk", "sampled").inc(5)
+    telemetry.counter(EVALUATIONS_DUE, *key, "matched").inc(5)
+    for outcome, number in (("scored", 2), ("failed", 1), ("duplicate", 1)):
+        telemetry.counter(EVALUATIONS_ENDED, *key, outcome, "").inc(number)
+    can_have_made = OutcomeCounts(scored=3, others=Counter({("failed", "refused"): 1}))
+    assert traffic_views(telemetry, {key: can_have_made}), "one waits: the log may have its record already"
+    assert not traffic_views(telemetry, {key: replace(can_have_made, scored=4)})
+    assert not traffic_views(telemetry, {("gone", "exact"): OutcomeCounts(scored=1)})
 
 
 def test_a_judge_whose_breaker_is_open_is_an_alert():
@@ -65,7 +79,9 @@ def test_a_judge_whose_breaker_is_open_is_an_alert():
     telemetry.gauge(JUDGE_PAUSED_REQUESTS, "main").set(95)
     [alert] = judge_alerts(telemetry, "EvalstreamJudgeUnavailable")
     assert (alert.name, alert.severity) == ("EvalstreamJudgeUnavailable", "page")
-    assert alert.summary.startswith("judge main is unavailable or refuses every request: 95 requests wait")
+    assert alert.summary.startswith(
+        "judge main is unavailable or refuses every request: 95 requests of this process wait"
+    )
 
 
 PLAN = Plan(
@@ -77,14 +93,14 @@ PLAN = Plan(
 )
 
 
-def test_budgets_are_those_of_the_partitions_that_this_process_has():
-    purse = BudgetController(PLAN, partitions=4)
-    purse.add_partition(2, 900.0, None, ())
-    purse.add_partition(2, 1000.0, purse.saved(2), [("helpdesk", 0.2, 900.0), ("search", 0.5, 900.0)])
+def test_budgets_are_those_of_all_partitions():
+    purse = BudgetController(PLAN, partitions=1)
+    purse.add_partition(0, 900.0, None, ())
+    purse.add_partition(0, 1000.0, purse.saved(0), [("helpdesk", 0.2, 900.0), ("search", 0.5, 900.0)])
     assert budget_views(purse.usages(1000.0)) == [
-        BudgetView(monitor="helpdesk", period="hour", limit_usd=0.25, spent_usd=0.2),
-        BudgetView(monitor="helpdesk", period="day", limit_usd=2.5, spent_usd=0.2),
-        BudgetView(monitor=None, period="day", limit_usd=5.0, spent_usd=0.7),
+        BudgetView(monitor="helpdesk", period="hour", limit_usd=1.0, spent_usd=0.2),
+        BudgetView(monitor="helpdesk", period="day", limit_usd=10.0, spent_usd=0.2),
+        BudgetView(monitor=None, period="day", limit_usd=20.0, spent_usd=0.7),
     ]
 
 

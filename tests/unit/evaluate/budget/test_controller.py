@@ -68,10 +68,13 @@ def test_who_owns_a_quarter_of_the_partitions_may_spend_a_quarter() -> None:
     assert factor(purse_of(4, own=4), 750.0, own=4) == pytest.approx(whole, rel=1e-4)
 
 
-def test_what_is_shown_of_a_budget_is_the_part_of_this_process() -> None:
-    budget = purse_of(4, own=2)
+def test_a_process_with_all_partitions_shows_the_whole_budget() -> None:
+    budget = purse_of(4, own=4)
     budget.settle(JOB, 1, 1.5, 5.0)
-    assert list(budget.usages(10.0)) == [BudgetUsage("m", HOUR, 5.0, 1.5)]
+    assert budget.has_all_partitions
+    assert list(budget.usages(10.0)) == [BudgetUsage("m", HOUR, 10.0, 1.5)]
+    budget.remove_partition(3)
+    assert not budget.has_all_partitions
 
 
 def test_where_nothing_came_nothing_is_held_back() -> None:
@@ -421,7 +424,7 @@ def test_a_verdict_that_two_monitors_ask_for_is_demanded_once() -> None:
 def test_a_cost_beside_the_traffic_is_borne_by_all_partitions_and_uses_the_budget_up() -> None:
     budget = purse_of(4, own=2)
     budget.spend_beside("m", 4.0, 0.0)
-    assert list(budget.usages(0.0)) == [BudgetUsage("m", HOUR, 5.0, pytest.approx(4.0))]
+    assert list(budget.usages(0.0)) == [BudgetUsage("m", HOUR, 10.0, pytest.approx(4.0))]
     assert not budget.is_used_up("m", 0.0)
     budget.spend_beside("m", 1.0, 0.0)
     assert budget.is_used_up("m", 0.0)
@@ -434,4 +437,4 @@ def test_a_cost_beside_the_traffic_before_a_partition_comes_is_borne_by_the_firs
     budget.spend_beside("m", 1.0, 0.0)
     for partition in range(2):
         budget.add_partition(partition, 0.0, None, ())
-    assert list(budget.usages(0.0)) == [BudgetUsage("m", HOUR, 5.0, pytest.approx(1.0))]
+    assert list(budget.usages(0.0)) == [BudgetUsage("m", HOUR, 10.0, pytest.approx(1.0))]
