@@ -46,8 +46,8 @@ def _views(process: Process) -> tuple[EvaluatorView, ...]:
 async def start_page(process: Process, watching: Watching, evaluating: EvaluateTask | None) -> int | None:
     """Serve the page until the process ends; gives the port, None where it is not configured.
 
-    `evaluating` is None where other processes evaluate. Where they do, or have some partitions, what was spent is read
-    from the evaluations log, and no turns are shown: only the process that evaluates a turn counts it.
+    `evaluating` is None where other processes evaluate. If others evaluate, even some partitions, what was spent is
+    read from the evaluations log, and no turns are shown: only the process that evaluates a turn counts it.
 
     Raises:
         ConfigError: the address cannot be bound.
@@ -57,10 +57,9 @@ async def start_page(process: Process, watching: Watching, evaluating: EvaluateT
         return None
 
     def current_budgets() -> Sequence[BudgetView]:
-        now = process.clock()
         if evaluating is not None and evaluating.budgets.has_all_partitions:
-            return providers.budget_views(evaluating.budgets.usages(now))
-        return providers.budget_views(providers.usage_from_view(current.plan, page.view, now))
+            return providers.budget_views(evaluating.budgets.usages(process.clock()))
+        return providers.budget_views(providers.usage_from_view(current.plan, page.view, process.clock()))
 
     def current_traffic() -> Sequence[TrafficView]:
         if evaluating is not None and evaluating.budgets.has_all_partitions:
@@ -87,9 +86,8 @@ async def start_page(process: Process, watching: Watching, evaluating: EvaluateT
         deferred=partial(providers.deferred_view, process.telemetry),
         people=agreement.views, draw_key=await draw_key(process.steps), configuration=lambda: process.status.view,
         releases=lambda: [release_view(release) for release in comparing.current], gate=comparing.gate,
+        questions=questions if process.config.settings.store_text else None,
     )  # fmt: skip
-    if process.config.settings.store_text:
-        sources = replace(sources, questions=questions)
     page = Page(
         settings,
         PageLogs(process.logs.evaluations, process.logs.labels, process.logs.turns, process.logs.history),
