@@ -342,6 +342,7 @@ def test_the_schema_refuses(wrong: str):
         ("config.evaluate.shutdown_grace=2m", "config.evaluate.shutdown_grace: 2m is not shorter than"),
         ("config.evaluate.shutdown_grace=60", "is not shorter than terminationGracePeriodSeconds: 60, so Kubernetes"),
         ("terminationGracePeriodSeconds=20", "config.evaluate.shutdown_grace: 20s is not shorter than"),
+        ("config.evaluate=null,terminationGracePeriodSeconds=20", "config.evaluate.shutdown_grace: 20s is not shorter"),
         ("stages.export.replicas=17", "stages.export.replicas: 17 is more than config.log.kafka.partitions: 16"),
         (
             "config.log.kafka.partitions=8,stages.evaluate.replicas=20",

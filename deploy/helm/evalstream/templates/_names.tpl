@@ -50,7 +50,7 @@ under `config` may say so. Ports are values of `service`, since containers, Serv
 {{- printf "config.%s.group_instance_id: %s would be the id of every pod, and each would end the one before; remove it, since the chart gives pods of a StatefulSet their own, or write a name with ${env:POD_NAME}" $place . | fail }}
 {{- end }}{{ end }}
 {{- end }}
-{{- with regexFind "^[0-9.]+ *(ms|s|m|h|d)?$" (dig "evaluate" "shutdown_grace" "" $config | toString | trim) }}
+{{- with regexFind "^[0-9.]+ *(ms|s|m|h|d)?$" (dig "evaluate" "shutdown_grace" "20s" $config | toString | trim) }}
 {{- $units := dict "ms" 0.001 "s" 1 "m" 60 "h" 3600 "d" 86400 }}
 {{- $seconds := regexFind "[a-z]+$" . | default "s" | get $units | mulf (regexFind "^[0-9.]+" . | float64) }}
 {{- if ge $seconds (float64 $.Values.terminationGracePeriodSeconds) }}
