@@ -27,7 +27,7 @@ REMEDIES = {
     "judge_reply_invalid": "name a model that follows instructions and writes JSON (judges.{judge}.model)",
     "judge_timeout": "raise judges.{judge}.timeout, or name a faster model",
     "judge_rate_limited": "set judges.{judge}.requests_per_minute to the endpoint's limit",
-    "judge_rejected": "name a model that takes questions of this size (judges.{judge}.model)",
+    "judge_rejected": "correct what it names; if questions are too long, name another model (judges.{judge}.model)",
     "internal_error": "mend the evaluator's code, restart, and run `evalstream rejudge --what failed`",
 }
 FAILURE_TYPES = frozenset({

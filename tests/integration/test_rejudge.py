@@ -292,7 +292,10 @@ async def test_failures_older_than_the_time_are_told_with_the_option_that_takes_
     explained = (await world.command("explain", failed)).stdout
     assert "judged     failed: judge_rejected (" in explained
     assert "this model takes no such question" in explained
-    assert "remedy     name a model that takes questions of this size (judges.main.model)" in explained
+    assert (
+        "remedy     correct what it names; if questions are too long, name another model (judges.main.model)"
+        in explained
+    )
 
 
 def costs(told: str) -> list[str]:

@@ -366,7 +366,7 @@ def _notes_on_shares(labels: Sequence[HumanLabel], ledger: LabelLedger) -> tuple
                 why = "page.queue or the threshold changed between the draws, so all figures may be wrong"
                 return (f"{_MIXED}{note}: {why}. Draw again by evalstream labels next; calibrate its file alone.",)
     note = f"Drawn with other shares than page.queue and the threshold give now: {ledger.count(others)}"
-    again = "Only lines of labels next --without have a wrong one now: draw those again"
+    again = "Only lines of labels next --without have a wrong probability now: draw those again"
     return (f"{note}. They count with the probability of their own draw. {again}.",) if others else ()
 
 
@@ -399,7 +399,7 @@ def _labels(
 def why_alone(labels: Sequence[HumanLabel], page: Sequence[HumanLabel], ledger: LabelLedger) -> str | None:
     """The reason why the page's drawn labels are not of the draw that a file's are of; None if they are."""
     if not page or not any(label.name for label in labels_of_queue(labels)):
-        return "as the file has no drawn label of an answer in the log"
+        return "as no line has a label_probability of an answer in the log"
     own, mixed = _notes_on_shares(labels, ledger), _notes_on_shares([*labels, *page], ledger)
     is_mixed = own != mixed and mixed[0].startswith(_MIXED)
     is_other = is_mixed or any(_is_of_other_evaluator(label, ledger) for label in labels)
