@@ -121,15 +121,16 @@ def _with_secrets(name: str, judge: Mapping[str, Any], own: Settings | None, sou
 
 def restart_keys(old: Settings, new: Settings) -> list[str]:
     """The keys that differ and that only a start reads, sorted: `log.kafka.partitions`."""
-    return sorted(path for path in _differences(old.model_dump(), new.model_dump()) if not _is_live(path))
+    return sorted(path for path in _differences(old.model_dump(), new.model_dump()) if not is_live(path))
 
 
 def live_keys(old: Settings, new: Settings) -> list[str]:
     """The keys that differ and that a running service takes, sorted."""
-    return sorted(path for path in _differences(old.model_dump(), new.model_dump()) if _is_live(path))
+    return sorted(path for path in _differences(old.model_dump(), new.model_dump()) if is_live(path))
 
 
-def _is_live(path: str) -> bool:
+def is_live(path: str) -> bool:
+    """Whether a running service takes a change of this key; of others it refuses the whole file."""
     return (path.partition(".")[0] in LIVE or path in LIVE_KEYS) and not f"{path}.".startswith(NOT_LIVE)
 
 

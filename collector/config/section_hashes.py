@@ -13,8 +13,6 @@ from collector.plugins import open_folder
 
 _NAMED = ("judges", "juries", "cascades", "evaluators", "monitors", "dialects")
 """Sections whose entries have names: each has a hash of its own."""
-_BY_KEY = ("log", "receive", "assemble", "feedback", "redact", "dead_letters", "page")
-"""Sections that only a start reads: each key has a hash of its own, so that a refusal can name it."""
 _UNUSED_BY_THE_SERVICE = ("traffic",)
 _OF_A_PROCESS: Any = {
     "log": {"kafka": {"group_instance_id": True, "state_directory": True}},
@@ -23,7 +21,7 @@ _OF_A_PROCESS: Any = {
 
 
 def section_hashes(config: Config) -> dict[str, str]:
-    """12 hex digits by section (`evaluate`, `monitors.chatbot`) or key (`log.path`); secrets are masked before hashing.
+    """12 hex digits by entry (`monitors.chatbot`) or key (`log.path`); secrets are masked before hashing.
 
     Defaults are left out, and names and folders of processes: each process of a service may have another.
     """
@@ -34,12 +32,10 @@ def section_hashes(config: Config) -> dict[str, str]:
     for name, value in values.items():
         if name in _NAMED:
             sections |= {f"{name}.{key}": entry for key, entry in value.items()}
-        elif name in _BY_KEY:
-            sections |= dict(_keys_of(name, value))
         elif name == "plugins":
             sections[name] = open_folder(config.folder / value).digest
         elif name != "export" and name not in _UNUSED_BY_THE_SERVICE:
-            sections[name] = value
+            sections |= dict(_keys_of(name, value))  # so that a refusal can name the key
     return {name: hash_of(value) for name, value in sorted(sections.items())}
 
 

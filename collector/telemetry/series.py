@@ -431,8 +431,8 @@ stalled), judges (each can be reached), evaluators (none failed three times in a
 `receive` and a source's topics (brokers permit reading)."""
 START = gauge("evalstream_start_timestamp_seconds")
 """When the process began, all counters at 0, in seconds since the epoch."""
-BUILD_INFO = gauge("evalstream_build_info", ("version",))
-"""Always 1; its label is the running version."""
+BUILD_INFO = gauge("evalstream_build_info", ("version", "kinds"))
+"""Always 1; its labels are the running version and a hash of the installed kinds of evaluators."""
 CONFIG_INFO = gauge("evalstream_config_info", ("hash",))
 """Always 1; its label is a hash of the running configuration."""
 CONFIG_SECTION_INFO = gauge("evalstream_config_section_info", ("section", "hash"))

@@ -28,7 +28,9 @@ from collector.commands.check.changes import change_lines, running_configuration
 from collector.commands.check.traffic import running_metrics
 from collector.commands.check.unseen import unseen_lines
 from collector.commands.log_copy.log_copy import copy_logs
+from collector.config.live_part import LIVE, NOT_LIVE
 from collector.config.loading import code_change, load
+from collector.config.settings import Settings
 from collector.errors import ConfigError
 from collector.evaluate.recovery.control_records import ControlRecord
 from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
@@ -38,7 +40,7 @@ from collector.evaluate.stage import GROUP
 from collector.logs.memory import MemoryLog
 from collector.logs.sqlite import SqliteLog
 from collector.plugins.folder import folders
-from collector.plugins.registry import _installed
+from collector.plugins.registry import _installed, installed_kinds
 from collector.records.epochs import CONTROL_HEADERS
 from collector.service import app
 from collector.service.app import Running, running, take_log_level
@@ -590,6 +592,55 @@ async def test_the_preview_names_the_keys_of_a_start_and_says_since_when_a_servi
         )
         file.change(lambda values: values["log"].update(retention="1d"))
         assert "restart    log.retention: read only at a start; a running service refuses" in await compared(file)
+
+
+async def test_the_preview_knows_each_key_that_only_a_start_reads(tmp_path: Path) -> None:
+    """It said "in force seconds after" of a file with another `alerts.watcher`, which the service then refused."""
+    file, port = ConfigFile(tmp_path, "http://127.0.0.1:1"), free_port()
+    file.change(lambda values: values.update(export={"prometheus": {"port": port}}))
+    changes: dict[str, Any] = {
+        "log": {**file.values["log"], "retention": "1d"}, "receive": {"files": ["a.jsonl"]},
+        "assemble": {"idle_timeout": "5s"}, "dialects": {"own": {"match": {"attributes": {"x": "y"}}, "input": "x.in"}},
+        "feedback": {"wait": "1d"}, "redact": {"patterns": {"PIN": "[0-9]{4}"}},
+        "store_text": False, "dead_letters": {"stall_after": "2m"}, "page": {"port": free_port()},
+        "export": {**file.values["export"], "jsonl": {"path": "scores.jsonl"}},
+        "alerts": {"watcher": {"webhook": "https://example.org/hook"}},
+    }  # fmt: skip
+    assert {*changes, "plugins"} == {*Settings.model_fields} - {*LIVE} | {each.partition(".")[0] for each in NOT_LIVE}
+    async with running(load(file.path), {"evaluate", "export"}, path=file.path) as service:
+        before = file.values
+        half = {"all": before["monitors"]["all"] | {"sample": 0.5}}
+        for name, changed in changes.items():
+            file.values = {**before, "monitors": half, name: changed}
+            file.write()
+            await look(service)
+            assert f": {name}" in (service.reload.exchange.process.status.problem or "")
+            lines = await compared(file)
+            assert f"\nrestart    {name}" in lines, lines
+            assert "\nno restart" not in lines, lines
+        file.values = {**before, "monitors": half, "alerts": {"webhook": "https://example.org/hook"}}
+        file.write()
+        lines = await compared(file)
+    assert "no restart alerts.webhook and monitors.all.sample: in force" in lines, "which is not in the log"
+    assert ("restart    " not in lines, "may differ" not in lines) == (True, True)
+
+
+async def test_the_preview_knows_a_kind_that_was_installed_after_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It said "in force seconds after the file is saved", and the service knew no such kind."""
+    file = ConfigFile(tmp_path, "http://127.0.0.1:1")
+    file.change(lambda values: values["export"].update(prometheus={"port": free_port()}))
+    async with running(load(file.path), {"evaluate", "export"}, path=file.path):
+        file.change(lambda values: values["evaluators"].update(words={"kind": "exact_match"}))
+        file.change(lambda values: values["monitors"]["all"].update(evaluators=["short", "words"]))
+        before = await compared(file)
+        kinds = [*installed_kinds(), "terse"]
+        monkeypatch.setattr("collector.commands.check.changes.installed_kinds", lambda: kinds)
+        after = await compared(file)
+    assert "no restart evaluators.words and monitors.all.evaluators: in force" in before
+    assert "restart    evaluators.words.kind (if it was installed after the start): read only at a start" in after
+    assert "waits      evaluators.words and monitors.all.evaluators: for that restart\n" in after
 
 
 @pytest.mark.parametrize("log", ["missing", "empty", "older"])

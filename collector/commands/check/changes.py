@@ -19,13 +19,22 @@ from collector.commands.check.capacity import capacity_of, costs_here
 from collector.commands.check.check import boosts, judge_calls
 from collector.commands.check.summary import Spent, basis, for_turns, usd_per_1000
 from collector.config.configured import Config
-from collector.config.live_part import LIVE, STARTED, live_keys, restart_keys, start_changes, unlogged, with_live_values
-from collector.config.section_hashes import differing, section_hashes
+from collector.config.live_part import (
+    STARTED,
+    is_live,
+    live_keys,
+    restart_keys,
+    start_changes,
+    unlogged,
+    with_live_values,
+)
+from collector.config.section_hashes import differing, hash_of, section_hashes
 from collector.config.settings import PlannedRate
 from collector.errors import ConfigError
 from collector.golden.runner import read_cases
 from collector.logs.log import LogUnavailable
 from collector.plugins.folder import folders
+from collector.plugins.registry import installed_kinds
 from collector.service.app import earlier_than_others, require_startable
 from collector.service.live.history import ConfigurationHistory, NumberedConfiguration
 from collector.service.open_logs import open_stored_logs
@@ -218,8 +227,8 @@ class Compared:
     differ, besides those of `config`; `unseen` says why not all of these are known. `versions` are those that it
     has by other code: an earlier release, or a plug-in as it was. `since` ends the sentence that nothing changes.
     `refusal` is that of the service's own file at present. `ignored` says why a start takes `config` and not the
-    file. `code`: the plug-ins there have other code. `uncounted` says why no cost is known. `removed` are keys with
-    a secret that it has, and the file no more.
+    file. `code`: the plug-ins there have other code. `uncounted` says why no cost is known. `unlogged`
+    are keys that a service takes and the log lacks: a secret that the file has no more, an address of alerts.
     """
 
     config: Config
@@ -235,14 +244,14 @@ class Compared:
     versions: Versions = field(default_factory=dict[tuple[str, str], str])
     code: bool = False
     uncounted: str = "no priced call of the service is known since its start"
-    removed: tuple[str, ...] = ()
+    unlogged: tuple[str, ...] = ()
 
     def changes_by(self, config: Config) -> Changes:
         """The changes that another configuration would make to it."""
         changes = changes_of(
             self.config, config, self.spent, tokens=self.tokens, knows_secrets=self.knows_secrets, running=self.versions
         )
-        live, restart = {*changes.live, *self.removed}, {*changes.restart, *self.restart}
+        live, restart = {*changes.live, *self.unlogged}, {*changes.restart, *self.restart}
         return replace(changes, live=tuple(sorted(live)), restart=tuple(sorted(restart)))
 
 
@@ -296,6 +305,7 @@ async def _newest(config: Config) -> tuple[NumberedConfiguration, str]:
 _NO_COSTS = "the process on this port has no stage export, which counts costs; use the port of one that has it"
 _SPENT = "; what was spent in the last hour or day still counts"
 _CODE = "the code of plug-ins"
+_SINCE = " (if it was installed after the start)"
 _AT_START = "read only at a start; a running service refuses the changed file"
 
 
@@ -315,7 +325,7 @@ def _with_start_keys(compared: Compared, config: Config, stored: Mapping[str, An
     metrics, running, unseen = here.running_sections(config)
     compared = replace(
         compared, spent=here.spent_at_present(compared.config, metrics), tokens=here.tokens_so_far(metrics),
-        refusal=here.running_refusal(config), removed=tuple(_removed_secrets(stored, config)),
+        refusal=here.running_refusal(config),
     )  # fmt: skip
     if here.lacks_exporters(metrics):
         compared = replace(compared, uncounted=_NO_COSTS)
@@ -324,14 +334,14 @@ def _with_start_keys(compared: Compared, config: Config, stored: Mapping[str, An
         raise _other_log(config, keys)  # an older copy, or that of another service
     # a service has loaded the code of plug-ins: of a new file it compares the folder's name alone
     code = {"plugins"}.intersection(other, section_hashes(config), running or stored.get(STARTED, ()))
-    new = {_CODE} if code and _needs_new_code(compared.config, config) else set[str]()
-    restart = {*shared, *(name for name in other if name.partition(".")[0] not in LIVE)} - code | new
-    compared = replace(compared, restart=tuple(restart), code=bool(code) and not new)
+    new = set(_new_code(compared.config, config, code=bool(code), installed=here.installed_kinds(metrics)))
+    restart = {*shared, *(name for name in other if not is_live(name))} - code | new
+    addresses = (name for name in other if name.startswith("alerts.") and is_live(name))
+    live = *_removed_secrets(stored, config), *addresses
+    compared = replace(compared, restart=tuple(restart), code=bool(code) and _CODE not in new, unlogged=live)
     if unseen:
         return replace(compared, unseen=f"{unseen}; the port itself may have changed")
-    if "alerts" in other:
-        unseen = "alerts.watcher or an address of alerts differs"
-    elif code and not new:
+    if compared.code:
         unseen = "plugins names another folder"
     now, running_now = evaluator_versions(compared.config), here.running_versions(metrics)
     same = {use: versions for use, versions in running_now.items() if f"evaluators.{use[1]}" not in other}
@@ -347,15 +357,20 @@ def _removed_secrets(stored: Mapping[str, Any], config: Config) -> Iterator[str]
         yield from (f"judges.{name}.{key}" for key in lost)
 
 
-def _needs_new_code(old: Config, new: Config) -> bool:
-    """Whether an evaluator of a plug-in is new, or has a new key: the code that a service has may not know it."""
+def _new_code(old: Config, new: Config, *, code: bool, installed: str) -> Iterator[str]:
+    """What a service may lack of an evaluator that is new, or has a new key: the code of a plug-in, if the folder has
+    other `code`; its kind, if other kinds are installed than in the service, whose hash is `installed`.
+    """
     packages, before = tuple(folder.package for folder in folders()), old.settings.evaluators
     for name, definition in new.settings.evaluators.items():
         then = before.get(name, {})
         is_known = definition.keys() <= then.keys() and definition.get("kind") == then.get("kind")
-        if not is_known and type(new.evaluators[name].evaluator).__module__.startswith(packages):
-            return True
-    return False
+        if is_known:
+            continue
+        if type(new.evaluators[name].evaluator).__module__.startswith(packages):
+            yield from [_CODE] * code
+        elif definition.get("kind") != then.get("kind") and installed not in {"", hash_of(installed_kinds())}:
+            yield f"evaluators.{name}.kind{_SINCE}"
 
 
 def change_lines(config: Config, compared: Compared) -> Iterator[str]:
@@ -382,7 +397,8 @@ def change_lines(config: Config, compared: Compared) -> Iterator[str]:
         yield "           no version changes: if a plug-in's evaluator now scores otherwise, raise its `revision`"
     if changes.live and changes.restart:
         # what needs new code would need that restart alone, too
-        why = "" if _CODE in changes.restart else ", as a file is read as a whole; alone, it would need no restart"
+        needs_code = any(key == _CODE or key.endswith(_SINCE) for key in changes.restart)
+        why = "" if needs_code else ", as a file is read as a whole; alone, it would need no restart"
         yield f"waits      {listed(changes.live)}: for that restart{why}"
     elif changes.live and not compared.ignored:
         yield f"no restart {listed(changes.live)}: in force seconds after the file is saved{unseen}"

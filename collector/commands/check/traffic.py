@@ -18,7 +18,7 @@ from collector.assemble.collect_trace import TracePiece
 from collector.assemble.unread.examination import examine
 from collector.commands.normalize import describe_unread, pieces_in
 from collector.config.configured import Config
-from collector.config.live_part import LIVE
+from collector.config.live_part import is_live
 from collector.config.section_hashes import differing, section_hashes, with_secrets_set
 from collector.config.yaml_file import unset_variables
 from collector.errors import ConfigError
@@ -68,7 +68,7 @@ def running_metrics(config: Config) -> tuple[str, str]:
 
 
 def _difference(config: Config, sections: Sequence[str], otherwise: str = "") -> str:
-    live, refusal = all(name.partition(".")[0] in LIVE for name in sections), running_refusal(config)
+    live, refusal = all(map(is_live, sections)), running_refusal(config)
     by_itself = "it refused a change of its file" if refusal else "it takes changes of its file within seconds"
     remedy = by_itself if live else "to take this file, restart that service"
     names = ["the code of plug-ins" if name == "plugins" and config.settings.plugins else name for name in sections]
@@ -201,6 +201,11 @@ def running_versions(metrics: str) -> dict[tuple[str, str], list[str]]:
     """The versions in use, by monitor and evaluator, in the text of /metrics: that of a fallback judge as well."""
     uses = group_by(_labels(metrics, series.EVALUATOR_INFO), lambda labels: (labels["monitor"], labels["evaluator"]))
     return {use: sorted(labels["evaluator_version"] for labels in of_use) for use, of_use in uses.items()}
+
+
+def installed_kinds(metrics: str) -> str:
+    """The hash of the kinds of evaluators that the service has, in the text of /metrics; "" if there is none."""
+    return next((labels["kinds"] for labels in _labels(metrics, series.BUILD_INFO)), "")
 
 
 def lacks_exporters(metrics: str) -> bool:

@@ -62,7 +62,7 @@ CHANGED = (
     (
         "kind: g_eval",
         "kind: zz",
-        "evaluators.good.kind: unknown evaluator kind 'zz'; if it is your own, write plugins: and its folder, and restart; else choose",
+        "evaluators.good.kind: unknown evaluator kind 'zz'; if it is your own, install it or write plugins: and its folder, and restart; else choose",
     ),
     ("kind: g_eval", "kind: geval", "evaluators.good.kind: unknown evaluator kind 'geval'; did you mean 'g_eval'?"),
     ("[input]", "[inptu]", "evaluators.good.evaluation_params[0]: must be 'input'"),
