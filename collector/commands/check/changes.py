@@ -19,15 +19,9 @@ from collector.commands.check.capacity import capacity_of, costs_here
 from collector.commands.check.check import boosts, judge_calls
 from collector.commands.check.summary import Spent, basis, for_turns, usd_per_1000
 from collector.config.configured import Config
-from collector.config.live_part import (
-    STARTED,
-    is_live,
-    live_keys,
-    restart_keys,
-    start_changes,
-    unlogged,
-    with_live_values,
-)
+from collector.config.live_part import (  # isort: skip
+    STARTED, is_live, live_keys, restart_keys, start_changes, unlogged, with_live_values,
+)  # fmt: skip
 from collector.config.section_hashes import differing, hash_of, section_hashes
 from collector.config.settings import PlannedRate
 from collector.errors import ConfigError
