@@ -18,10 +18,8 @@ from collector.commands.check import traffic as here
 from collector.commands.check.capacity import capacity_of, costs_here
 from collector.commands.check.check import boosts, judge_calls
 from collector.commands.check.summary import Spent, basis, for_turns, usd_per_1000
+from collector.config import live_part
 from collector.config.configured import Config
-from collector.config.live_part import (  # isort: skip
-    STARTED, is_live, live_keys, restart_keys, start_changes, unlogged, with_live_values,
-)  # fmt: skip
 from collector.config.section_hashes import differing, hash_of, section_hashes
 from collector.config.settings import PlannedRate
 from collector.errors import ConfigError
@@ -95,9 +93,10 @@ def changes_of(
     """
     calls = ("".join(judge_calls(each.settings.monitors.values(), each)) for each in (old, new))
     earlier, rules = _rules(old), _rules(new)
+    taken = live_part.live_keys(old.settings, new.settings)
     return Changes(
-        live=tuple(key for key in live_keys(old.settings, new.settings) if knows_secrets or not unlogged(key)),
-        restart=tuple(restart_keys(old.settings, new.settings)),
+        live=tuple(key for key in taken if knows_secrets or not live_part.unlogged(key)),
+        restart=tuple(live_part.restart_keys(old.settings, new.settings)),
         evaluators=tuple(_evaluators({**evaluator_versions(old), **running}, evaluator_versions(new))),
         sampling=tuple(_differences(dict(_sampling(old)), dict(_sampling(new)))),
         budgets=tuple(_differences(dict(_budgets(old)), dict(_budgets(new)))),
@@ -269,9 +268,10 @@ async def running_configuration(config: Config) -> Compared:
     name = f"{source}, in force since {at}"
     since = f": the service took this file at {at}; to see changes before they apply, check a copy"
     try:
-        compared = Compared(with_live_values(config, newest.values, source), name, since=since)
+        compared = Compared(live_part.with_live_values(config, newest.values, source), name, since=since)
     except ConfigError:  # a judge of then is not in this file, so its key is not known here
-        compared = Compared(with_live_values(config, newest.values, source, answering=False), name, knows_secrets=False)
+        values = live_part.with_live_values(config, newest.values, source, answering=False)
+        compared = Compared(values, name, knows_secrets=False)
     compared = await asyncio.to_thread(_with_start_keys, compared, config, newest.values)
     return replace(compared, ignored=ignored) if compared.unseen else compared  # a service here takes a changed file
 
@@ -315,7 +315,7 @@ def _other_log(config: Config, keys: Sequence[str]) -> ConfigError:
 
 def _with_start_keys(compared: Compared, config: Config, stored: Mapping[str, Any]) -> Compared:
     """Add what a start alone reads: what all processes share, from the log, and the rest, from /metrics."""
-    shared = start_changes(stored, config)
+    shared = live_part.start_changes(stored, config)
     metrics, running, unseen = here.running_sections(config)
     compared = replace(
         compared, spent=here.spent_at_present(compared.config, metrics), tokens=here.tokens_so_far(metrics),
@@ -327,10 +327,10 @@ def _with_start_keys(compared: Compared, config: Config, stored: Mapping[str, An
     if (keys := _of_log(other)) and any(name.startswith(("evaluators.", "monitors.")) for name in other):
         raise _other_log(config, keys)  # an older copy, or that of another service
     # a service has loaded the code of plug-ins: of a new file it compares the folder's name alone
-    code = {"plugins"}.intersection(other, section_hashes(config), running or stored.get(STARTED, ()))
+    code = {"plugins"}.intersection(other, section_hashes(config), running or stored.get(live_part.STARTED, ()))
     new = set(_new_code(compared.config, config, code=bool(code), installed=here.installed_kinds(metrics)))
-    restart = {*shared, *(name for name in other if not is_live(name))} - code | new
-    addresses = (name for name in other if name.startswith("alerts.") and is_live(name))
+    restart = {*shared, *(name for name in other if not live_part.is_live(name))} - code | new
+    addresses = (name for name in other if name.startswith("alerts.") and live_part.is_live(name))
     live = *_removed_secrets(stored, config), *addresses
     compared = replace(compared, restart=tuple(restart), code=bool(code) and _CODE not in new, unlogged=live)
     if unseen:
