@@ -309,7 +309,7 @@ def _load_line(line: bytes, number: int) -> object:
 def _not_json(line: bytes, problem: str, remedy: str) -> BadInput:
     if _NO_NUMBER.search(line):
         remedy = "write null for NaN and Infinity"
-    elif line.rstrip().endswith(b","):
+    elif line.rstrip().endswith((b"},", b"],")):  # else it is cut off
         remedy = "remove the comma at its end"
     elif line.lstrip().startswith(b"{'"):
         remedy = "JSON has double quotes"

@@ -25,12 +25,6 @@ def names(group: str) -> list[str]:
     return sorted({point.name for point in _of(group)})
 
 
-def installed_kinds() -> list[str]:
-    """The kinds of evaluators of installed packages, sorted, without those of the folder `plugins`."""
-    packages = tuple(folder.package for folder in folders())
-    return sorted({point.name for point in _of(EVALUATORS) if not point.module.startswith(packages)})
-
-
 def load(group: str, name: str) -> Any:
     """Load one plug-in; nothing else of its group is imported.
 
@@ -40,8 +34,8 @@ def load(group: str, name: str) -> Any:
     points: list[EntryPoint] = [point for point in _of(group) if point.name == name]
     if not points:
         near = suggestion(name, names(group))
-        yours = "if it is your own, install it or write plugins: and its folder, and restart; else "
-        remedy = near if near.startswith("did") else f"{yours}{near}"
+        own = "if your own, install it or write plugins: and its folder, and restart; else "
+        remedy = near if near.startswith("did") else f"{own}{near}"
         raise ConfigError(f"unknown {THINGS.get(group, 'plug-in')} {name!r}; {remedy}")
     try:
         loaded = points[0].load()

@@ -10,14 +10,13 @@ from typing import get_args
 from collector.alerting.rules.generate import rules_hash
 from collector.assemble.stage import AssembleStage
 from collector.config.configured import Config
-from collector.config.section_hashes import hash_of, section_hashes
+from collector.config.section_hashes import section_hashes
 from collector.evaluate.budget.controller import ALL_MONITORS, BudgetController
 from collector.evaluate.budget.windows import PERIODS
 from collector.evaluate.deferred.deferred_evaluations import DeferredState, WaitingRoom
 from collector.evaluate.plan import Plan
 from collector.evaluate.scheduling.dispatch import Bulkheads
 from collector.evaluate.stage import EvaluateStage
-from collector.plugins.registry import installed_kinds
 from collector.telemetry import series
 from collector.telemetry.registry import Telemetry
 from evaluators.judges.circuit_breaker import State
@@ -32,7 +31,7 @@ def show_build(telemetry: Telemetry, config: Config, stages: Collection[str]) ->
     process runs.
     """
     telemetry.gauge(series.START).set(time.time())
-    telemetry.gauge(series.BUILD_INFO, version("evalstream"), hash_of(installed_kinds())).set(1)
+    telemetry.gauge(series.BUILD_INFO, version("evalstream")).set(1)
     show_configuration(telemetry, config)
     for stage in stages:
         telemetry.gauge(series.STAGE_UP, stage).set(1)

@@ -53,12 +53,12 @@ def mean_text(mean: float, error: float, number: float) -> str:
     if low == 0.0 and mean <= 0.0:
         return f"{mean:.3f} (95 %: at most {at_most(high)})"
     if abs(high + low - 2.0 * mean) < _SYMMETRIC * (high - low):
-        return f"{mean:.3f} {plus_minus((high - low) / 2.0)}"
+        return f"{mean:.3f} {plus_minus(max(high - mean, mean - low))}"
     return f"{mean:.3f} (95 %: {low:.2f} to {high:.2f})"
 
 
 def plus_minus(half: float, digits: int = 3) -> str:
-    """Half of a 95 % interval, beside its middle: `(95 %: ± 0.009)`. It is about two standard errors, and says so."""
+    """The distance to the farther end of a 95 % interval: `(95 %: ± 0.009)`."""
     return f"(95 %: ± {half:.{digits}f})"
 
 

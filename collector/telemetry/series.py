@@ -426,13 +426,13 @@ TASK_FAILURES = counter("evalstream_task_failures_total", ("task",))
 """Unexpected failures of the service's background tasks, which were started again."""
 HEALTH_CHECK = gauge("evalstream_health_check_ok", ("check",))
 """1 while a health check of the process finds nothing wrong, else 0. Checks: log (can be written), consumers (none is
-stalled), judges (each can be reached), evaluators (none failed three times in a row), exporters (each can export), disk
-(has room), configuration (no changed one is refused), tasks (none has failed lately), page (has all partitions),
-`receive` and a source's topics (brokers permit reading)."""
+stalled), judges (each can be reached), evaluators (none failed three times in a row, unless its judge is
+out), exporters (each can export), disk (has room), configuration (no changed one is refused), tasks (none has failed
+lately), page (has all partitions), `receive` and a source's topics (brokers permit reading)."""
 START = gauge("evalstream_start_timestamp_seconds")
 """When the process began, all counters at 0, in seconds since the epoch."""
-BUILD_INFO = gauge("evalstream_build_info", ("version", "kinds"))
-"""Always 1; its labels are the running version and a hash of the installed kinds of evaluators."""
+BUILD_INFO = gauge("evalstream_build_info", ("version",))
+"""Always 1; its label is the running version."""
 CONFIG_INFO = gauge("evalstream_config_info", ("hash",))
 """Always 1; its label is a hash of the running configuration."""
 CONFIG_SECTION_INFO = gauge("evalstream_config_section_info", ("section", "hash"))

@@ -40,7 +40,7 @@ from collector.evaluate.stage import GROUP
 from collector.logs.memory import MemoryLog
 from collector.logs.sqlite import SqliteLog
 from collector.plugins.folder import folders
-from collector.plugins.registry import _installed, installed_kinds
+from collector.plugins.registry import _installed
 from collector.records.epochs import CONTROL_HEADERS
 from collector.service import app
 from collector.service.app import Running, running, take_log_level
@@ -623,24 +623,6 @@ async def test_the_preview_knows_each_key_that_only_a_start_reads(tmp_path: Path
         lines = await compared(file)
     assert "no restart alerts.webhook and monitors.all.sample: in force" in lines, "which is not in the log"
     assert ("restart    " not in lines, "may differ" not in lines) == (True, True)
-
-
-async def test_the_preview_knows_a_kind_that_was_installed_after_the_start(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It said "in force seconds after the file is saved", and the service knew no such kind."""
-    file = ConfigFile(tmp_path, "http://127.0.0.1:1")
-    file.change(lambda values: values["export"].update(prometheus={"port": free_port()}))
-    async with running(load(file.path), {"evaluate", "export"}, path=file.path):
-        file.change(lambda values: values["evaluators"].update(words={"kind": "exact_match"}))
-        file.change(lambda values: values["monitors"]["all"].update(evaluators=["short", "words"]))
-        before = await compared(file)
-        kinds = [*installed_kinds(), "terse"]
-        monkeypatch.setattr("collector.commands.check.changes.installed_kinds", lambda: kinds)
-        after = await compared(file)
-    assert "no restart evaluators.words and monitors.all.evaluators: in force" in before
-    assert "restart    evaluators.words.kind (if it was installed after the start): read only at a start" in after
-    assert "waits      evaluators.words and monitors.all.evaluators: for that restart\n" in after
 
 
 @pytest.mark.parametrize("log", ["missing", "empty", "older"])

@@ -20,13 +20,12 @@ from collector.commands.check.check import boosts, judge_calls
 from collector.commands.check.summary import Spent, basis, for_turns, usd_per_1000
 from collector.config import live_part
 from collector.config.configured import Config
-from collector.config.section_hashes import differing, hash_of, section_hashes
+from collector.config.section_hashes import differing, section_hashes
 from collector.config.settings import PlannedRate
 from collector.errors import ConfigError
 from collector.golden.runner import read_cases
 from collector.logs.log import LogUnavailable
 from collector.plugins.folder import folders
-from collector.plugins.registry import installed_kinds
 from collector.service.app import earlier_than_others, require_startable
 from collector.service.live.history import ConfigurationHistory, NumberedConfiguration
 from collector.service.open_logs import open_stored_logs
@@ -93,9 +92,9 @@ def changes_of(
     """
     calls = ("".join(judge_calls(each.settings.monitors.values(), each)) for each in (old, new))
     earlier, rules = _rules(old), _rules(new)
-    taken = live_part.live_keys(old.settings, new.settings)
+    live = live_part.live_keys(old.settings, new.settings)
     return Changes(
-        live=tuple(key for key in taken if knows_secrets or not live_part.unlogged(key)),
+        live=tuple(key for key in live if knows_secrets or not live_part.unlogged(key)),
         restart=tuple(live_part.restart_keys(old.settings, new.settings)),
         evaluators=tuple(_evaluators({**evaluator_versions(old), **running}, evaluator_versions(new))),
         sampling=tuple(_differences(dict(_sampling(old)), dict(_sampling(new)))),
@@ -299,7 +298,6 @@ async def _newest(config: Config) -> tuple[NumberedConfiguration, str]:
 _NO_COSTS = "the process on this port has no stage export, which counts costs; use the port of one that has it"
 _SPENT = "; what was spent in the last hour or day still counts"
 _CODE = "the code of plug-ins"
-_SINCE = " (if it was installed after the start)"
 _AT_START = "read only at a start; a running service refuses the changed file"
 
 
@@ -328,11 +326,11 @@ def _with_start_keys(compared: Compared, config: Config, stored: Mapping[str, An
         raise _other_log(config, keys)  # an older copy, or that of another service
     # a service has loaded the code of plug-ins: of a new file it compares the folder's name alone
     code = {"plugins"}.intersection(other, section_hashes(config), running or stored.get(live_part.STARTED, ()))
-    new = set(_new_code(compared.config, config, code=bool(code), installed=here.installed_kinds(metrics)))
+    new = {_CODE} if code and _needs_new_code(compared.config, config) else set[str]()
     restart = {*shared, *(name for name in other if not live_part.is_live(name))} - code | new
     addresses = (name for name in other if name.startswith("alerts.") and live_part.is_live(name))
     live = *_removed_secrets(stored, config), *addresses
-    compared = replace(compared, restart=tuple(restart), code=bool(code) and _CODE not in new, unlogged=live)
+    compared = replace(compared, restart=tuple(restart), code=bool(code) and not new, unlogged=live)
     if unseen:
         return replace(compared, unseen=f"{unseen}; the port itself may have changed")
     if compared.code:
@@ -351,20 +349,15 @@ def _removed_secrets(stored: Mapping[str, Any], config: Config) -> Iterator[str]
         yield from (f"judges.{name}.{key}" for key in lost)
 
 
-def _new_code(old: Config, new: Config, *, code: bool, installed: str) -> Iterator[str]:
-    """What a service may lack of an evaluator that is new, or has a new key: the code of a plug-in, if the folder has
-    other `code`; its kind, if other kinds are installed than in the service, whose hash is `installed`.
-    """
+def _needs_new_code(old: Config, new: Config) -> bool:
+    """Whether an evaluator of a plug-in is new, or has a new key: the code that a service has may not know it."""
     packages, before = tuple(folder.package for folder in folders()), old.settings.evaluators
     for name, definition in new.settings.evaluators.items():
         then = before.get(name, {})
         is_known = definition.keys() <= then.keys() and definition.get("kind") == then.get("kind")
-        if is_known:
-            continue
-        if type(new.evaluators[name].evaluator).__module__.startswith(packages):
-            yield from [_CODE] * code
-        elif definition.get("kind") != then.get("kind") and installed not in {"", hash_of(installed_kinds())}:
-            yield f"evaluators.{name}.kind{_SINCE}"
+        if not is_known and type(new.evaluators[name].evaluator).__module__.startswith(packages):
+            return True
+    return False
 
 
 def change_lines(config: Config, compared: Compared) -> Iterator[str]:
@@ -391,8 +384,7 @@ def change_lines(config: Config, compared: Compared) -> Iterator[str]:
         yield "           no version changes: if a plug-in's evaluator now scores otherwise, raise its `revision`"
     if changes.live and changes.restart:
         # what needs new code would need that restart alone, too
-        needs_code = any(key == _CODE or key.endswith(_SINCE) for key in changes.restart)
-        why = "" if needs_code else ", as a file is read as a whole; alone, it would need no restart"
+        why = "" if _CODE in changes.restart else ", as a file is read as a whole; alone, it would need no restart"
         yield f"waits      {listed(changes.live)}: for that restart{why}"
     elif changes.live and not compared.ignored:
         yield f"no restart {listed(changes.live)}: in force seconds after the file is saved{unseen}"

@@ -203,11 +203,6 @@ def running_versions(metrics: str) -> dict[tuple[str, str], list[str]]:
     return {use: sorted(labels["evaluator_version"] for labels in of_use) for use, of_use in uses.items()}
 
 
-def installed_kinds(metrics: str) -> str:
-    """The hash of the kinds of evaluators that the service has, in the text of /metrics; "" if there is none."""
-    return next((labels["kinds"] for labels in _labels(metrics, series.BUILD_INFO)), "")
-
-
 def lacks_exporters(metrics: str) -> bool:
     """Whether the process of this text of /metrics runs other stages alone, so that it counts no cost."""
     return bool(metrics) and "export" not in [labels["stage"] for labels in _labels(metrics, series.STAGE_UP)]

@@ -10,7 +10,7 @@ export function margin({ mean, interval, scores }) {
   if (high === 1 && mean >= 1) return `true mean at least ${(Math.floor(low * 100 + 1e-7) / 100).toFixed(2)}${all}`;
   if (low === 0 && mean <= 0) return `true mean at most ${(Math.ceil(high * 100 - 1e-7) / 100).toFixed(2)}${all}`;
   const isSymmetric = Math.abs(high + low - 2 * mean) < 0.2 * (high - low);
-  return isSymmetric ? `(95 %: ± ${((high - low) / 2).toFixed(2)})` : `(95 %: ${low.toFixed(2)} to ${high.toFixed(2)})`;
+  return isSymmetric ? `(95 %: ± ${Math.max(high - mean, mean - low).toFixed(2)})` : `(95 %: ${low.toFixed(2)} to ${high.toFixed(2)})`;
 }
 
 export const percent = (share) => (share === null || share === undefined ? "–" : `${Math.round(share * 100)} %`);

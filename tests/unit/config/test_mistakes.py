@@ -62,7 +62,7 @@ CHANGED = (
     (
         "kind: g_eval",
         "kind: zz",
-        "evaluators.good.kind: unknown evaluator kind 'zz'; if it is your own, install it or write plugins: and its folder, and restart; else choose",
+        "evaluators.good.kind: unknown evaluator kind 'zz'; if your own, install it or write plugins: and its folder, and restart; else choose",
     ),
     ("kind: g_eval", "kind: geval", "evaluators.good.kind: unknown evaluator kind 'geval'; did you mean 'g_eval'?"),
     ("[input]", "[inptu]", "evaluators.good.evaluation_params[0]: must be 'input'"),
@@ -228,6 +228,7 @@ CASES: tuple[tuple[str, object, str], ...] = (
     ("t.jsonl", '{"question": \n', "line 1 is not JSON; write one JSON object a line, or remove it"),
     ("t.jsonl", b'{"input": "\xe4", "output": "a"}', "is not UTF-8; save it as UTF-8"),
     ("t.jsonl", {"input": 3, "actual_output": "a"}, "input must be a string"),
+    ("t.jsonl", '{"input": "q", \n', "line 1 is not JSON; write one JSON object a line"),
     ("t.jsonl", '{"input": "q", "output": "a"},\n{"input": "q", "output": "a"},\n', "line 1 is not JSON; remove the comma"),
     ("t.jsonl", "{'input': 'q', 'output': 'a'}\n", "line 1 is not JSON; JSON has double quotes"),
     ("t.csv", "question,answer\nq,a\n".encode("utf-16"), "not UTF-8; save it as CSV UTF-8"),
