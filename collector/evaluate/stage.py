@@ -204,7 +204,7 @@ class PartitionProcessor:
         """From now on count the state's outcomes, and report its demand to the budget."""
         self._is_replay = False
         self.state.outcomes = self.outcomes
-        if self.budget is not None:
+        if self.budget is not None and self.budget.limited:
             self.state.report_demand = partial(self.budget.add_demand, self._partition)
 
     async def _process(self, record: StoredRecord) -> None:
@@ -413,7 +413,7 @@ class EvaluateStage:
         ledger = Ledger(
             self._evaluations,
             partition,
-            read_costs=self._budget is not None,
+            read_costs=self._budget is not None and self._budget.limited,
             on_batches=None if journal is None else journal.apply,
             on_evaluation=self.dispatcher.verdicts.note if self.plan.has_shared_evaluators else None,
         )

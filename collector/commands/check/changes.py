@@ -390,7 +390,8 @@ def change_lines(config: Config, compared: Compared) -> Iterator[str]:
         yield f"no restart {listed(changes.live)}: in force seconds after the file is saved{unseen}"
     yield from (f"evaluator  {_evaluator(evaluator)}" for evaluator in changes.evaluators)
     yield from (f"sampling   {_figure(change)}" for change in changes.sampling)
-    yield from (f"budget     {_figure(change)}, in USD{_SPENT if change.before else ''}" for change in changes.budgets)
+    for change in changes.budgets:
+        yield f"budget     {_figure(change)}, in USD{_SPENT if change.before and change.after else ''}"
     for change in changes.targets:
         of_each = change.where.startswith(_THRESHOLD)
         name, whose = ("threshold ", "of each score, earlier ones too") if of_each else ("target    ", "of the mean")

@@ -9,7 +9,7 @@ also planned for an error; the lower rate counts.
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -58,18 +58,22 @@ class PartitionBudget:
             name: [BudgetWindow(period, usd * share, now, brake=limit.brake) for period, usd in limit.windows()]
             for name, limit in budget.items()
         }
-        self.demands: dict[tuple[str, str], Demand] = {}
+        self.demands = defaultdict[tuple[str, str], Demand](Demand)
+        """The demand for evaluators, by monitor and evaluator."""
         self.decided_at = now
-        self.began = False
-        """Whether a rate has been decided under these budgets; the first decision comes with the first record."""
+        self.is_saved = not budget
+        """Whether the saved state has these budgets and no others; else rates are decided with the first record."""
         self.started = False
-        """Whether the traffic is known. Until then a rate holds only for seconds, or until little is spent."""
-        self._read_since, self._read_until = math.inf, 0.0
+        """Whether a rate has been decided, here or by an earlier owner."""
+        self._first: dict[tuple[str, str], float] = {}  # when a demand that is not estimated yet began
+        self._read_at, self._read_since, self._read_until = now, math.inf, 0.0
         self._catch_up = CATCH_UP
 
-    def demand(self, monitor: str, evaluator: str) -> Demand:
-        """The demand for an evaluator of a monitor."""
-        return self.demands.setdefault((monitor, evaluator), Demand())
+    def add_demand(self, name: tuple[str, str], units: float) -> None:
+        """Add a subject of the record that was read last."""
+        if units and self.demands[name].per_second is None:
+            self._first.setdefault(name, self._read_at)
+        self.demands[name].add(units)
 
     def windows_of(self, monitor: str) -> Iterator[BudgetWindow]:
         """The budgets that a monitor's evaluations are paid from."""
@@ -80,35 +84,28 @@ class PartitionBudget:
         """The state as JSON."""
         return {
             "windows": {name: [window.to_json() for window in windows] for name, windows in self.windows.items()},
-            "demands": [[*names, demand.per_second] for names, demand in self.demands.items()],
+            "demands": [[*names, demand.per_second] for names, demand in self.demands.items() if self.windows],
         }
 
     def restore(self, saved: Mapping[str, Any], costs: Sequence[tuple[str, float, float]]) -> None:
         """Continue from the result of `to_json` and the costs since then. A budget that is not in it is new: it starts
         empty, whatever was spent before, and is saved with the next record.
         """
-        restored = 0
-        for name, saved_windows in saved["windows"].items():
-            by_period = {saved_window["period"]: saved_window for saved_window in saved_windows}
-            for window in self.windows.get(name, ()):
-                if window.period in by_period:
-                    restored += 1
-                    window.restore(by_period[window.period])
-                    for monitor, usd, when in costs:
-                        if name in (ALL_MONITORS, monitor):
-                            window.spend(usd, when)
+        before = {(name, window["period"]): window for name, windows in saved["windows"].items() for window in windows}
+        now = {(name, window.period): window for name, windows in self.windows.items() for window in windows}
+        for name, period in before.keys() & now.keys():
+            window = now[name, period]
+            window.restore(before[name, period])
+            for monitor, usd, when in costs:
+                if name in (ALL_MONITORS, monitor):
+                    window.spend(usd, when)
         for monitor, evaluator, per_second in saved["demands"]:
-            self.demand(monitor, evaluator).per_second = per_second
-        self.began = restored == sum(map(len, self.windows.values()))
-        self.started = self._is_known or not self.windows
+            self.demands[monitor, evaluator].per_second = per_second
+        self.is_saved, self.started = before.keys() == now.keys(), True
 
-    @property
-    def _is_known(self) -> bool:
-        return any(demand.per_second for demand in self.demands.values())
-
-    def read(self, time: float) -> None:
-        """Note a record that the log received at `time` (s)."""
-        self._read_since, self._read_until = min(self._read_since, time), time
+    def read(self, now: float, time: float) -> None:
+        """Note that a record is read `now` which the log received at `time` (s)."""
+        self._read_at, self._read_since, self._read_until = now, min(self._read_since, time), time
 
     def span(self, now: float) -> float:
         """Seconds since the last decision; in a backlog the seconds in which its records came, within limits.
@@ -118,29 +115,32 @@ class PartitionBudget:
         elapsed = now - self.decided_at
         return elapsed + min(max(0.0, self._read_until - self._read_since - elapsed), self._catch_up)
 
-    def end_step(self, now: float, *, known: bool) -> None:
-        """Estimate the traffic, since a rate is decided now. `known` says that it was estimated already."""
+    def has_jumped(self, now: float) -> bool:
+        """Whether more of a monitor with a budget came since the last decision than chance explains."""
         span = self.span(now)
-        for demand in self.demands.values():
-            if self.started:
+        return any(demand.has_jumped(span) and any(self.windows_of(name)) for (name, _), demand in self.demands.items())
+
+    def end_step(self, now: float) -> Collection[tuple[str, str]]:
+        """Estimate the traffic, since a rate is decided now. Returns whose demand was estimated for the first time."""
+        span, first = self.span(now), self._first
+        for name, demand in self.demands.items():
+            if name in first:
+                demand.update(max(span - (first[name] - self.decided_at), FIRST_STEP))
+            elif demand.per_second is not None:
                 demand.update(span)
-            elif demand.units:
-                demand.update(max(span, FIRST_STEP))
         behind = span - (now - self.decided_at)
         self._catch_up, self._read_since = CATCH_UP if behind < 1.0 else self._catch_up - behind, math.inf
-        self.started = self.started or known or self._is_known
-        self.decided_at, self.began = now, True
+        self.decided_at, self.is_saved, self.started, self._first = now, True, True, {}
+        return first
 
-    def is_first_spent(self, plan: Plan, expected_usd: Callable[[Assignment, bool], float]) -> bool:
-        """Whether the subjects so far cost as much as may be spent before the traffic is known."""
-        usd = sum(
-            self.demands[name].units * expected_usd(assignment, False)
-            for monitor in plan.monitors
-            for assignment in monitor.assignments
-            if (name := (monitor.name, assignment.evaluator.name)) in self.demands
-        )
-        windows = [window for named in self.windows.values() for window in named]
-        return usd > 0.0 and usd >= min(FIRST_SPAN * window.allowed_per_second for window in windows)
+    def is_first_due(self, plan: Plan, now: float, expected_usd: Callable[[Assignment, bool], float]) -> bool:
+        """Whether a demand that is not estimated yet has lasted long enough, or costs as much as it may until then."""
+        first = {name: since for name, since in self._first.items() if any(self.windows_of(name[0]))}
+        uses = [(self.demands[name].units, plan.assignment_of(*name)) for name in first]
+        usd = sum(units * expected_usd(use[1], False) for units, use in uses if use is not None)
+        windows = [window for monitor, _ in first for window in self.windows_of(monitor)]
+        is_spent = any(usd >= FIRST_SPAN * window.allowed_per_second for window in windows)
+        return is_spent or any(now - since >= FIRST_STEP for since in first.values())
 
 
 def _sum_spent(partitions: Iterable[PartitionBudget], name: str, index: int, now: float) -> float:
@@ -159,8 +159,9 @@ class BudgetController:
             self.budgets[ALL_MONITORS] = plan.budget
         self._planner = RatePlanner(plan, partitions)
         self._by_partition: dict[int, PartitionBudget] = {}
-        self._costs: dict[tuple[str, str, bool], float] = {}
-        self._paid_shares: dict[tuple[str, str], float] = {}
+        self._costs: dict[tuple[str | bool, ...], float] = {}
+        self._paid_shares: dict[tuple[str | bool, ...], float] = {}
+        self._learnt = {"costs": self._costs, "paid_shares": self._paid_shares}
         self._reserved: dict[str, tuple[str, float]] = {}
         self._deferred: dict[str, tuple[str, float]] = {}
         self._deferred_usd: dict[str, float] = {}
@@ -169,9 +170,12 @@ class BudgetController:
         self._last = FULL_RATES
 
     def factor(self, name: str) -> float:
-        """The lowest factor on the rates of a monitor, or of all for "", at the last decision; 1 before the first."""
+        """The lowest factor on the rates of a monitor, or of all for "", at the last decision; 1 before the first.
+
+        Without partitions, as in the first moments of a process, it is not known.
+        """
         factors = (share.factor for key, share in self._last.by_monitor.items() if name in (ALL_MONITORS, key))
-        return min(factors, default=1.0)
+        return min(factors, default=1.0 if self._by_partition else math.nan)
 
     @property
     def limited(self) -> bool:
@@ -195,6 +199,10 @@ class BudgetController:
         partition_budget = PartitionBudget(self.budgets, 1.0 / self._partitions, now)
         if saved is not None:
             partition_budget.restore(saved, costs)
+            evaluators = {each.evaluator.name for monitor in self._plan.monitors for each in monitor.assignments}
+            for key, learnt in self._learnt.items():  # of removed evaluators nothing, or the state would only grow
+                before = {(*names,): value for *names, value in saved.get(key, ()) if evaluators.intersection(names)}
+                learnt.update(before | learnt)
         self._planner.add_partition(partition, now, saved.get("planned", ()) if saved is not None else ())
         self._by_partition[partition] = partition_budget
         for monitor, usd in self._beside.items():
@@ -204,6 +212,8 @@ class BudgetController:
     def saved(self, partition: int) -> Mapping[str, Any]:
         """The state of a partition's budget, to be saved."""
         plain = self._by_partition[partition].to_json()
+        for key, learnt in self._learnt.items():
+            plain |= {key: [[*names, value] for names, value in learnt.items()]} if learnt else {}
         return plain | {"planned": self._planner.saved(partition)} if self._planner.monitors else plain
 
     def remove_partition(self, partition: int) -> None:
@@ -218,26 +228,20 @@ class BudgetController:
     def add_demand(self, partition: int, monitor: Monitor, assignment: Assignment, units: float) -> None:
         """Add a subject that would be judged with probability `units` if there were no budget."""
         self._planner.arrived(partition, monitor, assignment, units)
-        if assignment.asks_judge and self._funds(monitor.name):
-            self._by_partition[partition].demand(monitor.name, assignment.evaluator.name).add(units)
+        if assignment.asks_judge and self.budgets:  # also of a monitor without a budget, which may get one
+            self._by_partition[partition].add_demand((monitor.name, assignment.evaluator.name), units)
 
     def is_decision_due(self, partition: int, now: float, time: float | None = None) -> bool:
         """Whether a partition's rates are to be decided before a record that the log received at `time`."""
         partition_budget = self._by_partition[partition]
-        partition_budget.read(now if time is None else time)
+        partition_budget.read(now, now if time is None else time)
         elapsed = now - partition_budget.decided_at
-        if self.budgets and not partition_budget.began:
+        if not partition_budget.is_saved or partition_budget.is_first_due(self._plan, now, self.expected_usd):
             return True
-        if self.budgets and not partition_budget.started:
-            step = FIRST_STEP if any(demand.units for demand in partition_budget.demands.values()) else STEP
-            return elapsed >= step or partition_budget.is_first_spent(self._plan, self.expected_usd)
         if not self.limited or elapsed < EARLY:
             return False
-        step = STEP if self.budgets else PLANNED_STEP
-        if not partition_budget.started:
-            return elapsed >= FIRST_STEP
-        span, demands = partition_budget.span(now), partition_budget.demands.values()
-        return elapsed >= step or self._fallback_is_due(now) or any(demand.has_jumped(span) for demand in demands)
+        step = STEP if self.budgets else PLANNED_STEP if partition_budget.started else FIRST_STEP
+        return elapsed >= step or self._fallback_is_due(now) or partition_budget.has_jumped(now)
 
     def _fallback_is_due(self, now: float) -> bool:
         """Whether so much is spent that a fallback judge should take over, but has not yet."""
@@ -251,15 +255,12 @@ class BudgetController:
     def decide_rates(self, partition: int, now: float) -> tuple[Rates, Mapping[str, Any]]:
         """The rates of the next minutes, and the partition's budget, which is saved with them."""
         partition_budget = self._by_partition[partition]
-        # Where traffic is unknown, the other partitions are taken to get as much as this one.
-        known = 1 + sum(budget.started for budget in self._by_partition.values())
-        unknown_factor = 1.0 if partition_budget.started or not self.budgets else len(self._by_partition) / known
-        partition_budget.end_step(now, known=not self.budgets)
+        first = partition_budget.end_step(now)
         for windows in (named for each in self._by_partition.values() for named in each.windows.values()):
             for window in windows:
                 window.accrue(now)
         shares = {
-            monitor.name: self._share(monitor, now, unknown_factor)
+            monitor.name: self._share(monitor, now, first)
             for monitor in self._plan.monitors
             if self._funds(monitor.name)
         }
@@ -284,7 +285,7 @@ class BudgetController:
             paid = float(evaluation.shares is None)
             self._paid_shares[key] = (1 - _SHARE_RATE) * self._paid_shares.get(key, 1.0) + _SHARE_RATE * paid
 
-    def _share(self, monitor: Monitor, now: float, unknown_factor: float) -> RateReduction:
+    def _share(self, monitor: Monitor, now: float, first: Collection[tuple[str, str]]) -> RateReduction:
         factor, fallback = 1.0, False
         for name, monitors in ((monitor.name, (monitor,)), (ALL_MONITORS, self._plan.monitors)):
             budget = self.budgets.get(name)
@@ -293,23 +294,29 @@ class BudgetController:
             fallback = fallback or self.used_fraction(name, now) >= budget.fallback_at
             for index in range(len(list(budget.windows()))):
                 allowed = sum(each.windows[name][index].allowed_per_second for each in self._by_partition.values())
-                demand_usd = unknown_factor * sum(self._demand_usd(monitor, fallback) for monitor in monitors)
+                demand_usd = sum(self._demand_usd(monitor, fallback, first) for monitor in monitors)
                 factor = min(factor, rate_factor(allowed, demand_usd))
         return RateReduction(factor, fallback)
 
-    def _demand_usd(self, monitor: Monitor, fallback: bool) -> float:
+    def _demand_usd(self, monitor: Monitor, fallback: bool, first: Collection[tuple[str, str]]) -> float:
         """US dollars per second that judging without a budget would cost.
 
         If monitors share verdicts, one of them pays for all. Each counts the share that it has paid for lately.
         """
         return sum(
-            (partition_budget.demand(monitor.name, assignment.evaluator.name).per_second or 0.0)
+            self._per_second(name, is_first=name in first)
             * self.expected_usd(assignment, fallback)
-            * self._paid_shares.get((monitor.name, assignment.evaluator.name), 1.0)
+            * self._paid_shares.get(name, 1.0)
             for assignment in monitor.assignments
             if assignment.asks_judge
-            for partition_budget in self._by_partition.values()
+            for name in [(monitor.name, assignment.evaluator.name)]
         )
+
+    def _per_second(self, name: tuple[str, str], *, is_first: bool) -> float:
+        """The demand of all partitions. At a first estimate, partitions without one are taken to get as much."""
+        demands = [budget.demands[name].per_second for budget in self._by_partition.values()]
+        known = [demand for demand in demands if demand is not None]
+        return sum(known) * (len(demands) / len(known) if is_first else 1.0)
 
     def expected_usd(self, assignment: Assignment, fallback: bool) -> float:
         """The US dollars that an evaluation is expected to cost."""

@@ -19,6 +19,7 @@ def divide(saved: Sequence[Mapping[str, Any]], partitions: int) -> Mapping[str, 
                 demands[monitor, evaluator] = demands.get((monitor, evaluator), 0.0) + per_second / partitions
     planned = [state["planned"] for state in saved if "planned" in state]
     return {
+        **{key: value for state in saved for key, value in state.items() if key in ("costs", "paid_shares")},
         **({"planned": divided(planned, partitions)} if planned else {}),
         "windows": {
             name: [

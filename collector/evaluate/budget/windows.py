@@ -147,7 +147,7 @@ class Demand:
         """Update the estimate after `seconds`. A jump is believed at once, all other changes gradually."""
         if seconds <= 0:
             return
-        jump = self.has_jumped(seconds)
+        jump = seconds >= EARLY and self.has_jumped(seconds)  # of a few seconds, one batch would be a jump
         now, self.units, self._squares = self.units / seconds, 0.0, 0.0
         if self.per_second is None or jump:
             self.per_second = now

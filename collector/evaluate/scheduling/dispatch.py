@@ -209,14 +209,12 @@ class Dispatcher:
     clocks: Clocks = Clocks()
     backoff: Backoff = RETRY
     budget: BudgetController | None = None
-    """None where it limits nothing."""
     guard: Guard = field(default_factory=Guard)
     confirm: Confirm = certain
 
     def __post_init__(self) -> None:
         unqueued = BulkheadLimits(slots=self.limits.slots, waiting=0)
         self.bulkheads: Bulkheads = defaultdict(lambda: Bulkhead(self.limits)) | {"": Bulkhead(unqueued)}
-        self.budget = self.budget if self.budget is not None and self.budget.limited else None
         self.verdicts = SharedVerdicts()
         self._capped = StateLines(clock=self.clocks.seconds)  # monitors at their hard cap
 
@@ -303,7 +301,7 @@ class Dispatcher:
         return DeferredReservation(reservation, granted=granted)
 
     def _reservation(self, partition: int, job: Job) -> BudgetReservation | FixedReservation:
-        if self.budget is None or job.happened_at is not None:
+        if self.budget is None or not self.budget.limited or job.happened_at is not None:
             return UNLIMITED
         return BudgetReservation(self.budget, job, partition, self.clocks.seconds)
 

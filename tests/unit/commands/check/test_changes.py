@@ -84,10 +84,12 @@ def test_a_budget_with_another_amount_keeps_what_it_spent(tmp_path: Path) -> Non
     lines = [
         *said_of(tmp_path, one, one.replace("usd_per_hour: 12", "usd_per_hour: 1")),
         *said_of(tmp_path, FILE, one),
+        *said_of(tmp_path, one, FILE),
     ]
     assert [line for line in lines if line.startswith("budget")] == [
         "budget     all an hour: 12 → 1, in USD; what was spent in the last hour or day still counts",
         "budget     all an hour: none → 12, in USD",
+        "budget     all an hour: 12 → none, in USD",
     ]
 
 

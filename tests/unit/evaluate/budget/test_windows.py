@@ -209,13 +209,13 @@ def test_a_jump_is_more_than_three_standard_deviations_above_what_was_expected(
     """Sixteen subjects, each judged with probability p, are 16p; their standard deviation is 4p, and 4p was expected."""
     demand = Demand()
     assert not demand.has_jumped(1.0), "nothing is known yet"
-    demand.per_second = units
+    demand.per_second = units / 4.0
     for _ in range(number):
         demand.add(units)
-    assert demand.has_jumped(4.0) is jumped
-    demand.update(4.0)
+    assert demand.has_jumped(16.0) is jumped
+    demand.update(16.0)
     if jumped:
-        assert demand.per_second == number * units / 4.0, "believed at once"
+        assert demand.per_second == number * units / 16.0, "believed at once"
     assert not demand.has_jumped(4.0), "a jump is told from new traffic alone"
 
 
