@@ -166,8 +166,7 @@ def minute_of(budget: BudgetController, monitors: tuple[Monitor, ...], start: fl
         for monitor in monitors:
             budget.add_demand(0, monitor, ASSIGNMENT, 1.0)
             usd = 0.01 * rates.of(monitor.name).factor
-            budget.settle(replace(JOB, monitor=monitor), 0, usd, now)
-            budget._costs.update(dict.fromkeys(budget._costs, 0.01))
+            budget.spend_beside(monitor.name, usd, now)  # `settle` would take the fraction for the cost of a whole one
             spent[monitor.name] += usd
     return spent
 
