@@ -233,15 +233,15 @@ class BudgetController:
 
     def is_decision_due(self, partition: int, now: float, time: float | None = None) -> bool:
         """Whether a partition's rates are to be decided before a record that the log received at `time`."""
-        partition_budget = self._by_partition[partition]
-        partition_budget.read(now, now if time is None else time)
-        elapsed = now - partition_budget.decided_at
-        if not partition_budget.is_saved or partition_budget.is_first_due(self._plan, now, self.expected_usd):
+        own = self._by_partition[partition]
+        own.read(now, now if time is None else time)
+        if not own.is_saved or own.is_first_due(self._plan, now, self.expected_usd):
             return True
-        if not self.limited or elapsed < EARLY:
-            return False
-        step = STEP if self.budgets else PLANNED_STEP if partition_budget.started else FIRST_STEP
-        return elapsed >= step or self._fallback_is_due(now) or partition_budget.has_jumped(now)
+        elapsed = now - own.decided_at
+        step = STEP if self.budgets else PLANNED_STEP if own.started else FIRST_STEP
+        return (
+            self.limited and elapsed >= EARLY and (elapsed >= step or self._fallback_is_due(now) or own.has_jumped(now))
+        )
 
     def _fallback_is_due(self, now: float) -> bool:
         """Whether so much is spent that a fallback judge should take over, but has not yet."""
