@@ -237,11 +237,9 @@ class BudgetController:
         own.read(now, now if time is None else time)
         if not own.is_saved or own.is_first_due(self._plan, now, self.expected_usd):
             return True
-        elapsed = now - own.decided_at
+        past = now - own.decided_at
         step = STEP if self.budgets else PLANNED_STEP if own.started else FIRST_STEP
-        return (
-            self.limited and elapsed >= EARLY and (elapsed >= step or self._fallback_is_due(now) or own.has_jumped(now))
-        )
+        return self.limited and past >= EARLY and (past >= step or self._fallback_is_due(now) or own.has_jumped(now))
 
     def _fallback_is_due(self, now: float) -> bool:
         """Whether so much is spent that a fallback judge should take over, but has not yet."""
