@@ -147,6 +147,13 @@ def _sum_spent(partitions: Iterable[PartitionBudget], name: str, index: int, now
     return sum(each.windows[name][index].sum_spent(now) for each in partitions)
 
 
+def _per_second(partitions: Iterable[PartitionBudget], name: tuple[str, str], *, is_first: bool) -> float:
+    """The demand of all partitions. At a first estimate, partitions without one are taken to get as much."""
+    demands = [budget.demands[name].per_second for budget in partitions]
+    known = [demand for demand in demands if demand is not None]
+    return sum(known) * (len(demands) / len(known) if is_first else 1.0)
+
+
 class BudgetController:
     """Decides the rates of a process. `partitions` is the number of the log's partitions, over all processes."""
 
@@ -302,19 +309,13 @@ class BudgetController:
         If monitors share verdicts, one of them pays for all. Each counts the share that it has paid for lately.
         """
         return sum(
-            self._per_second(name, is_first=name in first)
+            _per_second(self._by_partition.values(), name, is_first=name in first)
             * self.expected_usd(assignment, fallback)
             * self._paid_shares.get(name, 1.0)
             for assignment in monitor.assignments
             if assignment.asks_judge
             for name in [(monitor.name, assignment.evaluator.name)]
         )
-
-    def _per_second(self, name: tuple[str, str], *, is_first: bool) -> float:
-        """The demand of all partitions. At a first estimate, partitions without one are taken to get as much."""
-        demands = [budget.demands[name].per_second for budget in self._by_partition.values()]
-        known = [demand for demand in demands if demand is not None]
-        return sum(known) * (len(demands) / len(known) if is_first else 1.0)
 
     def expected_usd(self, assignment: Assignment, fallback: bool) -> float:
         """The US dollars that an evaluation is expected to cost."""
