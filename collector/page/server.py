@@ -244,10 +244,6 @@ Start = Callable[[str, Callable[[], Coroutine[Any, Any, None]], str], object]
 """Wraps the folds with which a group consumes a log."""
 
 
-def _unguarded(_group: str, _log: Log, open_fold: OpenFold) -> OpenFold:
-    return open_fold
-
-
 @dataclass(frozen=True, slots=True)
 class PageLogs:
     """The logs that the page reads; without a history it shows no sums of the past."""
@@ -286,7 +282,7 @@ class Page:
         self._history = None if self.logs.history is None else SumsHistory(self.logs.history)
         self.stage = PageStage(self.view, self._changes.notify, self._history)
 
-    async def follow(self, start: Start, guarded: Guarded = _unguarded) -> None:
+    async def follow(self, start: Start, guarded: Guarded = lambda _group, _log, open_fold: open_fold) -> None:
         """Keep the view up to date with all three logs, each followed by a task of its own. `guarded` wraps the folds.
 
         The history is counted first; everything after it is read from the evaluations.

@@ -310,6 +310,7 @@ async def _until_stopped(config: Config, stages: frozenset[str], *, fixed_level:
             loop.add_signal_handler(signal.SIGHUP, service.reload.request)
             if not fixed_level:
                 service.changes.append(without_preparation(take_log_level))
+                await take_log_level(service.reload.exchange.process)  # it may not have started with its file's
             what = ", ".join(stage for stage in STAGES if stage in stages)
             logger.info("ready: %s%s", what, _addresses(config, service))
             await stop.requested()
@@ -356,6 +357,14 @@ async def _number(process: Process, history: ConfigurationHistory, config: Confi
     if (own := history.entry(history.number)) is not None:
         process.status.begin(own.number, own.since)
     return history.number
+
+
+async def _start_evaluate(evaluating: EvaluateTask, reload: Reload) -> Process:
+    """Judge from now on, and not by the file if others have replaced it: first the process takes the newest one."""
+    reload.exchange.process.changes.append(without_preparation(evaluating.take_over))
+    await reload.follow_log()
+    evaluating.start(reload.exchange.process.number)
+    return reload.exchange.process
 
 
 async def earlier_than_others(history: ConfigurationHistory, config: Config) -> NumberedConfiguration | None:
@@ -488,19 +497,19 @@ async def running(
         watching = await start_watch(process, evaluating) if "watch" in stages else Watching()
         page_port = await start_page(process, watching, evaluating) if "page" in stages else None
         process = replace(process, number=await _number(process, history, config, evaluates=evaluating is not None))
+        reload = Reload(Exchange(process, judges), history, path=path, evaluates=evaluating is not None)
         if evaluating is not None:
-            evaluating.start(process.number)
+            process = await _start_evaluate(evaluating, reload)
         wanted = follow_wanted(process, stages)
         if "assemble" in stages:
             start_link(process)
             await start_assemble(process, wanted)
         await tasks.claim_groups()
         otlp_port, grpc_port = await start_receive(process, wanted) if "receive" in stages else (None, None)
-        reload = Reload(Exchange(process, judges), history, path=path, evaluates=evaluating is not None)
         tasks.start("configuration", reload.run_forever)
         resources.health.start()
         try:
-            yield Running(logs, plan, telemetry, otlp_port, reload, process.changes, page_port, grpc_port)
+            yield Running(logs, process.plan, telemetry, otlp_port, reload, process.changes, page_port, grpc_port)
         finally:
             resources.health.drain()
 

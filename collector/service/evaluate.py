@@ -32,7 +32,7 @@ from collector.logs.exchangeable_folds import ExchangeableFolds
 from collector.logs.log import OpenFold, confirm_of
 from collector.service import gauges
 from collector.service.plan_builder import build_plan
-from collector.service.process import FoldNeeds, Process, layered, without_preparation
+from collector.service.process import FoldNeeds, Process, layered
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import BATCH_CALLS_FAILED, BATCH_REQUESTS, BATCHES, UNDEFERRED
 from evaluators.judges.batches.batch_terms import AbsentBatches, BatchPace, BatchProgress
@@ -68,14 +68,13 @@ class EvaluateTask:
         """Consume the turns log and evaluate what becomes due, within the budgets; `number` is the configuration's."""
         process = self._current.process
         self._current.stage.number = number
-        process.changes.append(without_preparation(self._take_over))
         process.tasks.follow("evaluate", process.logs.turns, GROUP, self._folds.open_fold)
 
     async def close(self) -> None:
         """End what runs beside the evaluations."""
         await self._current.guardrails.close()
 
-    async def _take_over(self, process: Process) -> None:
+    async def take_over(self, process: Process) -> None:
         """Finish what runs, as at a stop, and continue with another configuration where this one stood."""
         before, self._current = self._current, self._build(process)
         self._current.stage.number = process.number

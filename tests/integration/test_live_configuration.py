@@ -1032,6 +1032,41 @@ async def test_a_machine_that_the_changed_file_has_not_reached_turns_nobody_back
         await clean(file)
 
 
+async def test_a_start_with_an_earlier_file_judges_its_backlog_by_the_newest_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """For its first seconds it judged by the earlier file: the judge that had been replaced, and the old rate."""
+    monkeypatch.setattr(SqliteLog, "shared", property(lambda _log: True))
+    monkeypatch.setattr(app, "others_evaluate", AsyncMock(return_value=True))
+    async with serve_judge() as url:
+        file = ConfigFile(tmp_path, url)
+        file.values["log_level"] = "error"
+        file.write()
+        old = file.path.read_text()
+        async with running(load(file.path), {"evaluate"}, path=file.path) as service:
+            await put(service, range(5))
+            await until(service, answers=5, short=5)
+            changed = {"evaluators": ["answers"], "sample": 0.5}
+            file.change(lambda values: values["monitors"]["all"].update(changed))
+            file.change(lambda values: values["evaluators"]["answers"].update(evaluation_steps=AFTER))
+            file.change(lambda values: values.pop("log_level"))
+            await look(service)
+            await put(service, range(5, 100))  # its death leaves some of them
+        newest = load(file.path)
+        async with running(newest, {"watch"}) as service:
+            await put(service, range(100, 200))
+        file.path.write_text(old)
+        async with running(load(file.path), {"evaluate"}, path=file.path) as service:
+            assert value(service, "evalstream_configuration_number") == 2, "before anything is judged"
+            assert service.reload.exchange.process.config.settings.log_level is None
+            key = keyed_salt(service.plan.key, "evalstream")
+            sampled = sum(draw(key, f"c{number}") < 0.5 for number in range(5, 200))
+            made = await until(service, answers=5 + sampled, short=5)
+            assert set(versions(made)[5:]) == {evaluator_version_in(newest, "answers", "all")}
+            assert "send SIGHUP to this process" in caplog.messages[-1], "its file differs, and says so"
+        await clean(file)
+
+
 async def test_a_file_that_another_process_has_made_the_newest_again_is_no_old_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -1254,7 +1289,7 @@ async def test_a_restart_with_other_settings_of_a_start_shows_in_the_number(
         assert "configuration 2 (of " in caplog.text
         assert "has another assemble.idle_timeout, which only a start reads; to take configuration 2, " in caplog.text
         assert (
-            "; to keep configuration 1, put its file back beside a process that evaluates, and send that one SIGHUP"
+            "; to keep configuration 1, write its file to a process that evaluates by it, then send it SIGHUP"
             in caplog.text
         )
     async with running(load(file.path), {"evaluate"}, path=file.path) as service:

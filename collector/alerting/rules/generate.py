@@ -81,8 +81,10 @@ def _rules_of(config: Config, timing: Timing) -> RuleSet:
         *deferred_groups(config.settings, timing),
     )
     groups = tuple(_of_versions_in_use(group, timing) for group in groups)
+    if dimensions:
+        groups = tuple(replace(group, rules=tuple(map(_naming_segment, group.rules))) for group in groups)
     return RuleSet(
-        groups=tuple(map(_naming_segments, groups)) if dimensions else groups,
+        groups=groups,
         inhibitions=tuple(map(_within_segments, INHIBITIONS)) if dimensions else INHIBITIONS,
         runbooks=alerts.runbooks,
         dashboards=alerts.dashboards,
@@ -110,11 +112,6 @@ def _of_versions_in_use(group: RuleGroup, timing: Timing) -> RuleGroup:
         for rule in group.rules
     )
     return replace(group, rules=(*([rule] if group.name == "evalstream-scores" else ()), *guarded))
-
-
-def _naming_segments(group: RuleGroup) -> RuleGroup:
-    """The group, with the segment in the texts of alerts on scores."""
-    return replace(group, rules=tuple(map(_naming_segment, group.rules)))
 
 
 def _naming_segment(rule: RecordingRule | AlertingRule) -> RecordingRule | AlertingRule:

@@ -92,9 +92,13 @@ class Reload:
             self._file_is_refused = not await self._succeeds(attempt, again=not requested)
             if requested and not self._file_is_refused:
                 await self._warn_of_code(self.path)
+        await self.follow_log(retries=is_due and not requested)
+
+    async def follow_log(self, *, retries: bool = False) -> None:
+        """Take the log's configuration, if it is newer; one that was refused only if this look `retries`."""
         newest = await self.history.refresh()
         again = newest is not None and newest.number == self._refused_number
-        if newest is not None and newest.number > self.history.number and (not again or (is_due and not requested)):
+        if newest is not None and newest.number > self.history.number and (retries or not again):
             succeeded = await self._succeeds(self._follow(newest), again=again)
             self._refused_number = 0 if succeeded else newest.number
             if succeeded:  # the deployment has gone on, and an older file must not turn it back
@@ -194,9 +198,7 @@ class Reload:
         """
         if keys := start_changes(newest.values, self._running):
             own, number = self.history.number, newest.number
-            keep = (
-                f"keep configuration {own}, put its file back beside a process that evaluates, and send that one SIGHUP"
-            )
+            keep = f"keep configuration {own}, write its file to a process that evaluates by it, then send it SIGHUP"
             if own == UNNUMBERED:  # in a roll-out, its file is the newer one
                 keep = "replace it by this process's file, restart a process that evaluates with that file"
             raise ConfigError(
