@@ -404,9 +404,9 @@ def _judged(traced: EvaluationTrace, config: Config) -> dict[str, Any]:
     configured = config.evaluators.get(evaluation.evaluator)
     members = config.settings.members(configured.judge) if configured and configured.judge else ()
     judge = members[0] if len(members) == 1 else "<name>"
-    now = usd_again(config, evaluation.evaluator, evaluation) if configured else None
+    is_current = _monitor(evaluation, config)["current_version"] == evaluation.evaluator_version  # else by other judges
+    now = usd_again(config, evaluation.evaluator, evaluation) if is_current else None
     judges = {name for of in judges_of(evaluation.evaluator, config.evaluators) for name in config.settings.members(of)}
-    is_same = bool(now and isclose(now, evaluation.cost_usd or 0.0))  # else these are other prices, or judges
     return {
         **fields_of(evaluation, *_VERDICT),
         "error": error.type if error else None,
@@ -417,7 +417,8 @@ def _judged(traced: EvaluationTrace, config: Config) -> dict[str, Any]:
         "fallback": evaluation.attributes.get("fallback_judge"),
         "usd_per_million_tokens": {
             name: [of.usd_per_million_input_tokens, of.usd_per_million_output_tokens]
-            for name in (sorted(judges) if is_same else ())
+            # else these are other prices
+            for name in (sorted(judges) if now and isclose(now, evaluation.cost_usd or 0.0) else ())
             if (of := config.settings.judges.get(name)) is not None
         },
     }

@@ -463,6 +463,23 @@ def test_what_an_audit_was_paid_is_beside_both_prices(tmp_path: Path) -> None:
     )
 
 
+def test_what_another_judge_was_paid_is_not_at_the_price_of_the_present_one(tmp_path: Path) -> None:
+    """Both cost the same, and the line named the judge that had never been asked."""
+    config = configured({"kind": "memory"}, "http://localhost:1", tmp_path)
+    now = evaluator_version_in(config, "helpful", "all")
+    for version, price in ((now, " (main: 2 and 8 USD per million)"), ("of-another", "")):
+        evaluation = scored(
+            evaluator="helpful", monitor="all", evaluator_version=version,
+            usage=Usage(input_tokens=1000, output_tokens=0, calls=1), cost_usd=0.002,
+        )  # fmt: skip
+        trace = EvaluationTrace(
+            evaluation=evaluation, record=StoredRecord(0, 7, 1000.0, b"k", b""), copies=1, superseded_by=(), turns=(),
+            spans=(), explained=None, places={},
+        )  # fmt: skip
+        [paid] = [line for line in lines(trace, config) if line.startswith("paid")]
+        assert paid == f"paid       1 call, 1,000 + 0 tokens, 0.0020 USD{price}"
+
+
 async def test_ids_that_are_none_or_unknown(tmp_path: Path) -> None:
     config = configured({"kind": "sqlite", "path": str(tmp_path / "logs.db")}, "http://localhost:1", tmp_path)
     with pytest.raises(ConfigError, match=r"logs\.db: no such file"):
