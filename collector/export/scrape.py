@@ -6,6 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from aiohttp import web
+from aiohttp.typedefs import Handler
 from prometheus_client import CollectorRegistry
 from prometheus_client.aiohttp import make_aiohttp_handler
 
@@ -19,7 +20,6 @@ MOST_CONNECTIONS = 64
 
 def metrics_application(registry: CollectorRegistry, health: Health | None = None) -> web.Application:
     """The server's application. A client that asks for OpenMetrics gets it, with exemplars."""
-    application = web.Application()
     state = health or Health()
 
     async def ready(_request: web.Request) -> web.Response:
@@ -33,8 +33,14 @@ def metrics_application(registry: CollectorRegistry, health: Health | None = Non
         }
         return web.json_response(body, status=200 if takes_work else 503)
 
+    return application_of(make_aiohttp_handler(registry), ready)
+
+
+def application_of(metrics: Handler, ready: Handler) -> web.Application:
+    """The routes of a process, or of the one that answers for its workers."""
+    application = web.Application()
     application.router.add_get("/readyz", ready)
-    application.router.add_get("/metrics", make_aiohttp_handler(registry))
+    application.router.add_get("/metrics", metrics)
     application.router.add_get("/healthz", say_alive)
     application.router.add_post("/{path:.*}", refuse_traces)
     return application

@@ -6,6 +6,7 @@ Of a frequent event, the first is logged at once, and then one a minute with the
 import logging
 import math
 import re
+import ssl
 import sys
 import time
 import traceback
@@ -133,7 +134,7 @@ class OncePerMinute(logging.Filter):
             record.levelno, record.levelname, record.msg, record.exc_info = logging.WARNING, "WARNING", _NO_HTTP, None
         elif varies is _VARIES and not record.name.startswith(_REPETITIVE):
             return record.levelno > logging.DEBUG
-        if record.name.startswith(_RECONNECTS) and isinstance(error, ConnectionError | None):
+        if record.name.startswith(_RECONNECTS) and isinstance(error, ConnectionError | ssl.SSLEOFError | None):
             return False
         message, now = record.getMessage(), self._clock()
         kind = record.name, varies.sub("", message), type(error)

@@ -70,13 +70,14 @@ def _rules_of(config: Config, timing: Timing) -> RuleSet:
         *(rule for pair in detected for rule in fall_rules(*pair, alerts, timing, by)),
     ]
     scored = [target for target in configured if not target.is_derived]
+    compared = [name for name, each in config.settings.monitors.items() if each.compare and each.alerts.enabled]
     groups = (
         *score_groups(
             configured, alerts, timing, by, cascades=bool(config.settings.cascades), people=bool(config.settings.page)
         ),
         delta_group(timing, by, drops),
         service_group(scored, alerts, timing, limited=bool(with_budget(config))),
-        release_group(_monitors_to_compare(config), alerts, timing),
+        release_group(compared, alerts, timing),
         feedback_group(alerts, timing),
         *deferred_groups(config.settings, timing),
     )
@@ -129,8 +130,3 @@ def _within_segments(inhibition: Inhibition) -> Inhibition:
     if set(inhibition.sources) <= set(_SCORES):
         return replace(inhibition, equal=(*inhibition.equal, "segment"))
     return inhibition
-
-
-def _monitors_to_compare(config: Config) -> list[str]:
-    """The monitors whose versions are compared, and alerted on."""
-    return [name for name, monitor in config.settings.monitors.items() if monitor.compare and monitor.alerts.enabled]

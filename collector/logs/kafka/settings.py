@@ -133,7 +133,7 @@ def translate(
         return LogRefused(f"Kafka refuses the login ({type(error).__name__}); correct the keys under security")
     if isinstance(error, errors.RebalanceInProgressError):  # in the client's words it gives advice to programmers
         return LogUnavailable("Kafka divides the group's partitions again; this ends by itself")
-    if isinstance(error, errors.KafkaTimeoutError):
+    if isinstance(error, (errors.KafkaTimeoutError, errors.NodeNotReadyError)):
         where = f" at {', '.join(settings.bootstrap_servers)}" if settings is not None else ""
         words = text.partition(": Expiring")[0]  # which sounds like a loss, but the append fails and is made again
         return LogUnavailable(f"Kafka{where} does not answer in time ({words})")

@@ -32,7 +32,7 @@ from collector.config.settings import LogSettings
 from collector.errors import ConfigError
 from collector.evaluate.stage import GROUP
 from collector.export.prometheus import PrometheusSettings
-from collector.export.scrape import MOST_CONNECTIONS, refuse_traces, say_alive
+from collector.export.scrape import MOST_CONNECTIONS, application_of
 from collector.logs.sqlite_shares import PartitionShare, group_in_use, lock_path, reserve
 from collector.service.app import addresses_of, serve
 from collector.service.workers.worker import Worker
@@ -107,12 +107,7 @@ def _application(asking: dict[int, HttpClient], standing: set[int]) -> web.Appli
         status, body = join_readiness({number: text for number, (text, _) in zip(asking, answers, strict=True)})
         return web.json_response(body, status=status)
 
-    application = web.Application()
-    application.router.add_get("/metrics", metrics)
-    application.router.add_get("/readyz", ready)
-    application.router.add_get("/healthz", say_alive)  # this process ends with any worker, which ends by itself
-    application.router.add_post("/{path:.*}", refuse_traces)
-    return application
+    return application_of(metrics, ready)  # alive while it answers: it ends with any worker, which ends by itself
 
 
 async def _ask(

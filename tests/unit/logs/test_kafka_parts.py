@@ -19,6 +19,7 @@ from kafka.errors import (
     KafkaConnectionError,
     KafkaTimeoutError,
     MessageSizeTooLargeError,
+    NodeNotReadyError,
     RebalanceInProgressError,
     TopicAuthorizationFailedError,
 )
@@ -254,6 +255,8 @@ def test_an_outage_is_told_as_one_and_sounds_like_no_loss() -> None:
         "Expiring 1 record(s) for TopicPartition(x, 0): 15000 ms has passed since batch creation"
     )
     assert str(translate(expired, settings)) == f"{at})"
+    away = NodeNotReadyError("coordinator")
+    assert str(translate(away)) == "Kafka does not answer in time (NodeNotReadyError: coordinator)"
 
 
 def test_with_three_copies_an_acknowledged_record_is_on_two_brokers() -> None:

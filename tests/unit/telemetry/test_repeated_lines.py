@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from functools import partial
 from typing import ClassVar
 
@@ -184,7 +185,7 @@ def test_lines_for_each_item_of_every_stage_are_one_a_minute() -> None:
 def test_a_lost_connection_is_no_error_as_the_client_connects_again() -> None:
     """241 lines of level error in an hour, while the service was ready. An error of the client itself is written."""
     written: list[str] = []
-    for error in (None, ConnectionResetError(), KeyError()):
+    for error in (None, ConnectionResetError(), ssl.SSLEOFError(), KeyError()):
         info = None if error is None else (type(error), error, None)
         record = logging.LogRecord("kafka.net.transport", logging.ERROR, __file__, 1, "%r", (error,), info)
         written += [record.getMessage()] if OncePerMinute(lambda: 0.0).filter(record) else []
