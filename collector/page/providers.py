@@ -74,11 +74,6 @@ def judge_alerts(telemetry: Telemetry, name: str) -> Sequence[AlertView]:
     ]
 
 
-def configuration_alerts(name: str, problem: str | None, since: float | None) -> Sequence[AlertView]:
-    """An alert of this name while a changed configuration is refused."""
-    return [] if problem is None else [AlertView(name=name, severity="ticket", summary=problem, since=since)]
-
-
 def budget_views(spendings: Iterable[BudgetUsage]) -> Sequence[BudgetView]:
     """Budgets as the page shows them."""
     return [

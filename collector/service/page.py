@@ -71,8 +71,8 @@ async def start_page(process: Process, watching: Watching, evaluating: EvaluateT
     comparing = watching.releases or start_releases(process, "page.releases")
 
     def current_alerts() -> Sequence[AlertView]:
-        since = None if (refusal := process.status.refused) is None else refusal.since
-        refused = providers.configuration_alerts(REFUSED, process.status.problem, since)
+        refusal, problem = process.status.refused, process.status.problem or ""
+        refused = [AlertView(name=REFUSED, severity="ticket", summary=problem, since=refusal.since)] if refusal else []
         judges = providers.judge_alerts(process.telemetry, JUDGE_UNAVAILABLE)
         firing = (*refused, *judges, *watched(), *release_alerts(comparing.current))
         return [with_links(view, current.config.settings.alerts) for view in firing]
