@@ -227,8 +227,8 @@ def test_evaluations_of_an_earlier_configuration_are_no_surplus() -> None:
         evaluator="brief", monitor="all", due=4288, outcomes={"scored": 747}, not_compared=3541, others=3541
     )
     assert _balance(balance) == (
-        " = 747 scored and 3,541 due by an earlier configuration or revision of a plug-in, which audit only counts; for these the"
-        " log has 3,541 evaluations (or from a replay, or newer than the audit)"
+        " = 747 scored and 3,541 due by an earlier configuration or revision of a plug-in, counted but not compared; the log"
+        " has 3,541 more: theirs, from a replay, or newer than the audit"
     )
 
 

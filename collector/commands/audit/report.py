@@ -126,7 +126,7 @@ def _balance(balance: Balance) -> str:
     for name, number in (
         ("replaced by the evaluation of a later revision", balance.replaced),
         ("in flight", balance.in_flight),
-        ("due by an earlier configuration or revision of a plug-in, which audit only counts", balance.not_compared),
+        ("due by an earlier configuration or revision of a plug-in, counted but not compared", balance.not_compared),
         ("MISSING", balance.missing),
     ):
         parts += [f"{number:,} {name}"] if number else []
@@ -134,8 +134,7 @@ def _balance(balance: Balance) -> str:
     why = "newer than the audit, from a replay, or from before the configuration changed or the log was copied"
     others = f"; the log has {balance.others:,} more, not compared ({why})" if balance.others else ""
     if balance.others and balance.not_compared:
-        number = plural(balance.others, "evaluation")
-        others = f"; for these the log has {number} (or from a replay, or newer than the audit)"
+        others = f"; the log has {balance.others:,} more: theirs, from a replay, or newer than the audit"
     sampled_out = f"; not due: {number:,} sampled out" if (number := balance.sampled_out) else ""
     return (f" = {listed(parts)}" if parts else "") + again + others + sampled_out
 
