@@ -23,6 +23,9 @@ ROOT = Path(__file__).parents[1]
 TOGETHER = ("browser", "deploy", "model", "prometheus")
 """Folders whose modules share something that takes seconds to start."""
 
+SHARING_NOTHING = ("tests/prometheus/test_rules.py",)
+"""Modules of which each test starts what it needs, and that as a whole would keep one process busy to the end."""
+
 WAITING = ("browser", "deploy", "prometheus", "chaos", "attack", "e2e", "model", "integration")
 WORKING = ("property", "hostile", "golden", "contract")
 """Folders whose tests wait for others more than they work, and those whose modules work longest."""
@@ -85,7 +88,7 @@ class OneByOne(LoadScopeScheduling):
     @staticmethod
     def _split_scope(nodeid: str) -> str:
         module = nodeid.partition("::")[0]
-        return module if module.split("/")[1] in TOGETHER else nodeid
+        return module if module.split("/")[1] in TOGETHER and module not in SHARING_NOTHING else nodeid
 
 
 class ByModule(LoadScopeScheduling):
@@ -97,6 +100,8 @@ class ByModule(LoadScopeScheduling):
     @staticmethod
     def _split_scope(nodeid: str) -> str:
         module = nodeid.partition("::")[0]
+        if module in SHARING_NOTHING:
+            return nodeid
         return f"{module.split('/')[1]} on Kafka" if _on_kafka(module) else module
 
     def _assign_work_unit(self, node: WorkerController) -> None:

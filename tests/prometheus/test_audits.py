@@ -58,7 +58,12 @@ def test_the_rules_make_of_the_sums_what_the_plain_code_makes(tmp_path: Path) ->
                + [minutes[-1].values[place]] * 6, **labels, sum=name)
         for place, name in enumerate(SUM_NAMES)
     ]  # fmt: skip
-    run(tmp_path, configured(), [{"inputs": inputs, "values": [_is_near(*each) for each in _figures(expected)]}])
+    run(
+        tmp_path,
+        configured(),
+        [{"inputs": inputs, "values": [_is_near(*each) for each in _figures(expected)]}],
+        whole=False,
+    )
 
 
 def _figures(mean: CorrectedMean) -> list[tuple[str, float]]:
@@ -121,4 +126,4 @@ def test_refused_audits_leave_bounds_of_the_days_mean(tmp_path: Path) -> None:
         }
         for expr in exprs
     ]
-    run(tmp_path, configured(), [{"inputs": inputs, "values": values}])
+    run(tmp_path, configured(), [{"inputs": inputs, "values": values}], whole=False)

@@ -475,7 +475,7 @@ def test_the_life_of_an_alert_in_rules_is_that_of_the_plain_code(
     path = by_plain_reference(config, stream)
     numbers = [fall.number if fall else 0 for *_, fall in path]
     assert [number for number, _ in groupby(numbers)] == [0, 1, 0, 2, 3, 0]
-    run(tmp_path, config, [{"inputs": in_full(440, stream), "values": list(life_in_rules(path, 7))}])
+    run(tmp_path, config, [{"inputs": in_full(440, stream), "values": list(life_in_rules(path, 7))}], whole=False)
 
 
 def test_the_panel_of_the_evidence_has_no_gap_at_a_restart_of_the_only_process(tmp_path: Path):
@@ -507,7 +507,7 @@ def test_the_times_of_a_fall_cover_the_minutes_that_a_restart_left_out(
     ]
     times = [("earliest", earliest), ("latest", latest)]
     values = [is_near(f"evalstream:drop_{name}", minute * 60.0, 75) for name, minute in times]
-    run(tmp_path, configured(), [{"inputs": restarted, "values": values}])
+    run(tmp_path, configured(), [{"inputs": restarted, "values": values}], whole=False)
 
 
 @pytest.mark.long
@@ -522,7 +522,7 @@ def test_the_times_of_a_fall_cover_the_minutes_without_scores_before_it(tmp_path
     fall = path[-1][-1]
     assert fall is not None
     assert fall.earliest <= 49 < fall.latest == 71
-    run(tmp_path, config, [{"inputs": in_full(82, stream), "values": list(life_in_rules(path, 7))}])
+    run(tmp_path, config, [{"inputs": in_full(82, stream), "values": list(life_in_rules(path, 7))}], whole=False)
 
 
 @pytest.mark.long
@@ -581,7 +581,7 @@ def test_what_was_begun_without_scores_is_stale_and_where_nothing_was_it_is_not(
             "alerts": [firing(minute, "EvalstreamStale") for minute in (120, 137, 200, 239)],
         },
     ]
-    run(tmp_path, configured(), cases)
+    run(tmp_path, configured(), cases, whole=False)
 
 
 def test_a_service_that_is_gone_has_interval_by_its_own_name_only(tmp_path: Path):
@@ -629,7 +629,7 @@ def test_rules_of_another_configuration_are_noticed(tmp_path: Path):
             "alerts": [firing(29, "EvalstreamRulesOutdated", outdated)],
         },
     ]
-    run(tmp_path, config, cases)
+    run(tmp_path, config, cases, whole=False)
 
 
 def test_a_configuration_that_is_refused_or_not_taken_is_noticed(tmp_path: Path):
@@ -658,7 +658,7 @@ def test_a_configuration_that_is_refused_or_not_taken_is_noticed(tmp_path: Path)
             "alerts": [firing(25, names), firing(35, names, refused)],
         },
     ]
-    run(tmp_path, configured(), cases)
+    run(tmp_path, configured(), cases, whole=False)
 
 
 @pytest.mark.long
@@ -736,7 +736,7 @@ def test_weights_are_compared_with_turns_from_while_the_evaluator_was_in_use_onl
         # a process that begins anew
         case([*counted("0+4x100 stale"), *counted("_x101 0+4x600", "b"), in_use("1x800")], fires=(60, 300, 500)),
     ]
-    run(tmp_path, configured(), cases, made=rules)
+    run(tmp_path, configured(), cases, made=rules, whole=False)
 
 
 def test_a_budget_at_whose_rate_chance_picked_none_makes_no_weights_inconsistent(tmp_path: Path):
@@ -767,7 +767,7 @@ def test_a_budget_at_whose_rate_chance_picked_none_makes_no_weights_inconsistent
             ((twice, half_the_time), [inconsistent]),
         )
     ]
-    run(tmp_path, config, cases, made=rules)
+    run(tmp_path, config, cases, made=rules, whole=False)
 
 
 def test_a_new_evaluator_whose_use_no_step_of_a_range_has_seen_is_not_compared(tmp_path: Path):
@@ -782,7 +782,12 @@ def test_a_new_evaluator_whose_use_no_step_of_a_range_has_seen_is_not_compared(t
     ]  # fmt: skip
     coarse = expr.replace("[6h:]", "[6h:5m]")
     assert coarse != expr
-    run(tmp_path, config, [{"inputs": inputs, "values": [{"expr": coarse, "eval_time": "204m", "exp_samples": []}]}])
+    run(
+        tmp_path,
+        config,
+        [{"inputs": inputs, "values": [{"expr": coarse, "eval_time": "204m", "exp_samples": []}]}],
+        whole=False,
+    )
 
 
 @pytest.mark.long
@@ -800,7 +805,7 @@ def test_a_conversation_that_outweighs_all_others_is_noticed(tmp_path: Path):
         },
         {"inputs": estimator(loops), "alerts": [firing(19, "EvalstreamMeanDominated", dominated)]},
     ]
-    run(tmp_path, configured(), cases)
+    run(tmp_path, configured(), cases, whole=False)
 
 
 @pytest.mark.long
@@ -823,7 +828,7 @@ def test_weights_of_conversations_are_held_against_the_conversations_there_were(
         }
         for weight, expected in ((5.0, []), (10.0, [inconsistent]))
     ]
-    run(tmp_path, config, cases)
+    run(tmp_path, config, cases, whole=False)
 
 
 def test_an_evaluator_that_only_skips_what_it_cannot_judge_is_not_stale(tmp_path: Path):
@@ -841,7 +846,7 @@ def test_an_evaluator_that_only_skips_what_it_cannot_judge_is_not_stale(tmp_path
         }
         for reason, expected in (("missing_field", []), ("shed", [stale]))
     ]
-    run(tmp_path, configured(), cases)
+    run(tmp_path, configured(), cases, whole=False)
 
 
 def test_a_single_drop_is_seen_and_ends(tmp_path: Path):
@@ -849,7 +854,7 @@ def test_a_single_drop_is_seen_and_ends(tmp_path: Path):
     one = series("evalstream_drops_total", "_x20 1x60", stage="receive", reason="unreadable")
     dropped = {"alertname": "EvalstreamDrops", "severity": "warning"}
     alerts = [firing(19, "EvalstreamDrops"), firing(25, "EvalstreamDrops", dropped), firing(60, "EvalstreamDrops")]
-    run(tmp_path, configured(), [{"inputs": [one], "alerts": alerts}])
+    run(tmp_path, configured(), [{"inputs": [one], "alerts": alerts}], whole=False)
 
 
 def test_records_that_retention_deletes_alert_and_so_do_those_that_are_next(tmp_path: Path):
@@ -866,7 +871,12 @@ def test_records_that_retention_deletes_alert_and_so_do_those_that_are_next(tmp_
     ]
     near = {"alertname": "EvalstreamRetentionNear", "severity": "page"}
     before = [firing(59, near["alertname"]), firing(62, near["alertname"], near)]
-    run(tmp_path, configured(), [{"inputs": [first], "alerts": alerts}, {"inputs": [*needed, *ends], "alerts": before}])
+    run(
+        tmp_path,
+        configured(),
+        [{"inputs": [first], "alerts": alerts}, {"inputs": [*needed, *ends], "alerts": before}],
+        whole=False,
+    )
 
 
 def without_the_heavy_ones() -> Stream:
@@ -902,7 +912,7 @@ def test_standard_errors_in_rules_are_those_of_the_plain_code(tmp_path: Path):
         }
         for window, minutes in (("15m", 15), ("1h", 60), ("6h", 360), ("24h", DAY))
     ]
-    run(tmp_path, configured(), [{"inputs": in_full(400, stream), "values": near}])
+    run(tmp_path, configured(), [{"inputs": in_full(400, stream), "values": near}], whole=False)
 
 
 def test_the_mean_of_an_evaluator_that_was_just_added_is_that_of_its_scores(tmp_path: Path):
@@ -983,7 +993,7 @@ def test_failures_leave_bounds_of_the_mean_of_all(tmp_path: Path):
             (f"evalstream:score_lowest - {mean} * (1 - {1 / 11:.6f})", LABELS.replace("}", ',window="1h"}')),
         )
     ]
-    run(tmp_path, configured(), [{"inputs": [*in_full(100, stream), failed], "values": values}])
+    run(tmp_path, configured(), [{"inputs": [*in_full(100, stream), failed], "values": values}], whole=False)
 
 
 def test_too_many_unscored_are_noticed(tmp_path: Path):
@@ -996,6 +1006,7 @@ def test_too_many_unscored_are_noticed(tmp_path: Path):
         tmp_path,
         configured(),
         [{"inputs": [*in_full(200, stream), failed], "alerts": [firing(150, "EvalstreamUnscored", unscored)]}],
+        whole=False,
     )
 
 
@@ -1014,7 +1025,7 @@ def test_failures_that_were_made_again_with_a_score_no_longer_count(tmp_path: Pa
     made = series("evalstream_evaluations_backfilled_total", again, **SERIES, outcome=outcome)
     kept = [] if scored else [{"alertname": "EvalstreamUnscored", "severity": "warning"}]
     alerts = [firing(85, "EvalstreamUnscored", *kept)]
-    run(tmp_path, configured(), [{"inputs": [*in_full(100, stream), failed, due, made], "alerts": alerts}])
+    run(tmp_path, configured(), [{"inputs": [*in_full(100, stream), failed, due, made], "alerts": alerts}], whole=False)
 
 
 def test_a_judge_that_limits_every_request_is_unavailable(tmp_path: Path):
@@ -1193,7 +1204,7 @@ def test_the_judge_has_interval_apart_from_the_application(tmp_path: Path):
         {"inputs": [still, error], "alerts": [firing(30, "EvalstreamJudgeShift")]},
         {"inputs": [moved, error], "alerts": [firing(30, "EvalstreamJudgeShift", shift)]},
     ]
-    run(tmp_path, configured(), cases)
+    run(tmp_path, configured(), cases, whole=False)
 
 
 def test_a_budget_of_errors_that_burns_too_fast_warns(tmp_path: Path):
@@ -1203,7 +1214,7 @@ def test_a_budget_of_errors_that_burns_too_fast_warns(tmp_path: Path):
     burning = {"alertname": "EvalstreamPassBudgetBurn", "severity": "warning"}
     alerts = [firing(199, "EvalstreamPassBudgetBurn"), firing(262, "EvalstreamPassBudgetBurn", burning)]
     config = configured(objectives={"helpful": 0.88}, targets={"helpful": 0.1})
-    run(tmp_path, config, [{"inputs": in_full(400, stream), "alerts": alerts}])
+    run(tmp_path, config, [{"inputs": in_full(400, stream), "alerts": alerts}], whole=False)
 
 
 def test_where_lower_is_better_a_rise_is_bad():
@@ -1241,4 +1252,4 @@ def test_the_corrected_mean_of_a_cascade_and_its_error(tmp_path: Path):
         }
         for name, value in expected.items()
     ]
-    run(tmp_path, config, [{"inputs": inputs, "values": values}])
+    run(tmp_path, config, [{"inputs": inputs, "values": values}], whole=False)

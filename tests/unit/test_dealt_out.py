@@ -18,6 +18,7 @@ def conftest(pytestconfig: pytest.Config) -> Any:
     [
         ("tests/unit/test_words.py::test_nothing_new[names]", "tests/unit/test_words.py"),
         ("tests/deploy/test_chart.py::test_lint", "tests/deploy/test_chart.py"),
+        ("tests/prometheus/test_rules.py::test_x[1]", "tests/prometheus/test_rules.py::test_x[1]"),
         ("tests/contract/test_logs.py::test_x[sqlite]", "contract on Kafka"),
         ("tests/integration/test_kafka_log.py::test_x", "integration on Kafka"),
         ("tests/integration/test_kafka_security.py::test_x", "integration on Kafka"),
@@ -31,6 +32,7 @@ def test_by_module_and_broker(conftest: Any, test: str, unit: str) -> None:
     ("test", "unit"),
     [
         ("tests/chaos/test_steps.py::test_x[1]", "tests/chaos/test_steps.py::test_x[1]"),
+        ("tests/prometheus/test_rules.py::test_x", "tests/prometheus/test_rules.py::test_x"),
         ("tests/deploy/test_image.py::test_x", "tests/deploy/test_image.py"),
     ],
 )
