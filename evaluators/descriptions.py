@@ -7,7 +7,6 @@ people need them.
 import ast
 import inspect
 import textwrap
-from collections.abc import Iterator
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any
@@ -30,27 +29,27 @@ class Described(BaseModel):
         return schema
 
 
-@lru_cache(1024)  # else a field without a docstring makes each call read the source
 def described_fields(model: type[BaseModel]) -> dict[str, FieldInfo]:
     """The fields of a model, each with its description."""
     left = {name for name, field in model.model_fields.items() if field.description is None}
     for base in model.__mro__ if left else ():
         own = left & inspect.get_annotations(base).keys()
         left -= own  # a class that redeclares a field also redescribes it
-        for name, text in _docstrings(base) if own and issubclass(base, Described) else ():
-            if name in own:
-                model.model_fields[name].description = text
+        docstrings = _docstrings(base) if own and issubclass(base, Described) else {}
+        for name in own & docstrings.keys():
+            model.model_fields[name].description = docstrings[name]
     return model.model_fields
 
 
-def _docstrings(model: type[BaseModel]) -> Iterator[tuple[str, str]]:
+@lru_cache(1024)  # to read a class's source takes milliseconds, and one is the base of many models
+def _docstrings(model: type[BaseModel]) -> dict[str, str]:
     try:
         (made,) = ast.parse(textwrap.dedent(inspect.getsource(model))).body
     except (OSError, SyntaxError):  # it has no source of its own
-        return
+        return {}
+    docstrings = dict[str, str]()
     for field, below in pairwise(made.body if isinstance(made, ast.ClassDef) else ()):
-        match field, below:
-            case (ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text)))):
-                yield name, inspect.cleandoc(text)
-            case _:
-                pass
+        text = ast.get_docstring(ast.Module([below], []))
+        if text is not None and isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
+            docstrings[field.target.id] = text
+    return docstrings
