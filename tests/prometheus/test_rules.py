@@ -1054,7 +1054,8 @@ def test_a_judge_that_limits_every_request_is_unavailable(tmp_path: Path):
 
 
 def test_a_judge_that_is_unavailable_has_its_cause_in_the_alert(tmp_path: Path):
-    """The text named four causes and an "or", while the results of the requests name one."""
+    """The text named four causes and an "or", while the results name one; and 13 requests were 25: a result's counter
+    begins with its first requests, and `increase()` left these out."""
     name = "EvalstreamJudgeUnavailable"
     counts = {"ok": "0+9x10 90x20", "judge_timeout": "0 3x30", "judge_denied": "_x10 4 6+2x20"}
     inputs = [
@@ -1063,10 +1064,11 @@ def test_a_judge_that_is_unavailable_has_its_cause_in_the_alert(tmp_path: Path):
         for instance in ("a", "b")
     ]
     inputs.append(series("evalstream_judge_breaker_state", "0x10 1x20", judge="main", state="open"))
+    inputs += [series("evalstream_start_timestamp_seconds", "0x30", instance=instance) for instance in ("a", "b")]
     annotations = {
         "summary": "main: the judge is unavailable, or refuses every request",
         "description": "main answers no question. Its endpoint refuses the key, the model or the account (judge_denied: about "
-        "20 requests in five minutes). Evaluations wait; the log of the service says what to correct.",
+        "48 requests in a quarter of an hour). Evaluations wait; the log of the service says what to correct.",
         "runbook_url": f"deploy/runbooks/{name}.md",
     }
     alert = {"exp_labels": {"severity": "page", "judge": "main"}, "exp_annotations": annotations}

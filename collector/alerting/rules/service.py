@@ -275,7 +275,8 @@ def _unavailable(timing: Timing) -> Iterator[RecordingRule | AlertingRule]:
     requests = f"sum by (%s) (increase({metrics.JUDGE_REQUESTS.name}%s[{timing.text(300)}]))"
     # a rate limit opens no breaker, as the endpoint works
     only_limited = f"{requests % ('judge', _LIMITED)} >= 5 unless {requests % ('judge', _ANSWERED)} > 0"
-    yield RecordingRule(series.JUDGE_RESULTS, f"ceil({requests % ('judge, result', '')}) > 0")
+    results = growth(metrics.JUDGE_REQUESTS.name, timing.text(900), ("judge", "result"))
+    yield RecordingRule(series.JUDGE_RESULTS, f"ceil({results}) > 0")
     yield AlertingRule(
         name=JUDGE_UNAVAILABLE,
         expr=f'max by (judge) ({metrics.BREAKER_STATE.name}{{state=~"open|half_open"}}) > 0 or ({only_limited})',
@@ -289,7 +290,7 @@ def _unavailable(timing: Timing) -> Iterator[RecordingRule | AlertingRule]:
         facts={
             result: Fact(
                 series.JUDGE_RESULTS, ("judge",), {"result": result},
-                phrase=f"{meaning} ({result}: about {{}} requests in five minutes). ",
+                phrase=f"{meaning} ({result}: about {{}} requests in a quarter of an hour). ",
             )
             for result, meaning in _OUTAGES.items()
         },
