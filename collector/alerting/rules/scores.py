@@ -49,7 +49,7 @@ def score_groups(
     burns = [burn for target in targets if target.objective is not None for burn in target.burns]
     windows = series.WINDOWS | {duration(length): length for burn in burns for length in (burn.long, burn.short)}
     rules = (
-        *_fresh_processes([*windows.values(), *([PEOPLE_WINDOW] if people else ())], timing),
+        *_fresh_processes(dict.fromkeys([*windows.values(), *([PEOPLE_WINDOW] if people else ())]), timing),
         *_increases(_COUNTERS_BY_RECORD, timing, by),
         *(audits := tuple(_audits(targets, timing, by, people=people))),
         *_means(by, corrected_means(timing) if audits else None),

@@ -156,6 +156,20 @@ def test_factors_that_can_never_fire_are_refused():
     configured(objectives={"exact": 0.95}, burn_rates=burns)
 
 
+def test_a_burn_rate_over_the_week_of_peoples_means_records_nothing_twice():
+    """Prometheus logs an error at each evaluation of a second rule that writes the same series."""
+    config = configured(objectives={"exact": 0.9}, burn_rates=[{"long": "7d", "short": "6h", "factor": 1.5}])
+    paged = config.settings.model_copy(update={"page": PageSettings()})
+    recorded = [
+        (rule.record, *sorted(rule.labels.items()))
+        for group in rules_of(replace(config, settings=paged)).groups
+        for rule in group.rules
+        if isinstance(rule, RecordingRule)
+    ]
+    assert (series.PROCESS_FRESH, ("window", series.WEEK)) in recorded
+    assert len(recorded) == len(set(recorded))
+
+
 def test_targets_and_objectives_of_evaluators_that_are_not_there_are_refused():
     with pytest.raises(ConfigError, match=r"monitors\.chatbot\.alerts\.targets.*did you mean 'exact'"):
         configured(targets={"exakt": 0.5})
