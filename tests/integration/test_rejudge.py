@@ -452,6 +452,23 @@ async def test_a_run_at_a_higher_rate_leaves_what_earlier_runs_drew_to_stand_for
     assert sum(1 / rate for rate in made.values()) == pytest.approx(many, rel=0.1)
 
 
+async def test_what_a_run_at_a_lower_rate_requested_stands_for_others_before_it_is_made(world: World) -> None:
+    """What waited for the service ended the part of that run, so that weights added up to more than the turns."""
+    world.configure(**monitored(world, "short"))
+    await live(world)
+    brief = {"evaluators": world.settings["evaluators"] | {"brief": {"kind": "length", "maximum": 3}}}
+    world.configure(**monitored(world, "brief", sample=0.3), **brief)
+    options = RejudgeOptions(stretch=Stretch(NOW - timedelta(days=7), datetime.now(UTC)), max_usd=1.0, patience=0.5)
+    assert await request(load(world.folder / "evalstream.yaml"), options, print, lambda *_: "") == 1
+    world.configure(**monitored(world, "brief", sample=0.8), **brief)
+    draws = [draw(SALT, f"c{n}") for n in range(PAST)]
+    few = [n for n in range(PAST) if draws[n] < 0.3]
+    left_out = sum(0.3 <= each < 0.8 for each in draws[few[0] : few[-1]])
+    done = await rejudge(world, "--dry-run")
+    sentence = "left out: an earlier run drew at a lower rate, and what it drew stands for them, too"
+    assert f"{left_out} evaluations {sentence}" in done.stdout, done.output
+
+
 async def test_all_judges_by_a_new_definition_what_an_older_one_has_judged(world: World) -> None:
     world.configure(**monitored(world, "short"))
     await live(world)

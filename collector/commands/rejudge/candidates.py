@@ -3,8 +3,8 @@
 They follow from the contents of the evaluations log: by id, by subject, and what backfills of a stretch have cost.
 """
 
-from bisect import bisect_left, insort
-from collections import defaultdict
+from bisect import bisect_left, bisect_right, insort
+from collections import ChainMap, defaultdict
 from collections.abc import AsyncIterator, Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -85,7 +85,8 @@ class LeftOut:
 @dataclass(slots=True)
 class Candidates:
     """The evaluations of a period that a plan still has to make; `plan` has the wanted monitors and evaluators alone.
-    `committed` has, of each partition, how far its records were delivered, and what was done by then.
+    `committed` has, of each partition, how far its records were delivered, and what was done by then. `requested` has
+    the evaluators and rates of evaluations, by id, that earlier runs requested and that may not be made yet.
 
     Iterate over it as often as needed, after `prepare`: each time it reads the turns log again, so that memory does not
     grow with the stretch.
@@ -98,7 +99,7 @@ class Candidates:
     stretch: Stretch
     what: What
     reasons: Collection[str]
-    requested: frozenset[str]
+    requested: Mapping[str, tuple[str, float]]
     history: PlanHistory
     committed: Mapping[int, tuple[CommitMetadata, int]]
     left_out: LeftOut = field(default_factory=LeftOut)
@@ -111,7 +112,8 @@ class Candidates:
 
     async def prepare(self) -> None:
         """Look through the stretch once, for what depends on all of it."""
-        self._earlier_runs = EarlierRuns(self.plan, self.known.rates)
+        requested = {name: rate for name, (_, rate) in self.requested.items()}
+        self._earlier_runs = EarlierRuns(self.plan, ChainMap(self.known.rates, requested))
         await self._find_owed()
         if self.what == "failed":
             return
@@ -151,12 +153,12 @@ class Candidates:
         return job.verdict_ids[0] if job and job.verdict_ids else candidate.request.evaluation_id
 
     async def _new(self, partition: int) -> AsyncIterator[Candidate]:
-        """Evaluations that this definition never made, with their draws."""
+        """Evaluations that this definition never made, and that were not requested, with their draws."""
         in_force = Configurations(switches_of((0, UNNUMBERED), self.controls[partition]), self.plan)
         committed, delivered = self.committed.get(partition, (CommitMetadata(), 0))
         async for past_due_job in self._due(partition):
             job = past_due_job.job
-            name, known = _name_of(past_due_job), self.known.rates
+            name, known = _name_of(past_due_job), self._earlier_runs.rates
             if job.evaluation_id in known or name in known or job.evaluation_id in self._superseded:
                 continue
             if job.skip is not None:
@@ -264,26 +266,34 @@ def _name_of(due: PastDueJob) -> str:
 
 @dataclass(slots=True)
 class EarlierRuns:
-    """The parts of the log, as offsets, over which earlier runs drew at a lower rate than the present one.
+    """The parts of the log that earlier runs judged at a lower rate than the present one.
 
-    The evaluations of such a part weigh by the lower rate, so they stand for all of it. `rates` are by evaluation id. A
-    part ends at a subject that the lower rate draws and that has no evaluation, as that run did not come there.
+    An earlier run goes through the log in order, and requests what its rate draws. A part goes from one of these
+    evaluations to another, and lacks none that the lower rate draws: that run did not come to what is lacking. The
+    evaluations of a part weigh by the lower rate, so they stand for all subjects in it.
+
+    `rates` has, by evaluation id, the rates of what is made or requested.
     """
 
     plan: Plan
     rates: Mapping[str, float]
-    _made: defaultdict[Hashable, list[tuple[int, float]]] = field(default_factory=lambda: defaultdict(list))
-    """The offsets of evaluations that were made at a lower rate, each with that rate divided by the present one."""
+    _requested: defaultdict[Hashable, list[int]] = field(default_factory=lambda: defaultdict(list))
+    """The offsets of evaluations that were requested at a lower rate, made by now or not."""
+    _shares: dict[Hashable, float] = field(default_factory=dict[Hashable, float])
+    """The lower rate divided by the present one, by stratum: a boosted rate is at most 1, so it may have a share of its
+    own.
+    """
     _missing: defaultdict[Hashable, list[tuple[int, str]]] = field(default_factory=lambda: defaultdict(list))
-    """The offsets and ids of evaluations that the lower rate draws and that were not made."""
+    """The offsets and ids of evaluations that the lower rate draws and that were not requested at it."""
 
     def add(self, due: PastDueJob) -> None:
         """Add an evaluation, made or not; those of a partition about in the log's order."""
         key, job, present = (due.partition, _names(due)), due.job, due.job.sampling.probability
-        share = self._made[key][-1][1] if self._made[key] else 0.0
+        lower = self._shares.get((key, job.sampling.stratum), 0.0) * present
         if (rate := self.rates.get(_name_of(due), present)) < present:
-            insort(self._made[key], (job.trigger_offset, rate / present))
-        elif self.plan.draw(job.assignment, conversation_id_of(due.case)) < share * present and job.skip is None:
+            insort(self._requested[key], job.trigger_offset)
+            self._shares[key, job.sampling.stratum] = rate / present
+        elif self.plan.draw(job.assignment, conversation_id_of(due.case)) < lower and job.skip is None:
             insort(self._missing[key], (job.trigger_offset, job.evaluation_id))
 
     def stand_for(self, due: PastDueJob, superseded: Collection[str]) -> bool:
@@ -292,11 +302,11 @@ class EarlierRuns:
         No run makes what it must skip, or what is `superseded`: neither ends a part.
         """
         key, offset = (due.partition, _names(due)), due.job.trigger_offset
-        made, missing = self._made[key], self._missing[key]
-        before, after = bisect_left(made, (offset + 1,)) - 1, bisect_left(made, (offset,))
-        if before < 0 or after == len(made):
+        requested, missing = self._requested[key], self._missing[key]
+        before, after = bisect_right(requested, offset) - 1, bisect_left(requested, offset)
+        if before < 0 or after == len(requested):
             return False
-        first, end = bisect_left(missing, (made[before][0],)), bisect_left(missing, (made[after][0] + 1,))
+        first, end = bisect_left(missing, (requested[before],)), bisect_left(missing, (requested[after] + 1,))
         return all(missing[at][1] in superseded for at in range(first, end))
 
 

@@ -84,13 +84,13 @@ async def rejudge(
             },
             plan=plan_of(build_unasked_plan(config, history.key), options.monitors, options.evaluators),
             controls={each: await control_records_in(logs.evaluations, each) for each in range(logs.turns.partitions)},
-            stretch=options.stretch, what=options.what, reasons=options.reasons, requested=frozenset(requested),
+            stretch=options.stretch, what=options.what, reasons=options.reasons, requested=requested,
         )  # fmt: skip
         await candidates.prepare()
         expected = {name: known.mean_usd.get(name) or expected_usd(config, name) for name in names}
         due = [(one.monitor, one.request.evaluator, one.pays) async for one in candidates.all()]
         counts, paying = Counter(key[:2] for key in due), Counter(key[:2] for key in due if key[2])
-        outstanding = {name: of for name, of in requested.items() if of in names and name not in known.rates}
+        outstanding = {name: of for name, (of, _) in requested.items() if of in names and name not in known.rates}
         unknown = {name for name in names if not known.mean_usd.get(name) and known_usd(config, name) is None}
         lines = _summary(counts, paying, versions, expected, unknown, known.spent_usd, outstanding)
         for line in [*lines, *_notes(candidates.left_out)]:

@@ -54,6 +54,11 @@ class RetryRequest:
         return self.failed.evaluator
 
     @property
+    def sampling(self) -> Sampling:
+        """How the subject was drawn."""
+        return self.failed.sampling
+
+    @property
     def supersedes(self) -> tuple[str, ...]:
         """The ids that the new evaluation supersedes: the failed one's, and those that the failed one superseded."""
         return (self.failed.evaluation_id, *self.failed.supersedes)
@@ -150,16 +155,16 @@ async def append_requests(turns: Log, requests: Iterable[tuple[PastRequest, int 
     return too_large
 
 
-async def requested_evaluations(turns: Log, done_below: Mapping[int, int]) -> Mapping[str, str]:
-    """The evaluations that requests at or above these offsets ask for: evaluators by evaluation id.
+async def requested_evaluations(turns: Log, done_below: Mapping[int, int]) -> Mapping[str, tuple[str, float]]:
+    """The evaluations that requests at or above these offsets ask for: evaluators and sampling rates by evaluation id.
 
     Read the evaluations log after the offsets, below which all is done: it then has the evaluation of each finished
     request. If it has none, a service with another version took that request, and it may be made again.
     """
-    requested: dict[str, str] = {}
+    requested: dict[str, tuple[str, float]] = {}
     async for batch in read_partitions(turns):
         for record in filter(is_retry_request, batch):
             request = readable(parse_request, record.value)  # None: the evaluate stage dead-lettered it
             if request is not None and record.offset >= done_below.get(record.partition, 0):
-                requested[request.evaluation_id] = request.evaluator
+                requested[request.evaluation_id] = request.evaluator, request.sampling.probability
     return requested

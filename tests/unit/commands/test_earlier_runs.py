@@ -19,11 +19,11 @@ def evaluation_id(subject: str, _revision: str) -> str:
     return subject
 
 
-def due(name: str, offset: int, skip: str | None = None) -> Any:
+def due(name: str, offset: int, skip: str | None = None, rate: float = 0.8, stratum: str = "all") -> Any:
     assignment = SimpleNamespace(evaluator=SimpleNamespace(name="brief"), evaluation_id=evaluation_id)
     job = SimpleNamespace(
         monitor=SimpleNamespace(name="all"), assignment=assignment, trigger_offset=offset, skip=skip,
-        evaluation_id=name, sampling=SimpleNamespace(probability=0.8),
+        evaluation_id=name, sampling=SimpleNamespace(probability=rate, stratum=stratum),
     )  # fmt: skip
     return SimpleNamespace(job=job, partition=0, case=Turn(turn_id=name, conversation_id=name[0]))
 
@@ -46,6 +46,18 @@ def test_what_no_run_makes_does_not_end_what_an_earlier_run_stands_for() -> None
     earlier = runs(due("a", 0), b, due("c", 2), d, due("e", 4), made="ae")
     assert not earlier.stand_for(b, ())
     assert not earlier.stand_for(d, ())
+
+
+def test_a_boosted_rate_that_reaches_1_does_not_end_what_an_earlier_run_stands_for() -> None:
+    """At a boost of 10, the lower rate of 0.05 is 0.5 and the present one of 0.8 is 1: no ratio for other subjects."""
+    plan: Any = SimpleNamespace(draw=lambda _assignment, conversation: {"a": 0.01, "b": 0.3, "f": 0.4}[conversation])
+    rates = {"a1": 0.05, "f1": 0.5, "f2": 0.5, "a2": 0.05}
+    ordinary = due("b", 3)
+    jobs = [due("a1", 0), due("f1", 1, rate=1.0, stratum="error"), ordinary, due("f2", 4, rate=1.0, stratum="error")]
+    earlier = EarlierRuns(plan, rates)
+    for job in (*jobs, due("a2", 5)):
+        earlier.add(job)
+    assert earlier.stand_for(ordinary, ())
 
 
 def test_many_parts_cost_each_subject_little() -> None:
