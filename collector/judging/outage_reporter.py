@@ -106,13 +106,12 @@ class InstrumentedJudge(JudgeWrapper):
         except EvaluationError as error:
             result = error.type
             raise
-        else:
-            return verdict
         finally:
             self._in_flight.dec()
             if result:
                 self._telemetry.counter(series.JUDGE_REQUESTS, self._name, result).inc()
                 self._duration.observe(time.monotonic() - started)
+        return verdict
 
 
 REPORT_AT = 5

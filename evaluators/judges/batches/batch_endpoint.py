@@ -96,11 +96,6 @@ class BatchEndpoint:
                     absent.discard(home)
             await self.sleep(LOOK_AGAIN)
 
-    @property
-    def gathered(self) -> int:
-        """How many requests wait for their batch to be submitted."""
-        return len(self._gathered)
-
     async def aclose(self) -> None:
         """Close the connections. Batches go on at the provider, and a later run finds them."""
         if self._timer is not None:
@@ -201,7 +196,8 @@ class BatchEndpoint:
             pending.set_result(problem)
 
     async def _at_once(self, name: str, body: Mapping[str, Json]) -> EndpointReply:
-        reply = await self._calls.call(lambda: self._post_now(body), self.terms.pace.patience)
+        is_work, patience = self._batches.is_absent, self.terms.pace.patience
+        reply = await self._calls.call(lambda: self._post_now(body), patience, is_work=is_work)
         self.terms.on_at_once()
         await self.journal.record_at_once(self.terms.home, name, reply.content)
         return reply

@@ -90,9 +90,10 @@ class BatchTerms:
     bounds the requests in a batch, if it is below the provider's limit. Before anything is sent, `confirm` waits for
     permission. `on_at_once` is called for each request that was answered at once. With `endures`, a call that is
     refused for its key, its money or a full queue is tried again without end. `on_problem` is called for each call that
-    will be tried again, `on_answer` when a call succeeds, with whether it failed before. With `absent`, an endpoint
-    that takes no batches is recorded there and asked at once, with `concurrency` requests at a time; `on_absent` is
-    called when that is found out.
+    will be tried again, `on_answer` when one of these succeeds, or a call that shows that the endpoint works: it takes
+    a batch, or has none and answers a request. `on_answer` gets whether the call failed before. With `absent`, an
+    endpoint that takes no batches is recorded there and asked at once, with `concurrency` requests at a time;
+    `on_absent` is called when that is found out.
     """
 
     home: str

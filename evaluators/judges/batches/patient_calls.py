@@ -30,8 +30,10 @@ class PatientCalls:
             return isinstance(error, JudgeUnavailable)
         return meaning_of(error) in TRANSIENT or (self.terms.endures and error.status in _FIXABLE)
 
-    async def call(self, request: Callable[[], Awaitable[T]], patience: float | None) -> T:
+    async def call(self, request: Callable[[], Awaitable[T]], patience: float | None, *, is_work: bool = False) -> T:
         """The response to a request, tried again while it fails for now: for `patience` seconds; None has no limit.
+
+        The terms get the answer to a call that failed before, and to one that `is_work` (`BatchTerms.on_answer`).
 
         Raises:
             HttpStatusError, JudgeError: the last attempt raised it.
@@ -50,7 +52,8 @@ class PatientCalls:
             except JudgeUnavailable as error:
                 problem, delay, last = error, error.retry_after, error
             else:
-                self.terms.on_answer(has_failed)
+                if has_failed or is_work:
+                    self.terms.on_answer(has_failed)
                 return response
             pause = max(wait, delay or 0.0)
             if patience is not None and self.clock() + pause - began > patience:

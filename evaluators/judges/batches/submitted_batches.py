@@ -55,7 +55,6 @@ class SubmittedBatches:
     clock: Callable[[], float]
 
     def __post_init__(self) -> None:
-        self._pace = self.terms.pace
         self._tasks: set[asyncio.Task[None]] = set()
         self._followed: set[str] = set()
 
@@ -106,7 +105,6 @@ class SubmittedBatches:
             try:
                 await work
             except Exception as error:  # noqa: BLE001 - raised to the tasks that wait for the answers
-                self._followed.discard(key)
                 self.waits.wake(names, error)
             self._followed.discard(key)
 
@@ -155,7 +153,7 @@ class SubmittedBatches:
                 await self._raise_if_absent(error)
                 raise
 
-        return await self._call(submit)
+        return await self.calls.call(submit, None, is_work=True)
 
     async def _raise_if_absent(self, error: HttpStatusError) -> None:
         """Raise `NoBatches` if a refused submission means that there are no batches. A 404 may have another cause."""
@@ -179,7 +177,7 @@ class SubmittedBatches:
 
     async def _search(self, key: str, names: Sequence[str] | frozenset[str], since: float) -> str | None:
         """The id of a batch that may have been submitted; None if it certainly was not."""
-        wait = self._pace.first_retry
+        wait = self.terms.pace.first_retry
         while True:
             began = self.clock()
             try:
@@ -190,22 +188,22 @@ class SubmittedBatches:
             except NoBatches:
                 return None
             else:
-                if batch is not None or began - since >= self._pace.settled:
+                if batch is not None or began - since >= self.terms.pace.settled:
                     return batch
             await self.sleep(wait)
-            wait = min(2 * wait, self._pace.longest_look)
+            wait = min(2 * wait, self.terms.pace.longest_look)
 
     async def _follow(self, key: str, batch: str, planned: float) -> None:
         """Check a batch until it has ended, and collect its results."""
         total = len(self.journal.unanswered(key))
-        wait = self._pace.first_look
+        wait = self.terms.pace.first_look
         while True:
             state = await self._state(batch)
             if state.ended:
                 break
             self._report(batch, state, planned, total)
             await self.sleep(wait)
-            wait = min(1.5 * wait, self._pace.longest_look)
+            wait = min(1.5 * wait, self.terms.pace.longest_look)
         await self._collect(key, batch, state, planned, total)
 
     async def _state(self, batch: str) -> BatchState:
@@ -231,11 +229,9 @@ class SubmittedBatches:
         unknown = await self._call(lambda: self._read_results(members, state, missing))
         left = self.journal.unanswered(key)
         if self.terms.endures and state.problem in _FOR_NOW:
-            self._report(batch, state, planned, total, without_answer=len(left), unknown=unknown)
             await self.journal.drop_plan(key)  # no request of it was done
-            self.waits.wake(members)
-            return
-        await self.journal.end(key, missing, "cancelled" if state.status in _NOT_AGAIN else "failed")
+        else:
+            await self.journal.end(key, missing, "cancelled" if state.status in _NOT_AGAIN else "failed")
         self._report(batch, state, planned, total, without_answer=len(left), unknown=unknown)
         self.waits.wake(members)
 

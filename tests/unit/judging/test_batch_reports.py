@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
+
+import pytest
 
 from collector.backoff import StateLines
 from collector.config.settings import JudgeSettings
 from collector.judging.batches import REPORT_AFTER, Batches, EnduringBatches
 from collector.logs.log import certain
+from evaluators.judges.batches.batch_endpoint import BatchEndpoint
 from evaluators.judges.batches.batch_terms import AbsentBatches, BatchPace
 from evaluators.judges.batches.patient_calls import PatientCalls
+from evaluators.judges.batches.provider import BatchItem
+from evaluators.judges.batches.submitted_batches import SubmittedBatches
 from evaluators.judges.error_mapping import HttpStatusError
 
 BACK = "judge main is available again"
@@ -33,14 +40,14 @@ def calls_of(said: list[str], outages: StateLines | None = None) -> PatientCalls
 
 
 async def answered(calls: PatientCalls, *statuses: int) -> None:
-    """A call that is repeated until it succeeds."""
+    """A submission that is repeated until it succeeds."""
     left = iter(statuses)
 
     async def request() -> None:
         if (status := next(left)) != 200:
             raise HttpStatusError(status, {}, b"{}")
 
-    await calls.call(request, None)
+    await calls.call(request, None, is_work=True)
 
 
 async def test_a_key_that_is_wrong_again_is_reported_again() -> None:
@@ -80,3 +87,63 @@ async def test_an_answer_to_another_call_ends_no_outage() -> None:
     assert len(said) == 1
     await answered(calls, 429, 200)
     assert said[1:] == [BACK]
+
+
+class BatchesOnly:
+    """A provider that refuses batches with a status, or takes them, and answers all else."""
+
+    def __init__(self, status: int = 200) -> None:
+        self._status = status
+
+    async def check(self) -> None:
+        """There are batches."""
+
+    async def submit(self, _key: str, _items: Sequence[BatchItem]) -> str:
+        if self._status != 200:
+            raise HttpStatusError(self._status, {}, b"{}")
+        return "batch-1"
+
+
+def batches_at(provider: BatchesOnly, calls: PatientCalls) -> SubmittedBatches:
+    nothing: Any = None
+    known: Any = provider
+    return SubmittedBatches(known, nothing, calls.terms, nothing, calls=calls, sleep=no_wait, clock=lambda: 0.0)
+
+
+async def test_only_a_batch_that_is_taken_ends_an_outage_of_an_earlier_configuration() -> None:
+    """With an open bill, each new configuration and partition logged the end of the outage, and then its begin."""
+    said: list[str] = []
+    outages = StateLines(REPORT_AFTER)
+    with suppress(RuntimeError):
+        await answered(calls_of(said, outages), 402)
+    assert len(said) == 1
+    for _partition in range(2):
+        assert await batches_at(BatchesOnly(402), calls_of(said, outages))._takes_batches()
+    assert len(said) == 1
+    assert await batches_at(BatchesOnly(), calls_of(said, outages))._submitted("key", []) == "batch-1"
+    assert said[1:] == [BACK]
+
+
+@pytest.mark.parametrize("absent", [True, False])
+async def test_a_request_at_once_ends_such_an_outage_where_there_are_no_batches(absent: bool) -> None:
+    """Where there are batches, requests at once may be answered while the queue of batches is full."""
+    said: list[str] = []
+    outages = StateLines(REPORT_AFTER)
+    with suppress(RuntimeError):
+        await answered(calls_of(said, outages), 429)
+    terms = calls_of(said, outages).terms
+    assert terms.absent is not None
+    if absent:
+        terms.absent.add(terms.home)
+    endpoint: Any = SimpleNamespace(post=returning(SimpleNamespace(content=b"{}")))
+    journal: Any = SimpleNamespace(record_at_once=returning(None))
+    provider: Any = BatchesOnly()
+    await BatchEndpoint(endpoint, provider, journal, terms, sleep=no_wait)._at_once("name", {})
+    assert said[1:] == ([BACK] if absent else [])
+
+
+def returning(value: object) -> Callable[..., Awaitable[object]]:
+    async def answer(*_arguments: object) -> object:
+        return value
+
+    return answer
