@@ -763,7 +763,7 @@ def test_a_budget_at_whose_rate_chance_picked_none_makes_no_weights_inconsistent
     twice = series("evalstream_evaluation_weight_total", "0+20x360", **SERIES, instance="a")
     lowered, half_the_time, steady = (
         series("evalstream_budget_factor", values, monitor="chatbot", instance="a")
-        for values in ("1x240 0.002x120", "1x180 0.05x180", "0.4x360")
+        for values in ("1x200 NaN 1x39 0.002x120", "1x180 0.05x180", "0.4x360")  # NaN: a start without partitions
     )
     rules = rules_of(config)
     rules = replace(rules, groups=tuple(group for group in rules.groups if group.name == "evalstream-service"))

@@ -137,7 +137,7 @@ def _weights(targets: Sequence[Target], alerts: AlertSettings, window: str) -> I
     known = f"({in_use % 'evaluator, monitor'} or 0 * max by (evaluator, monitor) ({metrics.EVALUATOR_INFO.name}))"
     part = f"{known} < on (monitor) group_left () 0.95 * {in_use % 'monitor'}"
     # what nobody drew at a low rate is in no score: n alone knows nothing of its chance
-    factor = f"min by (monitor) ({metrics.BUDGET_FACTOR.name})"
+    factor = f"min by (monitor) ({metrics.BUDGET_FACTOR.name} >= 0)"  # one NaN would make the average NaN
     spread = f"avg_over_time({factor}[{window}:]) * avg_over_time((1 / {factor})[{window}:])"
     yield RecordingRule(series.BUDGET_SPREAD, spread)
     yield RecordingRule(series.WEIGHT_CHECK, f"({' or '.join(checks)}) unless ({many} or {heavy} or {part})")
