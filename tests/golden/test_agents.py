@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any
 
 import pytest
-from truth import PAYLOADS, folders
+from truth import PAYLOADS, folders, truth_of
 
 from collector.commands.normalize import normalize
 from evaluators.cases import ToolCall, Turn
@@ -60,7 +60,7 @@ OTHER_SCENARIOS = {"openinference-openai-agents-realtime"}
 AGENTS = [
     each
     for each in folders()
-    if each not in OTHER_SCENARIOS and any(turn.tools_called for turn in normalize([PAYLOADS / each]))
+    if each not in OTHER_SCENARIOS and any(exchange["tool_calls"] for exchange in truth_of(each)["exchanges"])
 ]
 DEFINING = [each for each in AGENTS if each not in WITHOUT_DEFINITIONS]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -56,3 +58,27 @@ def test_what_waits_comes_first_and_what_works_last(conftest: Any) -> None:
         "unit/test_words",
         "contract/test_evaluators",
     ]
+
+
+def _texts(value: object) -> Iterator[str | bytes]:
+    """A text, or those that a collection holds."""
+    if isinstance(value, str | bytes):
+        yield value
+    elif isinstance(value, dict | list | tuple | set | frozenset):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from _texts(each)
+
+
+def test_no_module_makes_megabytes_as_it_is_collected(conftest: Any) -> None:
+    """Every process collects every module. Attacks of 1.3 GB were made by each, also where their tests did not run."""
+    folder = str(conftest.ROOT / "tests")
+    modules = [
+        each for each in list(sys.modules.values()) if (getattr(each, "__file__", None) or "").startswith(folder)
+    ]
+    held = {
+        (module.__file__, name): sum(map(len, _texts(value)))
+        for module in modules
+        for name, value in vars(module).items()
+        if not name.startswith("__")
+    }
+    assert {each: size for each, size in held.items() if size > 2 << 20} == {}

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pytest
 from evaluation_samples import scored
-from scipy.stats import beta
 
 from collector.calibration.agreement_watch import people_sums
 from collector.calibration.labels import HumanLabel
@@ -33,7 +32,13 @@ from evaluators.results import Evaluation, Sampling
 
 NEW = datetime(2030, 1, 1, tzinfo=UTC)
 DOCS = Path(__file__).parents[3] / "deploy/docs"
-GIVEN = {"beta": beta, "sqrt": math.sqrt}
+
+
+def beta() -> Any:
+    """scipy's distribution; to import it takes half a second, which each process would spend that collects this module."""
+    from scipy.stats import beta
+
+    return beta
 
 
 def stated(page: str, after: str) -> str:
@@ -44,7 +49,7 @@ def stated(page: str, after: str) -> str:
 
 
 def by_statement(page: str, after: str, **given: Any) -> dict[str, Any]:
-    names = GIVEN | given
+    names = {"beta": beta(), "sqrt": math.sqrt} | given
     exec(stated(page, after), names)
     return names
 
@@ -122,7 +127,7 @@ def test_scores_of_a_conversation_that_are_apart_count_as_stated() -> None:
     v = math.fsum(near * product for near, product in pairs) / total**2 * k / (k - 1)
     trials = n * (n + 3) / (n**2 * v / (mean * (1 - mean)) + 3)
     expected = [
-        beta.ppf(0.025, mean * trials, (1 - mean) * trials + 1), beta.ppf(0.975, mean * trials + 1, (1 - mean) * trials)
+        beta().ppf(0.025, mean * trials, (1 - mean) * trials + 1), beta().ppf(0.975, mean * trials + 1, (1 - mean) * trials)
     ]  # fmt: skip
     assert shown(evaluations)["interval"] == pytest.approx(expected, abs=1e-9)
 
@@ -152,7 +157,7 @@ def test_the_mean_by_audits_its_error_and_lambda_are_those_of_the_stated_formula
     assert corrected["audits"] == pytest.approx(by_hand["n"], abs=1e-9)
     n, m, v = by_hand["n"], by_hand["mean"], by_hand["error"] ** 2
     trials = n * (n + 3) / (n**2 * v / (m * (1 - m)) + 3)
-    expected = beta.ppf(0.025, m * trials, (1 - m) * trials + 1), beta.ppf(0.975, m * trials + 1, (1 - m) * trials)
+    expected = beta().ppf(0.025, m * trials, (1 - m) * trials + 1), beta().ppf(0.975, m * trials + 1, (1 - m) * trials)
     assert corrected["interval"] == pytest.approx(expected, abs=1e-9)
 
 

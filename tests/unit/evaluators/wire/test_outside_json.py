@@ -14,17 +14,17 @@ from evaluators.wire.outside_json import DEEPEST, MOST_CONTAINERS, MOST_ELEMENTS
 @pytest.mark.parametrize(
     ("content", "limit"),
     [
-        (b"[" * (DEEPEST + 1) + b"]" * (DEEPEST + 1), "deep"),
-        (b'{"a":' * (DEEPEST + 1) + b"1" + b"}" * (DEEPEST + 1), "deep"),
-        (b"[" + b"{}," * MOST_CONTAINERS + b"1]", "objects"),
-        (b"[" + b"1," * (MOST_ELEMENTS + 1) + b"1]", "values"),
-        (b"{" + b",".join(b'"%d":1' % n for n in range(MOST_ELEMENTS + 1)) + b"}", "values"),
+        (lambda: b"[" * (DEEPEST + 1) + b"]" * (DEEPEST + 1), "deep"),
+        (lambda: b'{"a":' * (DEEPEST + 1) + b"1" + b"}" * (DEEPEST + 1), "deep"),
+        (lambda: b"[" + b"{}," * MOST_CONTAINERS + b"1]", "objects"),
+        (lambda: b"[" + b"1," * (MOST_ELEMENTS + 1) + b"1]", "values"),
+        (lambda: b"{" + b",".join(b'"%d":1' % n for n in range(MOST_ELEMENTS + 1)) + b"}", "values"),
     ],
     ids=["arrays", "objects", "empty objects", "numbers", "names"],
 )
 def test_what_is_beyond_the_limits(content, limit):
     with pytest.raises(UnboundedJson, match=limit):
-        read_outside(content)
+        read_outside(content())
 
 
 def test_what_is_within_them():
