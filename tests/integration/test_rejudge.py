@@ -469,6 +469,27 @@ async def test_what_a_run_at_a_lower_rate_requested_stands_for_others_before_it_
     assert f"{left_out} evaluations {sentence}" in done.stdout, done.output
 
 
+async def test_what_has_another_score_does_not_end_what_an_earlier_run_stands_for(world: World) -> None:
+    """A run that makes what is unscored leaves it; each ended the part, and a run at 0.8 made more evaluations there."""
+    many = 240
+    world.configure(**monitored(world, "short", sample=0.1))
+    draws = [draw(SALT, f"c{n}") for n in range(many)]
+    await live(world, range(many), expected=sum(each < 0.1 for each in draws))
+    changed = {"evaluators": world.settings["evaluators"] | {"short": {"kind": "length", "maximum": 3}}}
+    world.configure(**monitored(world, "short", sample=0.3), **changed)
+    async with world.serving():
+        await rejudge(world)
+    world.configure(**monitored(world, "short", sample=0.8), **changed)
+    async with world.serving():
+        await rejudge(world)
+    made = {
+        int(each.subject.turn_id[1:]): each.sampling.probability for each in await world.ledger() if each.happened_at
+    }
+    few = [n for n in range(many) if 0.1 <= draws[n] < 0.3]
+    around = [n for n in range(many) if 0.3 <= draws[n] < 0.8 and not few[0] < n < few[-1]]
+    assert made == dict.fromkeys(few, 0.3) | dict.fromkeys(around, 0.8)
+
+
 async def test_all_judges_by_a_new_definition_what_an_older_one_has_judged(world: World) -> None:
     world.configure(**monitored(world, "short"))
     await live(world)

@@ -121,7 +121,7 @@ class Candidates:
         for partition in range(self.turns.partitions):
             async for job in self._due(partition):
                 self._superseded.update(job.job.supersedes)
-                self._earlier_runs.add(job)
+                self._earlier_runs.add(job, is_left=self.what == "unscored" and _key_of(job) in self.known.by_subject)
                 if job.job.evaluation_id in self.known.live:
                     names = _names(job)
                     first, last = self._lived.get(names, (job.happened_at, job.happened_at))
@@ -164,11 +164,10 @@ class Candidates:
             if job.skip is not None:
                 self.left_out.no_reference += 1
                 continue
-            evaluator, subject = job.assignment.evaluator, subject_of(past_due_job.case)
-            key = job.monitor.name, *subject_key(evaluator.name, evaluator.scope, subject, job.attributes)
+            key = _key_of(past_due_job)
             if self.what == "unscored" and key in self.known.by_subject:
                 continue  # scored, or among the owed
-            in_flight = job.trigger_offset >= committed.done_below_of(evaluator.name, delivered)
+            in_flight = job.trigger_offset >= committed.done_below_of(job.assignment.evaluator.name, delivered)
             was_at_work = key not in self.known.by_others and self._was_at_work(past_due_job)
             is_of_then = await self._is_of_then(past_due_job, in_force) if in_flight or was_at_work else False
             if in_flight and is_of_then:
@@ -255,6 +254,11 @@ def _key(evaluation: Evaluation) -> Hashable:
     return evaluation.monitor, *key_of(evaluation)  # each monitor counts its own
 
 
+def _key_of(due: PastDueJob) -> Hashable:
+    evaluator, subject = due.job.assignment.evaluator, subject_of(due.case)
+    return due.job.monitor.name, *subject_key(evaluator.name, evaluator.scope, subject, due.job.attributes)
+
+
 def _names(due: PastDueJob) -> _Names:
     return due.job.monitor.name, due.job.assignment.evaluator.name
 
@@ -286,14 +290,17 @@ class EarlierRuns:
     _missing: defaultdict[Hashable, list[tuple[int, str]]] = field(default_factory=lambda: defaultdict(list))
     """The offsets and ids of evaluations that the lower rate draws and that were not requested at it."""
 
-    def add(self, due: PastDueJob) -> None:
-        """Add an evaluation, made or not; those of a partition about in the log's order."""
+    def add(self, due: PastDueJob, *, is_left: bool = False) -> None:
+        """Add an evaluation, made or not; those of a partition about in the log's order.
+
+        `is_left`: no run makes it, as its subject has another evaluation.
+        """
         key, job, present = (due.partition, _names(due)), due.job, due.job.sampling.probability
         lower = self._shares.get((key, job.sampling.stratum), 0.0) * present
         if (rate := self.rates.get(_name_of(due), present)) < present:
             insort(self._requested[key], job.trigger_offset)
             self._shares[key, job.sampling.stratum] = rate / present
-        elif self.plan.draw(job.assignment, conversation_id_of(due.case)) < lower and job.skip is None:
+        elif not (is_left or job.skip) and self.plan.draw(job.assignment, conversation_id_of(due.case)) < lower:
             insort(self._missing[key], (job.trigger_offset, job.evaluation_id))
 
     def stand_for(self, due: PastDueJob, superseded: Collection[str]) -> bool:
