@@ -7,6 +7,7 @@ from typing import Any
 from evaluators.cases import Conversation, Turn
 from evaluators.evaluator import Evaluator
 from evaluators.judge import Judge
+from evaluators.texts.draw import draw
 
 
 def judged_version(evaluator: Evaluator[Any], model: str) -> str:
@@ -65,6 +66,11 @@ def conversation_id_of(case: Turn | Conversation) -> str:
     if isinstance(case, Turn):
         return case.conversation_id or case.trace_id or turn_id_of(case)
     return case.conversation_id or (conversation_id_of(case.turns[0]) if case.turns else "")
+
+
+def case_draw(purpose: str, name: str, case: Turn | Conversation, salt: str = "") -> float:
+    """A number in [0, 1) made of the case's id, independent of the draw that sampled the case."""
+    return draw(f"{purpose}\x1f{name}\x1f{subject_id_of(case)[0]}", salt=salt)
 
 
 def turns_digest(turn_ids: Iterable[str]) -> str:

@@ -33,12 +33,15 @@ from collector.statistics.agreement import FEWEST, MIDDLE, ScoreScale
 from collector.statistics.bias import JudgedPair, labels_of
 from collector.statistics.correction import LabelledScore, WeightedScore
 from collector.wording import listed, plural
+from evaluators.batch import MONITOR
 from evaluators.cases import Conversation, Json, Turn
 from evaluators.results import Evaluation
 from evaluators.texts.exact_json import parse_exactly
 
 SCORED_EXAMPLE = '{"human": 0.8, "score": 0.7}, with true or false for human, or an evaluation_id for score'
 CASE_EXAMPLE = '{"input": "…", "actual_output": "…", "human": true}'
+_OF_COMMANDS = frozenset({"score", "judges", "align", MONITOR})
+"""The monitors in evaluations that a command made. Their ids may equal those of a monitor's own evaluations."""
 _BOOLEANS = {"agree": True, "good": True, "pass": True, "right": True, "bad": False, "fail": False, "wrong": False}
 
 
@@ -76,6 +79,7 @@ class LabelRow(BaseModel):
     score: Annotated[float, Field(ge=0, le=1)] | None = None
     passed: Annotated[bool | None, WrapValidator(_if_valid)] = None
     evaluation_id: str | None = None
+    monitor: str | None = None
     turn_id: str | None = _of_subject("turn_id")
     segment: str = "all"
     label_probability: Annotated[float, Field(gt=0, le=1)] | None = None
@@ -88,9 +92,14 @@ class LabelRow(BaseModel):
     attributes: Annotated[Mapping[str, Any] | None, WrapValidator(_if_valid)] = None
 
     @property
+    def logged_id(self) -> str | None:
+        """The id of the service's evaluation that the label is about; None if a command made the evaluation."""
+        return None if self.monitor in _OF_COMMANDS else self.evaluation_id
+
+    @property
     def names(self) -> tuple[str, ...]:
         """The ids by which the log may know the labelled case, the most exact one first."""
-        return tuple(filter(None, (self.evaluation_id, self.turn_id or self.conversation_id)))
+        return tuple(filter(None, (self.logged_id, self.turn_id or self.conversation_id)))
 
     @property
     def tokens(self) -> float | None:
@@ -116,7 +125,7 @@ class HumanLabel:
     weight: float = 1.0
     probability: float | None = None
     at: float = 0.0
-    """When it was given, in seconds since the epoch; like the monitor known of the page's labels alone."""
+    """When it was given, in seconds since the epoch; known of the page's labels alone."""
     monitor: str = ""
     conversation: str = ""
     attributes: Mapping[str, Json] = field(default_factory=dict[str, Json])
@@ -132,6 +141,8 @@ class HumanLabel:
     """The judge's verdict, if it had one."""
     other_id: str = ""
     """The evaluation that it was given for, if that is another version's, or another evaluator's, of the answer."""
+    of_answer: bool = False
+    """Whether its line names the answer and no monitor that scores it."""
 
     def weighted(self) -> LabelledScore:
         """The two scores with what they stand for: 1 / the probability to be both judged and labelled."""
@@ -207,22 +218,6 @@ def read_labels(
     if len(versions) > 1:
         scored = listed([f"{number:,} by version {version}" for version, number in versions.items()])
         raise ConfigError(f"{path}: its scores are {scored} of {evaluator}; keep the lines of one evaluator_version")
-    labels = labels_in(rows, scores, lower_is_better=lower_is_better)
-    if not rows:
-        remedy = f"write true, false or a number from 0 to 1 as human, and {evaluator} or nothing as evaluator"
-        raise ConfigError(f"{path}: no line is a label of {evaluator}; {remedy}")
-    if not labels:
-        raise ConfigError(
-            f"{path}: no judge's score is known for its {plural(len(rows), 'label')}; write score beside human, or "
-            "the evaluation_id or turn_id of an evaluation in the log by this version of the evaluator"
-        )
-    return labels
-
-
-def labels_in(
-    rows: Iterable[LabelRow], scores: Mapping[str, WeightedScore], *, lower_is_better: bool
-) -> list[HumanLabel]:
-    """The labels of one evaluator whose judge's score is known, those of several people together."""
     people = dict[object, list[HumanLabel]]()
     for number, row in enumerate(rows):
         if (judged := _judge_score(row, scores)) is not None:
@@ -231,10 +226,19 @@ def labels_in(
             label = HumanLabel(
                 judged.score, human, row.segment, judged.weight,
                 row.label_probability, conversation=row.conversation_id or judged.conversation, name=name,
-                tokens=row.tokens, other_id=row.evaluation_id or "" if name not in ("", row.evaluation_id) else "",
+                tokens=row.tokens, other_id=row.logged_id or "" if name not in ("", row.logged_id) else "",
                 passed=judged.passed, by={row.given_by or number: (math.inf, human)}, attributes=row.attributes or {},
+                of_answer=name not in ("", row.logged_id), monitor=row.monitor or "",
             )  # fmt: skip
             people.setdefault((name or row.evaluation_id or row.turn_id or number, row.segment), []).append(label)
+    if not rows:
+        remedy = f"write true, false or a number from 0 to 1 as human, and {evaluator} or nothing as evaluator"
+        raise ConfigError(f"{path}: no line is a label of {evaluator}; {remedy}")
+    if not people:
+        raise ConfigError(
+            f"{path}: no judge's score is known for its {plural(len(rows), 'label')}; write score beside human, or "
+            "the evaluation_id or turn_id of an evaluation in the log by this version of the evaluator"
+        )
     return [mean_label(labels) for labels in people.values()]
 
 
@@ -243,7 +247,7 @@ def _judge_score(row: LabelRow, scores: Mapping[str, WeightedScore]) -> Weighted
     are nested, so that the less probable one counts.
     """
     logged = next((scores[name] for name in row.names if name in scores), None)
-    if logged is not None and row.evaluation_id not in scores:
+    if logged is not None and row.logged_id not in scores:
         logged = logged._replace(weight=max(logged.weight, row.weight))
     if row.score is None:
         return logged
@@ -354,9 +358,9 @@ def label_of_line(line: LabelLine, known: Mapping[str, Evaluation], *, lower_is_
     if (judged := next((known[name] for name in row.names if name in known), None)) is None:
         return label
     name, weight = judged.evaluation_id, 1.0 / _probability(judged)
-    if row.evaluation_id in known:
+    if row.logged_id in known:
         return replace(label, name=name, weight=weight)
-    return replace(label, name=name, weight=max(weight, row.weight), other_id=row.evaluation_id or "")
+    return replace(label, name=name, weight=max(weight, row.weight), other_id=row.logged_id or "")
 
 
 def _probability(judged: Evaluation) -> float:

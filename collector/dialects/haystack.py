@@ -9,7 +9,6 @@ from collector.dialects.dialect import Coverage, Dialect
 from collector.dialects.free_form import exchanged, parse_answer, parse_question
 from collector.dialects.messages import parse_messages, split_system_prompt
 from collector.otlp.span import LogRecord, Span
-from evaluators.cases import Json
 
 _INPUT = "haystack.component.input"
 _OUTPUT = "haystack.component.output"
@@ -44,14 +43,10 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
         dialect="haystack",
         kind=kind,
         passages=parse_passages(output_value) if kind in {"retrieval", "auxiliary"} else (),
-        query=_as_nonempty_text(input_fields.get("query")) if kind == "retrieval" else None,
+        query=find_text(input_fields, "query") if kind == "retrieval" else None,
         variables=parse_texts(input_fields) if kind == "other" else {},
         sources={"passages": _OUTPUT} if kind == "retrieval" else {},
     )
-
-
-def _as_nonempty_text(value: Json) -> str | None:
-    return value if isinstance(value, str) and value else None
 
 
 def _read_model(span: Span) -> Call:
@@ -73,7 +68,7 @@ def _read_model(span: Span) -> Call:
         input_incomplete=prompt.incomplete,
         output_incomplete=answer.incomplete,
         error=find_error(span, answered=output_messages is not None),
-        model=_as_nonempty_text(meta.get("model")),
+        model=find_text(meta, "model"),
         usage=parse_usage(meta.get("usage")),
         sources=find_sources(attributes, input=_INPUT, output=_OUTPUT),
     )

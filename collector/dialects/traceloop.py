@@ -26,7 +26,7 @@ from collector.dialects.free_form import Content, exchanged, parse_answer, parse
 from collector.dialects.indexed_messages import COMPLETION, PROMPT, parse_indexed_messages
 from collector.dialects.messages import parse_messages, parse_tool_calls, split_system_prompt
 from collector.dialects.parts import JsonObject, parse_arguments
-from collector.otlp.span import Attributes, LogRecord, Span
+from collector.otlp.span import LogRecord, Span
 from evaluators.cases import Json, ToolCall
 
 _MAX_LINES = 20_000
@@ -121,7 +121,8 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
         return _read_crew(span)
     results = [event.attributes for event in span.events if event.name == _QUERY_RESULT]
     if results:
-        return Call(dialect="traceloop", kind="retrieval", passages=tuple(map(_parse_event_document, results)))
+        plain = [{key.removeprefix(f"{_QUERY_RESULT}."): value for key, value in of.items()} for of in results]
+        return Call(dialect="traceloop", kind="retrieval", passages=tuple(map(parse_passage, plain)))
     return None
 
 
@@ -285,10 +286,6 @@ def _parse_documents(output_value: Json) -> tuple[Passage, ...]:
     if items and all(marks & item.keys() and parse_passage(item).text for item in items):
         return parse_passages(output_value)
     return ()
-
-
-def _parse_event_document(attributes: Attributes) -> Passage:
-    return parse_passage({key.removeprefix(f"{_QUERY_RESULT}."): value for key, value in attributes.items()})
 
 
 _AGNO_RESULT = re.compile(r"status='\w+' result=(.*?) error=(?=None|')", re.DOTALL)

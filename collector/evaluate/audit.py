@@ -7,10 +7,10 @@ in a temporary database on disk: logs are larger than memory.
 import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, field
 from importlib.resources import files
-from typing import Any, Self
+from typing import Any
 
 from collector.evaluate.outcomes import OutcomeSums
 from collector.evaluate.plan import Job
@@ -64,7 +64,7 @@ class Balance:
     """The number of evaluations that are in the log more than once."""
 
 
-class EvaluationAudit:
+class EvaluationAudit(AbstractContextManager["EvaluationAudit"]):
     """Collects the evaluations that are due and those that are done; `balances` compares them, once."""
 
     def __init__(self) -> None:
@@ -72,9 +72,6 @@ class EvaluationAudit:
         """The turns of each partition, sampled or not, by their outcome."""
         self._database = sqlite3.connect("")  # a temporary file, deleted when it is closed
         self._database.executescript(_SQL["tables"])
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._database.close()

@@ -5,15 +5,16 @@ Feedback becomes records of the labels log, references become records of the tur
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal, cast
 
 from collector.errors import BadInput, TooLarge
 from collector.logs.log import Log, Record
 from collector.otlp.outline import has_more_objects_than
 from collector.receive.rejection import NotRedacted, Rejected
-from collector.records.feedback import FeedbackEntry, feedback_in, feedback_record, without_comment
+from collector.records.feedback import FeedbackEntry, feedback_of, feedback_record, without_comment
 from collector.records.ready_made import documents_in
-from collector.records.references import reference_records, references_in
+from collector.records.references import all_of, reference_records, references_in
 from collector.redact.documents import redact_document
 from collector.redact.redactor import RedactionFailed, Redactor
 from collector.telemetry.registry import Telemetry
@@ -132,7 +133,7 @@ def parse_feedback(
         BadInput: it cannot be read.
     """
     documents = items_of(body, "pieces of feedback", max_items=max_items, redactor=redactor, unredacted=("at",))
-    entries = feedback_in(documents, tenant=tenant)
+    entries = all_of(documents, "feedback", partial(feedback_of, tenant=tenant))
     if not all(rules.believes(entry) for entry in entries):
         raise Rejected(
             403,

@@ -155,8 +155,7 @@ class OtlpGrpcReceiver:
         started = time.monotonic()
         sender: Sender | None = None
         try:
-            if self._ingest.stopping:
-                self._ingest.refuse()
+            self._ingest.refuse_if_stopping()
             sender = await self._sender(context)
             response = await self._accept(signal, messages, sender)
         except Exception as error:  # noqa: BLE001 - the last place before the sender: a bug is answered and logged

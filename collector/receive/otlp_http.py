@@ -91,8 +91,7 @@ class OtlpHttpReceiver:
         started = time.monotonic()
         sender: Sender | None = None
         try:
-            if self._ingest.stopping:
-                self._ingest.refuse()
+            self._ingest.refuse_if_stopping()
             sender = await self._sender(request)
             response = await self._accept(signal, request, sender)
         except Exception as error:  # noqa: BLE001 - the last place before the sender: a bug is answered and logged

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import InitVar, dataclass, field
 from functools import partial
 from operator import attrgetter
-from typing import NoReturn, TypeVar
+from typing import TypeVar
 
 from collector.admission.fair_limit import FairLimit, Holding
 from collector.errors import TooLarge
@@ -206,13 +206,14 @@ class OtlpIngest:
         """Reject new requests from now on; running ones finish."""
         self.stopping = True
 
-    def refuse(self) -> NoReturn:
+    def refuse_if_stopping(self) -> None:
         """Refuse a request that arrives while the receiver stops.
 
         Raises:
-            Rejected: 503, always.
+            Rejected: 503, it stops.
         """
-        raise Rejected(503, "the receiver is stopping", retry_after=self.settings.retry_after, reason="stopping")
+        if self.stopping:
+            raise Rejected(503, "the receiver is stopping", retry_after=self.settings.retry_after, reason="stopping")
 
     def admit(self, sender: Sender) -> Holding:
         """Count one more concurrent request of a sender. The request and its bytes count until the `Holding` is left.

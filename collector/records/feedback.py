@@ -5,17 +5,16 @@ subject, or when the wait for the subject is over. Both records have the same `f
 again since, a third record says, one wait later, that it is over.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import partial
 from typing import Literal, get_args
 
 from collector.errors import BadInput
 from collector.logs.log import Headers, Record, StoredRecord
 from collector.records.json import record_of
 from collector.records.ready_made import LONGEST_ID
-from collector.records.references import LONGEST_NAME, all_of, digest_of, plain_value, sent_fields, sent_ids
+from collector.records.references import LONGEST_NAME, digest_of, plain_value, sent_fields, sent_ids
 from collector.wording import is_like, suggestion
 from evaluators.cases import Feedback, Turn
 from evaluators.records import to_dict, to_json
@@ -250,15 +249,6 @@ def parse_feedback_entry(value: bytes) -> FeedbackEntry:
 def parse_joined_feedback(value: bytes) -> JoinedFeedback:
     """Read what became of feedback. Raises BadInput."""
     return record_of(plain_value(value, "feedback"), JoinedFeedback)
-
-
-def feedback_in(documents: Sequence[object], *, tenant: str | None) -> list[FeedbackEntry]:
-    """The feedback of documents: all of it, or none.
-
-    Raises:
-        BadInput: one is none; says which.
-    """
-    return all_of(documents, "feedback", partial(feedback_of, tenant=tenant))
 
 
 def without_comment(entry: FeedbackEntry) -> FeedbackEntry:

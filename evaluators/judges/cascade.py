@@ -17,10 +17,9 @@ from typing import Any
 
 from evaluators.cases import Conversation, Json, Turn
 from evaluators.evaluator import Evaluator
-from evaluators.identity import conversation_id_of, turn_id_of
+from evaluators.identity import case_draw
 from evaluators.judge import Judge, WholeJudge
 from evaluators.results import Escalation, Failure, Outcome, Score
-from evaluators.texts.draw import draw
 
 DOUBT = 0.5
 """The default doubt, from 0 to 1, above which the second judge is asked."""
@@ -82,7 +81,7 @@ class Cascade(WholeJudge):
             return Escalation(reason="unknown", probability=1.0, first_score=first)
         if doubt > self.doubt:
             return Escalation(reason="doubt", probability=1.0, first_score=first, doubt=doubt)
-        reason = "share" if _draw(evaluator.name, case, self.salt) < self.share else "sure"
+        reason = "share" if case_draw("cascade", evaluator.name, case, self.salt) < self.share else "sure"
         return Escalation(reason=reason, probability=self.share, first_score=first, doubt=doubt)
 
 
@@ -94,9 +93,3 @@ def doubt_of(details: Mapping[str, Json]) -> float | None:
         if isinstance(value := details.get(name), int | float) and isfinite(value)
     ]
     return min(1.0, max(known)) if known else None
-
-
-def _draw(name: str, case: Turn | Conversation, salt: str) -> float:
-    """A number in [0, 1) made of the case's id, independent of the draw that sampled the case."""
-    subject = turn_id_of(case) if isinstance(case, Turn) else conversation_id_of(case)
-    return draw(f"cascade\x1f{name}\x1f{subject}", salt=salt)

@@ -18,10 +18,9 @@ from pydantic import (
 from evaluators.cases import Conversation, Json, Scope, Turn
 from evaluators.errors import EvaluationError, NotApplicable
 from evaluators.evaluator import Case, Evaluator
-from evaluators.identity import conversation_id_of, turn_id_of
+from evaluators.identity import case_draw
 from evaluators.judge import Judge
 from evaluators.results import Failure, Method, Outcome, Score, Skipped, SkipReason
-from evaluators.texts.draw import draw
 
 Combination = Literal["all", "any", "weighted", "if"]
 """How the scores of a composite's members become one."""
@@ -186,7 +185,7 @@ class Composition(Evaluator[Case], Generic[Case]):
         first = await _outcome_of(gate, case, judge)
         _require_scores({gate.name: first})
         chance = 1.0 if _passes(gate, first) is (self.ask_on == "pass") else self.share
-        if _draw(self.name, case) >= chance:
+        if case_draw("gate", self.name, case) >= chance:
             summary: dict[str, Json] = {
                 "members": {gate.name: _summary(gate, first), member.name: {"outcome": "not asked"}}
             }
@@ -313,8 +312,3 @@ def _method(scores: Sequence[Score]) -> Method:
     """The common method of the members that asked a judge; a composite in code alone is deterministic."""
     judged: set[Method] = {score.method for score in scores if score.method != "deterministic"}
     return judged.pop() if len(judged) == 1 else "single" if judged else "deterministic"
-
-
-def _draw(name: str, case: Turn | Conversation) -> float:
-    """A number in [0, 1) made of the case's id, independent of the draw that sampled the case."""
-    return draw(f"gate\x1f{name}\x1f{turn_id_of(case) if isinstance(case, Turn) else conversation_id_of(case)}")

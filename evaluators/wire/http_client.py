@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, I
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import KW_ONLY, InitVar, dataclass
 from http.client import HTTPException
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 from urllib import request as urllib_request
 
 import aiohttp
@@ -124,7 +124,7 @@ async def bounded_pieces(chunks: AsyncIterable[bytes], coding: str, longest: int
 
 
 @dataclass(eq=False, repr=False)
-class HttpClient:
+class HttpClient(AbstractAsyncContextManager["HttpClient"]):
     """Requests to foreign servers: no request follows a redirect or keeps a cookie, and each answer is bounded.
 
     A redirect would take the key and the judged text to an address that no configuration names. `longest` is the most
@@ -146,9 +146,6 @@ class HttpClient:
         self._headers.update(headers or {})
         self._timeout = timeout if isinstance(timeout, aiohttp.ClientTimeout) else aiohttp.ClientTimeout(total=timeout)
         self._session: aiohttp.ClientSession | None = None
-
-    async def __aenter__(self) -> Self:
-        return self
 
     async def __aexit__(self, *_error: object) -> None:
         await self.aclose()

@@ -49,7 +49,7 @@ from collector.statistics.conversations import by_conversation
 from collector.statistics.correction import LabelledScore, WeightedScore, weighted_mean
 from collector.statistics.intervals import mean_text
 from collector.telemetry.wide_console import figures_table, report_text
-from collector.wording import at_least, at_most, plural
+from collector.wording import at_least, at_most, listed, plural
 from evaluators.cases import Json
 from evaluators.judges.cascade import doubt_of
 from evaluators.results import Evaluation
@@ -60,7 +60,8 @@ class CalibrateOptions:
     """The command's options. `target` is the share of bad answers that the suggested threshold should fail.
 
     Without a file, the `labels` are the page's. With `random`, labels that do not say how they were drawn are a random
-    draw with equal chances. `certify` is a bound that the true failure rate has to be surely below.
+    draw with equal chances. With `monitor`, they are of this monitor's answers. `certify` is a bound that the true
+    failure rate has to be surely below.
     """
 
     labels: Path | None
@@ -68,6 +69,7 @@ class CalibrateOptions:
     target: float = 0.9
     json: bool = False
     random: bool = False
+    monitor: str | None = None
     certify: float | None = None
 
 
@@ -120,7 +122,11 @@ def measure(config: Config, options: CalibrateOptions) -> Calibration:
     needed = options.labels is None or (is_stored and are_of_log(options.labels, SCORED_EXAMPLE, "score"))
     ledger = asyncio.run(ledger_of(config, version, scale, needed=needed))
     labels, notes = _labels(options, version, ledger, lower_is_better=scale.lower_is_better)
+    if options.monitor is not None:
+        labels = _of_monitor(labels, ledger, options.monitor)
+        ledger = replace(ledger, scored=tuple(one for one in ledger.scored if one.monitor == options.monitor))
     if options.random:
+        _require_monitor(labels, ledger)
         labels, alike = _as_random(labels)
         notes = (*notes, *alike)
     if of_other := [label for label in labels if label.other_id]:
@@ -141,6 +147,22 @@ def measure(config: Config, options: CalibrateOptions) -> Calibration:
         why = "This mean corrects the judge's, by all drawn labels, so the two differ, in their errors too"
         result = replace(result, notes=(*result.notes, f"The page's mean by people {audited}. {why}."))
     return replace(result, agreements=(result.agreements[0], *_segments(labels, scale)), monitors=monitors)
+
+
+def _of_monitor(labels: Sequence[HumanLabel], ledger: "LabelLedger", monitor: str) -> list[HumanLabel]:
+    """The labels of a monitor's answers. Labels of answers outside the log are the monitor's, too."""
+    monitors = {one.names[0]: one.monitor for one in ledger.scored}
+    require_known("--monitor", "monitor", [monitor], {*monitors.values()})
+    if own := [label for label in labels if monitors.get(label.name, label.monitor or monitor) == monitor]:
+        return own
+    raise ConfigError(f"--monitor: no label is of an answer that {monitor} scored; name the monitor of the draw")
+
+
+def _require_monitor(labels: Sequence[HumanLabel], ledger: "LabelLedger") -> None:
+    """Refuse a random draw that may be of the answers of any of several monitors."""
+    monitors = sorted({one.monitor for one in ledger.scored})
+    if len(monitors) > 1 and any(label.of_answer and not label.probability for label in labels):
+        raise ConfigError(f"--random: name by --monitor which of {listed(monitors)} the answers were drawn from")
 
 
 def _as_random(labels: Sequence[HumanLabel]) -> tuple[list[HumanLabel], Sequence[str]]:
@@ -382,10 +404,13 @@ def _labels(
     page, notes = _page_labels(version, ledger, is_needed=options.labels is None)
     if options.labels is None:
         return page, (*notes, *_notes_on_shares(page, ledger))
-    known = {name: one for one in ledger.scored for name in one.names}
+    by_preference = sorted(ledger.scored, key=lambda one: one.monitor == options.monitor)
+    known = {name: one for one in by_preference for name in one.names}
     scores = {name: one.judged for name, one in known.items()}
     labels = read_labels(options.labels, scores, version[0], lower_is_better=lower_is_better)
-    labels = [replace(label, name=known[label.name].names[0] if label.name else "") for label in labels]
+    current = {(one.monitor, one.names[1]): one for one in ledger.scored}
+    logged = ((each, current.get((each.monitor, each.name)) or known.get(each.name)) for each in labels)
+    labels = [replace(label, name=one.names[0] if one else "", monitor="") for label, one in logged]
     segments = {label.name: label.segment for label in labels}
     page = [replace(label, segment=segments.get(label.name, "all"), monitor="") for label in labels_of_queue(page)]
     answers = group_by((*labels, *page), lambda label: (label.name or id(label), label.segment))
