@@ -62,6 +62,17 @@ def _if_valid(value: object, read: ValidatorFunctionWrapHandler) -> object:
         return None
 
 
+def _id_in_monitor(monitor: str | None, subject: str) -> str:
+    """The id by which a line names a monitor's answer, if its `evaluation_id` is another version's."""
+    return f"{monitor}\x1f{subject}"
+
+
+def names_of(evaluation: Evaluation) -> tuple[str, str, str]:
+    """The ids by which a line may name an evaluation: its own, its subject's, and its subject's in its monitor."""
+    subject = evaluation.subject.id
+    return evaluation.evaluation_id, subject, _id_in_monitor(evaluation.monitor, subject)
+
+
 class LabelRow(BaseModel):
     """A line of a label file. `human` is a number on 0..1, true or false, or pass and fail.
 
@@ -99,7 +110,8 @@ class LabelRow(BaseModel):
     @property
     def names(self) -> tuple[str, ...]:
         """The ids by which the log may know the labelled case, the most exact one first."""
-        return tuple(filter(None, (self.logged_id, self.turn_id or self.conversation_id)))
+        subject = self.turn_id or self.conversation_id
+        return tuple(filter(None, (self.logged_id, subject and _id_in_monitor(self.monitor, subject), subject)))
 
     @property
     def tokens(self) -> float | None:
@@ -125,7 +137,7 @@ class HumanLabel:
     weight: float = 1.0
     probability: float | None = None
     at: float = 0.0
-    """When it was given, in seconds since the epoch; known of the page's labels alone."""
+    """When it was given, in seconds since the epoch; like the monitor known of the page's labels alone."""
     monitor: str = ""
     conversation: str = ""
     attributes: Mapping[str, Json] = field(default_factory=dict[str, Json])
@@ -228,7 +240,7 @@ def read_labels(
                 row.label_probability, conversation=row.conversation_id or judged.conversation, name=name,
                 tokens=row.tokens, other_id=row.logged_id or "" if name not in ("", row.logged_id) else "",
                 passed=judged.passed, by={row.given_by or number: (math.inf, human)}, attributes=row.attributes or {},
-                of_answer=name not in ("", row.logged_id), monitor=row.monitor or "",
+                of_answer=name == (row.turn_id or row.conversation_id),
             )  # fmt: skip
             people.setdefault((name or row.evaluation_id or row.turn_id or number, row.segment), []).append(label)
     if not rows:
@@ -279,6 +291,7 @@ _MEANINGS = {
     "label_probability": "label_probability is above 0 and at most 1",
     "weight": "weight is a number above 0",
     **dict.fromkeys(("usage", "judge_tokens"), "tokens and calls are numbers"),
+    "monitor": "monitor is text",
     **{name: f"{name} is text" for name in ("evaluation_id", "turn_id", "segment", "conversation_id", "given_by")},
 }
 """The meaning of each key of a label, where a value is refused."""
@@ -340,10 +353,10 @@ def case_of_line(line: LabelLine, path: Path) -> Turn | Conversation:
 
 
 def evaluations_by_id(past: Iterable[Evaluation]) -> dict[str, Evaluation]:
-    """One evaluator's evaluations by their ids and their subjects' ids; a subject's is of the monitor that judges
-    most.
+    """One evaluator's evaluations by their ids, and their subjects' ids in each monitor and in all; a subject's is of
+    the monitor that judges most.
     """
-    return {key: one for one in sorted(past, key=_probability) for key in (one.subject.id, one.evaluation_id)}
+    return {name: one for one in sorted(past, key=_probability) for name in names_of(one)}
 
 
 def label_of_line(line: LabelLine, known: Mapping[str, Evaluation], *, lower_is_better: bool) -> HumanLabel:

@@ -22,6 +22,7 @@ from collector.calibration.labels import (
     label_of_answer,
     mean_label,
     measured_labels,
+    names_of,
     read_labels,
     undecided,
     weighted_pairs,
@@ -123,6 +124,8 @@ def measure(config: Config, options: CalibrateOptions) -> Calibration:
     ledger = asyncio.run(ledger_of(config, version, scale, needed=needed))
     labels, notes = _labels(options, version, ledger, lower_is_better=scale.lower_is_better)
     if options.monitor is not None:
+        known = {*config.settings.monitors, *(one.monitor for one in ledger.scored)}
+        require_known("--monitor", "monitor", [options.monitor], known)
         labels = _of_monitor(labels, ledger, options.monitor)
         ledger = replace(ledger, scored=tuple(one for one in ledger.scored if one.monitor == options.monitor))
     if options.random:
@@ -152,17 +155,19 @@ def measure(config: Config, options: CalibrateOptions) -> Calibration:
 def _of_monitor(labels: Sequence[HumanLabel], ledger: "LabelLedger", monitor: str) -> list[HumanLabel]:
     """The labels of a monitor's answers. Labels of answers outside the log are the monitor's, too."""
     monitors = {one.names[0]: one.monitor for one in ledger.scored}
-    require_known("--monitor", "monitor", [monitor], {*monitors.values()})
     if own := [label for label in labels if monitors.get(label.name, label.monitor or monitor) == monitor]:
         return own
     raise ConfigError(f"--monitor: no label is of an answer that {monitor} scored; name the monitor of the draw")
 
 
 def _require_monitor(labels: Sequence[HumanLabel], ledger: "LabelLedger") -> None:
-    """Refuse a random draw that may be of the answers of any of several monitors."""
-    monitors = sorted({one.monitor for one in ledger.scored})
-    if len(monitors) > 1 and any(label.of_answer and not label.probability for label in labels):
-        raise ConfigError(f"--random: name by --monitor which of {listed(monitors)} the answers were drawn from")
+    """Refuse a random draw of answers that several monitors score: it may be of any one's answers."""
+    by_answer = group_by(ledger.scored, lambda one: one.answer)
+    by_name = {one.names[0]: {each.monitor for each in by_answer[one.answer]} for one in ledger.scored}
+    monitors = [by_name[label.name] for label in labels if label.of_answer and not label.probability]
+    if several := {name for names in monitors if len(names) > 1 for name in names}:
+        of = listed(sorted(several))
+        raise ConfigError(f"--random: name by --monitor which of {of} the answers were drawn from")
 
 
 def _as_random(labels: Sequence[HumanLabel]) -> tuple[list[HumanLabel], Sequence[str]]:
@@ -301,10 +306,9 @@ async def ledger_of(config: Config, version: Version, scale: ScoreScale, *, need
 def _scored(evaluation: Evaluation, doubt: float, auditor: str | None) -> _Scored:
     assert evaluation.score is not None
     conversation = evaluation.subject.conversation_id
-    names = (evaluation.evaluation_id, evaluation.subject.id)
     judged = WeightedScore(evaluation.score, 1.0 / evaluation.sampling.probability, conversation, evaluation.passed)
     return _Scored(
-        judged, names, key_of(evaluation), tokens_read(evaluation), evaluation.attributes,
+        judged, names_of(evaluation), key_of(evaluation), tokens_read(evaluation), evaluation.attributes,
         audit_by(evaluation, auditor), evaluation.monitor, evaluation.time, doubt,
     )  # fmt: skip
 
@@ -408,9 +412,7 @@ def _labels(
     known = {name: one for one in by_preference for name in one.names}
     scores = {name: one.judged for name, one in known.items()}
     labels = read_labels(options.labels, scores, version[0], lower_is_better=lower_is_better)
-    current = {(one.monitor, one.names[1]): one for one in ledger.scored}
-    logged = ((each, current.get((each.monitor, each.name)) or known.get(each.name)) for each in labels)
-    labels = [replace(label, name=one.names[0] if one else "", monitor="") for label, one in logged]
+    labels = [replace(label, name=known[label.name].names[0] if label.name else "") for label in labels]
     segments = {label.name: label.segment for label in labels}
     page = [replace(label, segment=segments.get(label.name, "all"), monitor="") for label in labels_of_queue(page)]
     answers = group_by((*labels, *page), lambda label: (label.name or id(label), label.segment))
