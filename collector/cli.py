@@ -946,7 +946,7 @@ def calibrate(
     target: Annotated[float, Option(min=0, max=1, help="Share of bad answers that the threshold should fail.")] = 0.9,
     json: Json = False,
     random: RandomLabels = False,
-    monitor: Annotated[str | None, Option(help="The labels are of this monitor's answers; by default of all.")] = None,
+    monitor: Annotated[str | None, Option(help="Count only this monitor's answers.")] = None,
     certify: Annotated[float | None, Option(min=1e-4, max=0.9999, help="Failure rate to prove, or status 1.")] = None,
 ) -> None:
     """Measure an evaluator's agreement with human labels."""

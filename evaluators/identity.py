@@ -70,8 +70,7 @@ def conversation_id_of(case: Turn | Conversation) -> str:
 
 def case_draw(purpose: str, name: str, case: Turn | Conversation, salt: str = "") -> float:
     """A number in [0, 1) made of the case's id, independent of the draw that sampled the case."""
-    subject = turn_id_of(case) if isinstance(case, Turn) else conversation_id_of(case)
-    return draw(f"{purpose}\x1f{name}\x1f{subject}", salt=salt)
+    return draw(f"{purpose}\x1f{name}\x1f{subject_id_of(case)[0]}", salt=salt)
 
 
 def turns_digest(turn_ids: Iterable[str]) -> str:

@@ -46,9 +46,7 @@ class BoundedGate:
             self._admit_waiting()
 
     def _fits(self, items: int, size: int) -> bool:
-        if not self.items:
-            return True
-        return self.items + items <= self._max_items and self.bytes + size <= self._max_bytes
+        return not self.items or (self.items + items <= self._max_items and self.bytes + size <= self._max_bytes)
 
     def _admit_waiting(self) -> None:
         while self._queue and self._fits(*self._queue[0][:2]):

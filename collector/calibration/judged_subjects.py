@@ -189,9 +189,8 @@ def _may_speak_of(tenant: str | None, subject: FeedbackSubject) -> bool:
     """Whether a sender may give feedback on a subject. `tenant` is "" for a sender without one, None for an
     operator.
     """
-    if tenant is None:
-        return True
-    return subject.conversation_id.startswith(id_in_tenant("", tenant) if tenant else _ANY_TENANT) == bool(tenant)
+    prefix = id_in_tenant("", tenant) if tenant else _ANY_TENANT
+    return tenant is None or subject.conversation_id.startswith(prefix) == bool(tenant)
 
 
 _ANY_TENANT = id_in_tenant("", "-").removesuffix("-/")

@@ -136,9 +136,8 @@ def _choose_answer(fields: Mapping[str, Json]) -> str:
 
 
 def _is_last_step(output: Sequence[ChatMessage] | None, outputs: Sequence[str]) -> bool:
-    if not output or _TOOL_NAME not in outputs:
-        return False
-    return _find_outputs(output[0].text, outputs).get(_TOOL_NAME) == _LAST_STEP
+    written = _find_outputs(output[0].text, outputs) if output and _TOOL_NAME in outputs else {}
+    return written.get(_TOOL_NAME) == _LAST_STEP
 
 
 def _find_outputs(text: str, names: Sequence[str]) -> Mapping[str, Json]:

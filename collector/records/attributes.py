@@ -99,8 +99,7 @@ def attributes_of(case: Turn | Conversation, declared: Iterable[str] = ()) -> di
     tools: set[str] = set()
     for turn in turns:
         _add_attributes(turn, declared, result)
-        for call in turn.tools_called:
-            tools.add(call.name[:LONGEST_LABEL])
+        tools.update(call.name[:LONGEST_LABEL] for call in turn.tools_called)
     tools.discard("")
     if tools:
         result["tools"] = sorted(tools)[:_MOST_TOOLS]

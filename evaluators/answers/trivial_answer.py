@@ -14,9 +14,8 @@ EMPTY_JSON = frozenset({"[]", "{}"})
 
 def is_trivial_answer(text: str) -> bool:
     """Whether a text has no letter, digit or symbol, or is nothing but the opening of an answer."""
-    if text.strip().casefold() in _OPENERS:
-        return True
-    return all(unicodedata.category(character)[0] in "ZCP" for character in text)
+    is_opening = text.strip().casefold() in _OPENERS
+    return is_opening or all(unicodedata.category(character)[0] in "ZCP" for character in text)
 
 
 def worst_score(field: str, score_range: tuple[float, float], *, higher_is_better: bool) -> Score:

@@ -9,7 +9,7 @@ from urllib.parse import quote
 import orjson
 
 from collector.commands.fetch.api_reader import ApiReader, Document
-from collector.commands.fetch.source import Cursor, Source, Wanted, objects
+from collector.commands.fetch.source import Cursor, Source, Wanted, object_at, objects
 from collector.errors import ConfigError
 
 _SPANS = 1000
@@ -73,12 +73,9 @@ def otlp_request(spans: Sequence[Document]) -> Document:
 
 def _span(span: Document) -> Document:
     """A span as OTLP has it: what Phoenix leaves empty is not there."""
-    attributes = [attribute for attribute in objects(span.get("attributes")) if _has_value(attribute.get("value"))]
-    return {**{name: value for name, value in span.items() if value is not None}, "attributes": attributes}
-
-
-def _has_value(value: object) -> bool:
-    return isinstance(value, dict) and any(each is not None for each in value.values())  # pyright: ignore[reportUnknownVariableType]
+    attributes = objects(span.get("attributes"))
+    filled = [one for one in attributes if any(value is not None for value in object_at(one, "value").values())]
+    return {**{name: value for name, value in span.items() if value is not None}, "attributes": filled}
 
 
 def _check_filter(page: Sequence[Document], query: str) -> None:

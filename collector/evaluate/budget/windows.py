@@ -139,9 +139,8 @@ class Demand:
 
     def has_jumped(self, seconds: float) -> bool:
         """Whether more came in the `seconds` since the last update than chance explains."""
-        if self.per_second is None:
-            return False
-        return self.units - self.per_second * seconds > _JUMP * math.sqrt(self._squares)
+        chance = _JUMP * math.sqrt(self._squares)
+        return self.per_second is not None and self.units - self.per_second * seconds > chance
 
     def update(self, seconds: float) -> None:
         """Update the estimate after `seconds`. A jump is believed at once, all other changes gradually."""

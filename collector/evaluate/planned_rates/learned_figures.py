@@ -121,9 +121,8 @@ def least_rate(
 
     def reaches(rate: float) -> bool:
         rates = rates_of(rate, boosts)
-        if day.second is not None and day.scored_again(rates, share) < ENOUGH_AGAIN:
-            return False
-        return day.error(rates, share) <= error
+        enough_again = day.second is None or day.scored_again(rates, share) >= ENOUGH_AGAIN
+        return enough_again and day.error(rates, share) <= error
 
     if not reaches(1.0):
         return None

@@ -73,9 +73,8 @@ def slower_than(seconds: float) -> Test:
     """Whether the answer took longer than `seconds`."""
 
     def slow(turn: Turn, _scores: Mapping[str, float]) -> bool:
-        if turn.started_at is None or turn.ended_at is None:
-            return False
-        return (turn.ended_at - turn.started_at).total_seconds() > seconds
+        start, end = turn.started_at, turn.ended_at
+        return start is not None and end is not None and (end - start).total_seconds() > seconds
 
     return slow
 

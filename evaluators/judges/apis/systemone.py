@@ -56,10 +56,8 @@ def reply(content: bytes, questions: Sequence[deciding.NumberedQuestion]) -> dec
 
 def _decision(answer: dict[str, Any], numbered: deciding.NumberedQuestion) -> Decision:
     kind = answer.get("type")
-    if kind == "refusal":
-        return deciding.REFUSED
     if kind != _question(numbered)["type"]:
-        return deciding.UNUSABLE
+        return deciding.REFUSED if kind == "refusal" else deciding.UNUSABLE
     kept_mass = probability(answer.get("option_mass"))
     if kind == "noul":
         return deciding.of_predicate(numbered, answer.get("noul"), kept_mass)
