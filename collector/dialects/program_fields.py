@@ -136,7 +136,7 @@ def _choose_answer(fields: Mapping[str, Json]) -> str:
 
 
 def _is_last_step(output: Sequence[ChatMessage] | None, outputs: Sequence[str]) -> bool:
-    written = _find_outputs(output[0].text, outputs) if output and _TOOL_NAME in outputs else {}
+    written: Mapping[str, Json] = _find_outputs(output[0].text, outputs) if output and _TOOL_NAME in outputs else {}
     return written.get(_TOOL_NAME) == _LAST_STEP
 
 

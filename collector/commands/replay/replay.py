@@ -210,7 +210,7 @@ def _table(each: EvaluatorComparison, comparison: Comparison) -> Table:
         table.add_row(f"passed{part}", *comparison.passing.cells)
     if each.people.agreement is not None:
         table.add_row("agrees with people", *each.people.agreement.cells)
-    table.add_row("cost", *(cost_text(side.cost_usd, side.unpriced) for side in (each.old, each.new)))
+    table.add_row("cost, without audits", *(cost_text(side.cost_usd, side.unpriced) for side in (each.old, each.new)))
     return table
 
 

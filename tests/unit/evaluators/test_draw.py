@@ -8,6 +8,8 @@ from typing import Literal
 import pytest
 from hypothesis import given, strategies as st
 
+from evaluators.cases import Conversation, Turn
+from evaluators.identity import case_draw
 from evaluators.texts.draw import draw
 
 Algorithm = Literal["blake2b", "sha256"]
@@ -40,3 +42,11 @@ def test_draws_stay_as_they_are() -> None:
     assert draw("cascade\x1fhelpful\x1fturn-1") == 0.5784391195838654
     assert draw("label/evaluation-1", algorithm="sha256") == 0.8162441347145549
     assert draw("\ud800") == draw("?")
+
+
+def test_draws_of_cases_stay_as_they_are() -> None:
+    """A cascade and a gate read the same cases after an update, whatever else is in a case."""
+    turn = Turn(turn_id="turn-1", input="?", conversation_id="c")
+    assert case_draw("cascade", "helpful", turn) == draw("cascade\x1fhelpful\x1fturn-1")
+    conversation = Conversation(conversation_id="c", turns=(turn,))
+    assert case_draw("gate", "both", conversation, "salt") == draw("gate\x1fboth\x1fc", salt="salt")
