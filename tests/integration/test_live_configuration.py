@@ -1055,9 +1055,11 @@ async def test_a_start_with_an_earlier_file_judges_its_backlog_by_the_newest_con
         newest = load(file.path)
         async with running(newest, {"watch"}) as service:
             await put(service, range(100, 200))
+            in_force = service.reload.history.after(1)[0].since
         file.path.write_text(old)
         async with running(load(file.path), {"evaluate"}, path=file.path) as service:
             assert value(service, "evalstream_configuration_number") == 2, "before anything is judged"
+            assert service.reload.exchange.process.status.view.since == in_force, "since the deployment took it"
             assert service.reload.exchange.process.config.settings.log_level is None
             key = keyed_salt(service.plan.key, "evalstream")
             sampled = sum(draw(key, f"c{number}") < 0.5 for number in range(5, 200))

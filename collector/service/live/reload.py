@@ -221,7 +221,7 @@ class Reload:
         if number not in {before, 1}:  # it is no first, and not only what the log does not hold has changed
             self.history.report_change(number)
         await self.exchange.take(prepared, number)
-        self._status.take(number, _named(changed) if changed else "nothing changes")
+        self._status.take(number, self.history.after(number - 1)[0].since, _named(changed or ["nothing changes"]))
 
 
 @contextmanager

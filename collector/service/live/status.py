@@ -48,11 +48,11 @@ class ConfigurationStatus:
         """The status as the page shows it."""
         return ConfigurationView(number=self.number, since=self.in_force_since)
 
-    def take(self, number: int, what: str) -> None:
-        """Another configuration runs; `what` has changed."""
+    def take(self, number: int, in_force_since: float, what: str) -> None:
+        """Another configuration runs, which others may have taken long before; `what` has changed."""
         self.number, self.since, self.refused = number, time.time(), None
         self._lines.open.clear()
-        self.in_force_since = self.since
+        self.in_force_since = in_force_since
         self._telemetry.counter(series.CONFIGURATION_CHANGES, "taken").inc()
         logger.info("configuration %d is taken: %s", number, what)
 
