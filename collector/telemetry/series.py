@@ -177,7 +177,7 @@ SAMPLING_PROBABILITY = gauge("evalstream_sampling_probability", ("monitor", "eva
 BUDGET_USD = gauge("evalstream_budget_usd", ("monitor", "period"))
 """The configured budget of a monitor in US dollars, by period: hour or day."""
 BUDGET_FACTOR = gauge("evalstream_budget_factor", ("monitor",))
-"""Factor from 0 to 1 by which a monitor's budget lowers its sampling rates, by the newest decision; NaN before."""
+"""Factor from 0 to 1 by which budgets lower a monitor's sampling rates by the last decision; NaN without partitions."""
 BUDGET_SPENT = gauge("evalstream_budget_spent_ratio", ("monitor",))
 """The largest share of a monitor's hard caps (not budgets) that this process has spent or reserved."""
 TOTAL_BUDGET_USD = gauge("evalstream_total_budget_usd", ("period",))

@@ -290,7 +290,7 @@ async def test_what_has_no_room_is_shed_and_what_was_sent_is_not(tmp_path: Path)
 
 async def test_the_budget_of_a_day_has_what_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An hour's is not blocked by what is paid hours later."""
-    monkeypatch.setattr(PartitionBudget, "is_first_due", lambda *_: False)  # the rates of a start judge all
+    monkeypatch.setattr(PartitionBudget, "first_due", lambda *_: ())  # the rates of a start judge all
     async with batch_server(looks=10**9) as server:
 
         def change(config: dict[str, Any]) -> None:

@@ -65,14 +65,15 @@ class PartitionBudget:
         """Whether the saved state has these budgets and no others; else rates are decided with the first record."""
         self.started = False
         """Whether a rate has been decided, here or by an earlier owner."""
-        self._first: dict[tuple[str, str], float] = {}  # when a demand that is not estimated yet began
+        self._first: dict[tuple[str, str], tuple[float, Assignment]] = {}  # when a demand not estimated yet began
         self._read_at, self._read_since, self._read_until = now, math.inf, 0.0
         self._catch_up = CATCH_UP
 
-    def add_demand(self, name: tuple[str, str], units: float) -> None:
+    def add_demand(self, monitor: str, assignment: Assignment, units: float) -> None:
         """Add a subject of the record that was read last."""
+        name = monitor, assignment.evaluator.name
         if units and self.demands[name].per_second is None:
-            self._first.setdefault(name, self._read_at)
+            self._first.setdefault(name, (self._read_at, assignment))
         self.demands[name].add(units)
 
     def windows_of(self, monitor: str) -> Iterator[BudgetWindow]:
@@ -120,27 +121,29 @@ class PartitionBudget:
         span = self.span(now)
         return any(demand.has_jumped(span) and any(self.windows_of(name)) for (name, _), demand in self.demands.items())
 
-    def end_step(self, now: float) -> Collection[tuple[str, str]]:
+    def end_step(self, now: float, expected_usd: Callable[[Assignment, bool], float]) -> Collection[tuple[str, str]]:
         """Estimate the traffic, since a rate is decided now. Returns whose demand was estimated for the first time."""
-        span, first = self.span(now), self._first
+        span, first = self.span(now), self.first_due(now, expected_usd)
         for name, demand in self.demands.items():
             if name in first:
-                demand.update(max(span - (first[name] - self.decided_at), FIRST_STEP))
+                demand.update(max(span - (self._first.pop(name)[0] - self.decided_at), FIRST_STEP))
             elif demand.per_second is not None:
                 demand.update(span)
         behind = span - (now - self.decided_at)
         self._catch_up, self._read_since = CATCH_UP if behind < 1.0 else self._catch_up - behind, math.inf
-        self.decided_at, self.is_saved, self.started, self._first = now, True, True, {}
+        self.decided_at, self.is_saved, self.started = now, True, True
         return first
 
-    def is_first_due(self, plan: Plan, now: float, expected_usd: Callable[[Assignment, bool], float]) -> bool:
-        """Whether a demand that is not estimated yet has lasted long enough, or costs as much as it may until then."""
-        first = {name: since for name, since in self._first.items() if any(self.windows_of(name[0]))}
-        uses = [(self.demands[name].units, plan.assignment_of(*name)) for name in first]
-        usd = sum(units * expected_usd(use[1], False) for units, use in uses if use is not None)
-        windows = [window for monitor, _ in first for window in self.windows_of(monitor)]
-        is_spent = any(usd >= FIRST_SPAN * window.allowed_per_second for window in windows)
-        return is_spent or any(now - since >= FIRST_STEP for since in first.values())
+    def first_due(self, now: float, expected_usd: Callable[[Assignment, bool], float]) -> Collection[tuple[str, str]]:
+        """Demands without an estimate that lasted long enough, or cost what a budget may pay until then."""
+        usd = defaultdict[str, float](float)
+        for name, (_, assignment) in self._first.items():
+            for budget in self.windows.keys() & {name[0], ALL_MONITORS}:
+                usd[budget] += self.demands[name].units * expected_usd(assignment, False)
+        allowed = {budget: min(window.allowed_per_second for window in self.windows[budget]) for budget in usd}
+        spent = {budget for budget in usd if usd[budget] >= FIRST_SPAN * allowed[budget]}
+        begun = self._first.items()
+        return {name for name, (at, _) in begun if now - at >= FIRST_STEP or spent & {name[0], ALL_MONITORS}}
 
 
 def _sum_spent(partitions: Iterable[PartitionBudget], name: str, index: int, now: float) -> float:
@@ -236,13 +239,13 @@ class BudgetController:
         """Add a subject that would be judged with probability `units` if there were no budget."""
         self._planner.arrived(partition, monitor, assignment, units)
         if assignment.asks_judge and self.budgets:  # also of a monitor without a budget, which may get one
-            self._by_partition[partition].add_demand((monitor.name, assignment.evaluator.name), units)
+            self._by_partition[partition].add_demand(monitor.name, assignment, units)
 
     def is_decision_due(self, partition: int, now: float, time: float | None = None) -> bool:
         """Whether a partition's rates are to be decided before a record that the log received at `time`."""
         own = self._by_partition[partition]
         own.read(now, now if time is None else time)
-        if not own.is_saved or own.is_first_due(self._plan, now, self.expected_usd):
+        if not own.is_saved or any(self._funds(monitor) for monitor, _ in own.first_due(now, self.expected_usd)):
             return True
         past = now - own.decided_at
         step = STEP if self.budgets else PLANNED_STEP if own.started else FIRST_STEP
@@ -259,8 +262,7 @@ class BudgetController:
 
     def decide_rates(self, partition: int, now: float) -> tuple[Rates, Mapping[str, Any]]:
         """The rates of the next minutes, and the partition's budget, which is saved with them."""
-        partition_budget = self._by_partition[partition]
-        first = partition_budget.end_step(now)
+        first = self._by_partition[partition].end_step(now, self.expected_usd)
         for windows in (named for each in self._by_partition.values() for named in each.windows.values()):
             for window in windows:
                 window.accrue(now)
@@ -292,10 +294,8 @@ class BudgetController:
 
     def _share(self, monitor: Monitor, now: float, first: Collection[tuple[str, str]]) -> RateReduction:
         factor, fallback = 1.0, False
-        for name, monitors in ((monitor.name, (monitor,)), (ALL_MONITORS, self._plan.monitors)):
-            budget = self.budgets.get(name)
-            if budget is None:
-                continue
+        for name in self._funds(monitor.name):
+            budget, monitors = self.budgets[name], self._plan.monitors if name == ALL_MONITORS else (monitor,)
             fallback = fallback or self.used_fraction(name, now) >= budget.fallback_at
             for index in range(len(list(budget.windows()))):
                 allowed = sum(each.windows[name][index].allowed_per_second for each in self._by_partition.values())

@@ -227,6 +227,21 @@ def test_a_batch_in_a_moment_is_no_jump() -> None:
     assert budget.decide_rates(0, 60.05)[0].of("m").factor > 0.25
 
 
+def test_a_monitor_whose_first_money_is_spent_ends_the_first_seconds_of_no_other() -> None:
+    """Three turns were taken for the traffic of ten seconds: then all of a monitor was judged for as long again."""
+    budget = BudgetController(Plan((WATCHED, OTHER)), 1)
+    budget.add_partition(0, 0.0, None, ())
+    budget.decide_rates(0, 0.0)
+    budget.add_demand(0, OTHER, ASSIGNMENT, 0.5)
+    budget.add_demand(0, WATCHED, ASSIGNMENT, 17.0)
+    assert budget.is_decision_due(0, 0.1)
+    assert budget.decide_rates(0, 0.1)[0].of("other").factor == 1.0
+    assert not budget.is_decision_due(0, 0.2)
+    budget.add_demand(0, OTHER, ASSIGNMENT, 200.0)
+    assert budget.is_decision_due(0, 0.3), "more than its minute's money"
+    assert budget.decide_rates(0, 0.3)[0].of("other").factor < 0.01
+
+
 def test_the_first_minutes_money_is_counted_at_the_price_of_the_judge_and_not_of_its_fallback() -> None:
     both = replace(ASSIGNMENT, fallback=Named("cheap"), fallback_version="v2")
     watched = replace(WATCHED, assignments=(both,))
