@@ -39,11 +39,11 @@ def test_failures_are_no_scores() -> None:
         ("judge_rate_limited", "; set judges.main.requests_per_minute to the endpoint's limit"),
         ("judge_timeout", "; raise judges.main.timeout, or name a faster model"),
         ("judge_unavailable", "; check base_url, model and api_key of judges.main"),
-        ("internal_error", ""),
+        ("internal_error", "; mend the evaluator's code: its pytest shows the traceback"),
     ],
 )
 def test_a_remedy_fits_its_failure(kind: str, remedy: str) -> None:
-    """At a rate limit and after a timeout the address, the model and the key are right."""
+    """At a rate limit and after a timeout the address, the model and the key are right; so they are for faulty code."""
     assert _advice(kind, "HTTP 429", "main") == remedy
 
 
