@@ -1,4 +1,4 @@
-"""Every "±" is half of a 95 % interval: in texts of commands and alerts, on the page, in rules, dashboards and docs."""
+"""Every "±" is the distance to the farther end of a 95 % interval: in texts of commands and alerts, on the page, in rules, dashboards and docs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PLACES = [
     *(ROOT / "collector/page/assets").glob("*.js"),
 ]
 MADE = re.compile(
-    r"\(95 %: ± (\{{1,2}error\}{1,2}|\{half:|\$\{\(\(high - low\)|0.009)|half as much after|every \"±\"|behind \"±\"|± 1\.96|shown as ±|where it is symmetric"
+    r"\(95 %: ± (\{{1,2}error\}{1,2}|\{half:|\$\{Math\.max\(high - mean, mean - low\)|0.009)|half as much after|every \"±\"|behind \"±\"|± 1\.96|shown as ±|where it is symmetric"
 )
 """What may stand beside it: a margin of `intervals`, a fact of an alert, which is tested below, or a word about it."""
 STANDARD_ERRORS = re.compile(r"\b2(\.0)? \* \{?\w*error|two standard errors to|[-+] ?2 SE\b|1\.96 \*")
@@ -39,7 +39,7 @@ def test_errors_in_the_texts_of_rules_are_margins() -> None:
 
 
 def test_the_docs_say_it_once() -> None:
-    said = [path.name for path in (ROOT / "deploy/docs").glob("*.md") if "Every ± " in path.read_text()]
+    said = [path.name for path in (ROOT / "deploy/docs").glob("*.md") if "± is the distance to its farther end" in path.read_text()]
     assert said == ["alerts.md"]
     for path in (ROOT / "deploy/docs").glob("*.md"):
         assert not STANDARD_ERRORS.search(path.read_text()), path
