@@ -39,7 +39,11 @@ def test_errors_in_the_texts_of_rules_are_margins() -> None:
 
 
 def test_the_docs_say_it_once() -> None:
-    said = [path.name for path in (ROOT / "deploy/docs").glob("*.md") if "± is the distance to its farther end" in path.read_text()]
+    said = [
+        path.name
+        for path in (ROOT / "deploy/docs").glob("*.md")
+        if "± is the distance to its farther end" in path.read_text()
+    ]
     assert said == ["alerts.md"]
     for path in (ROOT / "deploy/docs").glob("*.md"):
         assert not STANDARD_ERRORS.search(path.read_text()), path
