@@ -240,7 +240,7 @@ def read_labels(
                 row.label_probability, conversation=row.conversation_id or judged.conversation, name=name,
                 tokens=row.tokens, other_id=row.logged_id or "" if name not in ("", row.logged_id) else "",
                 passed=judged.passed, by={row.given_by or number: (math.inf, human)}, attributes=row.attributes or {},
-                of_answer=name == (row.turn_id or row.conversation_id),
+                of_answer=name != "" and name == (row.turn_id or row.conversation_id),
             )  # fmt: skip
             people.setdefault((name or row.evaluation_id or row.turn_id or number, row.segment), []).append(label)
     if not rows:

@@ -95,6 +95,13 @@ def test_means_are_weighted_and_of_the_configured_version_alone(tmp_path: Path) 
         assert "Not used: 7 scores of other versions of helpful or other judges." in found["notes"]
 
 
+def test_lines_with_an_empty_conversation_are_of_no_answer_in_the_log(tmp_path: Path) -> None:
+    """A draw of such lines, with the judge's scores in them, ended the command with a KeyError."""
+    of, given = config(tmp_path), tmp_path / "labels.jsonl"
+    given.write_text('{"human": true, "score": 0.7, "conversation_id": ""}\n' * 40)
+    assert measure(of, CalibrateOptions(labels=given, evaluator="helpful", random=True)).agreements
+
+
 def test_scores_of_two_versions_in_one_file_are_no_one_judge(tmp_path: Path) -> None:
     """`score` had run with two criteria into one file: 0.745 was the agreement of neither (0.530 and 0.960)."""
     of, given = config(tmp_path), tmp_path / "labels.jsonl"
