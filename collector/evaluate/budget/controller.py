@@ -142,8 +142,7 @@ class PartitionBudget:
                 usd[budget] += self.demands[name].units * expected_usd(assignment, False)
         allowed = {budget: min(window.allowed_per_second for window in self.windows[budget]) for budget in usd}
         spent = {budget for budget in usd if usd[budget] >= FIRST_SPAN * allowed[budget]}
-        begun = self._first.items()
-        return {name for name, (at, _) in begun if now - at >= FIRST_STEP or spent & {name[0], ALL_MONITORS}}
+        return {key for key, (at, _) in self._first.items() if now - at >= FIRST_STEP or spent & {key[0], ALL_MONITORS}}
 
 
 def _sum_spent(partitions: Iterable[PartitionBudget], name: str, index: int, now: float) -> float:
@@ -169,8 +168,8 @@ class BudgetController:
             self.budgets[ALL_MONITORS] = plan.budget
         self._planner = RatePlanner(plan, partitions)
         self._by_partition: dict[int, PartitionBudget] = {}
-        self._costs: dict[tuple[str | bool, ...], float] = {}
-        self._paid_shares: dict[tuple[str | bool, ...], float] = {}
+        self._costs: dict[tuple[str | float, ...], float] = {}
+        self._paid_shares: dict[tuple[str | float, ...], float] = {}
         self._learnt = {"costs": self._costs, "paid_shares": self._paid_shares}
         self._reserved: dict[str, tuple[str, float]] = {}
         self._deferred: dict[str, tuple[str, float]] = {}
@@ -209,9 +208,11 @@ class BudgetController:
         partition_budget = PartitionBudget(self.budgets, 1.0 / self._partitions, now)
         if saved is not None:
             partition_budget.restore(saved, costs)
-            evaluators = {each.evaluator.name for monitor in self._plan.monitors for each in monitor.assignments}
-            for key, learnt in self._learnt.items():  # of removed evaluators nothing, or the state would only grow
-                before = {(*names,): value for *names, value in saved.get(key, ()) if evaluators.intersection(names)}
+            uses = [(monitor.name, use) for monitor in self._plan.monitors for use in monitor.assignments]
+            known = {(monitor, use.evaluator.name) for monitor, use in uses}
+            kinds = {_kind(use, fallback=fallback) for _, use in uses for fallback in (False, True)}
+            for key, learnt in self._learnt.items():  # of what was removed nothing, or the state would only grow
+                before = {(*names,): value for *names, value in saved.get(key, ()) if (*names,) in known | kinds}
                 learnt.update(before | learnt)
         self._planner.add_partition(partition, now, saved.get("planned", ()) if saved is not None else ())
         self._by_partition[partition] = partition_budget
@@ -417,8 +418,7 @@ class BudgetController:
         if not usd:  # an evaluation without an answer says nothing about the price
             return
         kind = _kind(job.assignment, fallback=job.fallback)
-        mean = self._costs.get(kind)
-        self._costs[kind] = usd if mean is None else (1 - _LEARNING_RATE) * mean + _LEARNING_RATE * usd
+        self._costs[kind] = (1 - _LEARNING_RATE) * self._costs.get(kind, usd) + _LEARNING_RATE * usd
         partition_budget = self._by_partition.get(partition)
         for window in partition_budget.windows_of(job.monitor.name) if partition_budget else ():
             window.spend(usd, now)
@@ -431,9 +431,9 @@ def charge_of(made: Result | Evaluation, assignment: Assignment) -> float | None
     return made.cost_usd
 
 
-def _kind(assignment: Assignment, *, fallback: bool) -> tuple[str, str, bool]:
-    """The properties that evaluations of about the same cost share."""
-    return (assignment.evaluator.name, assignment.judge_of(fallback=fallback).model, assignment.deferred)
+def _kind(use: Assignment, *, fallback: bool) -> tuple[str | float, ...]:
+    """The properties that evaluations of about the same cost share. A new list price makes a new kind."""
+    return use.evaluator.name, use.judge_of(fallback=fallback).model, use.deferred, use.expected_usd
 
 
 @dataclass(frozen=True, slots=True)

@@ -199,6 +199,18 @@ def test_a_budget_that_is_set_later_leaves_the_rates_of_other_monitors() -> None
     assert again.decide_rates(0, 60.2)[0].of("m").factor == pytest.approx(before.of("m").factor, rel=0.01)
 
 
+def test_a_new_list_price_is_expected_at_once_and_removed_evaluators_leave_the_state() -> None:
+    """What was learnt at a former price counted for twenty evaluations more: ten times the price was overspent."""
+    budget = purse_of(1, own=1)
+    budget.settle(JOB, 0, 0.0037, 1.0)
+    _, saved = budget.decide_rates(0, 60.0)
+    dearer = replace(ASSIGNMENT, expected_usd=0.1)
+    again = BudgetController(Plan((replace(WATCHED, assignments=(dearer,)),)), 1)
+    again.add_partition(0, 60.1, orjson.loads(orjson.dumps(saved)), ())
+    assert again.expected_usd(dearer, fallback=False) == 0.1
+    assert "costs" not in again.saved(0)
+
+
 @pytest.mark.parametrize("kept", [(WATCHED,), (replace(WATCHED, budget=Budget()),)], ids=["one of two", "the only"])
 def test_a_budget_that_was_removed_and_is_added_again_starts_empty(kept: tuple[Monitor, ...]) -> None:
     budget = BudgetController(Plan((WATCHED, OTHER)), 1)
@@ -490,7 +502,7 @@ def test_a_deferred_evaluation_has_no_canary_and_a_cost_of_its_own() -> None:
     assert not waiting.for_canary().reserve()
     waiting.settle(0.5)
     waiting.release()
-    assert budget.expected_usd(replace(ASSIGNMENT, deferred=True), fallback=False) == 0.5
+    assert budget.expected_usd(replace(ASSIGNMENT, deferred=True, expected_usd=1.0), fallback=False) == 0.5
     assert budget.expected_usd(ASSIGNMENT, fallback=False) == 0.01
 
 
