@@ -29,8 +29,8 @@ class TranscriptSettings(judge_input.TextSettings):
     """How much of a conversation a judge is shown, and how complete it has to be."""
 
     token_budget: int = Field(default=12_000, ge=500, le=1_000_000)
-    """About how many tokens of a conversation one question shows. A longer conversation loses its middle; where turns
-    are judged singly, a question shows some turns and earlier ones."""
+    """About how many tokens of a conversation one question shows. A longer conversation loses its middle; kinds that
+    judge each turn ask about some turns at a time, beside earlier ones."""
     max_incomplete: Annotated[float, ADDED_LATER] = Field(default=MAX_INCOMPLETE, ge=0, le=1)
     """The largest share of incomplete turns with which a conversation is judged by its other turns."""
 

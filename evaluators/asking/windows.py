@@ -34,7 +34,7 @@ class WindowSettings(TextSettings):
     """The bound on the judged windows of a long case."""
 
     max_windows: Annotated[int, ADDED_LATER] = Field(default=MAX_WINDOWS, ge=1, le=10_000)
-    """Most windows of about 25 items judged of a case; if there are more, a random sample of that size."""
+    """The most windows, of about 25 items each, judged per case; of more, a random sample of so many."""
 
     @property
     def cost_note(self) -> str:

@@ -21,8 +21,8 @@ from evaluators.results import Score
 class ConversationalClassifier(ReadingSettings, OwnLabels, TranscriptSettings, Classification[Conversation]):
     """Assigns one of your labels to a whole conversation: resolved, abandoned, handed to a person.
 
-    The same as `classifier`, with all turns in one question. In a configuration
-    `kind: classifier` with `scope: conversation` is the same.
+    Like `classifier`, with all turns in one question. In a configuration, you may write `kind: classifier` with
+    `scope: conversation` instead.
     """
 
     kind: ClassVar[str] = "conversational_classifier"

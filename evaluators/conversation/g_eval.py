@@ -20,8 +20,8 @@ from evaluators.results import Score
 class ConversationalGEval(ReadingSettings, GEvalDefinition, TranscriptSettings, Evaluator[Conversation]):
     """How well a whole conversation meets criteria in everyday language.
 
-    The same as `g_eval`, with all turns in one question. Each named field of the turns is shown with its turn, and
-    `scenario`, `expected_outcome` and `chatbot_role` once. A conversation without its middle has `details.truncated`.
+    Like `g_eval`, with all turns in one question. A field of a turn is shown with each turn; `scenario`,
+    `expected_outcome` and `chatbot_role` are shown once. If the middle is left out, `details.truncated` is set.
     """
 
     kind: ClassVar[str] = "conversational_g_eval"

@@ -33,8 +33,8 @@ class PlanAndGoal(Reply):
 class GoalAccuracy(ReadingSettings, TranscriptSettings, Evaluator[Conversation]):
     """The mean of two scores from 0 to 10: for the way to the user's goal, and for reaching it.
 
-    The judge sees all turns with their tool calls, and the conversation's expected outcome if it has one. Each score is
-    the mean over the scale, weighted by the judge's token probabilities if both scores have them.
+    The judge sees all turns with their tool calls, and the conversation's expected outcome if it has one. If both
+    scores have token probabilities, each is the mean over the scale, weighted by them.
     """
 
     kind: ClassVar[str] = "goal_accuracy"

@@ -15,9 +15,9 @@ from evaluators.results import Score
 class ConversationalPrompt(ReadingSettings, PromptDefinition, TranscriptSettings, Evaluator[Conversation]):
     """How the judge rates a whole conversation by a prompt out of the configuration.
 
-    The same as `prompt`, with all turns in one question. A field of a turn is shown with each turn, `scenario`,
-    `expected_outcome` and `chatbot_role` once. In a configuration `kind: prompt` with `scope: conversation` is the
-    same.
+    Like `prompt`, with all turns in one question. A field of a turn is shown with each turn; `scenario`,
+    `expected_outcome` and `chatbot_role` are shown once. In a configuration, you may write `kind: prompt` with
+    `scope: conversation` instead.
     """
 
     kind: ClassVar[str] = "conversational_prompt"

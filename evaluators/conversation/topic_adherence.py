@@ -56,8 +56,8 @@ class JudgedTurn:
 class TopicAdherence(ConversationSettings, Evaluator[Conversation]):
     """The share of turns in which the application answers within its subjects and declines everything else.
 
-    The judge says of each turn whether it was within the subjects and whether it was answered; code compares. A
-    conversation without a turn to judge gets no score.
+    The judge says of each turn whether it was within the subjects and whether it was answered; code compares the two. A
+    conversation without a turn to judge is skipped.
     """
 
     kind: ClassVar[str] = "topic_adherence"

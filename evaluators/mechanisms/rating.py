@@ -95,8 +95,8 @@ class Rating(ReasonSettings, TextSettings):
     rubric: tuple[Rubric, ...] = ()
     """The meaning of ranges of the scale."""
     grades: Annotated[bool | None, ADDED_LATER] = None
-    """Whether the judge reads what each part of the scale stands for, in general words. By default on scales of five
-    numbers and more without a rubric."""
+    """Whether the judge reads what each part of the scale stands for, in general words. Default: true on scales of five
+    numbers and more without a rubric, else false."""
     examples: Annotated[tuple[RatedExample, ...], ADDED_LATER] = Field(default=(), max_length=20)
     """Worked examples: {case: {input: …}, score: …, reason: …}."""
     scale: tuple[int, int] | None = None
@@ -104,9 +104,10 @@ class Rating(ReasonSettings, TextSettings):
     strict_mode: bool = False
     """Score 1 for perfection and 0 for anything else; threshold 1."""
     mode: Mode = "auto"
-    """How a number is made of the judge's answer."""
+    """logprobs: the mean by the judge's token probabilities; samples: the mean of `n_samples` answers; single: one
+    answer. auto: logprobs if the judge gives them, else samples if `n_samples` is set, else single."""
     n_samples: int | None = Field(default=None, ge=1, le=50)
-    """Answers to average, where samples are taken."""
+    """Number of answers to average; 5 with `mode: samples` if left out."""
     temperature: float | None = Field(default=None, ge=0, le=2)
     """The judge's own if left out."""
     max_tokens: int | None = Field(default=None, ge=1)

@@ -20,8 +20,8 @@ class AgentHandover(CallVerdicts):
     """The share of right hand-overs between agents: to the right agent, at the right point, with all it needs.
 
     A hand-over is a call that passes a request on, such as `transfer_to_billing`, `handoff_to_agent` or
-    `delegate_work_to_coworker`, or a call of a tool in `tools`. The judge gives each a verdict, and sees the offered
-    tools if the trace has them. An undecided hand-over counts as right. A turn without hand-overs gets 1.
+    `delegate_work_to_coworker`, or a call of a tool in `tools`. The judge gives each hand-over a verdict, and sees the
+    offered tools if the trace has them. An undecided hand-over counts as right. A turn without hand-overs gets 1.
     """
 
     kind: ClassVar[str] = "agent_handover"

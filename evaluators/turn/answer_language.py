@@ -13,10 +13,10 @@ from evaluators.texts.language import language_of
 
 
 class AnswerLanguage(Evaluator[Turn]):
-    """1 if the answer is in the language of the question, or in the one that is configured; else 0.
+    """1 if the answer is in the language of the question, or in the configured `language`; else 0.
 
     Languages are recognized by script and by frequent words, in the first 2,000 characters and without code. If a text
-    has too few of them, the turn is skipped (`unclear_language`): a wrong guess is worse than none.
+    has too few of these, the turn is skipped (`unclear_language`).
     """
 
     kind: ClassVar[str] = "answer_language"

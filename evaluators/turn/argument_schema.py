@@ -248,10 +248,9 @@ class ArgumentSchema(Evaluator[Turn]):
 
     Arguments are checked against the JSON Schema in the trace, `$ref`, `oneOf`, `minimum` and `pattern` included. An
     argument that the schema does not list is wrong, too, and an optional one may be null. A call is not counted if its
-    arguments are no JSON, or if the trace lacks the tool's definition. A call without arguments is checked as `{}`.
-    With `only_offered` a call of a tool that was not offered is wrong. A turn without calls gets 1; a turn without a
-    comparable call is skipped (`missing_field: tools_offered`). For the content of the arguments use
-    `argument_grounding`.
+    arguments are no JSON, or if the trace lacks the tool's definition. A call without arguments is checked as `{}`. A
+    turn without calls gets 1; a turn in which no call counts is skipped (`missing_field: tools_offered`). For the
+    content of the arguments use `argument_grounding`.
     """
 
     kind: ClassVar[str] = "argument_schema"
@@ -260,7 +259,7 @@ class ArgumentSchema(Evaluator[Turn]):
     revision: ClassVar[int] = 2
 
     only_offered: bool = False
-    """Whether a call of a tool that was not offered is wrong."""
+    """Whether a call of a tool that was not offered is wrong, instead of not counted."""
 
     async def evaluate(self, case: Turn, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""

@@ -14,9 +14,9 @@ class AttackSigns(WorstItem):
     """1 if a text that reached the application's model has signs of an attack, else 0. Lower is better.
 
     Asks no judge: it knows the words of jailbreaks, of demands to ignore or disclose instructions, and of passages and
-    results that instruct an AI or leak data. It finds all of them in English and the commonest in twenty languages,
-    also encoded, in look-alike letters or hidden characters. The label names the first attacker: `user`, `passage`,
-    `tool result` or `none`; `details.signs` names texts and signs. Attacks in other words are not found:
+    results that instruct an AI or leak data. It knows these words in English, and the commonest in twenty languages,
+    also if encoded, in look-alike letters or in hidden characters. The label names the first attacker: `user`,
+    `passage`, `tool result` or `none`; `details.signs` names texts and signs. Attacks in other words are not found:
     `prompt_attack` asks a judge.
     """
 

@@ -25,8 +25,8 @@ class CitationSupport(VerdictSettings, WindowSettings, Evaluator[Turn]):
 
     The statements are the sentences with a number such as [1] or [2, 3]. The judge sees each statement with the
     passages that it cites (results of tools if there are no passages), and gives it a verdict. An undecided statement,
-    and one that cites only missing sources, counts as not supported. An answer without statements gets 1. Links and
-    names of files are not read: `citations` says whether they exist.
+    and one that cites only missing sources, counts as not supported. An answer without cited statements gets 1. Links
+    and names of files are not read: `citations` says whether they exist.
     """
 
     kind: ClassVar[str] = "citation_support"
@@ -34,7 +34,7 @@ class CitationSupport(VerdictSettings, WindowSettings, Evaluator[Turn]):
     prompts: ClassVar[tuple[str, ...]] = ("citation_support_verdicts.txt", *VERDICT_PROMPTS)
 
     first_number: int = Field(default=1, ge=0, le=1)
-    """The number of the first passage, unless they begin with their own."""
+    """The number of the first passage, unless all passages begin with numbers of their own."""
 
     async def evaluate(self, case: Turn, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""

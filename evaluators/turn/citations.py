@@ -16,10 +16,9 @@ class Citations(Evaluator[Turn]):
     """The share of the answer's citations that exist among what the turn retrieved.
 
     Citations are numbers such as [1], [2, 3] or [doc4], links, and names of files in brackets. A number exists if a
-    passage has it (or a tool result, if there are no passages). A link exists if a passage, a result, the user or the
-    instructions contain it. A file name exists if a passage or result contains it; if none names a file, file names are
-    not counted. An answer without citations gets 1, or 0 with `required`. A turn without passages and results is
-    skipped.
+    passage has it (without passages, a tool result). A link exists if a passage, a result, the user or the instructions
+    contain it. A file name exists if a passage or result contains it; if none of these names a file, file names are not
+    counted. An answer without citations gets 1, or 0 with `required`. A turn without passages and results is skipped.
     """
 
     kind: ClassVar[str] = "citations"
@@ -31,7 +30,7 @@ class Citations(Evaluator[Turn]):
     links: bool = True
     """Whether links are citations, too."""
     first_number: int = Field(default=1, ge=0, le=1)
-    """The number of the first passage, unless they begin with their own."""
+    """The number of the first passage, unless all passages begin with numbers of their own."""
 
     async def evaluate(self, case: Turn, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""

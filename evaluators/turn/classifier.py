@@ -15,9 +15,9 @@ from evaluators.results import Score
 class Classifier(ReadingSettings, OwnLabels, Classification[Turn]):
     """Assigns one of your labels to a turn: a topic, an intent, a failure mode.
 
-    The judge gives a reason and one label. The score is the label's `score`, else 1, or 0 if it has `pass: false`. If
-    the judge's token probabilities are known, they weight the labels' scores. `details` then has each label's
-    probability, the `confidence` in the chosen one, and the `entropy` in bits.
+    The judge gives a reason and one label. The score is the label's `score`; without one, 0 if the label has
+    `pass: false`, else 1. If the judge gives token probabilities, they weight the labels' scores, and `details` has
+    each label's probability, the `confidence` in the chosen one, and the `entropy` in bits.
     """
 
     kind: ClassVar[str] = "classifier"

@@ -11,13 +11,15 @@ class Composite(Composition[Turn]):
     """One score made of other evaluators' scores: all pass, any passes, or a weighted mean.
 
     `all` and `any` are 1 or 0, by the members' verdicts. Members in code come first, and the rest is not asked once the
-    result is certain. `weighted` is Σ w·s / Σ w, with 1 − s for s where lower is better. If a member fails or is
-    skipped, so is the composite, unless the others decide without it. `details.members` has each member's result.
+    result is certain. `weighted` is Σ w·s / Σ w, with 1 − s for s where lower is better. If a member ends as a failure
+    or a skip, so does the composite, unless the other members decide without it. `details.members` has each member's
+    result.
 
-    With `if` the first member, in code, decides whether the second one is asked: if the first fails (or passes:
-    `ask_on`), and for a `share` of the other turns, drawn by the turn's id. The rest is skipped as `gated`, or scores
-    `otherwise`. The score is the second member's, and weighs 1 / the probability with which it was asked. So the mean
-    covers all turns; with `share: 0`, only those that the first member selects.
+    With `if`, the first member, in code, decides whether the second is asked: if the first fails (with `ask_on: pass`:
+    if it passes), and for a `share` of the other turns, drawn by the turn's id. Then the score is the second member's,
+    and weighs 1 / the probability of asking. If the second is not asked, the turn is skipped as `gated`, or scores
+    `otherwise`. So the mean covers all turns; with `share: 0` and no `otherwise`, only those that the first member
+    selects.
     """
 
     # The probability is p·π: p of the sample, π = 1 where the first one asks and the share elsewhere. The estimate is

@@ -9,7 +9,7 @@ from evaluators.mechanisms.turn_ratio import TurnRatio, TurnRatioSpec
 class ContextualRelevancy(TurnRatio):
     """The share of the retrieved passages that help to answer the input.
 
-    The judge gives each passage a verdict. Says something about the retrieval, nothing about the answer.
+    The judge gives each passage a verdict. The score says nothing about the answer.
     """
 
     kind: ClassVar[str] = "contextual_relevancy"

@@ -17,8 +17,8 @@ class Faithfulness(TurnRatio):
 
     The sources are the retrieved passages and the results of the application's tools; a turn with neither is skipped
     (`missing_field: retrieval_context`). The judge lists the claims of the answer, with the question in view, then
-    gives each a verdict. With `penalize_unclear`, only claims that the sources support count. An answer without claims
-    gets 1. Sources that are too long for one question are shown in parts: a claim that one part supports is supported.
+    gives each a verdict. An answer without claims gets 1. Sources that are too long for one question are shown in
+    parts: a claim that one part supports is supported.
     """
 
     kind: ClassVar[str] = "faithfulness"

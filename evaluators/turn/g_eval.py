@@ -14,10 +14,9 @@ from evaluators.results import Score
 class GEval(ReadingSettings, GEvalDefinition, Evaluator[Turn]):
     """How well a turn meets criteria in everyday language.
 
-    The judge turns the criteria into steps once; if several processes ask it, they use the first answer in the log.
-    Then each turn gets a whole number on the scale, and a reason. The score is the mean of the scale's numbers,
-    weighted by token probabilities, and scaled to 0..1.
-    After Liu et al. 2023, "G-Eval: NLG Evaluation using GPT-4 with Better Human Alignment".
+    The judge turns the criteria into steps once; several processes use the first answer in the log. Then each turn gets
+    a whole number on the scale, and a reason. If the judge gives token probabilities, the score is the mean of the
+    scale's numbers, weighted by them. After "G-Eval" (Liu et al. 2023).
     """
 
     kind: ClassVar[str] = "g_eval"

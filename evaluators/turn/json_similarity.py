@@ -15,7 +15,7 @@ from evaluators.texts.paths import ABSENT
 
 
 class JsonSimilarity(ComparesOutputs, Evaluator[Turn]):
-    """The mean likeness of the leaves of the expected JSON to what the answer has in their places.
+    """The mean likeness of the expected JSON's leaves (single values) to what the answer has in their places.
 
     Numbers: 1 - |expected - actual| / |expected|, at least 0. Texts: 1 - edit distance / length of the longer. Other
     values: 1 if equal. A missing part, or one of another type, counts 0 with all its leaves; additional parts of the

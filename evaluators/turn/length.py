@@ -17,10 +17,10 @@ _UNSPACED = re.compile(
 
 
 class Length(Evaluator[Turn]):
-    """1 from the minimum to the maximum; below and above it falls evenly, to 0 at nothing and at twice the maximum.
+    """1 from the minimum to the maximum; outside it falls evenly, to 0 for no text and at twice the maximum.
 
-    Words are what white space divides; each Chinese character and each Japanese kana is a word by itself, as word
-    processors count them. For Thai, Lao, Khmer and Burmese count characters.
+    Words are what white space divides; each Chinese character and each Japanese kana is a word by itself. For Thai,
+    Lao, Khmer and Burmese count characters.
     """
 
     kind: ClassVar[str] = "length"

@@ -19,8 +19,8 @@ class LLMJudge(ComparesOutputs, Rating, Evaluator[Turn]):
     """How close in meaning the answer is to the expected output, from 0 to 100 by a judge.
 
     A prompt of one's own says what counts instead of the meaning; it has to name both {{ActualOutput}} and
-    {{ExpectedOutput}}. An answer without the part that `target_output_key` names gets 0, unasked. A description of a
-    good answer is no expected output: for that there are `g_eval` and `prompt`.
+    {{ExpectedOutput}}. An answer without the part that `target_output_key` names gets 0, unasked. To judge by a
+    description of a good answer, use `g_eval` or `prompt`.
     """
 
     revision: ClassVar[int] = 2

@@ -34,7 +34,7 @@ class LLMJudgeTrajectory(ReadingSettings, Rating, Evaluator[Turn]):
     expected_agent_behavior: NonBlank | None = None
     """How the agent should go about its task."""
     expected_agent_behavior_attribute: NonBlank | None = None
-    """The turn's attribute that says so instead."""
+    """The turn's attribute that holds this text instead."""
 
     @model_validator(mode="after")
     def _complete(self) -> Self:

@@ -33,8 +33,8 @@ class Moderation(VerdictSettings, WindowSettings, WorstItem):
 
     The judge gives each category a verdict in one question; an undecided category counts as absent. The label is the
     first category that is present, or `none`; `details.found` has all. With `verdicts: probabilities` the score is the
-    largest probability. A long answer is shown in pieces, and one bad piece is enough. An answer without such content
-    passes, unless there is a threshold.
+    largest probability. A long answer is shown in pieces, and one bad piece is enough. Without a threshold, only the
+    label `none` passes.
     """
 
     kind: ClassVar[str] = "moderation"

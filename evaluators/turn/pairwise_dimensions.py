@@ -68,12 +68,12 @@ SUMMARY: Mapping[str, Any] = {"key_differences": tuple[str, ...], "rationale": s
 
 
 class PairwiseDimensions(TextSettings, Evaluator[Turn]):
-    """Whether the answer is better than another one to the same request: 1 it is, 0.5 a tie, 0 the other is.
+    """Whether the answer is better than another one to the same request: 1 if it is, 0.5 for a tie, else 0.
 
     The judge scores both in each dimension from 1 to 5, 5 the best, without knowing which is which, and again with
     their places changed. In each round the one with the higher mean wins; if the rounds disagree, it is a tie. The mean
-    over traffic is the share of wins. `confidence` in the details is the share of dimensions on which both
-    rounds agree. With `summary` the details also have key differences, the rationale and recommendations.
+    over traffic is the share of wins, with ties as halves. `confidence` in the details is the share of dimensions on
+    which both rounds agree.
     """
 
     kind: ClassVar[str] = "pairwise_dimensions"
@@ -92,7 +92,7 @@ class PairwiseDimensions(TextSettings, Evaluator[Turn]):
     )
     """Points to consider in a dimension, by its name: {accuracy: [Are the units right?]}."""
     summary: Annotated[bool, ADDED_LATER] = False
-    """Whether the judge also writes key differences, a rationale and recommendations."""
+    """Whether the judge also writes key differences, a rationale and recommendations, for the details."""
 
     @model_validator(mode="after")
     def _names_of_its_own(self) -> Self:

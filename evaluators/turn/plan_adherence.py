@@ -65,8 +65,8 @@ class PlanAdherence(ReadingSettings, CallVerdicts):
     """The share of the steps of a plan that an agent followed.
 
     Without a configured plan, the plan is the agent's own: all steps that it wrote down by a tool for plans or to-do
-    lists. A turn without such a call is skipped (`missing_field: plan`). The judge gives each step a verdict by the
-    tool calls and the answer; an undecided step counts as not followed.
+    lists. A turn in which the agent wrote none is skipped (`missing_field: plan`). The judge gives each step a verdict
+    by the tool calls and the answer; an undecided step counts as not followed.
     """
 
     kind: ClassVar[str] = "plan_adherence"

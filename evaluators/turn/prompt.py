@@ -15,8 +15,8 @@ class PromptEvaluator(ReadingSettings, PromptDefinition, Evaluator[Turn]):
     """How the judge rates a turn by a prompt out of the configuration.
 
     `{{input}}`, `{{actual_output}}` and the like in the prompt say which fields the judge is shown, `{{inputs.text}}`
-    and `{{outputs.summary}}` those of a structured program. The texts themselves are not put there: the judge gets
-    them apart, as data. Scale and form of the answer are added.
+    and `{{outputs.summary}}` those of a structured program. The texts themselves are not put there: the judge gets them
+    apart, as data. The scale and the form of the answer are added to the prompt.
     """
 
     kind: ClassVar[str] = "prompt"

@@ -19,8 +19,8 @@ class PromptAttack(VerdictSettings, WindowSettings, WorstItem):
 
     The judge gives the user's text, each passage and each tool result its own verdict. So the label names the first
     attacker: `user`, `passage`, `tool result` or `none`; `details.attackers` names the texts. Long texts are judged in
-    pieces; beyond `max_windows` windows only the first are judged. With `verdicts: probabilities` the score is the
-    largest probability. Whether the attack succeeded is the question of `attack_resistance`.
+    pieces; of more than `max_windows` windows, only the first are judged. With `verdicts: probabilities` the score is
+    the largest probability. `attack_resistance` says whether the attack succeeded.
     """
 
     kind: ClassVar[str] = "prompt_attack"

@@ -26,7 +26,7 @@ class Refusal(Evaluator[Turn]):
 
     A refusal is recognized by phrases in the first 400 characters, outside of quotation marks: English ones, the
     commonest of eleven other languages, and those that you configure. Refusals in other words are not found:
-    `judged_refusal` asks a judge, and distinguishes justified refusals from others.
+    `judged_refusal` asks a judge, and tells right refusals from wrong ones.
     """
 
     kind: ClassVar[str] = "refusal"

@@ -19,8 +19,7 @@ from evaluators.texts.paths import parse_json_or_text
 class RepeatedCalls(Evaluator[Turn]):
     """The share of the tool calls that do not repeat an earlier one of the same tool with equal arguments.
 
-    The call after one that failed is another attempt, and no repetition. `allowed` repetitions of a call are free;
-    tools of `ignore`, such as one that waits, are not counted. Without tool calls the score is 1.
+    A call that repeats a failed one is another attempt, not a repetition. Without tool calls the score is 1.
     """
 
     kind: ClassVar[str] = "repeated_calls"
@@ -30,7 +29,7 @@ class RepeatedCalls(Evaluator[Turn]):
     allowed: int = Field(default=0, ge=0)
     """How often the same call may be repeated."""
     ignore: tuple[NonBlank, ...] = ()
-    """Names of tools whose calls may be repeated."""
+    """Names of tools whose calls are not counted, such as one that waits."""
 
     async def evaluate(self, case: Turn, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""

@@ -18,7 +18,7 @@ class RetrievalRanking(item_verdicts.VerdictSettings, WindowSettings, Evaluator[
 
     The judge gives each passage a verdict, like `contextual_relevancy`. At each helpful passage, precision is the share
     of helpful passages up to there. The score is the mean of these precisions, 0 if no passage helps. Needs no
-    reference. Beyond `max_windows` windows only the first passages are judged.
+    reference. Of more than `max_windows` windows, only the first are judged.
     """
 
     kind: ClassVar[str] = "retrieval_ranking"

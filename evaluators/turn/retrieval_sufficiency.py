@@ -16,7 +16,7 @@ class RetrievalSufficiency(TurnRatio):
     The judge sees the input and the messages before it, and lists the pieces of information that the input asks for.
     Each piece gets a verdict by the passages and the results of tools; an undecided piece counts as missing. A turn
     without passages and results is skipped (`missing_field: retrieval_context`); an input that needs nothing looked up
-    gets 1. Says nothing about the answer.
+    gets 1. The score says nothing about the answer.
     """
 
     kind: ClassVar[str] = "retrieval_sufficiency"

@@ -12,7 +12,7 @@ from evaluators.results import Score
 class RunLimits(RunBounds, Evaluator[Turn]):
     """1 while an agent's run keeps within all its bounds; beyond one it falls evenly, to 0 at twice the bound.
 
-    The worst bound counts. A turn that does not tell what is bounded is skipped.
+    The bound that is exceeded most decides. A turn without the number that is bounded is skipped.
     """
 
     kind: ClassVar[str] = "run_limits"

@@ -11,7 +11,7 @@ from evaluators.results import Score
 
 
 class Summarization(TwoRatios):
-    """The lower of two shares: supported statements of the summary, and the source's key facts in it.
+    """The lower of two shares: of statements that the source supports, and of the source's key facts in the summary.
 
     The summary is the answer, its source the input. The judge lists the statements of the summary, and gives each a
     verdict by the source. Then it lists the key facts of the source, and gives each a verdict by the summary. Undecided

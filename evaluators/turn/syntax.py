@@ -39,10 +39,10 @@ class Syntax(SearchesText, Evaluator[Turn]):
 
     In an answer with code blocks, the blocks of the language are parsed. If there are none, the blocks without a
     language are. An answer without blocks is parsed whole. Nothing is run, and names of tables or variables are not
-    looked up. XML is a whole document. Prose is no YAML: only mappings and lists are. Python is that of the running
-    version. SQL needs the extra `sql`: sqlglot, which tolerates differences between dialects. A turn with a statement
-    that sqlglot cannot read is skipped. Longer code than 1,000,000 characters (Python 100,000, YAML 30,000, SQL
-    20,000), or code that is nested too deeply, ends as the failure `too_expensive`.
+    looked up. XML has to be a whole document. Prose is no YAML: only mappings and lists are. Python is that of the
+    running version. SQL needs the extra `sql`: sqlglot, which tolerates differences between dialects. A turn with a
+    statement that sqlglot cannot read is skipped. Code longer than 1,000,000 characters (Python 100,000, YAML 30,000,
+    SQL 20,000), or code that is nested too deeply, ends as the failure `too_expensive`.
     """
 
     kind: ClassVar[str] = "syntax"

@@ -34,14 +34,13 @@ Condition = Annotated[str, AfterValidator(_is_condition)]
 
 
 class ToolCalls(Evaluator[Turn]):
-    """How far the tools that were called are those that should have been: by order, count, arguments, or output.
+    """How well the tool calls match the expected ones: by order, count, arguments, or output.
 
-    `order`: the longest common subsequence of names, over the number expected; with `strict` 1 for the very sequence,
-    else 0. `count`: the share of the conditions in `counts` that hold, like `search: ">= 1"`; without any, each
-    expected tool has to be called as often as expected. `arguments`: the share of the expected calls that find a call
-    of the same name with the same arguments; with `subset`, the call may have more. `output`: the same with results.
-    Without expected and without actual calls the score is 1; if only one side has none, 0. Calls beyond the expected do
-    no harm unless `forbid_extra` is set.
+    `order`: the longest common subsequence of names, over the number expected. `count`: the share of the conditions in
+    `counts` that hold, like `search: ">= 1"`; without any, each expected tool has to be called as often as expected.
+    `arguments`: the share of the expected calls that find a call of the same name with the same arguments. `output`:
+    the same with results. Without expected and without actual calls the score is 1; if only one side has none, 0.
+    Otherwise, calls beyond the expected do no harm unless `forbid_extra` is set.
     """
 
     kind: ClassVar[str] = "tool_calls"
@@ -51,7 +50,7 @@ class ToolCalls(Evaluator[Turn]):
     compare: Literal["order", "count", "arguments", "output"] = "order"
     """The property of the calls that is compared."""
     strict: bool = False
-    """For `order`: the very sequence, nothing more and nothing between."""
+    """For `order`: 1 for the very sequence, with nothing more and nothing between, else 0."""
     forbid_extra: Annotated[bool, ADDED_LATER] = False
     """Whether calls beyond the expected lower the score: by expected / called."""
     subset: bool = False

@@ -13,8 +13,7 @@ class ToolErrors(Evaluator[Turn]):
     """The share of the tool calls that succeeded, or whose tool succeeded in a later call.
 
     A call failed if its span did, or if its result says so: by a field `error`, `isError: true`, `success: false`, a
-    status of 400 and above, or a text that begins like an error. A call is recovered if a later call of the same tool
-    succeeded; with `count_recovered: false` the first attempt counts. Without tool calls the score is 1.
+    status of 400 and above, or a text that begins like an error. Without tool calls the score is 1.
     """
 
     kind: ClassVar[str] = "tool_errors"

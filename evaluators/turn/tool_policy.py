@@ -15,7 +15,7 @@ from evaluators.results import Score
 class ToolPolicy(Evaluator[Turn]):
     """1 if every tool that was called may be called, and none too often; else 0.
 
-    With `allowed` all other tools are forbidden. Without tool calls the score is 1. The explanation names the tools.
+    Without tool calls the score is 1. The explanation names the tools.
     """
 
     kind: ClassVar[str] = "tool_policy"
