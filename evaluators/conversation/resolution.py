@@ -9,8 +9,8 @@ from evaluators.mechanisms.classification import EndOfConversation, LabelDefinit
 class Resolution(EndOfConversation):
     """How a conversation ended: `resolved` (1), `handed over` to a person (0.5), `unresolved` (0), `abandoned` (0).
 
-    The judge chooses by the whole conversation, with the calls of tools in view. Token probabilities weight
-    the labels' scores. The metrics count the labels, and alerts can watch them.
+    The judge chooses by the whole conversation, with the calls of tools in view. Token probabilities weight the labels'
+    scores.
     """
 
     kind: ClassVar[str] = "resolution"

@@ -14,8 +14,7 @@ from evaluators.results import Score
 class RoleAdherence(ConversationRatio):
     """The share of the application's answers that keep to the conversation's chatbot role.
 
-    The judge gives each answer a verdict; an undecided answer counts as keeping to it. The role comes with the
-    conversation, or from the configuration.
+    The judge gives each answer a verdict; an undecided answer counts as keeping to it.
     """
 
     kind: ClassVar[str] = "role_adherence"

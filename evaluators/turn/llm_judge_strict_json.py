@@ -59,9 +59,9 @@ class LLMJudgeStrictJson(ComparesOutputs, TextSettings, Evaluator[Turn]):
     """100 minus a penalty for each top-level key, never below 0.
 
     With N expected keys: a missing or different key costs 100/N, a similar key 50/N, an unexpected key 10/N. The judge
-    labels only the common keys whose values are not equal; equal values need no judge. If nothing is expected, an empty
-    answer scores 100 and any other 0. A custom prompt must explain the labels and name both {{ActualOutput}} and
-    {{ExpectedOutput}}, the values of a key.
+    labels only the common keys whose values are not equal. If nothing is expected, an empty answer scores 100 and any
+    other 0. A custom prompt must explain the labels and name both {{ActualOutput}} and {{ExpectedOutput}}, the values
+    of a key.
     """
 
     revision: ClassVar[int] = 2

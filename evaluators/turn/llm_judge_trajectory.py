@@ -20,8 +20,7 @@ _PLACEHOLDERS = ("AgentRunHistory", "ExpectedAgentBehavior", "UserOrSyntheticInp
 class LLMJudgeTrajectory(ReadingSettings, Rating, Evaluator[Turn]):
     """How well an agent's run follows the expected behaviour, from 0 to 100 by a judge.
 
-    The run is the history, the request, each tool call with arguments and result, and the answer. The expected
-    behaviour is configured, or comes with each turn in an attribute.
+    The run is the history, the request, each tool call with arguments and result, and the answer.
     """
 
     kind: ClassVar[str] = "llm_judge_trajectory"

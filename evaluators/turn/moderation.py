@@ -43,7 +43,7 @@ class Moderation(VerdictSettings, WindowSettings, WorstItem):
     field: Literal["actual_output", "input"] = "actual_output"
     """The moderated text: the answer, or what the user wrote."""
     categories: Mapping[LabelName, NonBlank] = Field(default=CATEGORIES, min_length=1, max_length=50)
-    """The content of each category, by its name; the usual seven if left out."""
+    """The content of each category, by its name."""
 
     @property
     def requires(self) -> frozenset[str]:

@@ -83,7 +83,7 @@ class PairwiseDimensions(TextSettings, Evaluator[Turn]):
     other_output_attribute: NonBlank
     """The turn's attribute that holds the other answer, like that of a shadow or canary deployment."""
     dimensions: Annotated[tuple[Dimension, ...], AfterValidator(each_once)] = tuple(DIMENSIONS)
-    """The dimensions to compare; all of them if left out."""
+    """The dimensions to compare."""
     own_dimensions: Annotated[Mapping[_Name, NonBlank], ADDED_LATER] = Field(default_factory=dict[str, str])
     """Further dimensions by name, each with the question that it asks of an answer."""
 

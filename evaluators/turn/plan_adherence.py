@@ -79,7 +79,7 @@ class PlanAdherence(ReadingSettings, CallVerdicts):
     example: ClassVar[Example] = {"plan": ["Look the order up.", "Check the refund policy.", "Answer."]}
 
     plan: tuple[NonBlank, ...] = Field(default=(), max_length=50)
-    """The steps, in order; if left out, the steps that the agent wrote down."""
+    """The steps, in order; if left out, the agent's own."""
     plan_tools: Annotated[tuple[NonBlank, ...], ADDED_LATER] = PLAN_TOOLS
     """Names of the tools by which the agent writes its plan down."""
 

@@ -17,8 +17,8 @@ class RetrievalRanking(item_verdicts.VerdictSettings, WindowSettings, Evaluator[
     """The average precision of the retrieved passages: 1 if all helpful passages stand before all others.
 
     The judge gives each passage a verdict, like `contextual_relevancy`. At each helpful passage, precision is the share
-    of helpful passages up to there. The score is the mean of these precisions, 0 if no passage helps. Needs no
-    reference. Of more than `max_windows` windows, only the first are judged.
+    of helpful passages up to there. The score is the mean of these precisions, 0 if no passage helps. Of more than
+    `max_windows` windows, only the first are judged.
     """
 
     kind: ClassVar[str] = "retrieval_ranking"

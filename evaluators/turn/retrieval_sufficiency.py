@@ -11,7 +11,7 @@ from evaluators.results import Score
 
 
 class RetrievalSufficiency(TurnRatio):
-    """The share of the needed information that was retrieved. Needs no reference.
+    """The share of the needed information that was retrieved.
 
     The judge sees the input and the messages before it, and lists the pieces of information that the input asks for.
     Each piece gets a verdict by the passages and the results of tools; an undecided piece counts as missing. A turn
