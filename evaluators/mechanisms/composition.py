@@ -82,13 +82,13 @@ class Composition(Evaluator[Case], Generic[Case]):
     """all: each passes; any: one passes; weighted: the mean of their scores; if: the first one, in code, decides
     whether the second one is asked."""
     weights: dict[str, float] = Field(default_factory=dict[str, float])
-    """weighted: weights by name; 1 for a member without a weight."""
+    """With `weighted`: weights by name; 1 for a member without a weight."""
     ask_on: Literal["fail", "pass"] = "fail"
-    """if: the second one is asked where the first one fails, or where it passes."""
+    """With `if`: the first member's verdict at which the second is asked."""
     share: float = Field(default=0.0, ge=0.0, le=1.0)
-    """if: the random share of the other cases for which the second one is asked."""
+    """With `if`: the random share of the other cases for which the second is asked."""
     otherwise: float | None = Field(default=None, ge=0.0, le=1.0)
-    """if: the score of a case for which the second one is not asked; without it the case is skipped."""
+    """With `if`: the score of a case for which the second is not asked; if left out, the case is skipped."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
