@@ -56,12 +56,11 @@ class KeyLabels(Reply):
 
 
 class LLMJudgeStrictJson(ComparesOutputs, TextSettings, Evaluator[Turn]):
-    """100 minus a penalty for each top-level key, never below 0.
+    """100 minus a penalty for each wrong top-level key, never below 0.
 
     With N expected keys: a missing or different key costs 100/N, a similar key 50/N, an unexpected key 10/N. The judge
     labels only the common keys whose values are not equal. If nothing is expected, an empty answer scores 100 and any
-    other 0. A custom prompt must explain the labels and name both {{ActualOutput}} and {{ExpectedOutput}}, the values
-    of a key.
+    other 0.
     """
 
     revision: ClassVar[int] = 2
@@ -70,7 +69,7 @@ class LLMJudgeStrictJson(ComparesOutputs, TextSettings, Evaluator[Turn]):
     prompts: ClassVar[tuple[str, ...]] = ("llm_judge_strict_json.txt",)
 
     prompt: Annotated[ComparisonPrompt, ADDED_LATER] = None
-    """The rules by which two values are identical, similar or different, with {{ActualOutput}} and
+    """The rules by which a key's two values are identical, similar or different, with both {{ActualOutput}} and
     {{ExpectedOutput}}; the kind's own prompt if left out."""
     temperature: float | None = Field(default=None, ge=0, le=2)
     """The judge's own if left out."""
