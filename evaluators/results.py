@@ -41,14 +41,14 @@ MEANINGS: Mapping[SkipReason, str] = {
     SkipReason.INCOMPLETE: "The turn is incomplete, or too many turns of the conversation are; the record has the "
     "reason of the first incomplete one.",
     SkipReason.APPLICATION_ERROR: "The application failed before it gave an answer.",
-    SkipReason.UNSEEN_MEDIA: "The judge cannot be shown attachments of these kinds, and the monitor has "
+    SkipReason.UNSEEN_MEDIA: "The subject has attachments that its judge cannot be shown, and the monitor has "
     "`unseen_media: skip`.",
     SkipReason.UNCLEAR_LANGUAGE: "The language of a text cannot be recognized; the record names the field.",
     SkipReason.NOT_COMPLETED: "The task was not completed, so there is nothing to score.",
     SkipReason.GATED: "A composite's first evaluator did not ask for the second one; the record names the first.",
     SkipReason.SHED: "The evaluation waited longer than `evaluate.shed_after`, or too many evaluations waited for a "
     "batch.",
-    SkipReason.OVER_BUDGET: "A budget had no money left for it.",
+    SkipReason.OVER_BUDGET: "A budget had no money left for the evaluation.",
     SkipReason.REFERENCE_MISSING: "No reference with what the evaluator requires arrived in time; the record names it.",
 }
 

@@ -73,11 +73,12 @@ _LEVELS = (0.0, 0.1, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.9, 1.0)  #
 SCORE = histogram("gen_ai_evaluation_score", _EVALUATION, _LEVELS)
 """Scores on 0..1, unweighted; exemplars carry the trace id. For means use the sums of `evalstream_estimator_…`."""
 ESTIMATOR_W = counter("evalstream_estimator_w_total", _EVALUATION)
-"""Sum of the weights w = 1 / sampling probability over the scored subjects, as far as they are not clipped."""
+"""Sum of the weights w = 1 / sampling probability over the scored subjects, without clipped weight."""
 ESTIMATOR_WY = counter("evalstream_estimator_wy_total", _EVALUATION)
 """Sum of w times score; divided by the sum of w it is the unbiased mean score."""
 ESTIMATOR_W2 = counter("evalstream_estimator_w2_total", _EVALUATION)
-"""Sum over conversations of (Σ w)², for the standard error; a product of scores h hours apart counts e^(-h/12)."""
+"""Sum over conversations of (Σ w)², for the standard error; the product of two weights h hours apart counts e^(-h/12)
+of its value."""
 ESTIMATOR_W2Y = counter("evalstream_estimator_w2y_total", _EVALUATION)
 """Sum over conversations of (Σ w)(Σ w·score)."""
 ESTIMATOR_W2Y2 = counter("evalstream_estimator_w2y2_total", _EVALUATION)
@@ -98,18 +99,19 @@ CORRECTED_WY = counter("evalstream_corrected_wy_total", _EVALUATION)
 """For the corrected mean of a cascade: sum of w times (corrected score + `evalstream_corrected_shift`). Divided by
 `evalstream_estimator_w_total`, minus the shift, it is that mean."""
 CORRECTED_W2Y = counter("evalstream_corrected_w2y_total", _EVALUATION)
-"""For the standard error of a cascade's corrected mean: per conversation, its weight times its weighted score."""
+"""For the standard error of a cascade's corrected mean: sum over conversations of weight times weighted score."""
 CORRECTED_W2Y2 = counter("evalstream_corrected_w2y2_total", _EVALUATION)
-"""For the standard error of a cascade's corrected mean: per conversation, its weighted score squared."""
+"""For the standard error of a cascade's corrected mean: sum over conversations of the squared weighted score."""
 CORRECTED_SUMS = (CORRECTED_WY, CORRECTED_W2Y, CORRECTED_W2Y2)
 """The counters of the corrected sums of cascades, in the same order."""
 CORRECTED_SHIFT = gauge("evalstream_corrected_shift", ("evaluator", "evaluator_version", "monitor"))
-"""The amount that is added to the corrected scores of a cascade, so their sums never fall: 1 / share - 1."""
+"""The amount that is added to the corrected scores of a cascade, so their sums never fall: 1 / `share` - 1."""
 ESCALATIONS = counter("evalstream_escalations_total", ("evaluator", "monitor", "reason"))
-"""Evaluations by a cascade, by why its second judge was asked: share, doubt, unknown, unreadable; sure: it was not."""
+"""Evaluations by a cascade, by the reason why its second judge was asked (share, doubt, unknown, unreadable) or not
+(sure)."""
 EVIDENCE_W = counter("evalstream_evidence_w_total", _EVALUATION)
-"""Sum of v, the drop detector's weights: w divided by a weight that few conversations exceed; at most 1 a
-conversation."""
+"""Sum of v, the drop detector's weights: w divided by a weight that few conversations exceed; one conversation adds at
+most 1."""
 EVIDENCE_WY = counter("evalstream_evidence_wy_total", _EVALUATION)
 """Sum of v times score."""
 EVIDENCE_W2 = counter("evalstream_evidence_w2_total", _EVALUATION)
@@ -121,31 +123,31 @@ EVIDENCE_W2Y2 = counter("evalstream_evidence_w2y2_total", _EVALUATION)
 EVIDENCE_SUMS = (EVIDENCE_W, EVIDENCE_WY, EVIDENCE_W2, EVIDENCE_W2Y, EVIDENCE_W2Y2)
 """The counters of the drop detector's sums, in the same order."""
 VERDICTS = counter("evalstream_verdicts_total", (*_EVALUATION, "verdict"))
-"""Scores by verdict on the threshold of their time, pass or fail; exemplars on failures carry the trace id."""
+"""Scores by verdict: pass or fail by the threshold of that time; exemplars on failures carry the trace id."""
 VERDICT_WEIGHT = counter("evalstream_verdict_weight_total", (*_EVALUATION, "verdict"))
 """Sum of 1 / sampling probability by verdict; the share of `pass` estimates the pass rate of all traffic."""
 LABELS = counter("evalstream_labels_total", (*_EVALUATION, "label"))
 """Scored evaluations by the label that a classifier chose; only for evaluators that define labels."""
 LABEL_WEIGHT = counter("evalstream_label_weight_total", (*_EVALUATION, "label"))
-"""Sum of 1 / sampling probability by label; a label's share of it estimates that of all traffic."""
+"""Sum of 1 / sampling probability by label; a label's share of this sum estimates its share of all traffic."""
 EVALUATIONS = counter("evalstream_evaluations_total", (*_EVALUATION, "outcome", "reason"))
 """Evaluations that were exported, each once, by outcome (scored, skipped, failed) and, without a score, by reason."""
 EVALUATIONS_RETRIED = counter("evalstream_evaluations_retried_total", (*_EVALUATION, "reason"))
 """Failed evaluations that *Make it again* on the page has replaced, by the reason of the failure.
-`evalstream_evaluations_total` has both. Those that `rejudge` replaces count in
+`evalstream_evaluations_total` counts the failure and its replacement. Failures that `rejudge` replaces count in
 `evalstream_evaluations_backfilled_total`."""
 EVALUATIONS_BACKFILLED = counter(
     "evalstream_evaluations_backfilled_total", ("evaluator", "evaluator_version", "monitor", "outcome")
 )
-"""Evaluations of the past that `evalstream rejudge` requested, by outcome. No other metric of scores, weights and
-verdicts has them; tokens, calls, seconds and cost do."""
+"""Evaluations of the past that `evalstream rejudge` requested, by outcome. Metrics of scores, weights and verdicts
+leave them out; those of tokens, calls, seconds and cost do not."""
 EVALUATION_WEIGHT = counter("evalstream_evaluation_weight_total", _EVALUATION)
 """Sum of 1 / this service's sampling probability over all evaluations, whatever their outcome: an estimate of the
 traffic received. Traffic that upstream samplers removed is not in it."""
 EVALUATION_DURATION = histogram("evalstream_evaluation_duration_seconds", ("evaluator", "monitor"), _LONG_SECONDS)
 """Time from the start to the end of an evaluation, judge calls included."""
 LAST_SUCCESS = gauge("evalstream_last_success_timestamp_seconds", ("evaluator", "monitor"))
-"""Time of the newest score, in seconds since the epoch; absent before the first."""
+"""Time of the newest score, as Unix time; absent before the first."""
 TARGET_SCORE = gauge("evalstream_target_score", ("evaluator", "evaluator_version", "monitor"))
 """The `threshold` of an evaluator, on 0..1 (not its target)."""
 EVALUATOR_INFO = gauge("evalstream_evaluator_info", ("evaluator", "evaluator_version", "monitor", "scope", "better"))
@@ -165,8 +167,8 @@ JUDGE_ESTIMATED_CALLS = counter("evalstream_judge_estimated_calls_total", ("eval
 JUDGE_UNPRICED_CALLS = counter("evalstream_judge_unpriced_calls_total", ("evaluator", "monitor"))
 """Judge answers of evaluations whose cost is unknown."""
 JUDGE_COST = counter("evalstream_judge_cost_usd_total", ("evaluator", "monitor"))
-"""Cost of evaluations in US dollars, by configured prices; absent while unknown. Like calls and tokens, it includes
-golden sets and what alerts score again, but no canaries."""
+"""Cost of evaluations in US dollars, by configured or list prices; absent while unknown. Like calls and tokens, it
+includes golden sets and what alerts score again, but no canaries."""
 JUDGE_CACHE_REQUESTS = counter("evalstream_judge_cache_requests_total", ("judge", "result"))
 """Look-ups in a judge's cache by result: hit or miss."""
 JUDGE_MODEL_CHANGES = counter("evalstream_judge_model_changes_total", ("evaluator", "monitor"))
@@ -177,7 +179,7 @@ SAMPLING_PROBABILITY = gauge("evalstream_sampling_probability", ("monitor", "eva
 BUDGET_USD = gauge("evalstream_budget_usd", ("monitor", "period"))
 """The configured budget of a monitor in US dollars, by period: hour or day."""
 BUDGET_FACTOR = gauge("evalstream_budget_factor", ("monitor",))
-"""Factor from 0 to 1 by which budgets lower a monitor's sampling rates by the last decision; NaN without partitions."""
+"""Factor from 0 to 1 on a monitor's sampling rates, as budgets last set it; NaN if the process has no partition."""
 BUDGET_SPENT = gauge("evalstream_budget_spent_ratio", ("monitor",))
 """The largest share of a monitor's hard caps (not budgets) that this process has spent or reserved."""
 TOTAL_BUDGET_USD = gauge("evalstream_total_budget_usd", ("period",))
@@ -186,8 +188,8 @@ TOTAL_BUDGET_SPENT = gauge("evalstream_total_budget_spent_ratio")
 """The largest share of the hard caps of all monitors together that this process has spent or reserved."""
 # --- judges ---
 JUDGE_REQUESTS = counter("evalstream_judge_requests_total", ("judge", "result"))
-"""Requests to a judge by result: ok, or the type of the error. Each attempt counts; an unusable answer and the one to
-the repeated question count as one."""
+"""Requests to a judge by result: ok, or the type of the error. Each attempt counts; an unusable answer and the answer
+to the repeated question count as one."""
 JUDGE_REQUEST_DURATION = histogram("evalstream_judge_request_duration_seconds", ("judge",), _LONG_SECONDS)
 """Time from a request to a judge to its answer, without the wait for a free slot."""
 JUDGE_REQUESTS_IN_FLIGHT = gauge("evalstream_judge_requests_in_flight", ("judge",))
@@ -214,7 +216,7 @@ GOLDEN_SHIFT_STDERR = gauge("evalstream_golden_shift_stderr", ("evaluator", "eva
 GOLDEN_CASES = gauge("evalstream_golden_cases", ("evaluator", "evaluator_version", "judge", "outcome"))
 """Cases of the golden set by outcome of the newest run: scored or unscored."""
 GOLDEN_LAST_RUN = gauge("evalstream_golden_last_run_timestamp_seconds", ("evaluator", "evaluator_version", "judge"))
-"""Time of the newest run of the golden set, in seconds since the epoch."""
+"""Time of the newest run of the golden set, as Unix time."""
 JUDGE_MOVED = gauge("evalstream_judge_moved", ("evaluator", "evaluator_version", "monitor", "verdict"))
 """While scores are low: how far the judge's scores of the same cases have moved since the fall began. By verdict:
 changed, better (changed, but no cause of low scores), or unchanged (then the most that they can have moved)."""
@@ -231,15 +233,15 @@ youden_j; label `bound`: value, low or high (95 %)."""
 PEOPLE_SEGMENT_AGREEMENT = gauge(
     "evalstream_people_segment_agreement", ("evaluator", "evaluator_version", "segment", "statistic", "bound")
 )
-"""The same by segment of the traffic, from 10 labelled conversations on."""
+"""`evalstream_people_agreement` by segment of the traffic, from 10 labelled conversations on."""
 PEOPLE_LABELS = gauge("evalstream_people_labels", ("evaluator", "evaluator_version"))
 """Effective number of labelled conversations behind the agreement with people."""
 PEOPLE_SUMS = gauge("evalstream_people_sums", ("evaluator", "evaluator_version", "monitor", "segment", "sum"))
-"""Sums over drawn labels of seven days, by which people correct a mean (helpful:people); logged: the weight of these
-days' scores of every version."""
+"""Sums over drawn labels of seven days, by which people correct a mean (helpful:people). Label `sum`, value logged: the
+weight of all scores of these days, of every version."""
 PEOPLE_WITHHELD = gauge("evalstream_people_withheld", ("evaluator", "evaluator_version", "monitor", "reason"))
-"""1 if the mean by people is withheld, by reason: few (n below 30), undecided (few with a verdict), weak (sensitivity +
-specificity - 1 is small) or drift."""
+"""1 if the mean by people is withheld, by reason: few (effective number below 30), undecided (few with a verdict), weak
+(sensitivity + specificity - 1 is small) or drift."""
 # --- receiving ---
 RECEIVE_REQUESTS = counter("evalstream_receive_requests_total", ("source", "signal", "status"))
 """OTLP requests by status of the answer: a code over HTTP (source otlp_http), a name over gRPC (source otlp_grpc)."""
@@ -330,7 +332,7 @@ FEEDBACK_VERDICTS = counter("evalstream_feedback_verdicts_total", ("feedback", "
 FEEDBACK_W = counter("evalstream_feedback_w_total", ("feedback", "source", "monitor"))
 """Sum of the weights w = 1 / sampling probability over joined feedback with a number."""
 FEEDBACK_WY = counter("evalstream_feedback_wy_total", ("feedback", "source", "monitor"))
-"""Sum of w times the feedback on 0..1; divided by the sum of w it is the mean of those who gave some."""
+"""Sum of w times the feedback on 0..1; divided by the sum of w it is the mean of those who gave feedback."""
 FEEDBACK_W2 = counter("evalstream_feedback_w2_total", ("feedback", "source", "monitor"))
 """Sum over conversations of (sum of w) squared, for that mean's standard error."""
 FEEDBACK_W2Y = counter("evalstream_feedback_w2y_total", ("feedback", "source", "monitor"))
@@ -370,7 +372,7 @@ BATCHES = counter("evalstream_batches_total", ("judge", "outcome"))
 BATCH_CALLS_FAILED = counter("evalstream_batch_calls_failed_total", ("judge", "reason"))
 """Calls to a provider about batches that failed and are tried again, by the error's type."""
 BATCHES_ABSENT = gauge("evalstream_batches_absent", ("judge",))
-"""1 while a judge's endpoint takes no batches: evaluations that may wait are made at once; 0 where it takes some."""
+"""1 while a judge's endpoint takes no batches, so evaluations that may wait are made at once; else 0."""
 UNDEFERRED = counter("evalstream_evaluations_undeferred_total", ("monitor",))
 """Evaluations that may wait and were made at once, at the full price, as their judge takes no batches."""
 PAUSED_PARTITIONS = gauge("evalstream_paused_partitions", ("judge",))
@@ -387,12 +389,12 @@ EXPORT_LAG = gauge("evalstream_export_lag_seconds", ("exporter",))
 DROP_EXPLAINED = gauge("evalstream_drop_explained_ratio", ("evaluator", "monitor", "slice"))
 """Share of a drop that a part of the traffic (`slice`) explains; 0 when it is over."""
 DROP_LOG_EVIDENCE = gauge("evalstream_watch_drop_log_evidence", _EVALUATION)
-"""Drop detection of the watch stage: logarithm of the evidence that the mean has fallen below its target."""
+"""Drop detection of the watch stage: natural logarithm of the evidence that the mean has fallen below its target."""
 WATCH_NOTIFICATIONS = counter("evalstream_watch_notifications_total", ("result",))
 """Notifications of the watch stage to Alertmanager or a webhook, by result: ok or failed."""
 _RELEASE = ("monitor", "attribute", "within", "baseline", "version")
 RELEASE_STARTED = gauge("evalstream_release_started_timestamp_seconds", _RELEASE)
-"""The hour in which a version that is compared with its baseline began, in seconds since the epoch."""
+"""The hour in which a version that is compared with its baseline began, as Unix time."""
 RELEASE_DIFFERENCE = gauge("evalstream_release_difference", ("evaluator", "evaluator_version", *_RELEASE))
 """Mean score of a version minus that of its baseline, side by side. If the version replaced the baseline at once: minus
 the baseline's in the same hours a week before, or else on the day before (then without bounds)."""
@@ -411,7 +413,8 @@ RECORDS_LOST = counter("evalstream_records_lost_total", ("consumer", "log", "rea
 read them. `retention_replay`: read before, but needed for the open state of a restart. `topic_replaced`: one for each
 partition of a source topic that was deleted and made again."""
 LOG_RETENTION = gauge("evalstream_log_retention_seconds", ("log",))
-"""Age at which a log deletes a record, read or not (a topic's `retention.ms`); +Inf if never, absent if hidden."""
+"""Age at which a log deletes a record, read or not (a topic's `retention.ms`); +Inf if never, absent if the broker
+hides it."""
 OLDEST_NEEDED = gauge("evalstream_oldest_needed_seconds", ("consumer", "log"))
 """Age of the oldest record that a consumer still needs, unread or for its open state; 0 if it needs none."""
 DEAD_LETTERS = counter("evalstream_dead_letters_total", ("stage", "reason"))
@@ -430,7 +433,7 @@ stalled), judges (each can be reached), evaluators (none failed three times in a
 out), exporters (each can export), disk (has room), configuration (no changed one is refused), tasks (none has failed
 lately), page (has all partitions), `receive` and a source's topics (brokers permit reading)."""
 START = gauge("evalstream_start_timestamp_seconds")
-"""When the process began, all counters at 0, in seconds since the epoch."""
+"""When the process began, all counters at 0, as Unix time."""
 BUILD_INFO = gauge("evalstream_build_info", ("version",))
 """Always 1; its label is the running version."""
 CONFIG_INFO = gauge("evalstream_config_info", ("hash",))
@@ -443,9 +446,9 @@ CONFIGURATION_NUMBER = gauge("evalstream_configuration_number")
 """The number of the configuration that the process runs; all processes have the same, except for seconds (or until a
 restart) after a change. 0: none has been taken yet."""
 CONFIGURATION_SINCE = gauge("evalstream_configuration_taken_timestamp_seconds")
-"""When the process took the configuration that it runs, in seconds since the epoch."""
+"""When the process took the configuration that it runs, as Unix time."""
 CONFIGURATION_REFUSED = gauge("evalstream_configuration_refused")
-"""1 while a changed configuration is refused and the one of before runs on, else 0."""
+"""1 while a changed configuration is refused and the previous one runs on, else 0."""
 CONFIGURATION_CHANGES = counter("evalstream_configuration_changes_total", ("result",))
 """Changed configurations while the process ran, by result: taken or refused."""
 STAGE_UP = gauge("evalstream_stage_up", ("stage",))
