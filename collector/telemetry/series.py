@@ -266,8 +266,7 @@ RECEIVE_ITEMS = counter("evalstream_receive_items_total", ("source", "signal", "
 MEDIA_OMITTED = counter("evalstream_media_omitted_total", ("source",))
 """Pictures, recordings and files of which only hash and size are stored."""
 NOTED = counter("evalstream_thin_pieces_total", ("source",))
-"""Pieces of traces whose one turn no monitor can select. The receiver notes the turn in front of its piece, so that no
-other stage has to read the piece."""
+"""Pieces of traces whose one turn no monitor can select: no stage after the receiver reads them."""
 REDACTIONS = counter("evalstream_redactions_total", ("kind",))
 """Pieces of text masked before storage and evaluation, by kind."""
 REDACTION_FAILURES = counter("evalstream_redaction_failures_total")
@@ -334,11 +333,11 @@ FEEDBACK_W = counter("evalstream_feedback_w_total", ("feedback", "source", "moni
 FEEDBACK_WY = counter("evalstream_feedback_wy_total", ("feedback", "source", "monitor"))
 """Sum of w times the feedback on 0..1; divided by the sum of w it is the mean of those who gave feedback."""
 FEEDBACK_W2 = counter("evalstream_feedback_w2_total", ("feedback", "source", "monitor"))
-"""Sum over conversations of (sum of w) squared, for that mean's standard error."""
+"""Sum over conversations of (Σ w)², for that mean's standard error."""
 FEEDBACK_W2Y = counter("evalstream_feedback_w2y_total", ("feedback", "source", "monitor"))
-"""Sum over conversations of (sum of w) times (sum of w times feedback), for that mean's error."""
+"""Sum over conversations of (Σ w)(Σ w·feedback)."""
 FEEDBACK_W2Y2 = counter("evalstream_feedback_w2y2_total", ("feedback", "source", "monitor"))
-"""Sum over conversations of (sum of w times feedback) squared, for that mean's error."""
+"""Sum over conversations of (Σ w·feedback)²."""
 FEEDBACK_SUMS = (FEEDBACK_W, FEEDBACK_WY, FEEDBACK_W2, FEEDBACK_W2Y, FEEDBACK_W2Y2)
 """The counters of the sums of feedback, in the same order."""
 REFERENCES = counter("evalstream_references_total", ("outcome",))
@@ -409,9 +408,8 @@ measured."""
 CONSUMER_LAG_SECONDS = gauge("evalstream_consumer_lag_seconds", ("consumer", "log"))
 """Age of the last record that a consumer received while others wait behind it; 0 without lag."""
 RECORDS_LOST = counter("evalstream_records_lost_total", ("consumer", "log", "reason"))
-"""Records that a log's retention deleted although a consumer needed them, by reason. `retention`: before the consumer
-read them. `retention_replay`: read before, but needed for the open state of a restart. `topic_replaced`: one for each
-partition of a source topic that was deleted and made again."""
+"""Records that a log's retention deleted although a consumer needed them, by reason: see the runbook
+EvalstreamRecordsLost."""
 LOG_RETENTION = gauge("evalstream_log_retention_seconds", ("log",))
 """Age at which a log deletes a record, read or not (a topic's `retention.ms`); +Inf if never, absent if the broker
 hides it."""
@@ -428,10 +426,7 @@ ABSURD_VALUES = counter("evalstream_absurd_values_total", ("metric",))
 TASK_FAILURES = counter("evalstream_task_failures_total", ("task",))
 """Unexpected failures of the service's background tasks, which were started again."""
 HEALTH_CHECK = gauge("evalstream_health_check_ok", ("check",))
-"""1 while a health check of the process finds nothing wrong, else 0. Checks: log (can be written), consumers (none is
-stalled), judges (each can be reached), evaluators (none failed three times in a row, unless its judge is
-out), exporters (each can export), disk (has room), configuration (no changed one is refused), tasks (none has failed
-lately), page (has all partitions), `receive` and a source's topics (brokers permit reading)."""
+"""1 while a health check of the process finds nothing wrong, else 0: see the runbook EvalstreamHealthCheck."""
 START = gauge("evalstream_start_timestamp_seconds")
 """When the process began, all counters at 0, as Unix time."""
 BUILD_INFO = gauge("evalstream_build_info", ("version",))
