@@ -90,8 +90,8 @@ AUDITED_SUMS = counter("evalstream_audited_sums_total", (*_EVALUATION, "sum"))
 AUDITS = counter("evalstream_audits_total", ("evaluator", "monitor", "outcome"))
 """Audits by their outcome: scored, or the reason why the expensive judge gave no score."""
 ESTIMATOR_CLIPPED = counter("evalstream_estimator_clipped_total", _EVALUATION)
-"""Weight that `evalstream_estimator_w_total` leaves out: the part of a conversation's weight in an hour above 20 times
-the mean weight of the last 1,000 conversations."""
+"""Clipped weight, which `evalstream_estimator_w_total` leaves out: a conversation's weight in an hour above 20 times
+the mean of the last 1,000 conversations."""
 UNSHOWN = counter("evalstream_unshown_total", _EVALUATION)
 """Shares of cases that scores do not cover, added up: steps that the judge was not shown, items that it could not
 decide on."""
@@ -143,7 +143,7 @@ EVALUATIONS_BACKFILLED = counter(
 leave them out; those of tokens, calls, seconds and cost do not."""
 EVALUATION_WEIGHT = counter("evalstream_evaluation_weight_total", _EVALUATION)
 """Sum of 1 / this service's sampling probability over all evaluations, whatever their outcome: an estimate of the
-traffic received. Traffic that upstream samplers removed is not in it."""
+traffic received, without what upstream samplers removed."""
 EVALUATION_DURATION = histogram("evalstream_evaluation_duration_seconds", ("evaluator", "monitor"), _LONG_SECONDS)
 """Time from the start to the end of an evaluation, judge calls included."""
 LAST_SUCCESS = gauge("evalstream_last_success_timestamp_seconds", ("evaluator", "monitor"))
@@ -398,7 +398,7 @@ RELEASE_DIFFERENCE = gauge("evalstream_release_difference", ("evaluator", "evalu
 """Mean score of a version minus that of its baseline, side by side. If the version replaced the baseline at once: minus
 the baseline's in the same hours a week before, or else on the day before (then without bounds)."""
 RELEASE_BOUND = gauge("evalstream_release_difference_bound", ("evaluator", "evaluator_version", *_RELEASE, "bound"))
-"""Bounds of that difference's 95 % interval, low or high. It is valid however often it is looked at."""
+"""Bounds of that difference's 95 % interval, low or high: valid however often you look."""
 RELEASE_WORSE = gauge("evalstream_release_worse", ("evaluator", "evaluator_version", *_RELEASE))
 """1 for a version that is worse than its baseline for sure (alerts.release_error_rate), else 0."""
 # --- the service ---
