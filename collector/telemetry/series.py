@@ -77,8 +77,8 @@ ESTIMATOR_W = counter("evalstream_estimator_w_total", _EVALUATION)
 ESTIMATOR_WY = counter("evalstream_estimator_wy_total", _EVALUATION)
 """Sum of w times score; divided by the sum of w it is the unbiased mean score."""
 ESTIMATOR_W2 = counter("evalstream_estimator_w2_total", _EVALUATION)
-"""Sum over conversations of (Σ w)², for the standard error; the product of two weights h hours apart counts e^(-h/12)
-of its value."""
+"""Sum over conversations of (Σ w)², for the standard error; the product of two weights h hours apart is multiplied by
+e^(-h/12)."""
 ESTIMATOR_W2Y = counter("evalstream_estimator_w2y_total", _EVALUATION)
 """Sum over conversations of (Σ w)(Σ w·score)."""
 ESTIMATOR_W2Y2 = counter("evalstream_estimator_w2y2_total", _EVALUATION)
