@@ -386,7 +386,7 @@ EXPORT_FAILURES = counter("evalstream_export_failed_attempts_total", ("exporter"
 EXPORT_LAG = gauge("evalstream_export_lag_seconds", ("exporter",))
 """Age of the newest evaluation that an exporter has exported, at the time of export."""
 DROP_EXPLAINED = gauge("evalstream_drop_explained_ratio", ("evaluator", "monitor", "slice"))
-"""Share of a drop that a part of the traffic (`slice`) explains; 0 when it is over."""
+"""Share of a drop that a part of the traffic (`slice`) explains; 0 once the drop is over."""
 DROP_LOG_EVIDENCE = gauge("evalstream_watch_drop_log_evidence", _EVALUATION)
 """Drop detection of the watch stage: natural logarithm of the evidence that the mean has fallen below its target."""
 WATCH_NOTIFICATIONS = counter("evalstream_watch_notifications_total", ("result",))
