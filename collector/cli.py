@@ -510,8 +510,8 @@ def score(
 ) -> None:
     """Evaluate turns and conversations in files.
 
-    Files are OTLP, JSON, JSON lines, CSV, or datasets of other libraries. Without a configuration file, name kinds
-    of evaluators; OPENAI_API_KEY, OPENAI_BASE_URL and OPENAI_MODEL say which judge they ask.
+    Files are OTLP, JSON, JSON lines, CSV, or datasets of other libraries. Without a configuration file,
+    OPENAI_API_KEY, OPENAI_BASE_URL and OPENAI_MODEL say which judge evaluators ask.
     """
     from collector.commands.score.configuration import with_a_monitor, without_file
     from collector.commands.score.score import ScoreOptions, score as score_files
@@ -535,7 +535,7 @@ def judges(
     evaluator: Annotated[str | None, Option(help="The evaluator; by default the only one that asks a judge.")] = None,
     judges: Annotated[list[str] | None, Option("--judge", help="A judge, jury or cascade; repeatable.")] = None,
     repeat: Annotated[int, Option(min=1, max=20, help="How often each judge judges each case.")] = 2,
-    margin: Annotated[float, Option(min=0, max=1, help="How far below the best judge's agreement may be.")] = 0.05,
+    margin: Annotated[float, Option(min=0, max=1, help="How far one's agreement may be below the best.")] = 0.05,
     max_usd: MaxUsd = None,
     output: Annotated[Path | None, _file("JSONL of evaluations; later runs resume from it.", "--output", "-o")] = None,
     json: Json = False,
@@ -568,7 +568,7 @@ def dataset(
     evaluators: EvaluatorNames = None,
     since: Since = "7d",
     until: Until = None,
-    below: Annotated[float | None, Option(min=0, max=1, help="With low: the score below which one is low.")] = None,
+    below: Annotated[float | None, Option(min=0, max=1, help="With low: scores below this are low.")] = None,
     most: Annotated[int, Option("--n", min=1, help="Maximum number of cases.")] = 200,
     diverse: Annotated[bool | None, Option(help="Leave out nearly equal questions, unless sampled.")] = None,
     name: Annotated[str, Option(help="The name of the test set, if the format has one.")] = "evalstream",
@@ -867,8 +867,8 @@ def targets(
 ) -> None:
     """Propose targets for alerts from past scores.
 
-    For each evaluator: its mean, its daily wave, how alike the scores of a conversation are, and a target below all
-    that. Also when alerts with this target would have paged, and how soon they would have found a fall.
+    For each evaluator: its mean, its daily wave, how alike the scores of a conversation are, and a target with room
+    for these. Also when alerts with this target would have paged, and how soon they would have found a fall.
     """
     from collector.commands.targets.targets import TargetsOptions, propose
 
@@ -947,7 +947,7 @@ def calibrate(
     json: Json = False,
     random: RandomLabels = False,
     monitor: Annotated[str | None, Option(help="Count only this monitor's answers.")] = None,
-    certify: Annotated[float | None, Option(min=1e-4, max=0.9999, help="Failure rate to prove, or status 1.")] = None,
+    certify: Annotated[float | None, Option(min=1e-4, max=0.9999, help="Failure rate to exclude, or status 1.")] = None,
 ) -> None:
     """Measure an evaluator's agreement with human labels."""
     from collector.commands.calibrate.calibrate import CalibrateOptions, measure, printed

@@ -198,7 +198,7 @@ def test_the_mean_by_people_is_that_of_the_stated_formula() -> None:
 
 def test_the_audited_mean_that_people_correct_is_that_of_the_stated_formula() -> None:
     said = " ".join((DOCS / "page.md").read_text().split())
-    assert "`ax` has the audits' scores, `a` is also divided by the audit's share, `z` is the audited mean" in said
+    assert "`ax` has the audits' scores, weights are also divided by the audit's share, `z` is the audited mean" in said
     assert "`r` and `s` are 0, and `(λ * z's error)**2` is added to the squared error." in said
     rng, share, drawn = Random(4), 0.25, 0.5
     labels = [
