@@ -242,7 +242,7 @@ def run(
         Literal["info", "warning", "error"] | None,
         Option(envvar="EVALSTREAM_LOG_LEVEL", help="Lowest level of log lines."),
     ] = None,
-    workers: Annotated[int, Option(min=1, help="How many processes share the work, a core for each.")] = 1,
+    workers: Annotated[int, Option(min=1, help="How many processes on this machine share the work.")] = 1,
 ) -> None:
     """Run the service until SIGTERM or Ctrl-C."""
     import atexit
@@ -274,8 +274,8 @@ def run(
 def check(
     config: ConfigFile = DEFAULT_CONFIG,
     json: Json = False,
-    diff: Annotated[bool, Option("--diff", help="Print what the file would change in the running one.")] = False,
-    against: Annotated[Path | None, Option(help="Print what the file changes in this one.", dir_okay=False)] = None,
+    diff: Annotated[bool, Option("--diff", help="Print what the file would change in what runs.")] = False,
+    against: Annotated[Path | None, Option(help="Print what differs from this other file.", dir_okay=False)] = None,
     schema: Annotated[str | None, Option(help="Print a JSON Schema: turn, configuration …", metavar="NAME")] = None,
     verbose: Annotated[bool, Option("--verbose", "-v", help="Print the whole plan instead of a summary.")] = False,
     traces: Annotated[list[Path] | None, Option(metavar="<path>", help="Show texts that no dialect reads.")] = None,
@@ -283,12 +283,12 @@ def check(
 ) -> None:
     """Validate a configuration and print its plan.
 
-    Prints about ten lines, with what needs attention first and, if the service runs on this machine, the beginning of
-    its traffic so far. Opens the files that the configuration names, and asks Kafka's brokers. If the service would
-    refuse to start, the status is 2. --verbose adds what is received, sampled, evaluated and exported, what alerts
-    detect, the capacity that the traffic needs, Kafka's topics, groups and permissions, and all of the traffic. Traces
-    in receive.files are examined as with --traces. With --diff or --against it says what the file would change instead;
-    status 1 if the service would refuse it.
+    Prints about ten lines, problems first, and a few about the traffic so far if the service runs on this machine.
+    Opens the files that the configuration names, and asks Kafka's brokers. If the service would refuse to start, the
+    status is 2. --verbose adds what is received, sampled, evaluated and exported, what alerts detect, the capacity that
+    the traffic needs, Kafka's topics, groups and permissions, and all lines about the traffic. Traces in receive.files
+    are examined as with --traces. With --diff or --against, prints only what the file would change; with --diff, status
+    1 if the service would refuse it.
     """
     from collector.commands.check.check import report
     from collector.commands.check.deferred_plan import batch_lines
@@ -361,14 +361,11 @@ def fitting(line: str, width: int) -> str:
 def rules(
     config: ConfigFile = DEFAULT_CONFIG,
     formats: Annotated[
-        list[str] | None, Option("--format", help="prometheus, prometheusrule, grafana, alertmanager.")
+        list[str] | None, Option("--format", help="prometheus, prometheusrule (operator), grafana, alertmanager.")
     ] = None,
     output: Annotated[Path | None, _file("Folder to write files to (all formats by default).")] = None,
 ) -> None:
-    """Generate alert rules and Grafana dashboards.
-
-    Formats are those of Prometheus, the Prometheus operator, Grafana and Alertmanager.
-    """
+    """Generate alert rules and Grafana dashboards."""
     from collector.alerting.rules.write import render, write
 
     loaded = _load(config, serves=True)
@@ -402,11 +399,11 @@ def fetch(
     token_file: Annotated[Path | None, _file("File with a token or name:secret; or EVALSTREAM_FETCH_TOKEN.")] = None,
     headers: Annotated[list[str] | None, Option("--header", help="A header; repeatable.", metavar="NAME=VALUE")] = None,
 ) -> None:
-    """Write past traces of Tempo, Jaeger and others to a file.
+    """Write past traces of Tempo, Jaeger, Phoenix, Langfuse or MLflow to a file.
 
-    The others are Phoenix, Langfuse and MLflow. Traces are written unredacted, as the source has them, to a file that
-    only its owner can read, for `turns`, `score` and `compare evaluators`. After an error there is no file, so a file
-    is never cut off. Status 1 if there are no traces, or if some are left out, which a message says.
+    Traces are written unredacted, as the source has them, to a file that only its owner can read, for `turns`, `score`
+    and `compare evaluators`. An error leaves no file, so a file is never cut off. Status 1 if there are no traces, or
+    if some are left out, which a message says.
     """
     from collector.commands.fetch.fetch import FetchOptions, fetch_traces
 
@@ -425,7 +422,7 @@ def turns(
 ) -> None:
     """Print the turns in OTLP files as JSON lines.
 
-    They are assembled as in the service: these are the turns that it would evaluate.
+    These are the turns that the service would assemble and evaluate.
     """
     from collector.commands.normalize import main as normalize_files
     from collector.config.dialects import NO_DIALECTS
@@ -635,8 +632,8 @@ def rejudge(
 ) -> None:
     """Judge the past: a new evaluator, or what is missing.
 
-    The running service makes the evaluations, beside the traffic of now and apart from its budgets and live metrics.
-    Run the same command again to resume: nothing is judged twice.
+    The running service makes the evaluations, beside the live traffic and apart from its budgets and metrics. Run the
+    same command again to resume: nothing is judged twice.
     """
     from collector.commands.check.traffic import service_difference
     from collector.commands.rejudge.rejudge import RejudgeOptions, rejudge as rejudge_past
@@ -669,9 +666,8 @@ def copy_log(
 ) -> None:
     """Copy the logs to another file, cluster or number of partitions.
 
-    Stop the service first, and start it with the configuration of the copy afterwards: it continues where it was. The
-    target must be empty. The source gets a note that it was copied, and no service starts on it again. If it is
-    interrupted, run it again.
+    Stop the service first, and start it with the configuration of the copy afterwards: the service continues where it
+    was. The target must be empty. No service starts on the source again. If the command is interrupted, run it again.
     """
     from collector.commands.log_copy.log_copy import copy_logs
 
@@ -683,15 +679,16 @@ def erase(
     config: ConfigFile = DEFAULT_CONFIG,
     users: Annotated[list[str] | None, Option("--user", help="The id of a user; repeatable.")] = None,
     conversations: Annotated[list[str] | None, Option("--conversation", help="A conversation id; repeatable.")] = None,
-    to: Annotated[Path | None, _file("Logs in Kafka: the configuration for what is left (another prefix).")] = None,
+    to: Annotated[Path | None, _file("If logs are in Kafka: the new configuration, with another prefix.")] = None,
     files: Annotated[list[Path] | None, _file("A JSONL file of turns or evaluations; repeatable.", "--file")] = None,
-    dry_run: Annotated[bool, Option("--dry-run", help="Say what would go, and change nothing.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Count what would be erased; change nothing.")] = False,
     json: Json = False,
 ) -> None:
     """Erase a person from the logs, and search for what is left.
 
-    Stop the service first. Conversations and traces in which they took part go as a whole, with their evaluations and
-    labels. Then all bytes are searched for their ids and texts. Says what it cannot reach. Status 1 if an id is left.
+    Stop the service first. Erases whole conversations and traces in which the person took part, with evaluations and
+    labels. Then searches all bytes for the person's ids and texts. Says what it cannot reach. Status 1 if an id is
+    left.
     """
     from collector.commands.erase.erase import EraseOptions, erase as erase_person
 
@@ -727,8 +724,8 @@ def parquet(
 ) -> None:
     """Write evaluations and labels as Parquet files by day.
 
-    Whole days (UTC) are written, each file in place of the one before, so it can run again and again, beside the
-    service. Needs the extra `parquet`. Status 1 if a day was left out because the log no longer has all of it.
+    Whole days (UTC) are written, each file in place of the one before, so the command can run again and again, beside
+    the service. Needs the extra `parquet`. Status 1 if a day was left out because the log no longer has all of it.
     """
     from collector.commands.parquet.parquet import ParquetOptions, write_parquet
 
@@ -768,11 +765,11 @@ def explain(
 ) -> None:
     """Show every step of one evaluation.
 
-    Shows how the spans were read and why, the turn, monitor, draw, rate and weight, and how long the evaluation waited.
-    Shows what the judge was asked, said and was paid, and which exporters have taken the result. Can run beside the
-    service.
+    Shows how the spans were read and why, the turn, monitor, draw, rate and weight, how long the evaluation waited, the
+    judge's question, answer and cost, and which exporters have taken the result. Can run beside the service.
 
-    Of a trace or a turn it shows each evaluator's outcome, or why there is none: no monitor matched, or sampled out.
+    With the id of a trace or turn, shows each evaluator's outcome, or why there is none: no monitor matched, or sampled
+    out.
     """
     from collector.commands.trace import trace_evaluation
 
@@ -834,10 +831,10 @@ def compare(
 
 @app.command()
 def gate(
-    version: Annotated[str, Option(help="The value to decide on.")],
+    version: Annotated[str, Option(help="The new version: a value of --attribute.")],
     config: ConfigFile = DEFAULT_CONFIG,
     attribute: Annotated[str, Option(help="The attribute that tells versions apart.")] = "service_version",
-    against: Annotated[str | None, Option(help="Its baseline; by default the value before it.")] = None,
+    against: Annotated[str | None, Option(help="The old version; by default the one before.")] = None,
     monitor: OneMonitor = None,
     within: Annotated[str | None, Option(help="Only this service, or prompt; all by default.")] = None,
     tolerance: Annotated[float, Option(min=0.001, max=0.999, help="The fall that a promotion excludes.")] = 0.05,
@@ -845,8 +842,8 @@ def gate(
 ) -> None:
     """Decide on a release: promote (0), hold (3) or roll back (4).
 
-    The number is the exit status. Rolled back if an evaluator is worse for sure; promoted if none can be worse by the
-    tolerance. May be asked at any time, and again. Too few scores are a reason to hold.
+    The number is the exit status. Roll back if an evaluator is surely worse; promote if none can be worse by the
+    tolerance; else hold, as with too few scores. May be asked at any time, and again.
     """
     from collector.alerting.releases.gate import GateQuestion
     from collector.commands.compare import gate as decide

@@ -59,17 +59,17 @@ class DeadLetterSettings(Section):
     max_consecutive: int = Field(default=1000, ge=1)
     """Dead letters in a row after which a stage stops."""
     max_ratio: float = Field(default=0.5, gt=0, le=1)
-    """Share of the last `window` records; beyond: stop."""
+    """Share of dead letters among the last `window` records above which a stage stops."""
     window: int = Field(default=10_000, ge=10)
-    """How many records the share is taken of."""
+    """The number of records for `max_ratio`."""
     keep_values: bool | None = None
     """Keep what could not be processed, so it can be processed again. It may hold personal data, so by default nothing
     is kept while texts are redacted or not stored."""
     max_ends: int = Field(default=3, ge=2)
-    """Times in a row that the process may end while it processes one record: killed by it, out of memory, or standing
-    still. Then the record is dead-lettered, and the next start continues without it."""
+    """If the process ends this many times in a row while it processes one record (killed, out of memory, or standing
+    still), the record is dead-lettered, and the next start continues without it."""
     stall_after: Seconds = Field(default=60.0, gt=0)
-    """One record that holds the process for so long ends it with status 70, to be started again."""
+    """A process that one record holds for so long ends with status 70, for a supervisor to start again."""
 
     def keeping(self, default: bool) -> "DeadLetterSettings":
         """The settings with `keep_values` decided: `default` where the configuration does not say."""

@@ -51,8 +51,10 @@ def document() -> str:
 
 def advanced() -> str:
     """All other keys as Markdown; a key that the first page has elsewhere in the same words is only named."""
-    first = {row: section.path for section in reversed([*map(_first, _all_sections())]) for row in section.rows}
-    return "\n".join(_tables(map(_others, _all_sections()), first))
+    sections = [*map(_first, _all_sections())]
+    first = {row: section.path for section in reversed(sections) for row in section.rows}
+    meanings = {section.meaning for section in sections if section.rows}
+    return "\n".join(_tables(map(_others, _all_sections()), first, meanings))
 
 
 def own_keys(kind: str) -> tuple[Row, ...]:
@@ -95,15 +97,21 @@ def _others(section: Section) -> Section:
     return Section(section.path, meaning, tuple(row for row in section.rows if row.key.strip("*") not in keys))
 
 
-def _tables(sections: Iterable[Section], shown: Mapping[Row, str]) -> Iterator[str]:
-    """Each section with its keys; a key that another section has in the same words is named, not explained again."""
-    places = dict(shown)
+def _tables(
+    sections: Iterable[Section], shown: Mapping[Row, str], meanings: AbstractSet[str] = frozenset()
+) -> Iterator[str]:
+    """Each section with its keys; a key that another section has in the same words is named, not explained again.
+
+    A section whose keys are all only named does not repeat a meaning either.
+    """
+    places, explained = dict(shown), set(meanings)
     for section in sections:
         if not section.rows:
             continue
         yield f"## {_escaped(section.path) or 'The whole file'}\n"
-        if section.meaning:
+        if section.meaning and not (section.meaning in explained and places.keys() >= set(section.rows)):
             yield f"{section.meaning}\n"
+        explained.add(section.meaning)
         again: dict[str, list[str]] = {}
         for row in section.rows:
             if row in places:

@@ -82,7 +82,7 @@ class MonitorAlertSettings(Section):
 
 
 class WatcherSettings(Section):
-    """Alerts without Prometheus: where the `watch` stage posts them. One of several processes does it."""
+    """Alerts without Prometheus: where the `watch` stage posts them. Of several processes, one posts."""
 
     alertmanager: str | None = Field(default=None, pattern=r"^https?://")
     """Base URL of an Alertmanager; /api/v2/alerts is added."""

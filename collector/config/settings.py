@@ -86,7 +86,7 @@ class KafkaLogSettings(Section):
     replication_factor: int = Field(default=1, ge=1)
     """Replicas of each internal topic."""
     group_instance_id: str | None = None
-    """A name that survives restarts (the pod's); without it a restart after a crash waits 45 to 90 s."""
+    """A name per process that survives restarts (the pod's); without it a restart after a crash waits 45 to 90 s."""
     state_directory: str | None = None
     """A folder in which a process notes the records in progress, so it skips a record that crashes it repeatedly. The
     folder must survive a restart of the process. Default: a private folder for temporary files."""
@@ -104,8 +104,8 @@ class LogSettings(Section):
     path: str = "evalstream.db"
     """sqlite: the one file of all logs. Relative to the current folder."""
     partitions: int | None = Field(default=None, ge=1, le=64)
-    """sqlite: partitions of a new file, which as many `--workers` can share; left out, 4 with `--workers`, else 1. A
-    file keeps its number; `evalstream log copy` makes one with another."""
+    """sqlite: partitions of a new file, the most `--workers` that can share it; left out, 4 with `--workers`, else 1.
+    The number is fixed; `evalstream log copy` makes a file with another."""
     kafka: KafkaLogSettings | None = None
     """kafka: brokers and topics."""
     retention: Seconds = 7 * 86400.0
@@ -137,7 +137,7 @@ class KafkaSourceSettings(Section):
     group_instance_id: str | None = None
     """A name that survives restarts; left out, that of log.kafka."""
     security: KafkaSecuritySettings | None = None
-    """TLS and login; without it those of log.kafka, if the brokers are the same."""
+    """TLS and login; without it those of log.kafka, if the two have a broker in common."""
 
     @property
     def topics(self) -> Mapping[str, list[str]]:
@@ -194,7 +194,7 @@ class LinkSettings(Section):
     idle_timeout: Seconds = Field(default=3600.0, gt=0)
     """How long after a turn the next one may come."""
     max_age: Seconds = Field(default=21_600.0, gt=0)
-    """How long after its first turn turns are added to a conversation."""
+    """How long after a conversation's first turn further turns may join it."""
 
 
 DialectName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,39}$")]
@@ -219,9 +219,9 @@ class AssembleSettings(Section):
     """How long late spans of a trace are still combined with the rest."""
     keep: Literal["all", "wanted"] = "wanted"
     """wanted: content that no monitor's rate can select is not stored (`incomplete: unwanted`), and most such traces
-    are not even read. Scores, weights and counters are those of all. all: every turn's content is stored, for rejudge
-    and for a rate that is raised later. No difference while a monitor has match, boost, sample: auto, a rate of 1, or
-    watches agent runs."""
+    are not even read. Scores, weights and counters are as with `all`. all: every turn's content is stored, for rejudge
+    and for a rate that is raised later. While a monitor has match, boost, `sample: auto`, a rate of 1, or watches agent
+    runs, wanted is as all."""
     identity: IdentitySettings = IdentitySettings()
     attributes: list[AttributeName] | dict[AttributeName, list[AttributeKey]] = Field(
         default_factory=list[str], max_length=32
@@ -262,13 +262,13 @@ class BreakerSettings(Section):
     failures: int = Field(default=20, ge=1)
     """Consecutive failures that open the breaker."""
     first_wait: Seconds = Field(default=5.0, gt=0)
-    """Time until one request probes; then doubled."""
+    """Time until one request probes the endpoint; doubled after each failed probe."""
     longest_wait: Seconds = Field(default=60.0, gt=0)
     """The longest time between probes."""
     when_open: Literal["pause", "shed"] = "pause"
     """pause: questions wait; shed: their evaluations fail."""
     max_pause: Seconds | None = Field(default=None, ge=0)
-    """pause: longest wait; then the evaluations fail."""
+    """pause: longest wait, after which the evaluations fail; left out, no limit."""
 
 
 HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")]
@@ -387,8 +387,8 @@ class JudgeSettings(Section):
     it alone can do: classic Azure addresses, the identity of a cloud in place of a key (Entra ID, AWS, Google),
     client_options, and OPENAI_ORG_ID or OPENAI_PROJECT_ID in the environment."""
     client_options: dict[str, Any] = Field(default_factory=dict[str, Any])
-    """Named arguments of that client: {api_version: 2024-10-21}, {aws_region: eu-central-1},
-    {workload_identity: {identity_provider_id: …, service_account_id: …}}."""
+    """Named arguments of OpenAI's client: {api_version: 2024-10-21}, {aws_region: eu-central-1}, {workload_identity:
+    {identity_provider_id: …, service_account_id: …}}."""
     timeout: Seconds = Field(default=60.0, gt=0)
     """Deadline of one request."""
     deadline: Seconds = Field(default=300.0, gt=0)
@@ -419,8 +419,8 @@ class JudgeSettings(Section):
     usd_per_million_cached_input_tokens: float | None = Field(default=None, ge=0)
     """The price of tokens read from the provider's prompt cache; that of a prompt if left out."""
     usd_per_million_cache_write_tokens: float | None = Field(default=None, ge=0)
-    """The price of tokens written into that cache; that of a prompt if left out, with api: anthropic 1.25 times as
-    much."""
+    """The price of tokens written into the prompt cache; that of a prompt if left out, with api: anthropic 1.25 times
+    as much."""
     batch_discount: float = Field(default=0.5, ge=0, lt=1)
     """How much cheaper the provider's batches are (`score --batch` and others): 0.5 is half."""
     headers: dict[HeaderName, SecretStr] = Field(default_factory=dict[str, SecretStr])
@@ -809,7 +809,7 @@ class EvaluateSettings(Section):
     """Concurrency, limits and budget of evaluations."""
 
     concurrency: int = Field(default=64, ge=1, le=100_000)
-    """Most evaluations in flight, per judge and for evaluators without one."""
+    """Most evaluations in flight per judge, and as many without a judge."""
     max_waiting: int = Field(default=10_000, ge=0, le=1_000_000)
     """Per judge, most evaluations that wait for a slot; then the partition is paused."""
     max_waiting_bytes: int = Field(default=64 << 20, ge=1 << 20)
@@ -821,7 +821,7 @@ class EvaluateSettings(Section):
     max_open_bytes: int = Field(default=256 << 20, ge=1 << 20)
     """The same in bytes."""
     snapshot_after_records: int = Field(default=1_000_000, ge=1)
-    """A conversation that needs older records is snapshotted into the log."""
+    """A conversation that needs records further back than this is snapshotted into the log."""
     snapshot_after: Seconds = Field(default=7200.0, gt=0)
     """The same by the records' age."""
     snapshot_after_turns: int = Field(default=250_000, ge=1)
@@ -832,7 +832,7 @@ class EvaluateSettings(Section):
     gather: Seconds = Field(default=600.0, gt=0, le=86_400.0)
     """How long requests of monitors with `urgency: hours` gather until they are submitted as a batch."""
     max_deferred: int = Field(default=20_000, ge=1, le=10_000_000)
-    """Most evaluations of such monitors that wait in a process, about 25 kB each; further ones are shed."""
+    """Most evaluations with `urgency: hours` that wait in a process, about 25 kB each; further ones are shed."""
     max_deferred_bytes: int = Field(default=256 << 20, ge=1 << 20)
     """The same in bytes of their subjects, packed."""
     budget: BudgetSettings = BudgetSettings()

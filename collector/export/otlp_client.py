@@ -181,7 +181,7 @@ class OtlpEndpointSettings(ExporterSettings):
     timeout: Seconds = Field(default=10.0, gt=0)
     """Deadline of one request."""
     give_up_after: Seconds = Field(default=3600.0, ge=0)
-    """How long a request is repeated that the endpoint refuses (status 401, 403, 404, 500); then its records are
+    """How long a request that the endpoint refuses (status 401, 403, 404, 500) is repeated; then its records are
     dropped and counted. The exporter waits for an endpoint that does not answer."""
 
     @field_validator("endpoint")

@@ -72,7 +72,7 @@ class PageSettings(Section):
     max_evaluations: int = Field(default=5000, ge=10, le=1_000_000)
     """The newest evaluations that are listed."""
     max_text_bytes: int = Field(default=64 * 1024**2, ge=1024)
-    """Memory for their conversations; the oldest are dropped first."""
+    """Memory for the conversations of listed evaluations; the oldest are dropped first."""
     auth: AuthSettings | None = None
     """Tokens that open the page; by default those of receive.otlp_http."""
     tls: TlsSettings | None = None

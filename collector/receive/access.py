@@ -116,7 +116,7 @@ _LEAST = 16  # characters of a token
 
 
 class AuthSettings(Section):
-    """Bearer tokens, any of which lets a sender in. Name several to rotate them without an interruption."""
+    """Bearer tokens, any of which lets a sender in. Name several to rotate them."""
 
     tokens: tuple[SecretStr, ...] = ()
     """Tokens, each usually ${env:NAME}."""
@@ -132,10 +132,10 @@ class AuthSettings(Section):
 
 
 class SenderAuthSettings(AuthSettings):
-    """Bearer tokens of senders, any of which lets one in. Name several to rotate them without an interruption."""
+    """Bearer tokens of senders, any of which lets one in. Name several to rotate them."""
 
     tenants: tuple[TokenTenant, ...] = ()
-    """Senders with a name, a token and a share of the limits of their own."""
+    """Named senders, each with a token and its own share of the limits."""
 
     @field_validator("tenants")
     @classmethod
@@ -166,7 +166,7 @@ class SenderTlsSettings(TlsSettings):
     """TLS, and with `client_ca` mutual TLS."""
 
     tenants: tuple[CertificateTenant, ...] = ()
-    """Senders with a name, a certificate and a share of the limits of their own."""
+    """Named senders, each with a certificate and its own share of the limits."""
 
     def _mistakes(self) -> Iterator[str]:
         if self.tenants and self.client_ca is None:

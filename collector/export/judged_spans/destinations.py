@@ -53,7 +53,7 @@ class JudgedSpansKafkaSettings(Section):
 
 
 class JudgedSpansSettings(ExporterSettings):
-    """The destination of judged spans, and how long they are waited for."""
+    """The destination of judged spans, and how long a span waits for evaluations."""
 
     otlp: JudgedSpansOtlpSettings | None = None
     """To an OTLP/HTTP endpoint."""

@@ -25,7 +25,7 @@ class MlflowSettings(platform.PlatformSettings):
     password: SecretStr | None = None
     """Its password, usually ${env:NAME}."""
     token: SecretStr | None = None
-    """A bearer token in their place, as Databricks has them."""
+    """A bearer token in place of username and password, as for Databricks."""
 
 
 class Mlflow(platform.Platform[MlflowSettings]):
