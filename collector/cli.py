@@ -402,8 +402,8 @@ def fetch(
     """Write past traces of Tempo, Jaeger, Phoenix, Langfuse or MLflow to a file.
 
     Traces are written unredacted, as the source has them, to a file that only its owner can read, for `turns`, `score`
-    and `compare evaluators`. An error leaves no file, so a file is never cut off. Status 1 if there are no traces, or
-    if some are left out, which a message says.
+    and `compare evaluators`. After an error there is no file. Status 1 if there are no traces, or if some are left out,
+    which a message says.
     """
     from collector.commands.fetch.fetch import FetchOptions, fetch_traces
 
@@ -652,8 +652,8 @@ def audit(
     """Check that everything that was accepted has its outcome.
 
     Reads all logs, works out what is due by the configuration, and compares it with what is there. Runs beside the
-    service and changes nothing. The status is 1 if something does not add up. Before `--drained`, stop the senders,
-    wait `assemble.idle_timeout`, and stop the service.
+    service and changes nothing. Status 1 if something does not add up. Before `--drained`, stop the senders, wait
+    `assemble.idle_timeout`, and stop the service.
     """
     from collector.commands.audit.audit import audit
 
@@ -843,7 +843,7 @@ def gate(
     """Decide on a release: promote (0), hold (3) or roll back (4).
 
     The number is the exit status. Roll back if an evaluator is surely worse; promote if none can be worse by the
-    tolerance; else hold, as with too few scores. May be asked at any time, and again.
+    tolerance; else hold, as with too few scores. May be asked again at any time.
     """
     from collector.alerting.releases.gate import GateQuestion
     from collector.commands.compare import gate as decide

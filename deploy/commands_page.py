@@ -19,10 +19,9 @@ INTRODUCTION = """\
 Exit status: 0 done, 1 the work failed, 2 the command or its configuration is wrong. Data goes to stdout, messages go
 to stderr. Many commands share these options. `--config`, `-c` names the configuration file (`evalstream.yaml`).
 `--json` prints JSON. `--from` and `--to` (exclusive; now by default) are times like 2026-11-20T09:00 (UTC), or
-durations before now like 24h. `--monitor` and `--evaluator` (repeatable) restrict a command to one monitor or
-evaluator, unless it says otherwise. `--max-usd` ends a command before judge costs exceed this amount. Colours appear
-only on a terminal, and not when `NO_COLOR` is set. `evalstream --install-completion` makes your shell complete commands
-and options.
+durations before now like 24h. `--monitor` restricts a command to one monitor, `--evaluator` (repeatable) to certain
+evaluators, unless the command's help says otherwise. `--max-usd` ends a command before judge costs exceed this amount.
+`NO_COLOR` turns colours off. `evalstream --install-completion` makes your shell complete commands and options.
 """
 EVERYWHERE = {
     "The configuration file.",

@@ -19,9 +19,9 @@ class BurnRate(Section):
     """A burn rate: the budget of failing scores is used up `factor` times too fast, over a long and a short window."""
 
     long: Seconds = Field(gt=0)
-    """The long window: shows that it matters."""
+    """The long window: shows that failures matter."""
     short: Seconds = Field(gt=0)
-    """The short window: shows that it continues."""
+    """The short window: shows that they continue."""
     factor: float = Field(gt=0)
     """How many times as fast as the objective allows scores may fail, in both windows."""
 

@@ -434,7 +434,7 @@ class JudgeSettings(Section):
     reasoning_effort: str | None = Field(default=None, min_length=1)
     """How much a reasoning model thinks: minimal, low, medium, high."""
     service_tier: str | None = Field(default=None, min_length=1)
-    """The provider's class of service: flex."""
+    """The provider's class of service, like flex."""
     tls: JudgeTlsSettings | None = None
     proxy: Annotated[SecretStr, AfterValidator(_checked_proxy)] | None = None
     """HTTP proxy to the endpoint, as http://host:port; that of the environment if left out."""
@@ -825,8 +825,8 @@ class EvaluateSettings(Section):
     snapshot_after: Seconds = Field(default=7200.0, gt=0)
     """The same by the records' age."""
     snapshot_after_turns: int = Field(default=250_000, ge=1)
-    """If a restart of the process would have to read more sampled turns than this one by one, conversations are
-    snapshotted sooner. Five turns that are not sampled count as one."""
+    """If a restart of the process would have to read more sampled turns than this, conversations are snapshotted
+    sooner. Five turns that are not sampled count as one."""
     shed_after: Seconds | None = Field(default=None, gt=0)
     """Evaluations that wait longer are not judged, and counted as shed."""
     gather: Seconds = Field(default=600.0, gt=0, le=86_400.0)
@@ -842,7 +842,7 @@ class EvaluateSettings(Section):
 
 
 class TrafficSettings(Section):
-    """The expected traffic. Only `evalstream check` uses it."""
+    """The expected traffic, for `evalstream check` alone."""
 
     spans_per_second: float = Field(gt=0)
     """All spans that are sent, including those unrelated to a model."""
@@ -871,8 +871,8 @@ class Settings(Section):
     plugins: str | None = Field(default=None, min_length=1)
     """A folder with Python files: evaluators, dialects, exporters, judges and redactors. Relative to this file."""
     log_level: Literal["info", "warning", "error"] | None = None
-    """The lowest level of lines in the service's own log: info, warning or error; info without it. `--log-level` and
-    EVALSTREAM_LOG_LEVEL come first."""
+    """The lowest level of lines in the service's own log; info without it. `--log-level` and EVALSTREAM_LOG_LEVEL come
+    first."""
     canary: CanarySettings = CanarySettings()
     dead_letters: DeadLetterSettings = DeadLetterSettings()
 
@@ -893,7 +893,7 @@ class Settings(Section):
     alerts: AlertSettings = AlertSettings()
     golden: GoldenSettings | None = None
     traffic: TrafficSettings | None = None
-    """The expected traffic, from which `evalstream check` estimates the capacity."""
+    """The expected traffic, from which `evalstream check` alone estimates the capacity."""
     export: dict[str, dict[str, Any]] = Field(default_factory=lambda: {"prometheus": {}})
     """Exporters by name, with their settings."""
     page: PageSettings | None = None

@@ -117,13 +117,13 @@ class PrometheusSettings(ExporterSettings):
     host: ListeningHost = "127.0.0.1"
     """Address to listen on."""
     port: int = Field(default=9464, ge=0, le=65535)
-    """Port to listen on; 0 takes any free one."""
+    """Port; 0 takes any free one."""
     segment_by: str | list[str] | dict[str, Annotated[int, Field(ge=1, le=100)] | list[str]] | None = None
-    """Attributes whose values become the `segment` label: one name, a list, or a map from name to values. A map may
-    have the number of the most frequent values (default 10) instead. Other values become `other`; without this key:
-    `all`."""
+    """Attributes whose values become the `segment` label: one name, a list, or a map from name to values. In place of
+    values, a map may have how many of the most frequent ones count (default 10). Other values become `other`; without
+    this key, the label is `all`."""
     segments: tuple[str, ...] = Field(default=(), max_length=100)
-    """The values of the one attribute of `segment_by`, if it is a name."""
+    """The values of the attribute of `segment_by`, if that is one name."""
     max_conversations: int = Field(default=100_000, ge=1)
     """Conversations remembered for the error of the mean, about 900 bytes each."""
     conversation_window: Seconds = PAUSE

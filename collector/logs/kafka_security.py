@@ -18,7 +18,7 @@ class KafkaOAuthSettings(Section):
     client_id: str = Field(min_length=1)
     """The client's id."""
     client_secret: SecretStr | None = None
-    """Its secret, usually ${env:NAME}."""
+    """Its secret."""
     client_secret_file: Path | None = None
     """A file with the secret, read again for each token."""
     scope: str | None = Field(default=None, min_length=1)

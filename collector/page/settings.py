@@ -61,7 +61,7 @@ class PageSettings(Section):
     host: ListeningHost = "127.0.0.1"
     """Address to listen on."""
     port: int = Field(default=8321, ge=0, le=65535)
-    """Port to listen on; 0 takes any free one."""
+    """Port; 0 takes any free one."""
     url: str | None = Field(default=None, pattern=r"^https?://[^\s?#]+$")
     """The address at which people reach the page, like https://evalstream.example.com: alerts, and scores on other
     platforms, link to it."""

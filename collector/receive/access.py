@@ -343,7 +343,7 @@ class OtlpSettings(Section):
     host: ListeningHost = "127.0.0.1"
     """Address to listen on."""
     port: int = Field(ge=0, le=65535)
-    """Port to listen on; 0 takes any free one."""
+    """Port; 0 takes any free one."""
     max_body_bytes: int = Field(default=4 * 1024**2, ge=1024)
     """Largest request, before and after decompression; beyond: rejected."""
     max_items: int = Field(default=20_000, ge=1)
@@ -391,7 +391,7 @@ class OtlpHttpSettings(OtlpSettings):
     """The OTLP/HTTP receiver."""
 
     port: int = Field(default=4318, ge=0, le=65535)
-    """Port to listen on; 0 takes any free one."""
+    """Port; 0 takes any free one."""
     origins: list[str] = Field(default_factory=list)
     """Origins of pages that may send from a browser, such as https://app.example.com; '*' means any."""
 
@@ -400,4 +400,4 @@ class OtlpGrpcSettings(OtlpSettings):
     """The OTLP/gRPC receiver; it needs `pip install '.[grpc]'`."""
 
     port: int = Field(default=4317, ge=0, le=65535)
-    """Port to listen on; 0 takes any free one."""
+    """Port; 0 takes any free one."""

@@ -49,7 +49,7 @@ class JudgedSpansKafkaSettings(Section):
     encoding: Literal["otlp_proto", "otlp_json"] = "otlp_proto"
     """How each record has its span, as the Collector's Kafka exporter calls it."""
     security: KafkaSecuritySettings | None = None
-    """TLS and login; without it connections are neither encrypted nor authenticated."""
+    """TLS and login, apart from those of log.kafka; without it connections are neither encrypted nor authenticated."""
 
 
 class JudgedSpansSettings(ExporterSettings):
@@ -60,7 +60,7 @@ class JudgedSpansSettings(ExporterSettings):
     kafka: JudgedSpansKafkaSettings | None = None
     """To a Kafka topic."""
     remember: Seconds = Field(default=21_600.0, gt=0)
-    """How long after a span its evaluations may come; later ones are counted."""
+    """How long after a span its evaluations may come; later ones are dropped and counted."""
     max_bytes: int = Field(default=128 << 20, ge=1 << 20)
     """Most bytes of remembered spans, packed, per partition; the oldest are forgotten first."""
     explanation: bool = True

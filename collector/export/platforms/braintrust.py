@@ -28,7 +28,7 @@ class BraintrustSettings(platform.PlatformSettings):
     project_id: str = Field(min_length=1)
     """The id of the project that has the traces."""
     api_key: SecretStr
-    """Its API key, usually ${env:NAME}."""
+    """Its API key."""
 
 
 class Braintrust(platform.Platform[BraintrustSettings]):

@@ -28,7 +28,7 @@ class DatadogSettings(platform.PlatformSettings):
     endpoint: str | None = Field(default=None, pattern=r"^https?://")
     """Another address than https://api.<site>, like a proxy's."""
     api_key: SecretStr
-    """Its API key, usually ${env:NAME}."""
+    """Its API key."""
     ml_app: str | None = Field(default=None, min_length=1)
     """Datadog's name of the application; the turn's service if left out."""
 

@@ -28,7 +28,7 @@ class LangfuseSettings(corrections.CorrectedPlatformSettings):
     public_key: str = Field(min_length=1)
     """The project's public key, pk-lf-…."""
     secret_key: SecretStr
-    """The project's secret key, usually ${env:NAME}."""
+    """The project's secret key."""
     environment: str | None = Field(default=None, min_length=1)
     """Langfuse's environment of the scores."""
     labels: bool = True

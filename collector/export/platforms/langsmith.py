@@ -32,7 +32,7 @@ class LangSmithSettings(corrections.CorrectedPlatformSettings):
     endpoint: str = Field(default="https://api.smith.langchain.com", pattern=r"^https?://")
     """LangSmith's API."""
     api_key: SecretStr
-    """Its API key, usually ${env:NAME}."""
+    """Its API key."""
     workspace: str | None = Field(default=None, min_length=1)
     """The workspace's id, for a key of several workspaces."""
     project_id: UUID | None = None
@@ -40,7 +40,7 @@ class LangSmithSettings(corrections.CorrectedPlatformSettings):
     without it."""
     corrected_scores: bool = True
     """With `corrections`, read also how people corrected the scores themselves. This takes one request for each hundred
-    evaluations of `corrections_back`, as the API does not say which are corrected."""
+    evaluations of `corrections_back`."""
 
 
 class LangSmith(platform.Platform[LangSmithSettings]):

@@ -23,7 +23,7 @@ class MlflowSettings(platform.PlatformSettings):
     username: str | None = Field(default=None, min_length=1)
     """For a server with basic authentication."""
     password: SecretStr | None = None
-    """Its password, usually ${env:NAME}."""
+    """Its password."""
     token: SecretStr | None = None
     """A bearer token in place of username and password, as for Databricks."""
 

@@ -37,7 +37,7 @@ class OpikSettings(platform.PlatformSettings):
     workspace: str | None = Field(default=None, min_length=1)
     """The workspace, in Comet's cloud."""
     api_key: SecretStr | None = None
-    """Comet's API key, usually ${env:NAME}."""
+    """Comet's API key."""
 
 
 class Opik(platform.Platform[OpikSettings]):

@@ -26,7 +26,7 @@ class WeaveSettings(platform.PlatformSettings):
     project: str = Field(pattern=r"^[^/\s]+/[^/\s]+$")
     """The project, as entity/project."""
     api_key: SecretStr
-    """W&B's API key, usually ${env:NAME}."""
+    """W&B's API key."""
     view: Literal["calls", "agents"] = "calls"
     """The place of the traces: `calls` for those sent to `/otel/v1/traces`, `agents` for those sent to
     `/agents/otel/v1/traces`, whose conversations are subjects, too."""
