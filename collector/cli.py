@@ -219,7 +219,7 @@ def _root(
 @app.command()
 def demo(
     duration: Annotated[float | None, Option(min=1, help="Seconds to run; until Ctrl-C by default.")] = None,
-    worse_after: Annotated[float, Option(min=0, help="Seconds until the answers get worse on purpose.")] = 45.0,
+    worse_after: Annotated[float, Option(min=0, help="Seconds until the answers get worse.")] = 45.0,
     port: Annotated[int, Option(min=0, max=65535, help="Port of OTLP/HTTP; 0 for any free port.")] = 4318,
     metrics_port: Annotated[int, Option(min=0, max=65535, help="Port of /metrics; 0 for any free port.")] = 9464,
     page_port: Annotated[int, Option(min=0, max=65535, help="Port of the page; 0 for any free port.")] = 8321,
@@ -399,11 +399,11 @@ def fetch(
     token_file: Annotated[Path | None, _file("File with a token or name:secret; or EVALSTREAM_FETCH_TOKEN.")] = None,
     headers: Annotated[list[str] | None, Option("--header", help="A header; repeatable.", metavar="NAME=VALUE")] = None,
 ) -> None:
-    """Write past traces of Tempo, Jaeger, Phoenix, Langfuse or MLflow to a file.
+    """Write past traces of Tempo, Jaeger and others to a file.
 
-    Traces are written unredacted, as the source has them, to a file that only its owner can read, for `turns`, `score`
-    and `compare evaluators`. After an error there is no file. Status 1 if there are no traces, or if some are left out,
-    which a message says.
+    SOURCE is tempo, jaeger, phoenix, langfuse or mlflow. Traces are written unredacted, as the source has them, to a
+    file that only its owner can read, for `turns`, `score` and `compare evaluators`. After an error there is no file.
+    Status 1 if there are no traces, or if some are left out, which a message says.
     """
     from collector.commands.fetch.fetch import FetchOptions, fetch_traces
 
@@ -532,15 +532,15 @@ def judges(
     evaluator: Annotated[str | None, Option(help="The evaluator; by default the only one that asks a judge.")] = None,
     judges: Annotated[list[str] | None, Option("--judge", help="A judge, jury or cascade; repeatable.")] = None,
     repeat: Annotated[int, Option(min=1, max=20, help="How often each judge judges each case.")] = 2,
-    margin: Annotated[float, Option(min=0, max=1, help="How far one's agreement may be below the best.")] = 0.05,
+    margin: Annotated[float, Option(min=0, max=1, help="How far agreement may be below the best judge's.")] = 0.05,
     max_usd: MaxUsd = None,
     output: Annotated[Path | None, _file("JSONL of evaluations; later runs resume from it.", "--output", "-o")] = None,
     json: Json = False,
 ) -> None:
     """Compare judges on labelled cases: which is enough.
 
-    Agreement with people, repeatability, price and time of each, with 95 % intervals, and the cheapest one that is not
-    worse than the best one by more than the margin. Status 1 if nothing could be scored, or at the spending limit.
+    Shows agreement with people, repeatability, price and time of each, with 95 % intervals, and the cheapest judge that
+    is not worse than the best by more than the margin. Status 1 if nothing could be scored, or at the spending limit.
     """
     from collector.commands.judges.judges import JudgesOptions, compare_judges
 
@@ -565,9 +565,9 @@ def dataset(
     evaluators: EvaluatorNames = None,
     since: Since = "7d",
     until: Until = None,
-    below: Annotated[float | None, Option(min=0, max=1, help="With low: scores below this are low.")] = None,
+    below: Annotated[float | None, Option(min=0, max=1, help="With --which low: scores below this are low.")] = None,
     most: Annotated[int, Option("--n", min=1, help="Maximum number of cases.")] = 200,
-    diverse: Annotated[bool | None, Option(help="Leave out nearly equal questions, unless sampled.")] = None,
+    diverse: Annotated[bool | None, Option(help="Leave out nearly equal questions, unless --which sampled.")] = None,
     name: Annotated[str, Option(help="The name of the test set, if the format has one.")] = "evalstream",
 ) -> None:
     """Make a test set of past turns and conversations.
@@ -741,9 +741,9 @@ def mcp(
 ) -> None:
     """Serve coding agents over the Model Context Protocol.
 
-    They may ask for means with errors, alerts, the worst evaluations, one with its conversation, what explains a drop,
-    test cases and what a check says. Nothing is changed, and texts are shown if the page shows them. Needs the extra
-    `mcp` and a running page. Over HTTP, clients need a token of the page.
+    They may ask for means with errors, alerts, the worst evaluations, an evaluation with its conversation, what
+    explains a drop, test cases and what a check says. Nothing is changed, and texts are shown if the page shows them.
+    Needs the extra `mcp` and a running page. Over HTTP, clients need a token of the page.
     """
     import asyncio
 
@@ -794,8 +794,8 @@ def diagnose(
     """Find the part of the traffic that explains a drop in scores.
 
     Compares every value of the evaluations' attributes, and every two together, with the rest of the traffic before and
-    after. Names those that fell more than the rest beyond chance, how much of the drop each explains, and evaluations
-    to read; or says that none does.
+    after. Names the parts that fell more than the rest beyond chance, how much of the drop each explains, and
+    evaluations to read; or says that there are none.
     """
     from collector.commands.diagnose.diagnose import DiagnoseOptions, diagnose as explain
 
@@ -944,7 +944,7 @@ def calibrate(
     json: Json = False,
     random: RandomLabels = False,
     monitor: Annotated[str | None, Option(help="Count only this monitor's answers.")] = None,
-    certify: Annotated[float | None, Option(min=1e-4, max=0.9999, help="Failure rate to exclude, or status 1.")] = None,
+    certify: Annotated[float | None, Option(min=1e-4, max=0.9999, help="Failure rate to exclude, else status 1.")] = None,
 ) -> None:
     """Measure an evaluator's agreement with human labels."""
     from collector.commands.calibrate.calibrate import CalibrateOptions, measure, printed
@@ -971,9 +971,9 @@ def align(
 ) -> None:
     """Improve an evaluator by people's labels.
 
-    A model proposes a clause, a rubric or examples out of the labels that the evaluator disagrees with. The best on one
-    part of the labels is tested on the other part, once. If it surely agrees more with people, it is written as a new
-    definition beside the old one. Status 1 if it does not, or at the spending limit.
+    A model proposes a clause, a rubric or examples out of the labels that the evaluator disagrees with. The best
+    proposal on one part of the labels is tested on the other part, once. If it surely agrees more with people, it is
+    written as a new definition beside the old one. Status 1 if it does not, or at the spending limit.
     """
     from collector.commands.align.align import AlignOptions, align as align_evaluator
 

@@ -21,7 +21,7 @@ to stderr. Many commands share these options. `--config`, `-c` names the configu
 `--json` prints JSON. `--from` and `--to` (exclusive; now by default) are times like 2026-11-20T09:00 (UTC), or
 durations before now like 24h. `--monitor` restricts a command to one monitor, `--evaluator` (repeatable) to certain
 evaluators, unless the command's help says otherwise. `--max-usd` ends a command before judge costs exceed this amount.
-`NO_COLOR` turns colours off. `evalstream --install-completion` makes your shell complete commands and options.
+`NO_COLOR` turns colours off. `evalstream --install-completion` sets up your shell's completion.
 """
 EVERYWHERE = {
     "The configuration file.",

@@ -634,7 +634,7 @@ class BoostSettings(Section):
     """Turns that are judged more often than the rest. They weigh less, so means stay unbiased."""
 
     error: Factor = 1.0
-    """How many times as often turns that failed are judged."""
+    """How many times as often failed turns are judged."""
     negative_feedback: Factor = 1.0
     """Turns with negative feedback."""
     slow: Factor = 1.0
@@ -664,7 +664,7 @@ class BudgetSettings(Section):
 
 
 class JurySettings(Section):
-    """Several judges that each make a whole evaluation; an evaluator names it as its judge."""
+    """Several judges that each make a whole evaluation; an evaluator names the jury as its judge."""
 
     judges: list[str] = Field(min_length=2)
     """Names from `judges`."""
@@ -675,7 +675,7 @@ class JurySettings(Section):
 
 
 class CascadeSettings(Section):
-    """A cheap judge first, and a strong one where it is in doubt; an evaluator names it as its judge."""
+    """A cheap judge first, and a strong one where that is in doubt; an evaluator names the cascade as its judge."""
 
     first: str
     """The judge of every case: a name from `judges` or `juries`."""
