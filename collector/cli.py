@@ -944,7 +944,7 @@ def calibrate(
     json: Json = False,
     random: RandomLabels = False,
     monitor: Annotated[str | None, Option(help="Count only this monitor's answers.")] = None,
-    certify: Annotated[float | None, Option(min=1e-4, max=0.9999, help="Failure rate to exclude, else status 1.")] = None,
+    certify: Annotated[float | None, Option(min=1e-4, max=0.9999, help="Failure rate to exclude, or status 1.")] = None,
 ) -> None:
     """Measure an evaluator's agreement with human labels."""
     from collector.commands.calibrate.calibrate import CalibrateOptions, measure, printed
