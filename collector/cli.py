@@ -687,8 +687,8 @@ def erase(
     """Erase a person from the logs, and search for what is left.
 
     Stop the service first. Erases whole conversations and traces in which the person took part, with evaluations and
-    labels. Then searches all bytes for the person's ids and texts. Says what it cannot reach. Status 1 if an id is
-    left.
+    labels. Then searches all bytes for the person's ids and texts. Says what it cannot reach. Status 1 if any
+    are left.
     """
     from collector.commands.erase.erase import EraseOptions, erase as erase_person
 

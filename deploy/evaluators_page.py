@@ -54,10 +54,10 @@ def _section(
     cls: type[Evaluator[Any]], shared: set[Row], shown: dict[Row, str], lists: dict[tuple[Row, ...], str]
 ) -> str:
     evaluator = make_example(cls)
-    lowest, highest = evaluator.score_range
+    low, high = evaluator.score_range
     needs = ", ".join(f"`{name}`" for name in sorted(evaluator.requires)) or "nothing"
     better = "" if cls.direction == "higher_is_better" else " · lower is better"
-    own_range = "" if (lowest, highest) == (0, 1) else f" · {lowest:g}..{highest:g}, scaled to 0..1"
+    own_range = "" if (low, high) == (0, 1) or low > high else f" · {low:g}..{high:g}, scaled to 0..1"
     verb = "Needs" if cls.requires is Evaluator.requires else "Usually needs"
     facts = f"{verb} {needs}{own_range}{better}"
     keys = _keys(cls.kind, shared, shown, lists)

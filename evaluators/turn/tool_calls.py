@@ -40,7 +40,7 @@ class ToolCalls(Evaluator[Turn]):
     `counts` that hold, like `search: ">= 1"`; without any, each expected tool has to be called as often as expected.
     `arguments`: the share of the expected calls that find a call of the same name with the same arguments. `output`:
     the same with results. Without expected and without actual calls the score is 1; if only one side has none, 0.
-    Otherwise, calls beyond the expected do no harm unless `forbid_extra` is set.
+    Otherwise, calls beyond the expected do no harm unless `forbid_extra` or `strict` is set.
     """
 
     kind: ClassVar[str] = "tool_calls"
