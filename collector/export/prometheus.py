@@ -119,9 +119,9 @@ class PrometheusSettings(ExporterSettings):
     port: int = Field(default=9464, ge=0, le=65535)
     """Port; 0 takes any free one."""
     segment_by: str | list[str] | dict[str, Annotated[int, Field(ge=1, le=100)] | list[str]] | None = None
-    """Attributes whose values become the `segment` label: one name, a list, or a map from name to values. In place of
-    values, a map may have how many of the most frequent ones count (default 10). Other values become `other`; without
-    this key, the label is `all`."""
+    """Attributes whose values become the `segment` label: one name, a list, or a map from name to values. A map
+    may instead say how many of the most frequent values count (default 10). Other values become `other`; without this
+    key, the label is `all`."""
     segments: tuple[str, ...] = Field(default=(), max_length=100)
     """The values of the attribute of `segment_by`, if that is one name."""
     max_conversations: int = Field(default=100_000, ge=1)
