@@ -54,10 +54,10 @@ class ShareTarget(Section):
 
 
 class MonitorAlertSettings(Section):
-    """Targets of a monitor's alerts. Evaluators without one have their threshold as the target."""
+    """Targets of a monitor's alerts. Evaluators without one have their configured threshold as the target."""
 
     targets: dict[str, Mean] = Field(default_factory=dict)
-    """The mean score that an evaluator must keep; by default its threshold."""
+    """The mean score that an evaluator must keep; by default its configured threshold."""
     shares: dict[str, dict[str, ShareTarget]] = Field(default_factory=dict[str, dict[str, ShareTarget]])
     """Shares of a classifier's labels that alerts require: {outcome: {escalated: {at_most: 0.05}}}."""
     objectives: dict[str, Share] = Field(default_factory=dict)
