@@ -60,7 +60,7 @@ class PartitionBudget:
         }
         self.demands = defaultdict[tuple[str, str], Demand](Demand)
         """The demand for evaluators, by monitor and evaluator."""
-        self.decided_at = now
+        self.decided_at = self._added_at = now
         self.is_saved = not budget
         """Whether the saved state has these budgets and no others; else rates are decided with the first record."""
         self.started = False
@@ -75,6 +75,12 @@ class PartitionBudget:
         if units and self.demands[name].per_second is None:
             self._first.setdefault(name, (self._read_at, assignment))
         self.demands[name].add(units)
+
+    def may_get(self, name: tuple[str, str], now: float) -> bool:
+        """Whether traffic is to be expected that is not estimated yet: some came, or the partition is a minute old at
+        most.
+        """
+        return self.demands[name].per_second is None and (name in self._first or now - self._added_at < STEP)
 
     def windows_of(self, monitor: str) -> Iterator[BudgetWindow]:
         """The budgets that a monitor's evaluations are paid from."""
@@ -147,13 +153,6 @@ class PartitionBudget:
 
 def _sum_spent(partitions: Iterable[PartitionBudget], name: str, index: int, now: float) -> float:
     return sum(each.windows[name][index].sum_spent(now) for each in partitions)
-
-
-def _per_second(partitions: Iterable[PartitionBudget], name: tuple[str, str], *, is_first: bool) -> float:
-    """The demand of all partitions. At a first estimate, partitions without one are taken to get as much."""
-    demands = [budget.demands[name].per_second for budget in partitions]
-    known = [demand for demand in demands if demand is not None]
-    return sum(known) * (len(demands) / len(known) if is_first else 1.0)
 
 
 class BudgetController:
@@ -263,16 +262,16 @@ class BudgetController:
 
     def decide_rates(self, partition: int, now: float) -> tuple[Rates, Mapping[str, Any]]:
         """The rates of the next minutes, and the partition's budget, which is saved with them."""
-        first = self._by_partition[partition].end_step(now, self.expected_usd)
+        names = self._by_partition[partition].end_step(now, self.expected_usd)
+        first = {name: self._share_of_known(name, now) for name in names}
         for windows in (named for each in self._by_partition.values() for named in each.windows.values()):
             for window in windows:
                 window.accrue(now)
-        shares = {
-            monitor.name: self._share(monitor, now, first)
-            for monitor in self._plan.monitors
-            if self._funds(monitor.name)
-        }
-        self._last = Rates(shares)
+        monitors = self._plan.monitors
+        demands_usd = {(one.name, to): self._demand_usd(one, to, first) for one in monitors for to in (False, True)}
+        self._last = Rates(
+            {monitor.name: self._share(monitor, now, demands_usd) for monitor in monitors if self._funds(monitor.name)}
+        )
         return self._with_planned(now), self.saved(partition)
 
     def _with_planned(self, now: float) -> Rates:
@@ -293,24 +292,30 @@ class BudgetController:
             paid = float(evaluation.shares is None)
             self._paid_shares[key] = (1 - _SHARE_RATE) * self._paid_shares.get(key, 1.0) + _SHARE_RATE * paid
 
-    def _share(self, monitor: Monitor, now: float, first: Collection[tuple[str, str]]) -> RateReduction:
+    def _share(self, monitor: Monitor, now: float, demands_usd: Mapping[tuple[str, bool], float]) -> RateReduction:
         factor, fallback = 1.0, False
         for name in self._funds(monitor.name):
             budget, monitors = self.budgets[name], self._plan.monitors if name == ALL_MONITORS else (monitor,)
             fallback = fallback or self.used_fraction(name, now) >= budget.fallback_at
+            demand_usd = sum(demands_usd[each.name, fallback] for each in monitors)
             for index in range(len(list(budget.windows()))):
                 allowed = sum(each.windows[name][index].allowed_per_second for each in self._by_partition.values())
-                demand_usd = sum(self._demand_usd(monitor, fallback, first) for monitor in monitors)
                 factor = min(factor, rate_factor(allowed, demand_usd))
         return RateReduction(factor, fallback)
 
-    def _demand_usd(self, monitor: Monitor, fallback: bool, first: Collection[tuple[str, str]]) -> float:
+    def _share_of_known(self, name: tuple[str, str], now: float) -> float:
+        """The share of a demand that is estimated, at a first estimate: where traffic may come, as much is expected."""
+        known = sum(each.demands[name].per_second is not None for each in self._by_partition.values())
+        return known / (known + sum(each.may_get(name, now) for each in self._by_partition.values()))
+
+    def _demand_usd(self, monitor: Monitor, fallback: bool, first: Mapping[tuple[str, str], float]) -> float:
         """US dollars per second that judging without a budget would cost.
 
         If monitors share verdicts, one of them pays for all. Each counts the share that it has paid for lately.
         """
         return sum(
-            _per_second(self._by_partition.values(), name, is_first=name in first)
+            sum(each.demands[name].per_second or 0.0 for each in self._by_partition.values())
+            / first.get(name, 1.0)
             * self.expected_usd(assignment, fallback)
             * self._paid_shares.get(name, 1.0)
             for assignment in monitor.assignments

@@ -254,6 +254,42 @@ def test_a_monitor_whose_first_money_is_spent_ends_the_first_seconds_of_no_other
     assert budget.decide_rates(0, 0.3)[0].of("other").factor < 0.01
 
 
+def test_a_partition_that_gets_its_first_traffic_late_is_not_taken_for_all_that_are_silent() -> None:
+    """The silent ones were taken to get as much: six times the traffic, so for a minute 0.043 was judged."""
+    budget = purse_of(12, own=12)
+    for start in range(0, 300, 60):
+        budget.add_demand(0, WATCHED, ASSIGNMENT, 60.0)
+        before = budget.decide_rates(0, start + 60.0)[0].of("m").factor
+    for _ in range(5):
+        budget.add_demand(1, WATCHED, ASSIGNMENT, 1.0)
+    budget.is_decision_due(1, 310.0)
+    budget.add_demand(1, WATCHED, ASSIGNMENT, 1.0)
+    assert budget.is_decision_due(1, 320.0)
+    after = budget.decide_rates(1, 320.0)[0].of("m").factor
+    assert before / 2 < after < before
+
+
+def test_the_demand_of_all_monitors_is_summed_once_for_a_decision(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 300 monitors with a budget of all, each summed that of all others: 0.8 s for a partition each minute."""
+    monitors = tuple(replace(WATCHED, name=f"m{number}") for number in range(50))
+    budget = BudgetController(Plan(monitors, budget=Budget(usd_per_hour=10.0, usd_per_day=100.0)), 1)
+    budget.add_partition(0, 0.0, None, ())
+    budget.decide_rates(0, 0.0)
+    expected, asked = budget.expected_usd, list[bool]()
+
+    def counted(assignment: Assignment, fallback: bool) -> float:
+        asked.append(fallback)
+        return expected(assignment, fallback)
+
+    monkeypatch.setattr(budget, "expected_usd", counted)
+    for monitor in monitors:
+        budget.add_demand(0, monitor, ASSIGNMENT, 60.0)
+    rates, _ = budget.decide_rates(0, 60.0)
+    assert len(asked) <= 4 * len(monitors), "for each budget and judge"
+    assert {rates.of(monitor.name).factor for monitor in monitors} == {rates.of("m0").factor}
+    assert 0.0 < rates.of("m0").factor < 0.1
+
+
 def test_the_first_minutes_money_is_counted_at_the_price_of_the_judge_and_not_of_its_fallback() -> None:
     both = replace(ASSIGNMENT, fallback=Named("cheap"), fallback_version="v2")
     watched = replace(WATCHED, assignments=(both,))
