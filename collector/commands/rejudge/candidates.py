@@ -50,6 +50,8 @@ _Names = tuple[str, str]
 """A monitor and an evaluator."""
 _AT_ONCE = 10_000
 """Failed evaluations whose subjects are in memory together."""
+_ENOUGH = 1_000
+"""Missing evaluations in a row that end a part of an earlier run, even if some of them may be superseded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,7 +290,9 @@ class EarlierRuns:
     own.
     """
     _missing: defaultdict[Hashable, list[tuple[int, str]]] = field(default_factory=lambda: defaultdict(list))
-    """The offsets and ids of evaluations that the lower rate draws and that were not requested at it."""
+    """The offsets and ids of evaluations that the lower rate draws and that were not requested at it; of many in a row
+    only the first.
+    """
 
     def add(self, due: PastDueJob, *, is_left: bool = False) -> None:
         """Add an evaluation, made or not; those of a partition about in the log's order.
@@ -301,7 +305,9 @@ class EarlierRuns:
             insort(self._requested[key], job.trigger_offset)
             self._shares[key, job.sampling.stratum] = rate / present
         elif not (is_left or job.skip) and self.plan.draw(job.assignment, conversation_id_of(due.case)) < lower:
-            insort(self._missing[key], (job.trigger_offset, job.evaluation_id))
+            missing, after = self._missing[key], self._requested[key][-1]
+            if len(missing) - bisect_left(missing, (after,)) < _ENOUGH:
+                insort(missing, (job.trigger_offset, job.evaluation_id))
 
     def stand_for(self, due: PastDueJob, superseded: Collection[str]) -> bool:
         """Whether the evaluations of an earlier run stand for a subject that it did not draw.
@@ -314,7 +320,7 @@ class EarlierRuns:
         if before < 0 or after == len(requested):
             return False
         first, end = bisect_left(missing, (requested[before],)), bisect_left(missing, (requested[after] + 1,))
-        return all(missing[at][1] in superseded for at in range(first, end))
+        return end - first < _ENOUGH and all(missing[at][1] in superseded for at in range(first, end))
 
 
 @dataclass(slots=True)

@@ -60,6 +60,19 @@ def test_a_boosted_rate_that_reaches_1_does_not_end_what_an_earlier_run_stands_f
     assert earlier.stand_for(ordinary, ())
 
 
+def test_what_a_run_at_a_lower_rate_did_not_come_to_takes_little_memory() -> None:
+    """Each subject that the lower rate draws was kept to the end of the stretch: 250 bytes."""
+    missing = [due("c", at) for at in range(1, 20_000)]
+    earlier = runs(due("a", 0), *missing, made="ae")
+    assert sum(map(len, earlier._missing.values())) <= 1_000
+    earlier.add(due("e", 20_000))
+    assert not earlier.stand_for(missing[-1], ())
+    after = due("b", 20_001)
+    earlier.add(due("e", 20_002))
+    assert earlier.stand_for(after, ())
+    assert earlier.stand_for(after, ("c",))
+
+
 def test_many_parts_cost_each_subject_little() -> None:
     """Each subject was compared with every part of every evaluator."""
     number = 20_000
