@@ -133,6 +133,4 @@ def requirement(detail: "ErrorDetails") -> str | None:
         return f"must have at most {plural(context['max_length'], 'character')}"
     if kind == "too_short":
         return f"must have at least {plural(context['min_length'], 'item')}"
-    if kind == "too_long":
-        return f"must have at most {plural(context['max_length'], 'item')}"
-    return None
+    return f"must have at most {plural(context['max_length'], 'item')}" if kind == "too_long" else None

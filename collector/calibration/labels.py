@@ -26,22 +26,19 @@ from collector.errors import BadInput, ConfigError
 from collector.past.evaluations import key_of
 from collector.records.grouping import group_by
 from collector.records.numbered_lines import numbered_lines
-from collector.records.ready_made import LABEL_KEYS, turns_in
+from collector.records.ready_made import LABEL_KEYS, MONITORS_OF_COMMANDS, turns_in
 from collector.records.turns import conversation_key
 from collector.records.whole_conversation import conversation_fields
 from collector.statistics.agreement import FEWEST, MIDDLE, ScoreScale
 from collector.statistics.bias import JudgedPair, labels_of
 from collector.statistics.correction import LabelledScore, WeightedScore
 from collector.wording import listed, plural
-from evaluators.batch import MONITOR
 from evaluators.cases import Conversation, Json, Turn
 from evaluators.results import Evaluation
 from evaluators.texts.exact_json import parse_exactly
 
 SCORED_EXAMPLE = '{"human": 0.8, "score": 0.7}, with true or false for human, or an evaluation_id for score'
 CASE_EXAMPLE = '{"input": "…", "actual_output": "…", "human": true}'
-_OF_COMMANDS = frozenset({"score", "judges", "align", MONITOR})
-"""The monitors in evaluations that a command made. Their ids may equal those of a monitor's own evaluations."""
 _BOOLEANS = {"agree": True, "good": True, "pass": True, "right": True, "bad": False, "fail": False, "wrong": False}
 
 
@@ -105,7 +102,7 @@ class LabelRow(BaseModel):
     @property
     def logged_id(self) -> str | None:
         """The id of the service's evaluation that the label is about; None if a command made the evaluation."""
-        return None if self.monitor in _OF_COMMANDS else self.evaluation_id
+        return None if self.monitor in MONITORS_OF_COMMANDS else self.evaluation_id
 
     @property
     def names(self) -> tuple[str, ...]:

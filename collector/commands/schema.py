@@ -128,8 +128,6 @@ def _inlined(schema: dict[str, Any]) -> dict[str, Any]:
             if isinstance(reference, str):
                 return put_in(definitions[reference.rpartition("/")[2]])
             return {key: put_in(item) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType]
-        if isinstance(value, list):
-            return [put_in(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
-        return value
+        return [put_in(item) for item in value] if isinstance(value, list) else value  # pyright: ignore[reportUnknownVariableType]
 
     return put_in(schema)

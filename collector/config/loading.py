@@ -31,6 +31,7 @@ from collector.config.yaml_file import read
 from collector.errors import ConfigError
 from collector.evaluate.recovery.replay_point import longest_metadata
 from collector.logs.log import Committed, LogError
+from collector.records.ready_made import MONITORS_OF_COMMANDS
 from collector.wording import plural, suggestion, unknown
 from evaluators.evaluator import Evaluator
 from evaluators.judges.local_embeddings import local_model
@@ -401,13 +402,17 @@ def _budget_mistakes(name: str, monitor: MonitorSettings, settings: Settings, ev
 
 
 def _name_mistakes(settings: Settings) -> Iterator[str]:
-    """Names that have another meaning: "" is the budget of all, `none` labels evaluations without a judge."""
+    """Names that have another meaning: "" is the budget of all, `none` labels evaluations without a judge, and some
+    monitors say which command made an evaluation.
+    """
     for section in ("judges", "juries", "cascades", "monitors"):
         if "" in getattr(settings, section):
             yield f"{section}: a name is empty; write one"
     for section in ("judges", "juries", "cascades"):
         if "none" in getattr(settings, section):
             yield f"{section}.none: is the label of evaluations without a judge in metrics; choose another name"
+    for name in sorted(MONITORS_OF_COMMANDS & settings.monitors.keys()):
+        yield f"monitors.{name}: evaluations that a command makes have this monitor; choose another name"
 
 
 def _jury_mistakes(settings: Settings) -> Iterator[str]:

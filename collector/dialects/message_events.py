@@ -73,9 +73,8 @@ def join(first: ChatMessage, then: ChatMessage) -> ChatMessage:
 
 def _parse_body(raw: Json) -> JsonObject:
     body = as_dict(decode_json(raw))
-    if "gen_ai.event.content" in body:  # the generation before: everything as JSON in one attribute
-        return as_dict(decode_json(body["gen_ai.event.content"]))
-    return body
+    # In the generation before, everything was JSON in one attribute.
+    return as_dict(decode_json(body["gen_ai.event.content"])) if "gen_ai.event.content" in body else body
 
 
 def _parse_message(body: JsonObject, role: str, *, encoded: bool) -> tuple[ChatMessage, ...]:

@@ -75,9 +75,7 @@ def is_marked(text: str) -> bool:
 def _parse_field_names(system: str) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
     """Parse the names of input and output fields, which begin an adapter's system prompt; None if it is another one."""
     inputs, heading, rest = system.partition("\nYour output fields are:\n")
-    if not heading:
-        return None
-    return _parse_names(inputs.removeprefix(_INPUT_HEADING)), _parse_names(rest)
+    return (_parse_names(inputs.removeprefix(_INPUT_HEADING)), _parse_names(rest)) if heading else None
 
 
 def _parse_names(listing: str) -> tuple[str, ...]:

@@ -24,6 +24,7 @@ from collector.records.foreign_shapes import chat_fields, conversation_fields, i
 from collector.records.json import record_of
 from collector.records.nesting import refuse_depth
 from collector.records.whole_conversation import with_conversation_fields
+from evaluators.batch import MONITOR
 from evaluators.cases import Attachment, AttachmentPlace, Json, Message, ToolCall, Turn
 from evaluators.texts.exact_json import parse_exactly, place_in_json
 
@@ -36,6 +37,9 @@ LABEL_KEYS = (
 )  # fmt: skip
 """The keys beside a case that hold people's verdicts, and the evaluation they are about, as `labels next` and people
 write them and `calibrate` reads them."""
+MONITORS_OF_COMMANDS = frozenset({"score", "judges", "align", MONITOR})
+"""The monitors in evaluations that a command made, which no other monitor may be called. The ids of these evaluations
+may equal those of a monitor's own."""
 LONGEST_ID = 1000
 """Characters: ids are kept for as long as a conversation is open."""
 

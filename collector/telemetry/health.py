@@ -74,6 +74,4 @@ def _result(check: Check, vital: bool) -> CheckResult:
         problem = check()
     except Exception as error:  # noqa: BLE001 - a check that cannot be made takes no work away
         return CheckResult("degraded", f"cannot be checked: {error!r}")
-    if problem is None:
-        return CheckResult("ok")
-    return CheckResult("failing" if vital else "degraded", problem)
+    return CheckResult("ok" if problem is None else "failing" if vital else "degraded", problem or "")

@@ -177,6 +177,5 @@ def log_as_json(level: int = logging.INFO) -> None:
 
 def _message(record: logging.LogRecord) -> str:
     message = record.getMessage()
-    if record.name == "asyncio" and not message.isprintable():  # its further lines show exceptions with their messages
-        return message.partition("\n")[0]
-    return message
+    is_long = record.name == "asyncio" and not message.isprintable()  # further lines show exceptions' messages
+    return message.partition("\n")[0] if is_long else message

@@ -49,7 +49,7 @@ def test_monitors_of_a_file_stay() -> None:
 def test_an_evaluator_that_no_monitor_uses_yet_can_be_tried() -> None:
     """The pages say to score a new evaluator before a monitor gets it, and score refused it."""
     values = {"a": {"kind": "exact_match"}, "b": {"kind": "refusal"}, "c": {"kind": "refusal"}}
-    whole = check({"evaluators": values, "monitors": {"score": {"evaluators": ["a"]}}}, "x")
+    whole = check({"evaluators": values, "monitors": {"mine": {"evaluators": ["a"]}}}, "x")
     monitors = with_a_monitor(whole, ["a", "b", "d"]).settings.monitors
     assert [use.name for monitor in monitors.values() for use in monitor.uses] == ["a", "b"]
 

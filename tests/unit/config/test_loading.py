@@ -7,6 +7,7 @@ from collector.commands.check.check import report
 from collector.config.loading import check
 from collector.config.settings import PlannedRate
 from collector.errors import ConfigError
+from collector.records.ready_made import MONITORS_OF_COMMANDS
 from collector.service.plan_builder import build_plan
 from evaluators.judge import NoJudge
 
@@ -97,6 +98,14 @@ def test_names_that_metrics_or_budgets_use_otherwise() -> None:
         in mistakes(judges={"none": {"model": "m"}})
     )
     assert "my.yaml: monitors: a name is empty; write one" in mistakes(monitors={"": {"evaluators": ["exact"]}})
+
+
+@pytest.mark.parametrize("name", sorted(MONITORS_OF_COMMANDS))
+def test_a_monitor_that_is_called_as_that_of_a_command(name: str) -> None:
+    """The labels of its evaluations lost their `evaluation_id`, as labels of a command's evaluations do."""
+    assert mistakes(monitors={name: {"evaluators": ["exact"]}}) == [
+        f"my.yaml: monitors.{name}: evaluations that a command makes have this monitor; choose another name"
+    ]
 
 
 @pytest.mark.parametrize("sample", [0, 1.5, "often", None, float("nan")], ids=str)
