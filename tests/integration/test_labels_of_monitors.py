@@ -151,6 +151,26 @@ def test_lines_of_an_earlier_version_are_labels_of_the_monitor_that_they_name(
     assert found["monitors"]["everything"]["withheld"] == "few"
 
 
+def test_two_people_who_name_an_answer_in_two_ways_label_it_once(config: Path, lines: list[dict[str, Any]]) -> None:
+    """One labelled the present evaluation, one an earlier version's: in the mean of a monitor the answer counted twice."""
+    ids = [{"evaluation_id": f"{number:032x}"} for number in range(LABELLED)]
+    named = [{"turn_id": line["subject"]["turn_id"], "score": line["score"]} for line in lines[:LABELLED]]
+    drawn = {"label_probability": 1.0, "monitor": "chat"}
+    file, found = config.with_name("labels.jsonl"), list[Any]()
+    for second in (ids, [{"evaluation_id": "of-an-earlier-version"}] * LABELLED):
+        by_person = [
+            [
+                row | of | drawn | {"given_by": name, "human": human(n, row)}
+                for n, (row, of) in enumerate(zip(named, own, strict=True))
+            ]
+            for name, own in (("a", ids), ("b", second))
+        ]
+        file.write_bytes(b"".join(orjson.dumps(row) + b"\n" for rows in by_person for row in rows))
+        mean = calibrated(config, file)["monitors"]["chat"]["corrected_mean"]
+        found.append((mean["mean"], mean["error"], mean["number"]))
+    assert found[1] == pytest.approx(found[0])
+
+
 @pytest.mark.parametrize("monitor", ["score", "judges", "align", "library"])
 def test_align_and_compare_ignore_the_id_of_an_evaluation_that_a_command_made(
     monitor: str, config: Path, lines: list[dict[str, Any]]

@@ -3,7 +3,7 @@
 import asyncio
 import math
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from operator import gt, lt
@@ -415,12 +415,17 @@ def _labels(
     labels = [replace(label, name=known[label.name].names[0] if label.name else "") for label in labels]
     segments = {label.name: label.segment for label in labels}
     page = [replace(label, segment=segments.get(label.name, "all"), monitor="") for label in labels_of_queue(page)]
-    answers = group_by((*labels, *page), lambda label: (label.name or id(label), label.segment))
-    both, own = [mean_label(each) for each in answers.values()], _notes_on_shares(labels, ledger)
+    both, own = _one_each((*labels, *page)), _notes_on_shares(labels, ledger)
     of_page = f"{ledger.count(page)} of the page"
     if (why := why_alone(labels, page, ledger)) is not None:
-        return labels, (*own, f"Not used: {of_page}, {why}.") if page else own
+        return _one_each(labels), (*own, f"Not used: {of_page}, {why}.") if page else own
     return both, (*notes, *_notes_on_shares([*labels, *page], ledger), f"{of_page} count as well as those of the file.")
+
+
+def _one_each(labels: Iterable[HumanLabel]) -> list[HumanLabel]:
+    """One label of each evaluation, in a segment, by all people; lines may name one by different ids."""
+    by_name = group_by(labels, lambda label: (label.name or id(label), label.segment))
+    return [mean_label(each) for each in by_name.values()]
 
 
 def why_alone(labels: Sequence[HumanLabel], page: Sequence[HumanLabel], ledger: LabelLedger) -> str | None:
