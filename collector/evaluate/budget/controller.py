@@ -206,12 +206,14 @@ class BudgetController:
             self._last = Rates({name: share for name, share in rates.by_monitor.items() if self._funds(name)})
         partition_budget = PartitionBudget(self.budgets, 1.0 / self._partitions, now)
         if saved is not None:
-            partition_budget.restore(saved, costs)
             uses = [(monitor.name, use) for monitor in self._plan.monitors for use in monitor.assignments]
             known = {(monitor, use.evaluator.name) for monitor, use in uses}
-            kinds = {_kind(use, fallback=fallback) for _, use in uses for fallback in (False, True)}
-            for key, learnt in self._learnt.items():  # of what was removed nothing, or the state would only grow
-                before = {(*names,): value for *names, value in saved.get(key, ()) if (*names,) in known | kinds}
+            in_use = known.union(_kind(use, fallback=fallback) for _, use in uses for fallback in (False, True))
+            # Of what was removed nothing, or the state would only grow.
+            demands = [demand for demand in saved["demands"] if (*demand[:2],) in in_use]
+            partition_budget.restore({**saved, "demands": demands}, costs)
+            for key, learnt in self._learnt.items():
+                before = {(*names,): value for *names, value in saved.get(key, ()) if (*names,) in in_use}
                 learnt.update(before | learnt)
         self._planner.add_partition(partition, now, saved.get("planned", ()) if saved is not None else ())
         self._by_partition[partition] = partition_budget

@@ -211,6 +211,18 @@ def test_a_new_list_price_is_expected_at_once_and_removed_evaluators_leave_the_s
     assert "costs" not in again.saved(0)
 
 
+def test_the_traffic_of_removed_evaluators_leaves_the_state() -> None:
+    """Each monitor or evaluator that was ever in use stayed in it, and one that came back began with its old traffic."""
+    budget = BudgetController(Plan((WATCHED, OTHER)), 1)
+    budget.add_partition(0, 0.0, None, ())
+    for monitor in (WATCHED, OTHER):
+        budget.add_demand(0, monitor, ASSIGNMENT, 60.0)
+    _, saved = budget.decide_rates(0, 60.0)
+    again = BudgetController(Plan((WATCHED,)), 1)
+    again.add_partition(0, 60.1, saved, ())
+    assert again.saved(0)["demands"] == [["m", "good", 1.0]]
+
+
 @pytest.mark.parametrize("kept", [(WATCHED,), (replace(WATCHED, budget=Budget()),)], ids=["one of two", "the only"])
 def test_a_budget_that_was_removed_and_is_added_again_starts_empty(kept: tuple[Monitor, ...]) -> None:
     budget = BudgetController(Plan((WATCHED, OTHER)), 1)
