@@ -267,7 +267,7 @@ class _Reporter:
         self._batches = StateLines(REPORT_AFTER)
         self._outages = StateLines(REPORT_AFTER) if self.enduring is None else self.enduring.outages
         self._warn = self.say if self.enduring is None else self.enduring.warn
-        self._has_worked = False
+        self._ends_outage = self.judge in self._outages.open  # then it began with an earlier configuration
 
     def report(self, progress: BatchProgress) -> None:
         """Report the progress of a batch."""
@@ -288,15 +288,15 @@ class _Reporter:
     def report_answer(self, has_failed: bool) -> None:
         """Report that the provider works again: see `BatchTerms.on_answer`.
 
-        A call that `has_failed` before ends the outage, and so does the first batch that is taken: the outage may be of
-        an earlier configuration. Later batches end none, as a full queue refuses large ones and takes small ones. The
-        next problem is another one, and is reported at once.
+        A call that `has_failed` before ends the outage, and so does the first batch that is taken, if the outage began
+        with an earlier configuration. Other batches end none, as a full queue refuses large ones and takes small ones.
+        The next problem is another one, and is reported at once.
         """
-        if (has_failed or not self._has_worked) and self.judge in self._outages.open:
+        if (has_failed or self._ends_outage) and self.judge in self._outages.open:
             self._outages.open.discard(self.judge)
             self._outages.forget(self.judge)
             self.say(f"judge {self.judge} is available again")
-        self._has_worked = True
+        self._ends_outage = False
 
 
 def _gone_text(progress: BatchProgress) -> str:

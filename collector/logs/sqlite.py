@@ -164,7 +164,7 @@ class SqliteLog:
         return await self._file.read(lambda connection: self._commits(connection, group))
 
     async def set_committed(self, group: str, states: Mapping[int, Committed]) -> None:
-        """Commit for a group that does not follow."""
+        """Commit for a group, which may follow or not."""
         await self._file.write(lambda transaction: transaction.commit(self._number, group, states))
 
     async def truncate(self, before: float, readers: Collection[str] = ()) -> int:

@@ -89,6 +89,20 @@ async def test_an_answer_to_another_call_ends_no_outage() -> None:
     assert said[1:] == [BACK]
 
 
+async def test_a_batch_of_another_partition_ends_no_outage_of_the_same_configuration() -> None:
+    """The first batch of each partition did: it ended what a full queue refused to others, which was reported again."""
+    said: list[str] = []
+    outages = StateLines(REPORT_AFTER)
+    refused, taken = calls_of(said, outages), calls_of(said, outages)
+    for _again in range(2):
+        with suppress(RuntimeError):
+            await answered(refused, 429)
+        await answered(taken, 200)
+    assert len(said) == 1
+    await answered(refused, 429, 200)
+    assert said[1:] == [BACK]
+
+
 class BatchesOnly:
     """A provider that refuses batches with a status, or takes them, and answers all else."""
 
