@@ -12,9 +12,9 @@ import random
 import re
 import time
 from collections.abc import AsyncGenerator, Callable, Hashable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, TypedDict
+from typing import TYPE_CHECKING, Protocol, Self, TypedDict
 
 import orjson
 
@@ -386,7 +386,7 @@ class WritingSettings(EndpointSettings):
     secret: bytes | None = None
 
 
-class EndpointJudge(AbstractAsyncContextManager["EndpointJudge"]):
+class EndpointJudge:
     """A judge behind an endpoint. Close it with `aclose`, or use it as an async context manager."""
 
     def __init__(self, model: str, settings: EndpointSettings, endpoint: PostsRequests) -> None:
@@ -399,6 +399,9 @@ class EndpointJudge(AbstractAsyncContextManager["EndpointJudge"]):
         secret_headers = [value for name, value in (settings.headers or {}).items() if not _PLAIN_HEADER.search(name)]
         self._secrets = [settings.api_key or "", *secret_headers]
         self._endpoint = endpoint
+
+    async def __aenter__(self) -> Self:
+        return self
 
     async def __aexit__(self, *_error: object) -> None:
         await self.aclose()

@@ -155,6 +155,12 @@ def _sum_spent(partitions: Iterable[PartitionBudget], name: str, index: int, now
     return sum(each.windows[name][index].sum_spent(now) for each in partitions)
 
 
+def _share_of_known(partitions: Collection[PartitionBudget], name: tuple[str, str], now: float) -> float:
+    """The share of a demand that is estimated, at a first estimate: where traffic may come, as much is expected."""
+    known = sum(budget.demands[name].per_second is not None for budget in partitions)
+    return known / (known + sum(budget.may_get(name, now) for budget in partitions))
+
+
 class BudgetController:
     """Decides the rates of a process. `partitions` is the number of the log's partitions, over all processes."""
 
@@ -264,11 +270,10 @@ class BudgetController:
 
     def decide_rates(self, partition: int, now: float) -> tuple[Rates, Mapping[str, Any]]:
         """The rates of the next minutes, and the partition's budget, which is saved with them."""
-        names = self._by_partition[partition].end_step(now, self.expected_usd)
-        first = {name: self._share_of_known(name, now) for name in names}
-        for windows in (named for each in self._by_partition.values() for named in each.windows.values()):
-            for window in windows:
-                window.accrue(now)
+        names, partitions = self._by_partition[partition].end_step(now, self.expected_usd), self._by_partition.values()
+        first = {name: _share_of_known(partitions, name, now) for name in names}
+        for window in (window for each in partitions for windows in each.windows.values() for window in windows):
+            window.accrue(now)
         monitors = self._plan.monitors
         demands_usd = {(one.name, to): self._demand_usd(one, to, first) for one in monitors for to in (False, True)}
         self._last = Rates(
@@ -304,11 +309,6 @@ class BudgetController:
                 allowed = sum(each.windows[name][index].allowed_per_second for each in self._by_partition.values())
                 factor = min(factor, rate_factor(allowed, demand_usd))
         return RateReduction(factor, fallback)
-
-    def _share_of_known(self, name: tuple[str, str], now: float) -> float:
-        """The share of a demand that is estimated, at a first estimate: where traffic may come, as much is expected."""
-        known = sum(each.demands[name].per_second is not None for each in self._by_partition.values())
-        return known / (known + sum(each.may_get(name, now) for each in self._by_partition.values()))
 
     def _demand_usd(self, monitor: Monitor, fallback: bool, first: Mapping[tuple[str, str], float]) -> float:
         """US dollars per second that judging without a budget would cost.
@@ -390,9 +390,8 @@ class BudgetController:
 
     def release_deferred(self, job: Job) -> None:
         """Free the reservation of a deferred evaluation that has ended, or goes to another process."""
-        if (entry := self._deferred.pop(job.evaluation_id, None)) is not None:
-            monitor, usd = entry
-            self._deferred_usd[monitor] -= usd
+        if entry := self._deferred.pop(job.evaluation_id, None):
+            self._deferred_usd[entry[0]] -= entry[1]
         if not self._deferred:
             self._deferred_usd.clear()  # so that no rounding adds up
 
