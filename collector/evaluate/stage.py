@@ -441,7 +441,7 @@ class EvaluateStage:
         state.on_bad_record = self.reports.on_bad_record
         await _recall_turns(self.turns, partition, state, ledger.stopped_at or 0)
         async with self._opened_deferred(partition, journal, ledger) as deferred, asyncio.TaskGroup() as tasks:
-            learn = partial(self._budget.learn, partition) if self._budget is not None else None
+            learn = partial(self._budget.learn, partition) if self._budget and self._budget.limited else None
             jobs = PartitionJobs(partition, ledger, self.dispatcher, tasks, self.reports.outcomes, learn, deferred)
             processor = PartitionProcessor(
                 state,

@@ -172,6 +172,8 @@ class BudgetController:
         if plan.budget.limited:
             self.budgets[ALL_MONITORS] = plan.budget
         self._planner = RatePlanner(plan, partitions)
+        self.limited = bool(self.budgets or self._planner.monitors)
+        """Whether any monitor has a budget or `sample: auto`."""
         self._by_partition: dict[int, PartitionBudget] = {}
         self._costs: dict[tuple[str | float, ...], float] = {}
         self._paid_shares: dict[tuple[str | float, ...], float] = {}
@@ -190,11 +192,6 @@ class BudgetController:
         """
         factors = (share.factor for key, share in self._last.by_monitor.items() if name in (ALL_MONITORS, key))
         return min(factors, default=1.0 if self._by_partition else math.nan)
-
-    @property
-    def limited(self) -> bool:
-        """Whether any monitor has a budget or `sample: auto`."""
-        return bool(self.budgets) or bool(self._planner.monitors)
 
     def add_partition(
         self,
@@ -252,12 +249,14 @@ class BudgetController:
     def is_decision_due(self, partition: int, now: float, time: float | None = None) -> bool:
         """Whether a partition's rates are to be decided before a record that the log received at `time`."""
         own = self._by_partition[partition]
+        if not self.limited:  # a budget that was removed is written down once
+            return not own.is_saved
         own.read(now, now if time is None else time)
         if not own.is_saved or any(self._funds(monitor) for monitor, _ in own.first_due(now, self.expected_usd)):
             return True
         past = now - own.decided_at
         step = STEP if self.budgets else PLANNED_STEP if own.started else FIRST_STEP
-        return self.limited and past >= EARLY and (past >= step or self._fallback_is_due(now) or own.has_jumped(now))
+        return past >= EARLY and (past >= step or self._fallback_is_due(now) or own.has_jumped(now))
 
     def _fallback_is_due(self, now: float) -> bool:
         """Whether so much is spent that a fallback judge should take over, but has not yet."""
