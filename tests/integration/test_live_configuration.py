@@ -1291,7 +1291,7 @@ async def test_a_restart_with_other_settings_of_a_start_shows_in_the_number(
         assert "configuration 2 (of " in caplog.text
         assert "has another assemble.idle_timeout, which only a start reads; to take configuration 2, " in caplog.text
         assert (
-            "; to keep configuration 1, write its file to a process that evaluates by it, then send it SIGHUP"
+            "; to keep configuration 1, restore the file of a process that runs by it, then send it SIGHUP"
             in caplog.text
         )
     async with running(load(file.path), {"evaluate"}, path=file.path) as service:
