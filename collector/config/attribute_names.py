@@ -11,7 +11,6 @@ from collector import plugins
 from collector.config.configured import Config
 from collector.config.settings import MonitorSettings
 from collector.errors import ConfigError
-from collector.export.prometheus import PrometheusSettings
 from collector.records.attributes import OF_EVALUATIONS, RECORDED, STANDARD, is_undeclared
 from collector.wording import suggestion, unknown
 from evaluators.cases import Incomplete, Turn
@@ -59,8 +58,7 @@ def _mistakes(config: Config) -> Iterator[str]:
                 yield f"monitors.{name}.compare: {_unknown(attribute, {*STANDARD, *OF_EVALUATIONS, *declared})}"
     if not receives_ready_made(config):
         yield from _evaluator_mistakes(config, declared)
-    prometheus = config.exporters.get("prometheus")
-    for dimension in prometheus.dimensions if isinstance(prometheus, PrometheusSettings) else ():
+    for dimension in config.dimensions:
         known = {*STANDARD, *OF_EVALUATIONS, *declared}
         if dimension.attribute not in known:
             yield f"export.prometheus.segment_by: {_unknown(dimension.attribute, known)}"

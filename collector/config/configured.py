@@ -3,7 +3,7 @@
 In an audit an expensive judge repeats a cheap one's verdicts on a random share, which corrects the means.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypedDict
@@ -12,6 +12,8 @@ from pydantic import BaseModel, Field
 
 from collector.config.settings import Settings
 from collector.durations import Seconds
+from collector.export.prometheus import PrometheusSettings
+from collector.export.segments import Dimension
 from collector.section import Section
 from collector.wording import unknown
 from evaluators.evaluator import Evaluator
@@ -112,6 +114,17 @@ class Config:
     def optional_logs(self) -> OptionalLogs:
         """The logs that this configuration has beside those that all have."""
         return OptionalLogs(linking=self.settings.assemble.link is not None, judged_spans="spans" in self.exporters)
+
+    @property
+    def prometheus(self) -> PrometheusSettings | None:
+        """The exporter that serves /metrics."""
+        exporter = self.exporters.get("prometheus")
+        return exporter if isinstance(exporter, PrometheusSettings) else None
+
+    @property
+    def dimensions(self) -> Sequence[Dimension]:
+        """The attributes whose segments have series of their own."""
+        return self.prometheus.dimensions if self.prometheus else ()
 
 
 def without_audits(config: Config) -> Config:

@@ -6,7 +6,6 @@ from pydantic import BaseModel
 
 from collector.config.configured import Config, judges_of
 from collector.config.settings import BudgetSettings, MonitorSettings, PlannedRate, Settings
-from collector.export.prometheus import PrometheusSettings
 from collector.wording import listed
 
 
@@ -23,8 +22,7 @@ def unused_notes(config: Config) -> Iterator[str]:
         if receive.kafka and "tenant" in monitor.match:
             yield f"monitors.{name}.match.tenant: what Kafka brings has no tenant; match service instead"
     yield from _log_notes(settings)
-    prometheus = config.exporters.get("prometheus")
-    if settings.alerts.by_segment and not (isinstance(prometheus, PrometheusSettings) and bool(prometheus.dimensions)):
+    if settings.alerts.by_segment and not config.dimensions:
         yield "alerts.by_segment does nothing without export.prometheus.segment_by: there is one segment, all"
     yield from _media_notes(settings)
     if settings.canary.share and not any(_judges_in_monitors(config)):

@@ -8,7 +8,6 @@ from collector.config.endpoints import is_classic_azure
 from collector.config.settings import Settings
 from collector.export.judged_spans.destinations import JudgedSpansSettings
 from collector.export.otlp_client import OtlpEndpointSettings
-from collector.export.prometheus import PrometheusSettings
 from collector.receive.access import is_loopback
 
 _OTLP_GRPC, _OTLP_HTTP, _PROMETHEUS, _ALERTMANAGER = 4317, 4318, 9090, 9093
@@ -39,9 +38,13 @@ def _ports(config: Config) -> Iterator[tuple[str, int | None, int, str]]:
     yield "receive.otlp_grpc.port", grpc and grpc.port, _OTLP_HTTP, "OTLP/HTTP; senders of OTLP/gRPC expect 4317"
     for where, endpoint in _endpoints(config):
         yield where, urlsplit(endpoint).port, _OTLP_GRPC, "OTLP/gRPC, and this is sent over HTTP: usually to port 4318"
-    for name, exporter in config.exporters.items():
-        if isinstance(exporter, PrometheusSettings):
-            yield f"export.{name}.port", exporter.port, _PROMETHEUS, "Prometheus itself; /metrics is usually on 9464"
+    metrics = config.prometheus
+    yield (
+        "export.prometheus.port",
+        metrics and metrics.port,
+        _PROMETHEUS,
+        "Prometheus itself; /metrics is usually on 9464",
+    )
     if watcher is not None:
         for key, url, usual, what in (
             ("alertmanager", watcher.alertmanager, _PROMETHEUS, "Prometheus; Alertmanager's is 9093"),

@@ -29,7 +29,6 @@ from collector.evaluate.plan import Plan
 from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
 from collector.evaluate.stage import GROUP
 from collector.export.judged_spans.fold import GROUP as JUDGED_SPANS_GROUP
-from collector.export.prometheus import PrometheusSettings
 from collector.logs.journal.guard import FatalUnits, Guard
 from collector.logs.journal.journal_file import JournalFile, private_folder
 from collector.logs.journal.stall_watchdog import StallWatchdog, exit_stalled
@@ -430,12 +429,12 @@ async def _serve_port(tasks: Tasks, serve: Work) -> None:
 
 def addresses_of(config: Config, stages: Collection[str]) -> list[Address]:
     """All addresses that these stages need."""
-    settings, metrics = config.settings, config.exporters.get("prometheus")
+    settings = config.settings
     sections = {
         "receive.otlp_http": settings.receive.otlp_http,
         "receive.otlp_grpc": settings.receive.otlp_grpc,
         "page": settings.page,
-        "export.prometheus": metrics if isinstance(metrics, PrometheusSettings) else None,
+        "export.prometheus": config.prometheus,
     }
     named = ((name, section) for name, section in sections.items() if name.partition(".")[0] in stages)
     return [Address(name, section.host, section.port) for name, section in named if section is not None]

@@ -31,7 +31,6 @@ from collector.export.exporter import (
 )
 from collector.export.judged_spans.fold import GROUP
 from collector.export.platforms.corrections import CorrectionReading
-from collector.export.prometheus import PrometheusSettings
 from collector.export.scrape import serve_metrics
 from collector.export.stage import ExportStage, FeedbackExport, FeedbackExporter, feedback_group_of, group_of
 from collector.logs.log import Confirm, Log, LogUnavailable, Record, StoredRecord, certain, confirm_of
@@ -265,8 +264,7 @@ async def show_metrics(
     Raises:
         ConfigError: the address cannot be bound.
     """
-    settings = config.exporters.get("prometheus")
-    if isinstance(settings, PrometheusSettings):
+    if settings := config.prometheus:
         server = serve_metrics(telemetry, host=settings.host, port=settings.port, health=health, socket=socket)
         await stack.enter_async_context(server)
 

@@ -33,7 +33,7 @@ from collector.evaluate.budget.controller import charge_of
 from collector.evaluate.guardrails import EvaluationGuardrails
 from collector.evaluate.plan import Plan
 from collector.evaluate.references.subject import OUTCOME
-from collector.export.prometheus import PrometheusSettings, count_judge_use, create_judge_use, share_name
+from collector.export.prometheus import count_judge_use, create_judge_use, share_name
 from collector.golden.own_past import OwnPast
 from collector.golden.runner import GoldenCase, GoldenRules, GoldenRuns, GoldenTarget, ReportedJudges, read_cases
 from collector.judging.layers import without_answer_cache
@@ -80,12 +80,11 @@ class PeopleAgreement:
         self.watcher = None
         if settings.page is None and settings.alerts.min_agreement is None:
             return {}
-        prometheus = process.config.exporters.get("prometheus")
         self.watcher = AgreementWatcher(
             process.logs.labels,
             scales_of(process.plan),
             process.telemetry,
-            dimensions=prometheus.dimensions if isinstance(prometheus, PrometheusSettings) else (),
+            dimensions=process.config.dimensions,
             queue=settings.page.queue if settings.page else None,
             logged=lambda: self.logged(),  # noqa: PLW0108 - the page comes later
         )

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from collector.config.alerts import DAY, AlertSettings, BurnRate
 from collector.config.configured import Config, judges_of
 from collector.config.urgency import due_after
-from collector.export.prometheus import PrometheusSettings, share_name
+from collector.export.prometheus import share_name
 from collector.export.segments import Dimension
 from collector.statistics.audited_sums import audit_name, scored_name
 from collector.statistics.incident import DropDetector, threshold
@@ -136,8 +136,7 @@ def min_agreement(config: Config, evaluator: str) -> float | None:
 
 def segment_dimensions(config: Config) -> Sequence[Dimension]:
     """The attributes whose segments alerts tell apart; none if an alert is on all traffic of a monitor."""
-    prometheus = config.exporters.get("prometheus") if config.settings.alerts.by_segment else None
-    return prometheus.dimensions if isinstance(prometheus, PrometheusSettings) else ()
+    return config.dimensions if config.settings.alerts.by_segment else ()
 
 
 def detector(

@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel
-
 from collector.alerting.rules.detectability import alert_lines
 from collector.commands.check.capacity import capacity_lines
 from collector.commands.check.deferred_plan import deferred_lines
@@ -28,7 +26,6 @@ from collector.config.settings import (
 from collector.config.unused_keys import unused_notes
 from collector.config.usual_addresses import address_notes
 from collector.evaluate.references.subject import referenced_fields
-from collector.export.prometheus import PrometheusSettings
 from collector.export.segments import count_segments
 from collector.golden.runner import case_notes, read_cases
 from collector.judging.open_judges import judges_in_use
@@ -107,7 +104,7 @@ def report(config: Config) -> Iterator[str]:
         yield from _monitor(name, monitor, config)
     yield from (f"all        {line}" for line in _budget(settings.evaluate.budget, settings.monitors.values(), config))
     yield ""
-    yield from (f"export     {name}{_segments(config.exporters[name])}" for name in settings.export)
+    yield from (f"export     {name}{_segments(config) if name == 'prometheus' else ''}" for name in settings.export)
     if settings.page is not None:
         note = "" if settings.page.show_text else "; texts are hidden"
         yield f"page       http://{settings.page.host}:{settings.page.port}/{note}"
@@ -199,15 +196,15 @@ def _keep(config: Config) -> Iterator[str]:
         yield "keep: wanted: turns that no sample selects are stored without content, and most are not assembled"
 
 
-def _segments(exporter: BaseModel) -> str:
-    if not isinstance(exporter, PrometheusSettings) or not exporter.dimensions:
+def _segments(config: Config) -> str:
+    if not config.dimensions:
         return ""
     parts = [
         f"{dimension.attribute} "
         f"({f'{dimension.most} most frequent values' if dimension.most else listed(dimension.values)}, else other)"
-        for dimension in exporter.dimensions
+        for dimension in config.dimensions
     ]
-    count = count_segments(exporter.dimensions)
+    count = count_segments(config.dimensions)
     return f": segments by {' and '.join(parts)}: at most {plural(count, 'segment')} at a time for each evaluator"
 
 

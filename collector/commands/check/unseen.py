@@ -11,7 +11,6 @@ from pathlib import Path
 from collector.config.attribute_names import selectors
 from collector.config.configured import Config
 from collector.errors import ConfigError, EvalstreamError
-from collector.export.prometheus import PrometheusSettings
 from collector.logs.log import LogUnavailable
 from collector.logs.whole_log import end_offsets, read_partitions
 from collector.past.turns import readable_turn
@@ -63,8 +62,7 @@ def _selectors(config: Config) -> Iterator[tuple[str, str, list[str], bool]]:
             yield f"monitors.{name}.compare", _field(attribute), compared, False
     if link := config.settings.assemble.link:
         yield "assemble.link.services", "service", [name for name in link.services if name != "*"], True
-    prometheus = config.exporters.get("prometheus")
-    for dimension in prometheus.dimensions if isinstance(prometheus, PrometheusSettings) else ():
+    for dimension in config.dimensions:
         yield "export.prometheus.segment_by", _field(dimension.attribute), list(dimension.values), False
 
 

@@ -31,7 +31,6 @@ from collector.config.configured import Config
 from collector.config.settings import LogSettings
 from collector.errors import ConfigError
 from collector.evaluate.stage import GROUP
-from collector.export.prometheus import PrometheusSettings
 from collector.export.scrape import MOST_CONNECTIONS, application_of
 from collector.logs.sqlite_shares import PartitionShare, group_in_use, lock_path, reserve
 from collector.service.app import addresses_of, serve
@@ -257,8 +256,7 @@ async def _supervise(config: Config, workers: Mapping[int, Worker]) -> int:
     supervision.reap()  # who has ended before
     async with AsyncExitStack() as stack:
         stack.push_async_callback(supervision.ended.wait)
-        settings = config.exporters.get("prometheus")
-        if isinstance(settings, PrometheusSettings):
+        if settings := config.prometheus:
             server = serve_joint_metrics([*workers.values()], host=settings.host, port=settings.port)
             try:
                 await stack.enter_async_context(server)
