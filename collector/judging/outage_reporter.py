@@ -17,15 +17,7 @@ from collector.evaluate.failures import remedy_of
 from collector.records.grouping import group_by
 from collector.telemetry import series
 from collector.telemetry.registry import Telemetry
-from evaluators.errors import (
-    ENDPOINT_ERRORS,
-    EvaluationError,
-    JudgeDenied,
-    JudgeError,
-    JudgeReplyInvalid,
-    JudgeUnavailable,
-    JudgeUnreachable,
-)
+from evaluators import errors
 from evaluators.judge import Judge, Prompt, R, Verdict
 from evaluators.judges.rate_limited import EndpointLimiter, RateLimiter
 from evaluators.judges.wrapper import JudgeWrapper
@@ -103,7 +95,7 @@ class InstrumentedJudge(JudgeWrapper):
         try:
             verdict = await self.inner.ask(prompt, reply, logprobs=logprobs, samples=samples)
             result = "ok"
-        except EvaluationError as error:
+        except errors.EvaluationError as error:
             result = error.type
             raise
         finally:
@@ -135,7 +127,7 @@ class UnusableAnswers:
         self.in_a_row = 0
         self._lines = StateLines(self.repeat_after, self.clock)
 
-    def add(self, error: JudgeReplyInvalid, *, steps: bool = False) -> None:
+    def add(self, error: errors.JudgeReplyInvalid, *, steps: bool = False) -> None:
         """Add an unusable answer; report if there are many in a row, and none were reported lately.
 
         An unusable answer to a question for evaluation `steps` is reported at once, because all evaluations that need
@@ -216,14 +208,14 @@ class OutageReporter(JudgeWrapper):
         timer = None if self._answered else loop.call_later(FIRST_ANSWER_WITHIN, self._report_silence)
         try:
             verdict = await self.inner.ask(prompt, reply, logprobs=logprobs, samples=samples)
-        except ENDPOINT_ERRORS as error:
-            if isinstance(error, JudgeUnreachable) and self.policy.awaited and not self._answered:
+        except errors.ENDPOINT_ERRORS as error:
+            if isinstance(error, errors.JudgeUnreachable) and self.policy.awaited and not self._answered:
                 raise self._final(error) from None
             self._record_failure(error, started)
             raise
-        except JudgeError as error:
+        except errors.JudgeError as error:
             self._record_success()  # it answers, so this is no outage
-            if isinstance(error, JudgeReplyInvalid):
+            if isinstance(error, errors.JudgeReplyInvalid):
                 self._unusable.add(error, steps=prompt.constant)
             raise
         finally:
@@ -242,10 +234,10 @@ class OutageReporter(JudgeWrapper):
             self._lines.open.clear()
             self.policy.report(f"judge {self.name} is available again")
 
-    def _record_failure(self, error: JudgeError, started: float) -> None:
+    def _record_failure(self, error: errors.JudgeError, started: float) -> None:
         self._failing_since = started if self._failing_since is None else self._failing_since
-        wait = error.retry_after if isinstance(error, JudgeUnavailable) else None
-        if isinstance(error, JudgeDenied) and not (self._answered and self._soon()):
+        wait = error.retry_after if isinstance(error, errors.JudgeUnavailable) else None
+        if isinstance(error, errors.JudgeDenied) and not (self._answered and self._soon()):
             self._report_denied(error)
         elif not self._soon(wait or 0.0):
             how_long = f" for up to {self.settings.deadline:g} s" if self.policy.awaited else ""
@@ -258,20 +250,20 @@ class OutageReporter(JudgeWrapper):
         since = self.clock() if self._failing_since is None else self._failing_since
         return max(self.clock() - since, wait) < REPORT_AFTER
 
-    def _report_denied(self, error: JudgeDenied) -> None:
+    def _report_denied(self, error: errors.JudgeDenied) -> None:
         kind, cause = _cause(error), f"{_cause(error)} {error.sent}"
         also = ", also with the new key" if any(kind in other and other != cause for other in self._lines.open) else ""
         then = "its evaluations fail" if self.policy.awaited else "its evaluations wait until that is mended"
         remedy = _remedy(error, self.name, self.settings)
         self._report(f"refuses every request{also} ({error}); {then}: {remedy}", cause)
 
-    def _final(self, error: JudgeUnreachable) -> JudgeError:
+    def _final(self, error: errors.JudgeUnreachable) -> errors.JudgeError:
         """The error as one that is not retried."""
         remedy = f"start it, or correct judges.{self.name}.base_url"
         if "CERTIFICATE" in str(error):
             remedy = f"name its authority's certificate as judges.{self.name}.tls.ca, or correct base_url"
         self._report(f"has never answered ({error}), so its evaluations fail at once; {remedy}")
-        final = JudgeError(str(error))
+        final = errors.JudgeError(str(error))
         final.type = error.type
         return final
 
@@ -292,7 +284,7 @@ class OutageReporter(JudgeWrapper):
 _STATUS = re.compile(r"HTTP \d{3}")
 
 
-def _cause(error: JudgeError) -> str:
+def _cause(error: errors.JudgeError) -> str:
     """The kind of an outage: refused connections, HTTP 401, HTTP 503 …; texts of one kind may differ each time."""
     status = _STATUS.search(str(error))
     return status[0] if status else f"{type(error).__name__} {error.type}"
@@ -302,7 +294,7 @@ def _where(settings: JudgeSettings) -> str:
     return f"({settings.kind})" if settings.kind != "openai" else f"at {address_without_secrets(settings)}"
 
 
-def _remedy(error: JudgeDenied, name: str, settings: JudgeSettings) -> str:
+def _remedy(error: errors.JudgeDenied, name: str, settings: JudgeSettings) -> str:
     keys = (key for key in ("api_key", "api_key_file", "header_files", "headers") if key in settings.model_fields_set)
     key = f"judges.{name}.{next(keys, 'api_key')}"
     return {

@@ -14,8 +14,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from collector.admission.fair_limit import Holding
 from collector.errors import BadInput, TooLarge
-from collector.otlp.decode import Signal
-from collector.receive.parsed_request import Form
+from collector.otlp.decode import Form, Signal
 from collector.receive.rejection import Rejected
 
 _GZIP, _GZIP_OR_ZLIB = 16 + zlib.MAX_WBITS, 32 + zlib.MAX_WBITS

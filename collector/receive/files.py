@@ -21,10 +21,10 @@ from collector.backoff import Backoff
 from collector.errors import BadInput, ConfigError
 from collector.logs.log import Log, LogUnavailable, Record, RecordTooLarge
 from collector.logs.memory import MemoryLog
-from collector.otlp.decode import Signal
+from collector.otlp.decode import Form, Signal
 from collector.receive.feedback_ingest import ParsedDocuments, parse_feedback, parse_references
 from collector.receive.otlp_ingest import IngestRules
-from collector.receive.parsed_request import Form, ParsedRequest
+from collector.receive.parsed_request import ParsedRequest
 from collector.receive.turn_ingest import ArrivalTimes, ParsedTurns, RecentTurns, parse_turns
 from collector.records.ready_made import Incoming, NotReadymade, documents_in
 from collector.records.shared_records import append_shared

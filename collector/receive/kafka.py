@@ -21,11 +21,11 @@ import orjson
 from collector.backoff import Backoff
 from collector.errors import BadInput
 from collector.logs.log import Committed, Log, LogUnavailable, Record, RecordTooLarge, StoredRecord, UntimedFold
-from collector.otlp.decode import Signal
+from collector.otlp.decode import Form, Signal
 from collector.otlp.json import without_mark
 from collector.receive.feedback_ingest import ParsedDocuments, parse_feedback, parse_references
 from collector.receive.otlp_ingest import IngestRules
-from collector.receive.parsed_request import Form, ParsedRequest
+from collector.receive.parsed_request import ParsedRequest
 from collector.receive.turn_ingest import ArrivalTimes, ParsedTurns, RecentTurns, message_location, parse_turns
 from collector.records.ready_made import Incoming
 from collector.records.shared_records import append_shared

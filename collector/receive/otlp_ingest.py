@@ -14,11 +14,11 @@ from typing import TypeVar
 from collector.admission.fair_limit import FairLimit, Holding
 from collector.errors import TooLarge
 from collector.logs.log import Log, Record, RecordTooLarge
-from collector.otlp.decode import Signal
+from collector.otlp.decode import Form, Signal
 from collector.otlp.own_items import OwnItems
 from collector.receive import feedback_ingest
 from collector.receive.access import BearerTokens, OtlpSettings
-from collector.receive.parsed_request import Form, ParsedRequest, TurnNoting, parse
+from collector.receive.parsed_request import ParsedRequest, TurnNoting, parse
 from collector.receive.rejection import Rejected
 from collector.receive.tenants import UNNAMED, Sender, guaranteed_shares, tenant_key
 from collector.records.ready_made import Incoming

@@ -18,18 +18,7 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 
 from collector.logs.log import Headers, Record
-from collector.otlp.decode import (
-    Form,
-    Part,
-    PieceWriter,
-    Request,
-    Signal,
-    count_items,
-    group_by_trace,
-    outlined,
-    read_mended,
-    scopes_of,
-)
+from collector.otlp import decode
 from collector.otlp.inline_media import omit_from_request
 from collector.otlp.outline import Outline, outline_of
 from collector.otlp.own_items import OWN_SCOPE, SIGNATURE, OwnItems
@@ -50,17 +39,17 @@ _TIMED = "codex.user_prompt"
 """Codex's event of a prompt. If it names no prompt, its time is the prompt's id."""
 
 
-def give_traces(request: Request) -> bool:
+def give_traces(request: decode.Request) -> bool:
     """Give trace ids to feedback and to log records of programs without spans; says whether there were any."""
     return sum(map(_give_trace, _list_without_trace(request))) > 0
 
 
-def list_events_without_trace(request: Request) -> list[str]:
+def list_events_without_trace(request: decode.Request) -> list[str]:
     """The names of the events whose log records have no trace id."""
     return [_read_texts(record).get(_NAME) or record.event_name for record in _list_without_trace(request)]
 
 
-def _list_without_trace(request: Request) -> list[LogRecord]:
+def _list_without_trace(request: decode.Request) -> list[LogRecord]:
     if not isinstance(request, ExportLogsServiceRequest):
         return []
     scopes = (scope for resource in request.resource_logs for scope in resource.scope_logs)
@@ -96,7 +85,7 @@ class TurnNoting(Protocol):
 
     selects: Callable[[], bool]
 
-    def find(self, parts: Sequence[Part], tenant: str) -> NotedTurn | None:
+    def find(self, parts: Sequence[decode.Part], tenant: str) -> NotedTurn | None:
         """Find the only turn in redacted parts of one trace; None if it is wanted or not certain."""
         ...
 
@@ -111,7 +100,7 @@ class ParsedRequest:
     were left out; `reason` is the first one's.
     """
 
-    signal: Signal
+    signal: decode.Signal
     records: list[Record]
     accepted: int
     without_trace: int
@@ -166,8 +155,8 @@ class ParsedRequest:
 
 def parse(
     body: bytes,
-    signal: Signal,
-    form: Form | None = None,
+    signal: decode.Signal,
+    form: decode.Form | None = None,
     *,
     max_items: int | None = None,
     redactor: Redactor | None = None,
@@ -188,22 +177,22 @@ def parse(
     """
     if not body:
         return ParsedRequest(signal, [], 0, 0, 0)
-    request, unreadable, reason, mended = read_mended(body, signal, max_items, form=form)
+    request, unreadable, reason, mended = decode.read_mended(body, signal, max_items, form=form)
     self_emitted = 0
     if own is not None and (form != "protobuf" or OWN_SCOPE.encode() in body):
         # to look at every attribute of every request would take long
-        self_emitted = own.remove_from(scopes_of(request), everywhere=SIGNATURE.encode() in body)
+        self_emitted = own.remove_from(decode.scopes_of(request), everywhere=SIGNATURE.encode() in body)
     omitted = omit_from_request(request, body, stored_media)
     changed = (signal == "logs" and give_traces(request)) or bool(self_emitted or omitted or mended)
     if redactor is None and form == "protobuf" and not changed:
         outline = outline_of(body, signal)
     else:
-        outline = outlined(request, known_fields_only=redactor is not None)
+        outline = decode.outlined(request, known_fields_only=redactor is not None)
     del request  # which takes several times the body's memory
-    groups = group_by_trace(outline)
+    groups = decode.group_by_trace(outline)
     items = accepted = 0
     for trace_id, parts in list(groups.items()):
-        items += (number := count_items(parts))
+        items += (number := decode.count_items(parts))
         if len(trace_id) == _TRACE_ID_BYTES and any(trace_id):
             accepted += number
         else:
@@ -221,16 +210,16 @@ def parse(
 
 
 def _records(
-    signal: Signal,
+    signal: decode.Signal,
     request: Outline,
-    groups: Mapping[bytes, Sequence[Part]],
+    groups: Mapping[bytes, Sequence[decode.Part]],
     tenant: str,
     notes: TurnNoting | None,
     original: bytes | None,
 ) -> tuple[list[Record], int]:
     """A record for each trace, and how many have a note of their turn."""
     headers: Headers = (("signal", signal.encode()),)
-    writer = PieceWriter(request)
+    writer = decode.PieceWriter(request)
     records: list[Record] = []
     noted = 0
     finds = notes is not None and signal == "traces" and notes.selects()
@@ -243,7 +232,7 @@ def _records(
     return records, noted
 
 
-def _redact(request: Outline, groups: Mapping[bytes, Sequence[Part]], redactor: Redactor) -> None:
+def _redact(request: Outline, groups: Mapping[bytes, Sequence[decode.Part]], redactor: Redactor) -> None:
     """Redact the parts of a request in place. Raises NotRedacted."""
     redaction = RequestRedaction(redactor)
     try:
@@ -256,7 +245,7 @@ def _redact(request: Outline, groups: Mapping[bytes, Sequence[Part]], redactor: 
         raise NotRedacted(f"a text could not be redacted ({error}), so nothing of the request is stored") from None
 
 
-def _ended_at(signal: Signal, request: Outline) -> float | None:
+def _ended_at(signal: decode.Signal, request: Outline) -> float | None:
     """When the last span ended: senders list spans in the order of their ends, so the others are not read."""
     if signal != "traces":
         return None

@@ -17,15 +17,7 @@ from typing import TypeAlias
 from weakref import WeakValueDictionary
 
 from collector.backoff import Backoff, StateLines
-from collector.evaluate.budget.controller import (
-    UNLIMITED,
-    BudgetController,
-    BudgetReservation,
-    DeferredReservation,
-    FixedReservation,
-    Reservation,
-    charge_of,
-)
+from collector.evaluate.budget import controller
 from collector.evaluate.guardrails import EvaluationGuardrails
 from collector.evaluate.plan import Job, evaluation_of, repeat_verdict
 from collector.evaluate.recovery.ledger import RETRY, append_with_retry
@@ -208,7 +200,7 @@ class Dispatcher:
     limits: BulkheadLimits
     clocks: Clocks = Clocks()
     backoff: Backoff = RETRY
-    budget: BudgetController | None = None
+    budget: controller.BudgetController | None = None
     guard: Guard = field(default_factory=Guard)
     confirm: Confirm = certain
 
@@ -238,7 +230,7 @@ class Dispatcher:
         partition: int,
         *,
         has_slot: bool = True,
-        reservations: Sequence[Reservation] | None = None,
+        reservations: Sequence[controller.Reservation] | None = None,
     ) -> list[Evaluation]:
         """Evaluate a job or a pack, or skip with a reason. Jobs that got no slot in time are shed.
 
@@ -249,7 +241,7 @@ class Dispatcher:
         reservations = reservations or list(map(partial(self._reservation, partition), jobs))
         ended: dict[int, Evaluation] = {}
         while len(ended) < len(jobs):
-            granted: list[tuple[int, Job, Reservation]] = []
+            granted: list[tuple[int, Job, controller.Reservation]] = []
             waits = False
             for number, (job, reservation) in enumerate(zip(jobs, reservations, strict=True)):
                 if number in ended:
@@ -293,19 +285,19 @@ class Dispatcher:
 
     def deferred_reservation(
         self, job: Job, partition: int, *, granted: bool
-    ) -> DeferredReservation | FixedReservation:
+    ) -> controller.DeferredReservation | controller.FixedReservation:
         """The reservation of a job that waits for batches, perhaps for hours; `granted` if it was granted before."""
         reservation = self._reservation(partition, job)
-        if isinstance(reservation, FixedReservation):
+        if isinstance(reservation, controller.FixedReservation):
             return reservation
-        return DeferredReservation(reservation, granted=granted)
+        return controller.DeferredReservation(reservation, granted=granted)
 
-    def _reservation(self, partition: int, job: Job) -> BudgetReservation | FixedReservation:
+    def _reservation(self, partition: int, job: Job) -> controller.BudgetReservation | controller.FixedReservation:
         if self.budget is None or not self.budget.limited or job.happened_at is not None:
-            return UNLIMITED
-        return BudgetReservation(self.budget, job, partition, self.clocks.seconds)
+            return controller.UNLIMITED
+        return controller.BudgetReservation(self.budget, job, partition, self.clocks.seconds)
 
-    def _decide(self, job: Job, reservation: Reservation) -> str | None:
+    def _decide(self, job: Job, reservation: controller.Reservation) -> str | None:
         """None if a job may be done now; else the reason to skip it, or `_WAITS`."""
         if job.skip is not None:
             return job.skip
@@ -330,7 +322,7 @@ class Dispatcher:
         return _WAITS
 
     async def _evaluate(
-        self, jobs: Sequence[Job], case: Turn | Conversation, reservations: Sequence[Reservation]
+        self, jobs: Sequence[Job], case: Turn | Conversation, reservations: Sequence[controller.Reservation]
     ) -> list[Result]:
         first = jobs[0]
         costs: list[float | None] = [None] * len(jobs)
@@ -356,7 +348,7 @@ class Dispatcher:
                     results = [await drive(runs[0](first.judge))]
                 else:
                     results = await drive(run_pack(first.judge, runs))
-            costs = [charge_of(result, job.assignment) for result, job in zip(results, jobs, strict=True)]
+            costs = [controller.charge_of(result, job.assignment) for result, job in zip(results, jobs, strict=True)]
         finally:
             place.close()
             for reservation, cost in zip(reservations, costs, strict=True):

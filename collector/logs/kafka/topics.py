@@ -6,18 +6,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
+from kafka import errors
 from kafka.admin import ConfigResource
 from kafka.admin.client import KafkaAdminClient
-from kafka.errors import (
-    CoordinatorLoadInProgressError,
-    CoordinatorNotAvailableError,
-    InvalidReplicationFactorError,
-    KafkaError,
-    NoError,
-    NotCoordinatorError,
-    TopicAlreadyExistsError,
-    TopicAuthorizationFailedError,
-)
 from kafka.protocol.consumer import OffsetSpec
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
@@ -79,14 +70,14 @@ def ensure_topics(
             new = {"num_partitions": partitions, "replication_factor": replication_factor, "configs": config}
             try:
                 admin.create_topics({topic: new}, wait_for_metadata=not validate_only, validate_only=validate_only)
-            except TopicAlreadyExistsError:  # another process has just made it, or this user may not see it
+            except errors.TopicAlreadyExistsError:  # another process has just made it, or this user may not see it
                 hidden.append(topic)
-            except TopicAuthorizationFailedError as error:
+            except errors.TopicAuthorizationFailedError as error:
                 more = f", and {', '.join(rights)} (not checked before the topics exist)" if rights else ""
                 has = f"{plural(_usual(there, partitions), 'partition')} and the settings in deploy/docs/kafka.md"
                 more += f"; or create each by hand with {has}{copies and '; '}{copies}"
                 raise _refused({key: ["CREATE"] for key in missing}, more) from error
-            except InvalidReplicationFactorError as error:
+            except errors.InvalidReplicationFactorError as error:
                 raise LogError(copies or str(error)) from error
         if made := hidden if validate_only else missing:
             _await_topics(admin, made)
@@ -211,7 +202,7 @@ def _of_coordinator(ask: Callable[[], T]) -> T:
     while True:
         try:
             return ask()
-        except (CoordinatorNotAvailableError, CoordinatorLoadInProgressError, NotCoordinatorError):
+        except (errors.CoordinatorNotAvailableError, errors.CoordinatorLoadInProgressError, errors.NotCoordinatorError):
             if time.monotonic() >= give_up_at:
                 raise
             time.sleep(0.1)
@@ -230,7 +221,7 @@ def set_commits(settings: KafkaSettings, group: str, positions: Mapping[TopicPar
 def commit_with(admin: Any, group: str, positions: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
     """The same with an admin client."""
     answers = _of_coordinator(lambda: admin.alter_group_offsets(group, dict(positions)))
-    refused = sorted({error.__name__ for error in answers.values() if error is not NoError})
+    refused = sorted({error.__name__ for error in answers.values() if error is not errors.NoError})
     if refused:  # another process was quicker, and is a member already; the next attempt finds its positions
         raise LogUnavailable(f"the positions of group {group} cannot be set now ({', '.join(refused)})")
 
@@ -353,10 +344,10 @@ def _await_topics(admin: Any, topics: Sequence[str]) -> None:
         LogUnavailable: the broker does not know one in time.
     """
     give_up_at = time.monotonic() + KNOWN_WITHIN
-    while errors := {topic["name"]: topic["error_code"] for topic in admin.describe_topics(list(topics))}:
-        if refused := [name for name, code in errors.items() if code == TopicAuthorizationFailedError.errno]:
+    while codes := {topic["name"]: topic["error_code"] for topic in admin.describe_topics(list(topics))}:
+        if refused := [name for name, code in codes.items() if code == errors.TopicAuthorizationFailedError.errno]:
             raise _refused({topic: ["READ", "WRITE"] for topic in refused})
-        if not (unknown := [name for name, code in errors.items() if code]):
+        if not (unknown := [name for name, code in codes.items() if code]):
             return
         if time.monotonic() >= give_up_at:
             raise LogUnavailable(f"the broker does not know {', '.join(unknown)} yet, made just now")
@@ -411,7 +402,7 @@ def administrating(settings: KafkaSettings) -> Generator[Any]:
         with translated(settings):
             yield admin
     finally:
-        with suppress(KafkaError):
+        with suppress(errors.KafkaError):
             admin.close()
 
 
