@@ -25,6 +25,16 @@ def names(group: str) -> list[str]:
     return sorted({point.name for point in _of(group)})
 
 
+def installed_packages() -> dict[str, tuple[str, str]]:
+    """The names and versions of the installed packages with evaluators, ours among them, by their modules.
+
+    Not those of the folder `plugins`.
+    """
+    own = tuple(folder.package for folder in folders())
+    homes = {point.module.partition(".")[0]: point.dist for point in _of(EVALUATORS)}
+    return {module: (of.name, of.version) for module, of in homes.items() if of and not module.startswith(own)}
+
+
 def load(group: str, name: str) -> Any:
     """Load one plug-in; nothing else of its group is imported.
 

@@ -17,21 +17,24 @@ from collector.evaluate.deferred.deferred_evaluations import DeferredState, Wait
 from collector.evaluate.plan import Plan
 from collector.evaluate.scheduling.dispatch import Bulkheads
 from collector.evaluate.stage import EvaluateStage
+from collector.plugins.registry import installed_packages
 from collector.telemetry import series
 from collector.telemetry.registry import Telemetry
 from evaluators.judges.circuit_breaker import State
 
 
 def show_build(telemetry: Telemetry, config: Config, stages: Collection[str]) -> None:
-    """Start, version and configuration, so that dashboards show when one changed. Secrets are masked before hashing.
+    """Start, versions and configuration, so that dashboards show when one changed. Secrets are masked before hashing.
 
-    Those of its sections are for `evalstream check`, which says in what a running service differs from a file.
+    Packages and the hashes of sections are for `evalstream check`, which says in what a running service differs from a
+    file.
 
     The hash of the rules and the stages are for alerts: on rules of another configuration, and on a stage that no
     process runs.
     """
     telemetry.gauge(series.START).set(time.time())
     telemetry.gauge(series.BUILD_INFO, version("evalstream")).set(1)
+    telemetry.replace(series.PACKAGE_INFO, dict.fromkeys(installed_packages().values(), 1))
     show_configuration(telemetry, config)
     for stage in stages:
         telemetry.gauge(series.STAGE_UP, stage).set(1)

@@ -431,6 +431,8 @@ START = gauge("evalstream_start_timestamp_seconds")
 """When the process began, all counters at 0, as Unix time."""
 BUILD_INFO = gauge("evalstream_build_info", ("version",))
 """Always 1; its label is the running version."""
+PACKAGE_INFO = gauge("evalstream_package_info", ("package", "version"))
+"""Always 1; an installed package with evaluators, and its version when the process began."""
 CONFIG_INFO = gauge("evalstream_config_info", ("hash",))
 """Always 1; its label is a hash of the running configuration."""
 CONFIG_SECTION_INFO = gauge("evalstream_config_section_info", ("section", "hash"))

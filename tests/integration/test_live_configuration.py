@@ -625,6 +625,62 @@ async def test_the_preview_knows_each_key_that_only_a_start_reads(tmp_path: Path
     assert ("restart    " not in lines, "may differ" not in lines) == (True, True)
 
 
+PACKAGE = """
+from typing import ClassVar
+from evaluators import Evaluator, Score, Turn
+
+class Terse(Evaluator[Turn]):
+    kind: ClassVar[str] = "terse"
+    needed_fields: ClassVar[frozenset[str]] = frozenset({"actual_output"})
+    most: int = 9
+
+    async def evaluate(self, case, judge):
+        return Score(value=float(len(case.actual_output or "") < self.most))
+"""
+
+
+def install_package(folder: Path, version: str) -> None:
+    """As pip installs it, in place of an earlier version."""
+    for earlier in folder.glob("terse_evals-*"):
+        shutil.rmtree(earlier)
+    (metadata := folder / f"terse_evals-{version}.dist-info").mkdir(parents=True)
+    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: terse-evals\nVersion: {version}\n")
+    (metadata / "entry_points.txt").write_text("[evalstream.evaluators]\nterse = terse_evals:Terse\n")
+    (folder / "terse_evals.py").write_text(PACKAGE)
+    _installed.cache_clear()  # as in the new process of a command
+
+
+async def test_the_preview_knows_a_package_that_was_installed_or_upgraded_after_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It said "in force seconds after the file is saved", and the service knew no such kind, or no such key."""
+    file, folder = ConfigFile(tmp_path, "http://127.0.0.1:1"), tmp_path / "site"
+    file.change(lambda values: values["export"].update(prometheus={"port": free_port()}))
+
+    def add(**keys: object) -> None:
+        file.change(lambda values: values["evaluators"].update(words={"kind": "terse", **keys}))
+        file.change(lambda values: values["monitors"]["all"].update(evaluators=["short", "words"]))
+
+    async with running(load(file.path), {"evaluate", "export"}, path=file.path):
+        monkeypatch.syspath_prepend(str(folder))
+        install_package(folder, "1.2")
+        assert "changes    nothing" in await compared(file), "the file does not use it"
+        add()
+        lines = await compared(file)
+    assert "restart    the code of terse-evals 1.2: read only at a start; a running service refuses" in lines, lines
+    assert "waits      evaluators.words and monitors.all.evaluators: for that restart\n" in lines
+    async with running(load(file.path), {"evaluate", "export"}, path=file.path):
+        add(threshold=0.5)
+        assert "no restart evaluators.words.threshold: in force seconds after" in await compared(file)
+        add()
+        install_package(folder, "1.3")
+        assert "restart    the next start loads changed code, of evalstream or a plug-in" in await compared(file)
+        add(most=5)
+        lines = await compared(file)
+    assert "restart    the code of terse-evals 1.3: read only at a start; a running service refuses" in lines, lines
+    assert "no restart" not in lines
+
+
 @pytest.mark.parametrize("log", ["missing", "empty", "older"])
 async def test_the_preview_says_that_a_start_alone_reads_the_log(tmp_path: Path, log: str) -> None:
     """`no such file; run the command where the service's log.path leads to its file`, which was where it ran."""

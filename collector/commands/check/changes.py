@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import starmap
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -92,14 +93,15 @@ def changes_of(
     """
     calls = ("".join(judge_calls(each.settings.monitors.values(), each)) for each in (old, new))
     earlier, rules = _rules(old), _rules(new)
+    before, after = {**evaluator_versions(old), **running}, evaluator_versions(new)
     live = live_part.live_keys(old.settings, new.settings)
     return Changes(
         live=tuple(key for key in live if knows_secrets or not live_part.unlogged(key)),
         restart=tuple(live_part.restart_keys(old.settings, new.settings)),
-        evaluators=tuple(_evaluators({**evaluator_versions(old), **running}, evaluator_versions(new))),
-        sampling=tuple(_differences(dict(_sampling(old)), dict(_sampling(new)))),
-        budgets=tuple(_differences(dict(_budgets(old)), dict(_budgets(new)))),
-        targets=tuple(_differences(dict(_targets(old)), dict(_targets(new)))),
+        evaluators=tuple(EvaluatorChange(*use, *versions) for use, *versions in _differences(before, after)),
+        sampling=tuple(starmap(NumberChange, _differences(dict(_sampling(old)), dict(_sampling(new))))),
+        budgets=tuple(starmap(NumberChange, _differences(dict(_budgets(old)), dict(_budgets(new))))),
+        targets=tuple(starmap(NumberChange, _differences(dict(_targets(old)), dict(_targets(new))))),
         cost=_cost(old, new, spent, tokens),
         monitor_costs=tuple(sorted(_monitor_costs(old, new, spent, tokens), key=lambda cost: cost.where)),
         calls=NumberChange(for_turns(new), *calls),
@@ -109,16 +111,11 @@ def changes_of(
     )
 
 
-def _evaluators(before: Versions, after: Versions) -> Iterator[EvaluatorChange]:
+def _differences(before: Mapping[Any, Value], after: Mapping[Any, Value]) -> Iterator[tuple[Any, Any, Any]]:
+    """The keys whose values differ, with both; None: there is none."""
     for key in dict.fromkeys((*before, *after)):
         if before.get(key) != after.get(key):
-            yield EvaluatorChange(*key, before.get(key), after.get(key))
-
-
-def _differences(before: dict[str, Value], after: dict[str, Value]) -> Iterator[NumberChange]:
-    for where in dict.fromkeys((*before, *after)):
-        if before.get(where) != after.get(where):
-            yield NumberChange(where, before.get(where), after.get(where))
+            yield key, before.get(key), after.get(key)
 
 
 def _sampling(config: Config) -> Iterator[tuple[str, Value]]:
@@ -297,7 +294,7 @@ async def _newest(config: Config) -> tuple[NumberedConfiguration, str]:
 
 _NO_COSTS = "the process on this port has no stage export, which counts costs; use the port of one that has it"
 _SPENT = "; what was spent in the last hour or day still counts"
-_CODE = "the code of plug-ins"
+_CODE = "the code of "
 _AT_START = "read only at a start; a running service refuses the changed file"
 
 
@@ -326,14 +323,16 @@ def _with_start_keys(compared: Compared, config: Config, stored: Mapping[str, An
         raise _other_log(config, keys)  # an older copy, or that of another service
     # a service has loaded the code of plug-ins: of a new file it compares the folder's name alone
     code = {"plugins"}.intersection(other, section_hashes(config), running or stored.get(live_part.STARTED, ()))
-    new = {_CODE} if code and _needs_new_code(compared.config, config) else set[str]()
+    unloaded = here.other_packages(metrics) | {folder.package: "plug-ins" for folder in folders() if code}
+    in_use = unloaded.keys() & {_module(config, name) for name in config.evaluators}
+    new = {f"{_CODE}{name}" for name in _new_code(compared.config, config, unloaded)}
     restart = {*shared, *(name for name in other if not live_part.is_live(name))} - code | new
     addresses = (name for name in other if name.startswith("alerts.") and live_part.is_live(name))
     live = *_removed_secrets(stored, config), *addresses
-    compared = replace(compared, restart=tuple(restart), code=bool(code) and not new, unlogged=live)
+    compared = replace(compared, restart=tuple(restart), code=bool(code or in_use) and not new, unlogged=live)
     if unseen:
         return replace(compared, unseen=f"{unseen}; the port itself may have changed")
-    if compared.code:
+    if code and not new:
         unseen = "plugins names another folder"
     now, running_now = evaluator_versions(compared.config), here.running_versions(metrics)
     same = {use: versions for use, versions in running_now.items() if f"evaluators.{use[1]}" not in other}
@@ -349,15 +348,20 @@ def _removed_secrets(stored: Mapping[str, Any], config: Config) -> Iterator[str]
         yield from (f"judges.{name}.{key}" for key in lost)
 
 
-def _needs_new_code(old: Config, new: Config) -> bool:
-    """Whether an evaluator of a plug-in is new, or has a new key: the code that a service has may not know it."""
-    packages, before = tuple(folder.package for folder in folders()), old.settings.evaluators
+def _new_code(old: Config, new: Config, unloaded: Mapping[str, str]) -> Iterator[str]:
+    """The `unloaded` code, by module, of each evaluator that is new, or has a new key: the code that a service has may
+    not know it.
+    """
     for name, definition in new.settings.evaluators.items():
-        then = before.get(name, {})
+        then, module = old.settings.evaluators.get(name, {}), _module(new, name)
         is_known = definition.keys() <= then.keys() and definition.get("kind") == then.get("kind")
-        if not is_known and type(new.evaluators[name].evaluator).__module__.startswith(packages):
-            return True
-    return False
+        if not is_known and module in unloaded:
+            yield unloaded[module]
+
+
+def _module(config: Config, name: str) -> str:
+    """The package of an evaluator's code."""
+    return type(config.evaluators[name].evaluator).__module__.partition(".")[0]
 
 
 def change_lines(config: Config, compared: Compared) -> Iterator[str]:
@@ -384,7 +388,8 @@ def change_lines(config: Config, compared: Compared) -> Iterator[str]:
         yield "           no version changes: if a plug-in's evaluator now scores otherwise, raise its `revision`"
     if changes.live and changes.restart:
         # what needs new code would need that restart alone, too
-        why = "" if _CODE in changes.restart else ", as a file is read as a whole; alone, it would need no restart"
+        needs_code = any(key.startswith(_CODE) for key in changes.restart)
+        why = "" if needs_code else ", as a file is read as a whole; alone, it would need no restart"
         yield f"waits      {listed(changes.live)}: for that restart{why}"
     elif changes.live and not compared.ignored:
         yield f"no restart {listed(changes.live)}: in force seconds after the file is saved{unseen}"

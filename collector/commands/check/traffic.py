@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -23,6 +23,7 @@ from collector.config.section_hashes import differing, section_hashes, with_secr
 from collector.config.yaml_file import unset_variables
 from collector.errors import ConfigError
 from collector.judging.batches import at_batch_prices
+from collector.plugins.registry import installed_packages
 from collector.receive.files import files_in, first_unreadable
 from collector.records.grouping import group_by
 from collector.service.assembly_builder import build_assembler
@@ -104,7 +105,7 @@ def running_sections(config: Config) -> tuple[str, dict[str, str], str]:
 
     A section that differs only as secrets are not set here has the hash of the file.
     """
-    exporter: Any = config.exporters.get("prometheus")
+    exporter = config.prometheus
     if exporter is None or not exporter.port:
         return "", {}, "no port is configured for /metrics"
     text = _answer(exporter.host, exporter.port, "metrics")
@@ -176,7 +177,7 @@ def tokens_so_far(metrics: str) -> dict[str, Usage]:
 
 def running_problems(config: Config) -> list[str]:
     """The present problems of the service with this configuration on this machine, as /readyz says them."""
-    exporter: Any = config.exporters.get("prometheus")
+    exporter = config.prometheus
     text = _answer(exporter.host, exporter.port, "readyz") if exporter is not None and exporter.port else None
     with suppress(ValueError, TypeError, KeyError):
         return [str(problem) for problem in json.loads(text or "")["problems"]]
@@ -201,6 +202,15 @@ def running_versions(metrics: str) -> dict[tuple[str, str], list[str]]:
     """The versions in use, by monitor and evaluator, in the text of /metrics: that of a fallback judge as well."""
     uses = group_by(_labels(metrics, series.EVALUATOR_INFO), lambda labels: (labels["monitor"], labels["evaluator"]))
     return {use: sorted(labels["evaluator_version"] for labels in of_use) for use, of_use in uses.items()}
+
+
+def other_packages(metrics: str) -> dict[str, str]:
+    """The packages with evaluators, by module, that the service lacks or has in another version, in the text of
+    /metrics.
+    """
+    running = {(labels["package"], labels["version"]) for labels in _labels(metrics, series.PACKAGE_INFO)}
+    packages = installed_packages().items() if metrics else ()
+    return {module: " ".join(package) for module, package in packages if package not in running}
 
 
 def lacks_exporters(metrics: str) -> bool:
