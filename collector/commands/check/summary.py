@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 import orjson
 
-from collector.alerting.rules.targets import targets, unalerted
+from collector.alerting.rules.targets import Target, targets, unalerted
 from collector.commands.check import check as plan
 from collector.commands.check.capacity import capacity_of, costs_here
 from collector.config.configured import Config
@@ -116,9 +116,15 @@ def usd_per_1000(config: Config, spent: Spent) -> float | None:
 def _alerts(config: Config) -> Iterator[str]:
     """Targets, and what has none; how small a drop pages is in the details."""
     every = [target for target in targets(config) if target.label is None]
-    aims = [f"{target.evaluator} {target.mean:g}" for target in every if target.mean is not None]
-    without = [target.evaluator for target in unalerted(every)]
+    aims = [f"{_named(target, every)} {target.mean:g}" for target in every if target.mean is not None]
+    without = [_named(target, every) for target in unalerted(every)]
     if aims:
         yield f"alerts     if a mean falls below its target: {', '.join(dict.fromkeys(aims))}"
     if without:
         yield f"           no score alert: {listed(list(dict.fromkeys(without)))} (no threshold written, no target)"
+
+
+def _named(target: Target, every: Iterable[Target]) -> str:
+    """Its evaluator, with the monitor if another monitor has another target for it."""
+    alike = all(other.mean == target.mean for other in every if other.evaluator == target.evaluator)
+    return target.evaluator if alike else f"{target.monitor}/{target.evaluator}"

@@ -52,6 +52,17 @@ def test_an_audited_evaluator_with_a_threshold_is_not_said_to_have_no_alert() ->
     assert [line.split()[1] for line in details] == ["all/e1:", "all/e1:audit:", "all/e2:"]
 
 
+def test_targets_that_differ_between_monitors_name_these() -> None:
+    """`exact 0.8, exact 0.9`: nobody could tell which was which."""
+    uses = {"evaluators": ["exact", "same"]}
+    lines = summed(
+        evaluators={"exact": {"kind": "exact_match"}, "same": {"kind": "exact_match", "threshold": 0.5}},
+        monitors={"a": {**uses, "alerts": {"targets": {"exact": 0.8}}}, "b": {**uses, "alerts": {"targets": {"exact": 0.9}}}, "c": uses},
+    )  # fmt: skip
+    assert "alerts     if a mean falls below its target: a/exact 0.8, same 0.5, b/exact 0.9" in lines
+    assert "           no score alert: c/exact (no threshold written, no target)" in lines
+
+
 def test_many_monitors_and_an_unknown_cost_are_said_briefly() -> None:
     lines = summed()
     assert len([line for line in lines if not line.startswith("note ")]) <= 14
