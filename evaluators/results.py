@@ -330,6 +330,11 @@ class Evaluation:
         return min(1.0, max(0.0, share)) if isinstance(share, float) else 0.0
 
     @property
+    def is_unpriced(self) -> bool:
+        """Whether it has an unknown cost. Without a request, as while a circuit breaker is open, it costs nothing."""
+        return self.judge is not None and self.cost_usd is None and self.usage != Usage()
+
+    @property
     def time(self) -> datetime:
         """The time that the evaluation belongs to: when it was made, or for a backfill when its subject ended."""
         return self.happened_at or self.ended_at

@@ -512,7 +512,7 @@ def _judge_lines(traced: EvaluationTrace, config: Config) -> Iterator[str]:
         cached = f" ({usage.cached_input_tokens:,} cached)" if usage.cached_input_tokens else ""
         estimated = " (estimated)" if usage.estimated_calls else ""
         tokens = f"{usage.input_tokens:,}{cached} + {usage.output_tokens:,} tokens{estimated}"
-        cost = "cost unknown, as no price was set then" if evaluation.cost_usd is None else usd(evaluation.cost_usd)
+        cost = "cost unknown, as no price was set then" if evaluation.is_unpriced else usd(evaluation.cost_usd or 0.0)
         known = {name: price for name, price in judged["usd_per_million_tokens"].items() if None not in price}
         prices = ", ".join(f"{name}: {price[0]:g} and {price[1]:g} USD per million" for name, price in known.items())
         audit = ", the audit's among them" if audit_outcome(evaluation) is not None and usage.calls > 1 else ""

@@ -134,7 +134,7 @@ def _compared_evaluator(evaluations: tuple[Evaluation, ...]) -> ComparedEvaluato
     return ComparedEvaluator(
         evaluator=newest.evaluator, version=newest.evaluator_version,
         judge=newest.judge.model if newest.judge else "", cost_usd=paid * (len(priced) / len(alone)) if alone else None,
-        unpriced=sum(made.judge is not None and made.cost_usd is None for made in evaluations),
+        unpriced=sum(made.is_unpriced for made in evaluations),
     )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from evaluation_samples import scored
 
 from collector.commands.replay.replay import compared_evaluators
 from collector.wording import cost_text
+from evaluators.results import Usage
 
 
 def test_audits_of_the_old_side_are_no_part_of_its_cost() -> None:
@@ -39,3 +40,5 @@ def test_a_cost_that_is_not_known_of_all_is_said_to_be_a_part() -> None:
     code = {"judge": None, "usage": None, "cost_usd": None}
     free, _ = compared_evaluators([(replace(pair[0], **code), pair[1]) for pair in pairs])
     assert (free.unpriced, free.cost_usd) == (0, None)
+    shed, _ = compared_evaluators([(replace(pair[0], usage=Usage(), cost_usd=None), pair[1]) for pair in pairs])
+    assert shed.unpriced == 0, "no request was made, as while a circuit breaker is open"

@@ -3,10 +3,11 @@
 import json
 
 import pytest
-from evaluation_samples import bare, scored
+from evaluation_samples import bare, failed, scored
 
 from collector.commands.replay.comparison import EvaluationPair, compare
 from collector.commands.score.score import ScoreSummary, _advice, as_json, as_table, below, summarize
+from evaluators.results import ErrorDetail, Usage
 
 
 def test_the_interval_of_independent_scores_is_the_plain_one() -> None:
@@ -67,6 +68,16 @@ def test_a_cost_that_is_not_known_of_all_is_said_to_be_a_part() -> None:
     [plain] = json.loads(as_json(summary)).values()
     assert (plain["cost_usd"], plain["unpriced"]) == (pytest.approx(0.06), 1)
     assert "at least 0.060 USD" in " ".join(as_table(summary).split())
+
+
+def test_what_an_open_breaker_sheds_has_no_unknown_cost() -> None:
+    """No request was made, and the total was "at least 0.06 USD"."""
+    shed = failed(9, cost_usd=None, usage=Usage(), error=ErrorDetail(type="judge_shed", message=""))
+    lost = failed(8, cost_usd=None)
+    [plain] = json.loads(as_json(summarize([*(scored(n, cost_usd=0.02) for n in range(3)), shed]))).values()
+    assert (plain["cost_usd"], plain["unpriced"]) == (pytest.approx(0.06), 0)
+    [plain] = json.loads(as_json(summarize([scored(1, cost_usd=0.02), lost]))).values()
+    assert plain["unpriced"] == 1
 
 
 def test_nothing_scored_has_no_mean() -> None:
