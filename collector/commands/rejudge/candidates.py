@@ -356,12 +356,12 @@ class KnownEvaluations:
 
     async def read(self, log: Log) -> None:
         """Read the log to its end."""
-        superseded: set[str] = set()
+        superseded, evaluators = set[str](), {name for _, name in self.versions}
         for partition in range(log.partitions):
             self.ends[partition] = await log.end_offset(partition)
             async for past in evaluations_in(log, [partition]):
                 superseded.update(past.evaluation.supersedes)
-                self._add(past)
+                self._add(past, evaluators)
         for name in superseded:
             self.owed.pop(name, None)
 
@@ -376,12 +376,12 @@ class KnownEvaluations:
         is_covered = evaluation.happened_at and self.selected.covers(evaluation)
         return evaluation.cost_usd or 0.0 if is_covered and evaluation.evaluation_id not in self.rates else 0.0
 
-    def _add(self, past: PastEvaluation) -> None:
+    def _add(self, past: PastEvaluation, evaluators: Collection[str]) -> None:
         evaluation = past.evaluation
         self.spent_usd += self.cost_of(evaluation)
         self.rates[evaluation.evaluation_id] = evaluation.sampling.probability / (evaluation.sampling.own or 1.0)
         self.failures.update([evaluation.reason_code] if evaluation.outcome == "failed" else ())
-        if all(name != evaluation.evaluator for _, name in self.versions):
+        if evaluation.evaluator not in evaluators:
             return
         key = _key(evaluation)
         if evaluation.happened_at is None:
