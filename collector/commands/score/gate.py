@@ -33,6 +33,7 @@ class GateResult:
     """One evaluator's result; `comparison` is None if no case has a score by one version and its steps in both runs.
 
     Without a base it has how many scores there are, and their `mean`. `problem` fails the run beside the verdict.
+    `failed` says which evaluations have no score because they failed.
     """
 
     evaluator: str
@@ -41,6 +42,7 @@ class GateResult:
     scored: int = 0
     mean: float | None = None
     problem: str = ""
+    failed: str = ""
 
     @property
     def text(self) -> str:
@@ -131,28 +133,31 @@ def as_markdown(results: Sequence[GateResult]) -> str:
         name = result.evaluator.replace("|", "\\|")
         alone = ("–", "–" if result.mean is None else f"{result.mean:.3f}", "–", "–")
         cases, cells = (result.scored, alone) if (both := result.comparison) is None else (both.pairs, both.mean.cells)
-        verdict = in_chat("; ".join(filter(None, (result.problem, _TEXTS[result.verdict]))))
+        verdict = in_chat("; ".join(filter(None, (result.problem or result.failed, _TEXTS[result.verdict]))))
         rows.append((name, f"{cases}", *cells, f"**{verdict}**" if verdict else "–"))
     filled = [column for column in zip(*rows, strict=True) if {*column[2:]} != {"–"}]
     return "".join(f"| {' | '.join(row)} |\n" for row in zip(*filled, strict=True))
 
 
 def as_junit(results: Sequence[GateResult]) -> bytes:
-    """JUnit XML: a test case for each result. Reasons for exit status 1 are failures; without a verdict or a
-    score it is skipped.
+    """JUnit XML: a test case for each result. Reasons for exit status 1 are failures, and evaluations that failed are
+    errors; without a verdict or a score it is skipped.
     """
     whole = ET.Element("testsuites")
-    suite = ET.SubElement(whole, "testsuite", name="evalstream score", tests=str(len(results)), errors="0")
+    suite = ET.SubElement(whole, "testsuite", name="evalstream score", tests=str(len(results)))
     for result in results:
         case = ET.SubElement(suite, "testcase", classname="evalstream", name=result.evaluator)
-        if result.failure:
+        is_empty = result.comparison is None and result.mean is None
+        if result.failed and (is_empty or not result.failure):
+            ET.SubElement(case, "error", message=plain(result.failure or result.failed), type="failed")
+        elif result.failure:
             kind = "worse" if result.verdict == "worse" else "limit"
             ET.SubElement(case, "failure", message=plain(result.failure), type=kind).text = _examples(result)
-        elif result.verdict == "unsure" or (result.comparison is None and result.mean is None):
+        elif result.verdict == "unsure" or is_empty:
             ET.SubElement(case, "skipped", message=result.text)
         else:
             ET.SubElement(case, "system-out").text = result.text
-    for name, tag in (("failures", "failure"), ("skipped", "skipped")):
+    for name, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
         suite.set(name, str(len(suite.findall(f"testcase/{tag}"))))
     return ET.tostring(whole, encoding="utf-8", xml_declaration=True) + b"\n"
 

@@ -95,6 +95,7 @@ Run = Callable[..., Awaitable[Result]]
 @dataclass(frozen=True, slots=True)
 class RunResult:
     """The evaluations of a run and of earlier ones; `left` is the number that the spending limit left undone.
+    `next_usd` is the expected cost of what comes next: one evaluation, or those of a pack.
 
     `failed_before` are the attempts of earlier runs that failed, whose cost was spent all the same.
     """
@@ -103,6 +104,7 @@ class RunResult:
     left: int
     spent_usd: float
     failed_before: tuple[Evaluation, ...] = ()
+    next_usd: float = 0.0
 
 
 @asynccontextmanager
@@ -152,7 +154,8 @@ async def run_jobs(
             "a later run, and figures mix them; to judge all by the same steps, set log.path, or write "
             "evaluation_steps, and name a new --output"
         )
-    return RunResult(tuple(made), sum(map(len, todo)), spend_limit.spent, failed)
+    next_usd = sum(job.assignment.expected_usd for job in todo[0]) if todo else 0.0
+    return RunResult(tuple(made), sum(map(len, todo)), spend_limit.spent, failed, next_usd)
 
 
 def mixes_steps(evaluations: Iterable[Evaluation]) -> bool:

@@ -43,7 +43,7 @@ from collector.statistics.confusion import Confusion, confusions
 from collector.statistics.intervals import mean_interval
 from collector.telemetry.plain import report_problems, show, to_terminal
 from collector.telemetry.wide_console import figures_table, report_text
-from collector.wording import cost_text, plural
+from collector.wording import cost_text, plural, usd
 from evaluators.cases import Conversation, Turn
 from evaluators.results import Evaluation
 
@@ -97,7 +97,12 @@ class ScoreSummary:
             self.tokens += evaluation.usage.input_tokens + evaluation.usage.output_tokens
         if evaluation.cost_usd is not None:
             self.cost_usd = (self.cost_usd or 0.0) + evaluation.cost_usd
-        self.unpriced += evaluation.judge is not None and evaluation.cost_usd is None
+        self.unpriced += evaluation.is_unpriced
+
+    @property
+    def failures(self) -> str:
+        """How many failed, and why."""
+        return f"{self.failed.total()} failed ({', '.join(self.failed)}); the first error: {self.problem}"
 
     @property
     def mean(self) -> float | None:
@@ -271,7 +276,7 @@ def score(config: Config, options: ScoreOptions) -> int:
     show(as_json(by_evaluator, lower, more) if options.json else text, end="")
     problems = dict(_problems(config, by_evaluator, options.fail_under, lower))
     alone = (GateResult(evaluator=name, scored=of.scored, mean=of.mean) for name, of in by_evaluator.items())
-    rows = [replace(result, problem=problems.get(result.evaluator, "")) for result in gate or alone]
+    rows = [replace(result, **problems[result.evaluator]) for result in gate or alone]
     of_run = [limit_message(made, options.max_usd, options.output)] if made.left else []
     if gate and all(result.verdict == "no pairs" for result in gate):
         of_run.append(f"{options.against}: no case has a score in both runs; is it of the same files and evaluators?")
@@ -313,6 +318,8 @@ def resume_hint(output: Path | None) -> str:
 def limit_message(made: RunResult, max_usd: float | None, output: Path | None) -> str:
     """The message of a run that stopped at its spending limit."""
     done = f"{len(made.evaluations):,} of {plural(len(made.evaluations) + made.left, 'evaluation')} done"
+    if max_usd is not None and made.next_usd > max_usd:  # another run would come no further
+        return f"--max-usd {max_usd:g} must be above {usd(made.next_usd)}, the price of the next evaluation: {done}"
     return f"--max-usd {max_usd:g} pays for no more: {done}{resume_hint(output)}"
 
 
@@ -374,16 +381,16 @@ def _assignments(plan: Plan, named: Sequence[str]) -> list[Assignment]:
 
 def _problems(
     config: Config, by_evaluator: dict[str, ScoreSummary], line: float | None, lower: Collection[str]
-) -> Iterator[tuple[str, str]]:
-    """The problems of evaluators, by their names."""
+) -> Iterator[tuple[str, dict[str, str]]]:
+    """The problems of each evaluator, and which evaluations failed, as fields of its `GateResult`."""
     for name, summary in by_evaluator.items():
-        if not summary.scored and summary.failed:
-            failed = f"{sum(summary.failed.values())} failed ({', '.join(summary.failed)})"
-            error = f"the first error: {summary.problem}"
-            advice = _advice(next(iter(summary.failed)), error, config.evaluators[name].judge or "<name>")
-            yield name, f"nothing could be scored: {failed}; {error}{advice}"
+        problem, failed = "", f"not all could be scored: {summary.failures}" if summary.failed else ""
+        if failed and not summary.scored:
+            advice = _advice(next(iter(summary.failed)), summary.failures, config.evaluators[name].judge or "<name>")
+            problem = f"nothing could be scored: {summary.failures}{advice}"
         elif line is not None and below(summary, line, lower_is_better=name in lower):
-            yield name, _shortfall(summary, line, name in lower)
+            problem = _shortfall(summary, line, name in lower)
+        yield name, {"problem": problem, "failed": failed}
 
 
 def _advice(kind: str, message: str, judge: str) -> str:

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from collector.commands.score import runner
 from collector.commands.score.runner import SpendLimit, guarded_run, require_prices, run_jobs
-from collector.commands.score.score import jobs_of, summarize
+from collector.commands.score.score import jobs_of, limit_message, summarize
 from collector.config.configured import Config
 from collector.config.loading import check
 from collector.errors import ConfigError
@@ -179,6 +179,17 @@ def test_an_allowance_sets_aside_what_is_under_way() -> None:
     assert not spend_limit.reserve([three])
     spend_limit.settle(one, 0.0)
     assert spend_limit.reserve([three])
+
+
+async def test_a_limit_below_one_evaluation_is_no_run_to_resume(tmp_path: Path) -> None:
+    """It said to run the same command again, which made nothing each time."""
+    output, run = tmp_path / "out.jsonl", costing(0.1)
+    for limit, message in (
+        (0.05, "--max-usd 0.05 must be above 0.10 USD, the price of the next evaluation: 0 of 3 evaluations done"),
+        (0.15, f"--max-usd 0.15 pays for no more: 1 of 3 evaluations done; run the same command again to resume from {output}"),
+    ):  # fmt: skip
+        made = await run_jobs(jobs(3, 0.1), output=output, concurrency=1, run=run, max_usd=limit)
+        assert limit_message(made, limit, output) == message
 
 
 def test_a_limit_in_dollars_needs_prices() -> None:
