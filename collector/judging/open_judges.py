@@ -9,6 +9,7 @@ import re
 import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, get_args
@@ -218,15 +219,16 @@ async def open_judges(
     confirm: Confirm = certain,
     batches: Batches | None = None,
     spans: JudgeSpans | None = None,
+    report: Callable[[str], None] = to_terminal,
 ) -> AsyncGenerator[Mapping[str, Judge]]:
     """The judges that evaluators name, and their fallbacks, ready to be asked; their connections close on leaving.
 
     Without `telemetry` a command is the caller, and a person waits: questions to an unavailable endpoint fail
-    instead of waiting, and outages are reported on stderr instead of in the log. `health` gets a check. Before each
+    instead of waiting, and outages go to `report` instead of the log. `health` gets a check. Before each
     request, `confirm` waits until this process certainly owns its partitions. With `batches`, requests go out in
     batches if the judge's provider takes them. `spans` makes spans of requests that go out at once.
     """
-    policy = _FOR_COMMANDS if telemetry is None else _FOR_SERVICE
+    policy = replace(_FOR_COMMANDS, report=report) if telemetry is None else _FOR_SERVICE
     telemetry = telemetry or Telemetry()
     configured, names = config.settings.judges, judges_in_use(config)
     limits = limits_by_endpoint(configured[name] for name in names)

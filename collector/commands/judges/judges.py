@@ -222,7 +222,7 @@ def compare_judges(config: Config, options: JudgesOptions) -> int:
         require_prices(config, judges)
     made, result = asyncio.run(_run(config, name, judges, cases, options))
     show((as_json if options.json else as_text)(result, len(cases)), end="")
-    problems = [limit_message(made, options.max_usd, options.output)] if made.left and options.max_usd else []
+    problems = [limit_message(made, options.max_usd, options.output)] if made.left else []
     if all(figures.choice == "silent" for figures in result.figures):
         problems.append("no judge could score enough of the cases; the failures are in the table")
     return report_problems(problems)

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 
 
 NONE: Mapping[str, Confusion] = {}
+_FIRST = "; the first error: "
 
 
 @dataclass(slots=True)
@@ -102,7 +103,7 @@ class ScoreSummary:
     @property
     def failures(self) -> str:
         """How many failed, and why."""
-        return f"{self.failed.total()} failed ({', '.join(self.failed)}); the first error: {self.problem}"
+        return f"{self.failed.total()} failed ({', '.join(self.failed)}){_FIRST}{self.problem}"
 
     @property
     def mean(self) -> float | None:
@@ -250,8 +251,9 @@ def score(config: Config, options: ScoreOptions) -> int:
     if not turns:
         raise ConfigError(f"{', '.join(options.paths)}: no turns found; evalstream turns --explain FILE shows why")
     _note_duplicates(turns)
+    reports = list[str]()
     try:
-        made = asyncio.run(_score(config, options, turns))
+        made = asyncio.run(_score(config, options, turns, reports))
     except KeyboardInterrupt:
         show(f"evalstream: interrupted{resume_hint(options.output)}", err=True)
         raise
@@ -281,7 +283,13 @@ def score(config: Config, options: ScoreOptions) -> int:
     if gate and all(result.verdict == "no pairs" for result in gate):
         of_run.append(f"{options.against}: no case has a score in both runs; is it of the same files and evaluators?")
     _write_reports(options, [*rows, *(GateResult(evaluator="the whole run", problem=text) for text in of_run)])
-    return report_problems([*(f"{row.evaluator}: {row.failure}" for row in rows if row.failure), *of_run])
+    failures = ((row.evaluator, _brief(row.failure, by_evaluator[row.evaluator].problem, reports)) for row in rows)
+    return report_problems([*(f"{name}: {failure}" for name, failure in failures if failure), *of_run])
+
+
+def _brief(failure: str, cause: str | None, reports: Sequence[str]) -> str:
+    """A failure without its cause, if a line about the judge has said it, with the remedy."""
+    return failure.partition(_FIRST)[0] if cause and any(cause in report for report in reports) else failure
 
 
 def _worst(
@@ -338,12 +346,18 @@ def _unlinked(paths: Sequence[str], assembler: Assembler) -> Iterator[Turn]:
         yield from normalize([Path(match) for match in matches], assembler)
 
 
-async def _score(config: Config, options: ScoreOptions, turns: Sequence[Turn]) -> RunResult:
+async def _score(config: Config, options: ScoreOptions, turns: Sequence[Turn], reports: list[str]) -> RunResult:
+    """Make the evaluations; `reports` gets the lines about judges."""
+
+    def report(text: str) -> None:
+        reports.append(text)
+        to_terminal(text)
+
     async with open_logs_for_steps(config.settings) as logs:
         definitions = await logs.generated_steps()
         async with AsyncExitStack() as stack:
             batches = stack.enter_context(open_batches(options.batch, options.output, options.pace))
-            judges = await stack.enter_async_context(open_judges(config, definitions, batches=batches))
+            judges = await stack.enter_async_context(open_judges(config, definitions, batches=batches, report=report))
             run = await stack.enter_async_context(guarded_run(config, from_logs=False))
             plan = build_plan(without_audits(config if batches is None else at_batch_prices(config)), judges)
             require_known("--evaluator", "evaluator", options.evaluators, config.evaluators)
