@@ -207,9 +207,9 @@ def test_at_the_spending_limit_few_cases_recommend_no_judge(config: Path, cases:
     text = run(config, cases, "--judge", "strong", "--judge", "mini", "--max-usd", "0.1", status=1)
     assert "No verdict yet: " in text
     assert "Take" not in text
-    words = ["compare", "judges", "-c", str(config), "--file", str(cases), "--judge", "mini", "--max-usd", "0"]
-    nothing = CliRunner().invoke(app, words).stderr
-    assert "--max-usd 0 must be above " in nothing, "no line said that the limit had ended it"
+    words = ["compare", "judges", "-c", str(config), "--file", str(cases), "--judge", "strong", "--judge", "mini"]
+    nothing = CliRunner().invoke(app, [*words, "--max-usd", "0"])
+    assert "--max-usd 0 must be above " in nothing.stderr, "no line said that the limit had ended it"
 
 
 def test_the_labels_that_calibrate_takes_are_cases_too(config: Path, cases: Path) -> None:
