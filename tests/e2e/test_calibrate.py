@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import gzip
 import json
-import subprocess
-import sys
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
+from command import evalstream
 
 RECORDED = Path(__file__).parents[1] / "golden" / "judge_answers" / "agent_bc038.jsonl.gz"
 CONFIG = """\
@@ -32,9 +32,8 @@ def labels(folder: Path) -> list[tuple[float, float]]:
     return pairs
 
 
-def calibrate(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "collector.cli", "calibrate", *arguments]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+def calibrate(folder: Path, *arguments: str) -> CompletedProcess[str]:
+    return evalstream("calibrate", *arguments, folder=folder)
 
 
 def test_figures_equal_scipys(tmp_path: Path) -> None:
@@ -101,8 +100,7 @@ def test_own_cases_are_scored_and_labelled_in_the_lines_of_score(tmp_path: Path)
     )
     cases = [{"input": "?", "actual_output": "!" * (5 + n % 2 * 9), "conversation_id": f"c{n // 2}"} for n in range(40)]
     (tmp_path / "cases.jsonl").write_text("\n".join(map(json.dumps, cases)))
-    command = [sys.executable, "-m", "collector.cli", "score", "cases.jsonl", "--output", "scores.jsonl"]
-    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, timeout=60)
+    assert evalstream("score", "cases.jsonl", "--output", "scores.jsonl", folder=tmp_path).returncode == 0
     lines = [json.loads(line) for line in (tmp_path / "scores.jsonl").read_text().splitlines()]
     assert len(lines) == 80
     short = [{**line, "human": line["score"] >= 0.5 if line["evaluator"] == "short" else False} for line in lines]

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from command import evalstream
 
 README = Path(__file__).parents[2] / "README.md"
 
@@ -22,11 +23,10 @@ monitors: {all: {evaluators: [helpful]}}
 """
 
 
-def evalstream(*arguments: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "collector.cli", *arguments],
-        check=False, cwd=folder, env=os.environ | environment, capture_output=True, text=True, timeout=60,
-    )  # fmt: skip
+def service(folder: Path) -> subprocess.CompletedProcess[str]:
+    """`evalstream run` until it ends by itself, in a process of its own: it takes over logging and signals."""
+    command = [sys.executable, "-m", "collector.cli", "run"]
+    return subprocess.run(command, check=False, cwd=folder, capture_output=True, text=True, timeout=60)
 
 
 def written(folder: Path, text: str) -> Path:
@@ -138,7 +138,7 @@ def test_a_port_that_is_taken_is_one_sentence_and_status_2(tmp_path: Path) -> No
         taken.listen()
         port = taken.getsockname()[1]
         written(tmp_path, GOOD + f"receive: {{otlp_http: {{port: {port}}}}}\nexport: {{prometheus: {{port: 0}}}}\n")
-        done = evalstream("run", folder=tmp_path)
+        done = service(tmp_path)
     assert done.returncode == 2
     assert str(port) in done.stderr
     assert done.stderr.splitlines()[-1].startswith("evalstream: ")
@@ -153,7 +153,7 @@ def test_two_processes_on_one_file_are_refused(tmp_path: Path) -> None:
         assert first.stderr is not None
         try:
             assert any("ready" in line for line in iter(first.stderr.readline, ""))
-            second = evalstream("run", folder=tmp_path)
+            second = service(tmp_path)
         finally:
             first.terminate()
             first.communicate(timeout=30)
@@ -177,7 +177,7 @@ def test_the_readmes_configuration_is_right(tmp_path: Path) -> None:
     example = re.search(r"<!-- example:begin -->\n```yaml\n(.*?)```", README.read_text(), re.DOTALL)
     assert example is not None
     written(tmp_path, example[1])
-    done = evalstream("check", "-c", "evalstream.yaml", folder=tmp_path, OPENAI_API_KEY="x")
+    done = evalstream("check", "-c", "evalstream.yaml", folder=tmp_path, environment={"OPENAI_API_KEY": "x"})
     assert (done.returncode, done.stderr) == (0, "")
 
 

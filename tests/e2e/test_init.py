@@ -1,17 +1,11 @@
-"""`evalstream init` in a terminal; what it makes of which answers is in tests/unit/test_init.py."""
+"""`evalstream init` as one types it; what it makes of which answers is in tests/unit/test_init.py."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-
-
-def evalstream(*arguments: str, folder: Path, answers: str = "") -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "collector.cli", *arguments]
-    return subprocess.run(command, cwd=folder, input=answers, capture_output=True, text=True, timeout=60, check=False)
+from command import evalstream
 
 
 def test_enter_at_every_question_gives_a_configuration_that_is_right(tmp_path: Path) -> None:
