@@ -119,12 +119,14 @@ def _name(rule: RecordingRule | AlertingRule) -> str:
 
 
 def rules_behind(rules: RuleSet, expressions: Iterable[str]) -> RuleSet:
-    """The rules that the series and alerts of these expressions are made of."""
+    """The rules that the series and alerts of these expressions are made of, also those that a regular expression names."""
     every = [rule for group in rules.groups for rule in group.rules]
     read = {_name(rule): set[str]() for rule in every}
 
     def named_in(text: str) -> set[str]:
-        return read.keys() & re.findall(r"[\w:]+", text)
+        patterns = re.findall(r'alertname=~"([^"]*)"', text)
+        matching = {name for name in read for pattern in patterns if re.fullmatch(pattern, name)}
+        return matching | read.keys() & re.findall(r"[\w:]+", text)
 
     for rule in every:
         read[_name(rule)] |= named_in(str(rule))
@@ -143,15 +145,13 @@ def firing(minute: int, alert: str, *labels: Mapping[str, str]) -> dict[str, Any
     return {"minute": minute, "alert": alert, "labels": [dict(each) for each in labels]}
 
 
-def run(
-    folder: Path, config: Config, cases: Sequence[Mapping[str, Any]], *, made: RuleSet | None = None, whole: bool = True
-) -> None:
+def run(folder: Path, config: Config, cases: Sequence[Mapping[str, Any]], *, made: RuleSet | None = None) -> None:
     """Run cases of `inputs`, `alerts` (see `firing`) and `values` (expression, minute, expected samples).
 
     `texts` are promtool's own `alert_rule_test`.
 
-    Alerts are compared through the series ALERTS, which holds their labels without their texts. Without `whole` only the
-    rules run that the cases look at: most time goes to the rules of falls, which most other rules do not read.
+    Alerts are compared through the series ALERTS, which holds their labels without their texts. Only the rules run that
+    the cases look at: most time goes to the rules of falls, which most other rules do not read.
     """
     tests: list[dict[str, Any]] = []
     for case in cases:
@@ -170,13 +170,9 @@ def run(
                 "alert_rule_test": list(case.get("texts", [])),
             }
         )
-    rules, written = folder / "rules.yml", made or rules_of(config)
-    if not whole:
-        looked_at = [each["expr"] for test in tests for each in test["promql_expr_test"]]
-        assert not [expr for expr in looked_at if re.search(r'alertname=~"[^"]*\.[*+]', expr)], (
-            "any alert: run all rules"
-        )
-        written = rules_behind(written, looked_at)
+    looked_at = [each["expr"] for test in tests for each in test["promql_expr_test"]]
+    looked_at += [each["alertname"] for test in tests for each in test["alert_rule_test"]]
+    rules, written = folder / "rules.yml", rules_behind(made or rules_of(config), looked_at)
     rules.write_text(text(prometheus(written)))
     document = {
         "rule_files": [str(rules)],

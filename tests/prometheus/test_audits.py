@@ -62,7 +62,6 @@ def test_the_rules_make_of_the_sums_what_the_plain_code_makes(tmp_path: Path) ->
         tmp_path,
         configured(),
         [{"inputs": inputs, "values": [_is_near(*each) for each in _figures(expected)]}],
-        whole=False,
     )
 
 
@@ -126,4 +125,4 @@ def test_refused_audits_leave_bounds_of_the_days_mean(tmp_path: Path) -> None:
         }
         for expr in exprs
     ]
-    run(tmp_path, configured(), [{"inputs": inputs, "values": values}], whole=False)
+    run(tmp_path, configured(), [{"inputs": inputs, "values": values}])

@@ -148,7 +148,7 @@ def test_the_rules_make_of_the_sums_what_the_plain_code_makes(audited: bool, of_
         {"inputs": inputs, "values": [is_near(*each) for each in figures.items()]},
         {"inputs": inputs_of(config, withheld=True, of_audits=of_audits)[0], "values": [nothing]},
         {"inputs": inputs_of(config, not_scraped=0.1, of_audits=of_audits)[0], "values": [nothing]},
-    ], whole=False)  # fmt: skip
+    ])  # fmt: skip
 
 
 def test_no_alert_looks_at_the_mean_of_a_week() -> None:
