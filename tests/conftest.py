@@ -114,7 +114,10 @@ WAYS = {"loadfile": ByModule, "loadgroup": OneByOne}
 
 
 def pytest_collection_finish() -> None:
-    """What is there now stays until the end: no collection of garbage has to look at it again."""
+    """What is there now stays until the end: no collection of garbage has to look at it again. The rest as in a service."""
+    from collector.service.garbage import COLLECT_AFTER
+
+    gc.set_threshold(*COLLECT_AFTER)
     gc.collect()
     gc.freeze()
     gc.enable()
