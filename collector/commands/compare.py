@@ -4,8 +4,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 
-import orjson
-
 from collector.alerting.releases.comparison import BEFORE, WEEK
 from collector.alerting.releases.gate import Decision, GateQuestion, decide
 from collector.alerting.releases.hourly_scores import HOUR, ComparedAttribute, HourlyScores
@@ -16,6 +14,7 @@ from collector.config.configured import Config
 from collector.errors import DONE, FAILED, ConfigError
 from collector.past.evaluations import EvaluationFilter, selected_in
 from collector.records.attributes import OF_EVALUATIONS, STANDARD
+from collector.records.json import indented_json
 from collector.service.open_logs import open_stored_logs
 from collector.service.releases import WITHIN, gate_view, release_rules, release_view
 from collector.telemetry.plain import plain
@@ -58,7 +57,7 @@ async def compare(config: Config, options: CompareOptions, say: Callable[[str], 
         compared = [release for release in compared if release.started >= first]
     if as_json:
         views = [asdict(release_view(release)) for release in compared]
-        say(orjson.dumps({"monitor": options.monitor, "releases": views}, option=orjson.OPT_INDENT_2).decode())
+        say(indented_json({"monitor": options.monitor, "releases": views}))
         return DONE
     for line in _lines(compared, options, rules):
         say(plain(line))
@@ -83,7 +82,7 @@ async def gate(
     scores = await _read(config, rules, now - timedelta(seconds=MEMORY), now)
     answer = decide([scores], rules, question, now.timestamp())
     if as_json:
-        say(orjson.dumps(gate_view(question, answer), option=orjson.OPT_INDENT_2).decode())
+        say(indented_json(gate_view(question, answer)))
     else:
         say(plain(f"{answer.decision}: {answer.reason}"))
     return _STATUSES[answer.decision]

@@ -2,13 +2,11 @@
 
 from typing import Any, cast
 
-import orjson
-
 from collector import plugins
 from collector.config.configured import AuditSettings
 from collector.config.settings import Settings
 from collector.errors import ConfigError
-from collector.records.json import json_schemas
+from collector.records.json import indented_json, json_schemas
 from collector.wording import unknown
 from evaluators.answers.schemas import rewritten
 
@@ -31,7 +29,7 @@ def schema_text(name: str = CONFIGURATION) -> str:
     if name != CONFIGURATION and name not in records:
         raise ConfigError(unknown("schema", name, [CONFIGURATION, *records]))
     schema = configuration_schema() if name == CONFIGURATION else records[name]
-    return orjson.dumps(schema, option=orjson.OPT_INDENT_2).decode() + "\n"
+    return indented_json(schema) + "\n"
 
 
 def configuration_schema() -> dict[str, Any]:

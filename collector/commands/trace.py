@@ -11,8 +11,6 @@ from functools import partial
 from math import isclose
 from typing import Any, cast
 
-import orjson
-
 from collector.assemble.collect_trace import TracePiece
 from collector.assemble.explain import ExplainedTrace, explain, format_lines
 from collector.assemble.trace import Assembler
@@ -39,7 +37,7 @@ from collector.past.evaluations import evaluation_records, readable_evaluation
 from collector.past.turns import readable_turn
 from collector.records.attributes import text_at
 from collector.records.audits import audit_outcome
-from collector.records.json import evaluation_from_json, fields_of
+from collector.records.json import evaluation_from_json, fields_of, indented_json
 from collector.records.shared_records import divide_records
 from collector.records.turns import conversation_key, turn_key
 from collector.service.assembly_builder import build_assembler
@@ -85,7 +83,7 @@ async def trace_evaluation(config: Config, evaluation_id: str, say: Callable[[st
         traced = await _find(config, logs, evaluation_id)
         document = steps(traced, config) if traced else await _find_subject(config, logs, evaluation_id)
     if as_json:
-        say(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode())
+        say(indented_json(document))
         return DONE
     for line in lines(traced, config) if traced else _subject_lines(**document):
         say(plain(line))

@@ -30,6 +30,11 @@ def not_none(**values: T | None) -> dict[str, T]:
     return {name: value for name, value in values.items() if value is not None}
 
 
+def indented_json(document: object) -> str:
+    """What a command prints as JSON; keys that are numbers, like partitions, become strings."""
+    return orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS).decode()
+
+
 def case_json(case: Turn | Conversation) -> dict[str, Any]:
     """A turn or a conversation as a member of an object in JSON, under the name of its kind."""
     return {"turn" if isinstance(case, Turn) else "conversation": orjson.Fragment(_to_json(case))}

@@ -14,6 +14,7 @@ import pytest
 import yaml
 from click.testing import Result
 from made_up import Trace, chat
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from collector.cli import app
@@ -61,13 +62,14 @@ class World:
         config = load(self.folder / "evalstream.yaml")
         async with running(config, {"assemble", "evaluate", "export"}) as service, asyncio.timeout(60):
             await service.logs.spans.append(records)
+            end = await service.logs.spans.end_offset(0)
             logs = ((service.logs.turns, "evaluate"), (service.logs.evaluations, "export.jsonl"))
             while True:
                 ends = [await log.end_offset(0) for log, _ in logs]
                 done = [(await log.committed(group)).get(0) for log, group in logs]
                 read = (await service.logs.spans.committed("assemble")).get(0)
                 over = not turns or [state and state.low_watermark for state in done] == ends
-                if ends[0] >= turns and read is not None and read.offset >= len(records) and over:
+                if ends[0] >= turns and read is not None and read.offset >= end and over:
                     return
                 await asyncio.sleep(0.02)
 
@@ -106,6 +108,44 @@ async def test_open_traces_are_named_with_the_low_watermark_and_wrong_once_all_i
     result = await world.audit("--drained")
     assert result.exit_code == 1
     assert "10 accepted traces are still open in spans[0] from offset 0" in result.output
+
+
+TARGETS_NEED = 200
+READS_LOGS = {
+    "audit": [], "dead-letters list": [], "check": [], "erase": ["--conversation", "c1", "--dry-run"],
+    "explain": [f"{1:032x}"], "compare releases": [], "gate": ["--version", "2"],
+    "plan targets": [], "plan sampling": ["--error", "0.1"],
+}  # fmt: skip
+"""Commands with `--json` that need only the logs, with the options that they need."""
+NEEDS_MORE = {"diagnose", "turns", "score", "compare judges", "compare evaluators", "calibrate", "align"}
+"""Those that need files, judges or many scores; their own tests read their JSON."""
+
+
+def _names_with_json(group: Any, before: str = "") -> list[str]:
+    if not hasattr(group, "commands"):
+        return [before] if any("--json" in option.opts for option in group.params) else []
+    names = ((name, f"{before} {name}".strip()) for name in group.commands)
+    return [found for name, path in names for found in _names_with_json(group.commands[name], path)]
+
+
+def test_every_command_with_json_is_tried() -> None:
+    assert sorted(_names_with_json(get_command(app))) == sorted({*READS_LOGS, *NEEDS_MORE})
+
+
+async def test_the_json_of_every_command_is_json_while_traces_are_open(world: World) -> None:
+    """`audit --json` ended with a traceback while any trace was open, and its status 1 also means that data is lost."""
+    await world.accept([piece(number) for number in range(TARGETS_NEED)], turns=TARGETS_NEED)
+    world.configure(idle_timeout="1h", allowed_lateness="1h")
+    await world.accept([piece(number) for number in range(TARGETS_NEED, TARGETS_NEED + 3)], turns=TARGETS_NEED)
+    printed = {}
+    for name, options in READS_LOGS.items():
+        command = [*name.split(), "-c", str(world.folder / "evalstream.yaml"), "--json", *options]
+        result = await asyncio.to_thread(CliRunner().invoke, app, command)
+        assert result.exception is None or isinstance(result.exception, SystemExit), (name, result.exception)
+        assert not result.stdout or "{" in result.stdout, (name, result.output)
+        printed[name] = [json.loads(result.stdout)] if result.stdout.startswith("{") else []
+    assert printed["audit"][0]["traces"]["open"] == 3
+    assert {name for name, documents in printed.items() if not documents} <= {"dead-letters list", "gate"}, printed
 
 
 async def test_turns_that_went_with_their_log_are_missing(world: World) -> None:

@@ -4,12 +4,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-import orjson
-
 from collector.commands.audit.positions import LogContent, Reading
 from collector.commands.audit.traces import TraceBalance
 from collector.evaluate.audit import Balance
-from collector.records.json import fields_of
+from collector.records.json import fields_of, indented_json
 from collector.wording import listed, plural
 
 _EMPTY = "Nothing to compare: no span and no turn. Run this in the folder of the service: log.path counts from there."
@@ -71,7 +69,7 @@ def as_json(audit: Audit, problems: Sequence[str]) -> str:
             for (stage, state), number in sorted(audit.dead_letters.items())
         ],
     }
-    return orjson.dumps(plain, option=orjson.OPT_INDENT_2).decode()
+    return indented_json(plain)
 
 
 def _reading(reading: Reading) -> dict[str, Any]:

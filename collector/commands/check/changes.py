@@ -10,8 +10,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import orjson
-
 from collector.alerting.rules.generate import rules_of
 from collector.alerting.rules.model import AlertingRule
 from collector.alerting.rules.targets import targets
@@ -27,6 +25,7 @@ from collector.errors import ConfigError
 from collector.golden.runner import read_cases
 from collector.logs.log import LogUnavailable
 from collector.plugins.folder import folders
+from collector.records.json import indented_json
 from collector.service.app import earlier_than_others, require_startable
 from collector.service.live.history import ConfigurationHistory, NumberedConfiguration
 from collector.service.open_logs import open_stored_logs
@@ -448,7 +447,7 @@ def _bear_on_cost(changes: Changes, config: Config) -> bool:
 def changes_json(config: Config, compared: Compared) -> str:
     """The same as one JSON object."""
     known = {"configuration": config.source, "compared_with": compared.name, "unseen": compared.unseen or None}
-    return orjson.dumps(known | asdict(compared.changes_by(config)), option=orjson.OPT_INDENT_2).decode() + "\n"
+    return indented_json(known | asdict(compared.changes_by(config))) + "\n"
 
 
 def _evaluator(change: EvaluatorChange) -> str:

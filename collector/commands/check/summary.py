@@ -7,12 +7,11 @@ from dataclasses import asdict
 from itertools import chain, pairwise
 from types import MappingProxyType
 
-import orjson
-
 from collector.alerting.rules.targets import Target, targets, unalerted
 from collector.commands.check import check as plan
 from collector.commands.check.capacity import capacity_of, costs_here
 from collector.config.configured import Config
+from collector.records.json import indented_json
 from collector.service.plan_builder import GUESSED_TOKENS, judges_behind, known_usd
 from collector.wording import listed, plural, usd
 
@@ -54,7 +53,7 @@ def plan_json(config: Config, details: Iterable[str]) -> str:
             lines.setdefault(about, []).append(text)
     needed = capacity_of(config, costs_here())
     document = {"configuration": config.source, "plan": lines, "capacity": None if needed is None else asdict(needed)}
-    return orjson.dumps(document, option=orjson.OPT_INDENT_2).decode()
+    return indented_json(document)
 
 
 def _attention(details: Iterable[str]) -> Iterator[str]:

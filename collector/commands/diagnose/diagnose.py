@@ -6,8 +6,6 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import orjson
-
 from collector.alerting.diagnosis.explain_drop import ERROR_RATE, DropExplanation, SliceDrop, explain_drop, in_words
 from collector.alerting.diagnosis.recent_scores import Period, scored_item, scores_between, worst_of
 from collector.alerting.diagnosis.slices import FEWEST_CONVERSATIONS
@@ -18,6 +16,7 @@ from collector.errors import DONE, ConfigError, EvalstreamError
 from collector.logs.log import Log
 from collector.past.evaluations import EvaluationFilter, evaluations_in
 from collector.records.attributes import STANDARD
+from collector.records.json import indented_json
 from collector.service.open_logs import open_stored_logs
 from collector.service.plan_builder import evaluator_version_in
 from collector.service.watch import watch_rules
@@ -87,7 +86,7 @@ async def diagnose(config: Config, options: DiagnoseOptions, say: Callable[[str]
             "before it with --against"
         )
     if as_json:
-        say(orjson.dumps(_document(made, options), option=orjson.OPT_INDENT_2).decode())
+        say(indented_json(_document(made, options)))
     else:
         for line in _lines(made, options):
             say(plain(line))

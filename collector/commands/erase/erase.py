@@ -34,6 +34,7 @@ from collector.logs.log import TICK, Log, LogError, LogUnavailable, StoredRecord
 from collector.logs.sqlite import SqliteLog
 from collector.logs.whole_log import read_partitions
 from collector.records.epochs import CONTROL_HEADERS
+from collector.records.json import indented_json
 from collector.records.shared_records import divide_records, is_shared, pieces_of, without_pieces
 from collector.records.tenants import in_tenant, tenant_in_key
 from collector.records.turns import conversation_key
@@ -479,7 +480,7 @@ def _report(
     if options.json:
         ids = {name: sorted(values) for name, values in person.ids.items()}
         plain = {"ids": ids, "changed": changed, "found": mentions, "beyond": beyond, "dry_run": options.dry_run}
-        say(orjson.dumps(plain, option=orjson.OPT_INDENT_2).decode())
+        say(indented_json(plain))
         return
     say(f"Found {listed(plural(number, name) for name, number in numbers.items())}; one may be in several records.")
     verb = "Would change" if options.dry_run else "Changed"

@@ -10,7 +10,6 @@ from itertools import chain
 from statistics import fmean
 from typing import Any
 
-import orjson
 import yaml
 
 from collector.alerting.rules.targets import ALIKE
@@ -32,6 +31,7 @@ from collector.logs.log import Log
 from collector.logs.whole_log import read_records
 from collector.past.evaluations import EvaluationFilter, of_versions
 from collector.records.audits import FEWEST_AUDITS, audit_by, audit_version_of
+from collector.records.json import indented_json
 from collector.service.open_logs import Logs, open_stored_logs
 from collector.service.plan_builder import audit_version_in, evaluator_versions, lower_is_better, strata_of
 from collector.statistics.bounded_sums import Weight
@@ -274,7 +274,7 @@ async def print_plan(config: Config, options: PlanOptions, say: Callable[[str], 
     made = await plan(config, options)
     piece = configuration(config, options.monitor, made)
     if as_json:
-        say(orjson.dumps(_document(made, options, piece), option=orjson.OPT_INDENT_2).decode())
+        say(indented_json(_document(made, options, piece)))
         return DONE
     for line in _lines(made, config, options):
         say(line)

@@ -16,7 +16,6 @@ from itertools import accumulate, groupby
 from statistics import fmean
 from typing import Any
 
-import orjson
 import yaml
 
 from collector.alerting.rules.series import WINDOWS
@@ -29,6 +28,7 @@ from collector.logs.log import Log
 from collector.past.evaluations import EvaluationFilter, of_versions
 from collector.records.audits import FEWEST_AUDITS, audit_by
 from collector.records.grouping import group_by
+from collector.records.json import indented_json
 from collector.service.open_logs import open_stored_logs
 from collector.service.plan_builder import audit_version_in, evaluator_versions
 from collector.statistics.audited_sums import audited_weight
@@ -231,7 +231,7 @@ async def propose(config: Config, options: TargetsOptions, say: Callable[[str], 
             f"no evaluator's present version has {FEWEST} scores (or {FEWEST} audits, if it is audited) in this time; "
             "name an earlier --from, or come back when there are more"
         )
-    json = orjson.dumps({"targets": [_document(proposal) for proposal in made]}, option=orjson.OPT_INDENT_2).decode()
+    json = indented_json({"targets": [_document(proposal) for proposal in made]})
     for line in [json] if as_json else _lines(made, past, alike):
         say(line)
     return DONE
