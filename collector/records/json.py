@@ -31,7 +31,7 @@ def not_none(**values: T | None) -> dict[str, T]:
 
 
 def indented_json(document: object) -> str:
-    """What a command prints as JSON; keys that are numbers, like partitions, become strings."""
+    """A document as the JSON that a command prints. Keys that are numbers, like partitions, become strings."""
     return orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS).decode()
 
 
