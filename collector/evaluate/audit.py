@@ -82,14 +82,11 @@ class EvaluationAudit(AbstractContextManager["EvaluationAudit"]):
             self._database.execute(
                 _SQL["add_due"],
                 [job.evaluation_id, partition, job.trigger_offset, job.monitor.name, job.assignment.evaluator.name,
-                 job.sampling.probability, 2 if job.retry is not None else int(job.happened_at is not None)],
+                 " ".join(job.subject), job.sampling.probability,
+                 2 if job.retry is not None else int(job.happened_at is not None)],
             )  # fmt: skip
-            if job.retry is not None and job.supersedes:
-                self._database.execute("INSERT OR IGNORE INTO retried VALUES (?)", [job.supersedes[0]])
-            if job.supersedes:
-                self._database.executemany(
-                    "INSERT OR IGNORE INTO replaced VALUES (?)", [(superseded,) for superseded in job.supersedes]
-                )
+            superseded = [(name,) for name in job.supersedes]
+            self._database.executemany("INSERT OR IGNORE INTO replaced VALUES (?)", superseded)
 
     def forget(self, partition: int) -> None:
         """Leave out the evaluations that a partition has made due so far, and the turns that it has not."""

@@ -2,19 +2,18 @@
 
 -- # tables
 CREATE TABLE due (
-    id TEXT PRIMARY KEY, partition INTEGER, trigger_offset INTEGER, monitor TEXT, evaluator TEXT, probability REAL,
-    requested INTEGER, state TEXT DEFAULT ''
+    id TEXT PRIMARY KEY, partition INTEGER, trigger_offset INTEGER, monitor TEXT, evaluator TEXT, subject TEXT,
+    probability REAL, requested INTEGER, state TEXT DEFAULT ''
 ) WITHOUT ROWID;
 CREATE TABLE done (
     id TEXT PRIMARY KEY, monitor TEXT, evaluator TEXT, outcome TEXT, probability REAL, backfill INTEGER, number INTEGER
 ) WITHOUT ROWID;
-CREATE TABLE retried (id TEXT PRIMARY KEY) WITHOUT ROWID;
 CREATE TABLE replaced (id TEXT PRIMARY KEY) WITHOUT ROWID;
 
 -- # add_due
 -- A turn of the past makes an evaluation due that nobody has to make, until `rejudge` requests it (1). A failed one
 -- that is made again (2) has an id of its own, which is the same in every version of the evaluator.
-INSERT INTO due VALUES (?, ?, ?, ?, ?, ?, ?, '') ON CONFLICT (id) DO UPDATE
+INSERT INTO due VALUES (?, ?, ?, ?, ?, ?, ?, ?, '') ON CONFLICT (id) DO UPDATE
 SET trigger_offset = excluded.trigger_offset, probability = excluded.probability, requested = excluded.requested
 WHERE excluded.requested
 
@@ -24,7 +23,16 @@ WHERE excluded.requested
 CREATE INDEX by_evaluator ON due (partition, monitor, evaluator, trigger_offset);
 UPDATE due SET state = 'done' WHERE id IN (SELECT id FROM done);
 UPDATE due SET state = 'replaced' WHERE state = '' AND id IN (SELECT id FROM replaced);
-UPDATE due SET state = 'retried' WHERE id IN (SELECT id FROM retried);
+-- A failure and its replacement count as one. A later revision of a plug-in gives the failed evaluation an id that it never
+-- had (''), so the subject of the retry names it.
+CREATE INDEX again ON due (monitor, evaluator, subject) WHERE requested > 0;
+UPDATE due SET state = 'retried' WHERE (
+    state = '' AND requested = 0 OR id IN (SELECT id FROM replaced EXCEPT SELECT id FROM done WHERE outcome = 'scored')
+) AND EXISTS (
+    SELECT 1 FROM due AS again WHERE again.requested > 0 AND (due.state != '' OR again.requested = 2)
+        AND again.monitor = due.monitor AND again.evaluator = due.evaluator AND again.subject = due.subject
+        AND again.id != due.id
+);
 CREATE TABLE comparable AS
     SELECT partition, monitor, evaluator, max(first_match, changed) AS first FROM (
         SELECT due.partition, due.monitor, due.evaluator, min(trigger_offset) AS first_match,

@@ -29,6 +29,7 @@ from collector.records.json import turn_to_json
 from collector.records.shared_records import share_records
 from collector.service.app import Running, running
 from collector.service.open_logs import open_logs
+from evaluators import GEval
 from evaluators.cases import Turn
 
 TURNS = 12
@@ -227,8 +228,9 @@ def test_evaluations_of_an_earlier_configuration_are_no_surplus() -> None:
         evaluator="brief", monitor="all", due=4288, outcomes={"scored": 747}, not_compared=3541, others=3541
     )
     assert _balance(balance) == (
-        " = 747 scored and 3,541 due by an earlier configuration or revision of a plug-in, counted but not compared; the log"
-        " has 3,541 more: theirs, from a replay, or newer than the audit"
+        " = 747 scored and 3,541 not compared, as due under an earlier configuration or revision of a plug-in; the log"
+        " holds 3,541 other evaluations, not compared: of a deleted or copied turn, by a replay, by an earlier configuration or"
+        " revision of a plug-in, or made after the audit began"
     )
 
 
@@ -238,7 +240,7 @@ async def test_a_deleted_turn_is_a_hole(world: World) -> None:
     assert result.exit_code == 1
     assert "turns[0]: 1 record (offsets 4 to 4) is gone from the middle of the log" in result.output
     assert (
-        "brief of all: 11 = 11 scored; the log has 1 more, not compared (newer than the audit, from a replay, or from before the configuration changed or the log was copied)"
+        "brief of all: 11 = 11 scored; the log holds 1 other evaluation, not compared: of a deleted or copied turn, by a replay, by an earlier configuration or revision of a plug-in, or made after the audit began"
         in result.output
     )
 
@@ -345,29 +347,43 @@ async def test_what_was_drawn_at_another_rate_is_compared_at_that_rate(world: Wo
     assert f"; not due: {brief['sampled_out']} sampled out\n" in result.output
 
 
-async def test_an_evaluation_that_was_made_again_counts_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("what", "changed"), [("failed", ""), ("failed", "revision"), ("failed", "criterion"), ("all", "criterion")]
+)
+async def test_an_evaluation_that_was_made_again_counts_once(
+    tmp_path: Path, what: str, changed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A failure under revision 1 of an evaluator and its replacement by revision 2 were 56 due for 55 turns."""
     world = World(tmp_path)
     judge = FaultyJudge(Faults(reply=(400, "no"), reply_to="What is it"))
     async with serve_judge(judge) as url:
-        world.configure(
-            judges={"main": {"model": "m", "base_url": url, "usd_per_million_input_tokens": 1, "usd_per_million_output_tokens": 1}},
-            evaluators={"kind": {"kind": "g_eval", "judge": "main", "evaluation_params": ["input"], "evaluation_steps": ["Look."]}},
-            monitors={"all": {"evaluators": ["kind"]}},
-        )  # fmt: skip
+
+        def configure(step: str) -> None:
+            world.configure(
+                judges={"main": {"model": "m", "base_url": url, "usd_per_million_input_tokens": 1, "usd_per_million_output_tokens": 1}},
+                evaluators={"kind": {"kind": "g_eval", "judge": "main", "evaluation_params": ["input"], "evaluation_steps": [step]}},
+                monitors={"all": {"evaluators": ["kind"]}},
+            )  # fmt: skip
+
+        configure("Look.")
         async with world.serving() as service:
             await service.logs.turns.append([record(number) for number in range(3)])
             await until_made(service, 3)
         before = await world.audit("--drained")
         assert "due        kind of all: 3 = 3 failed\n" in before.output
         judge.faults = Faults()
-        command = ["rejudge", "--what", "failed", "--max-usd", "1", "-c", str(tmp_path / "evalstream.yaml")]
+        if changed == "revision":
+            monkeypatch.setattr(GEval, "revision", 1000)
+        elif changed:
+            configure("Look again.")
+        command = ["rejudge", "--what", what, "--max-usd", "1", "-c", str(tmp_path / "evalstream.yaml")]
         async with world.serving() as service:
             made = await asyncio.to_thread(CliRunner().invoke, app, command)
             assert made.exit_code == 0, made.output
             await until_made(service, 6)
         after = await world.audit("--drained")
     assert after.exit_code == 0, after.output
-    assert "due        kind of all: 3 = 3 scored; 3 made again after a failure or skip\n" in after.output
+    assert "due        kind of all: 3 = 3 scored; 3 made again after a failure or skip" in after.output, after.output
 
 
 async def test_ticks_that_nobody_has_read_are_no_work(world: World) -> None:

@@ -14,6 +14,11 @@ _EMPTY = "Nothing to compare: no span and no turn. Run this in the folder of the
 
 _NOT_DRAINED = "It adds up, but is not drained: stop the senders, wait assemble.idle_timeout, then stop the service:"
 
+_OTHERS = (
+    "not compared: of a deleted or copied turn, by a replay, by an earlier configuration or revision of a plug-in, or"
+    " made after the audit began"
+)
+
 
 @dataclass(slots=True)
 class Audit:
@@ -124,15 +129,12 @@ def _balance(balance: Balance) -> str:
     for name, number in (
         ("replaced by the evaluation of a later revision", balance.replaced),
         ("in flight", balance.in_flight),
-        ("due by an earlier configuration or revision of a plug-in, counted but not compared", balance.not_compared),
+        ("not compared, as due under an earlier configuration or revision of a plug-in", balance.not_compared),
         ("MISSING", balance.missing),
     ):
         parts += [f"{number:,} {name}"] if number else []
     again = f"; {balance.retried:,} made again after a failure or skip" if balance.retried else ""
-    why = "newer than the audit, from a replay, or from before the configuration changed or the log was copied"
-    others = f"; the log has {balance.others:,} more, not compared ({why})" if balance.others else ""
-    if balance.others and balance.not_compared:
-        others = f"; the log has {balance.others:,} more: theirs, from a replay, or newer than the audit"
+    others = f"; the log holds {plural(balance.others, 'other evaluation')}, {_OTHERS}" if balance.others else ""
     sampled_out = f"; not due: {number:,} sampled out" if (number := balance.sampled_out) else ""
     return (f" = {listed(parts)}" if parts else "") + again + others + sampled_out
 
