@@ -529,14 +529,15 @@ def random_history(chance: random.Random) -> str:
     return ", ".join(step + details.get(step, str)() for step in steps)
 
 
-HISTORIES = int(os.environ.get("EVALSTREAM_HISTORIES", "40"))
-"""How many are tried of each world; EVALSTREAM_SEED tries others."""
+HISTORIES = int(os.environ.get("EVALSTREAM_HISTORIES", "20"))
+"""How many are tried of each world, and ten times as many by `make long`; EVALSTREAM_SEED tries others."""
 
 
+@pytest.mark.parametrize("count", [HISTORIES, pytest.param(10 * HISTORIES, marks=pytest.mark.long)])
 @pytest.mark.parametrize("world", [World, SmallWorld, PricedWorld, EagerWorld, EagerSmallWorld])
-def test_random_histories(world: type[World]) -> None:
+def test_random_histories(world: type[World], count: int) -> None:
     chance = random.Random(os.environ.get("EVALSTREAM_SEED", "1"))
-    for _ in range(HISTORIES):
+    for _ in range(count):
         world().live(random_history(chance))
 
 
