@@ -49,6 +49,14 @@ async def test_topics_are_made_once_and_checked(kafka_broker) -> None:
         await asyncio.to_thread(ensure_topics, settings, [topic], 4)
     with pytest.raises(LogError, match=r"message\.timestamp\.type=LogAppendTime"):
         await asyncio.to_thread(ensure_topics, settings, [await make_topic(kafka_broker)], 1)
+    by_hand = await make_topic(
+        kafka_broker, **{"message.timestamp.type": "CreateTime", "max.message.bytes": "17825792"}
+    )
+    with pytest.raises(LogError, match=r"; if evalstream log copy was interrupted, run that again$"):
+        await asyncio.to_thread(ensure_topics, settings, [by_hand], 1)
+    with pytest.raises(LogError) as refused:
+        await asyncio.to_thread(ensure_topics, settings, [by_hand, topic], 1)
+    assert "log copy" not in str(refused.value), "a copy makes all else right"
     small = await make_topic(kafka_broker, **{"message.timestamp.type": "LogAppendTime", "max.message.bytes": "1000"})
     with pytest.raises(LogError, match=r"max\.message\.bytes=17825792"):
         await asyncio.to_thread(ensure_topics, settings, [small], 1)
