@@ -1035,7 +1035,8 @@ def init(
         raise ConfigError(f"{config}: cannot be written ({error.strerror}); name another file with -c") from error
     for line in summary(checked, report(checked)):
         show(fitting(line, _line_width()))
-    show(f"Next: evalstream run -c {config}", err=True)
+    asks = f"check -c {config} (asks Kafka), then evalstream " if checked.settings.receive.kafka else ""
+    show(f"Next: evalstream {asks}run -c {config}", err=True)
 
 
 def _ask(question: str) -> str:

@@ -16,6 +16,15 @@ def test_enter_at_every_question_gives_a_configuration_that_is_right(tmp_path: P
     assert evalstream("check", folder=tmp_path).returncode == 0
 
 
+def test_after_a_source_in_kafka_comes_check_as_init_does_not_ask_the_broker(tmp_path: Path) -> None:
+    """`run` was next, and was refused by a broker that `init` had not asked."""
+    done = evalstream("init", "--traces", "kafka://localhost:9/spans", folder=tmp_path, answers="\n" * 6)
+    assert done.returncode == 0
+    assert done.stderr.endswith(
+        "Next: evalstream check -c evalstream.yaml (asks Kafka), then evalstream run -c evalstream.yaml\n"
+    )
+
+
 def test_a_file_that_is_there_is_kept(tmp_path: Path) -> None:
     (tmp_path / "evalstream.yaml").write_text("mine")
     done = evalstream("init", folder=tmp_path, answers="\n" * 6)
