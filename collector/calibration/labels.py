@@ -111,6 +111,11 @@ class LabelRow(BaseModel):
         return tuple(filter(None, (self.logged_id, subject and _id_in_monitor(self.monitor, subject), subject)))
 
     @property
+    def who(self) -> object:
+        """Who labelled. Without `given_by`, equal verdicts on an evaluation are one person's: the line repeats."""
+        return self.given_by or (self.evaluation_id, self.human)
+
+    @property
     def tokens(self) -> float | None:
         """How many tokens the judge read in a call."""
         return self.input_tokens / self.calls if self.input_tokens and self.calls else self.judge_tokens
@@ -214,7 +219,7 @@ def read_labels(
     """The labels of a JSONL file whose judge's score is known. `scores` maps evaluation and turn ids to them. Lines
     that name another evaluator are about something else, whatever their turn is.
 
-    Lines that name the same evaluation or turn are of several people; of one person (`given_by`) the last counts.
+    Lines that name the same evaluation or turn are of several people; of one person (`who`) the last counts.
 
     Raises:
         ConfigError: the file cannot be read, a line is not a label, no label has a judge's score, or the scores are of
@@ -236,7 +241,7 @@ def read_labels(
                 judged.score, human, row.segment, judged.weight,
                 row.label_probability, conversation=row.conversation_id or judged.conversation, name=name,
                 tokens=row.tokens, other_id=row.logged_id or "" if name not in ("", row.logged_id) else "",
-                passed=judged.passed, by={row.given_by or number: (math.inf, human)}, attributes=row.attributes or {},
+                passed=judged.passed, by={row.who: (math.inf, human)}, attributes=row.attributes or {},
                 of_answer=name != "" and name == (row.turn_id or row.conversation_id),
             )  # fmt: skip
             people.setdefault((name or row.evaluation_id or row.turn_id or number, row.segment), []).append(label)
@@ -360,11 +365,10 @@ def label_of_line(line: LabelLine, known: Mapping[str, Evaluation], *, lower_is_
     """The label of a line, without a judge's score; its `name` is empty if no `known` evaluation is named there.
 
     One that is known by its subject alone was sampled by another version, too: the draws of both are nested, so that
-    the less probable one counts. A line without `given_by` is of a person of its own.
+    the less probable one counts.
     """
     row, human = line.row, line.row.human_score(lower_is_better=lower_is_better)
-    by: dict[object, tuple[float, float]] = {row.given_by or line.number: (math.inf, human)}
-    label = HumanLabel(0.0, human, "all", row.weight, row.label_probability, math.inf, by=by)
+    label = HumanLabel(0.0, human, "all", row.weight, row.label_probability, math.inf, by={row.who: (math.inf, human)})
     if (judged := next((known[name] for name in row.names if name in known), None)) is None:
         return label
     name, weight = judged.evaluation_id, 1.0 / _probability(judged)

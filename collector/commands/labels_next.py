@@ -132,7 +132,7 @@ async def _next(config: Config, options: LabelsNextOptions, files: Mapping[Path,
     scored = {(answer.evaluation.monitor, answer.evaluation.evaluator) for answer in answers}
     unscored = [use for use in evaluator_versions(config).keys() - scored if options.monitor in (None, use[0])]
     return LabelTasks(
-        tuple(_line(*task) for task in listed), len(ordered), len(answers),
+        tuple(_line(*task, options.by) for task in listed), len(ordered), len(answers),
         since=min((answer.evaluation.time for answer, _ in ordered), default=None),
         fewer=len(ordered) < options.number and (config.settings.page or PageSettings()).queue.random < 1.0,
         second=sum(bool(earlier.people(answer)) for answer in new),
@@ -177,7 +177,7 @@ async def _labels_by_person(labels: Log) -> dict[str, dict[str | None, Label]]:
     return labels_of
 
 
-def _line(evaluation: Evaluation, label_draw: Draw, case: Turn | Conversation) -> bytes:
+def _line(evaluation: Evaluation, label_draw: Draw, case: Turn | Conversation, by: str) -> bytes:
     """A line to fill in: `human` is to be a number on 0..1, true or false; null is none yet."""
     row: dict[str, Any] = {
         "evaluation_id": evaluation.evaluation_id, "evaluator": evaluation.evaluator, "monitor": evaluation.monitor,
@@ -188,7 +188,7 @@ def _line(evaluation: Evaluation, label_draw: Draw, case: Turn | Conversation) -
         row |= {"turn_id": case.turn_id, "conversation_id": evaluation.subject.conversation_id, **_texts(case)}
     else:
         row |= {"conversation_id": case.conversation_id, "turns": [_texts(turn) for turn in case.turns]}
-    return orjson.dumps({**row, "human": None}) + b"\n"
+    return orjson.dumps({**row, "human": None, "given_by": by or None}) + b"\n"
 
 
 def _texts(turn: Turn) -> dict[str, Any]:

@@ -70,6 +70,8 @@ def test_lines_without_scores_that_calibrate_takes_when_they_are_filled_in(confi
     assert re.match(r"10 of \d+ drawn evaluations waiting for a label \(scores since 20\d\d-", talk)
     assert not {"score", "passed", "label", "explanation"} & {name for row in rows for name in row}
     assert {row["human"] for row in rows} == {None}
+    assert {row["given_by"] for row in rows} == {None}
+    assert {row["given_by"] for row in run(config, "labels", "next", "--by", "carl")[0]} == {"carl"}
     # without the id `compare judges` took each turn for a conversation, and its intervals were too narrow
     assert {row["conversation_id"] for row in rows} == {f"c{str(row['turn_id'])[1:]}" for row in rows}
     assert {row["label_probability"] for row in rows} == {0.5, 1.0}, "all doubtful ones, and half of the others"

@@ -222,6 +222,9 @@ def test_labels_of_two_people_in_a_file_are_those_of_the_page(tmp_path: Path):
     read = read_labels(file, known, "answers_question")
     assert [(each.human, len(each.by)) for each in read] == [(0.3, 2), (1.0, 1)]
     assert [(each.human, len(each.by)) for each in book.labels(VERSION)] == [(0.5, 2), (1.0, 1)]
+    file.write_bytes(b"".join(orjson.dumps(line | {"given_by": None}) + b"\n" for line in lines[:3]) * 2)
+    repeated = [(each.human, len(each.by)) for each in read_labels(file, known, "answers_question")]
+    assert repeated == [(0.5, 2), (1.0, 1)], "a line without a person that repeats counted as one more person"
     nameless = tmp_path / "nameless.jsonl"
     nameless.write_text('{"human": 1, "score": 0.9}\n' * 2)
     assert len(read_labels(nameless, {}, "answers_question")) == 2, (
