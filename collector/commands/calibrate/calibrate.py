@@ -647,15 +647,15 @@ def _conclusions(result: Calibration) -> Iterator[str]:
 
 
 def _suggestion(result: Calibration) -> str:
-    none, fitting = f"fails {result.target:.0%} of what people label as bad", result.fitting_threshold
+    most, fitting = f"{result.target:.0%} of what people label as bad", result.fitting_threshold
     if result.by_label:
         share = "" if math.isnan(result.bad_failed) else f" {result.bad_failed:.1%} of what people label as bad, and"
         return f"No threshold is suggested, as the label decides: it fails{share} {result.good_failed:.1%} of the good."
     if fitting is None:
-        why = "people label nothing as bad" if math.isnan(result.bad_failed) else f"none {none}"
+        why = "people label nothing as bad" if math.isnan(result.bad_failed) else f"none fails {most}"
         return f"No threshold is suggested: {why}."
     if result.good_failed >= 0.5:
-        fits = f"No threshold {none} but less than half of what they label as good. The nearest, {fitting:.3f},"
+        fits = f"No threshold is suggested: any that fails {most} fails half the good, too. The best, {fitting:.3f},"
     elif fitting == result.threshold:
         fits = f"No other threshold is suggested: {fitting:.3f}, the present one,"
     else:
