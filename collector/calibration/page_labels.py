@@ -80,7 +80,7 @@ class LabelIndex:
                 label.judge_tokens, label.happened_at is not None, passed=label.judge_passed,
                 by={label.given_by: (at, human or 0.0)},
             )  # fmt: skip
-            people[label.given_by] = _PersonLabel(at, human, against_judge, audit_in(label.audit))
+            people[label.given_by] = _PersonLabel(at, human, against_judge, audit_in(label.audit or {}))
         if len(evaluations) > self._most:
             del evaluations[next(iter(evaluations))]
         return version

@@ -36,7 +36,7 @@ from collector.logs.whole_log import read_partitions
 from collector.past.evaluations import evaluation_records, readable_evaluation
 from collector.past.turns import readable_turn
 from collector.records.attributes import text_at
-from collector.records.audits import audit_outcome
+from collector.records.audits import audit_of, audit_outcome
 from collector.records.json import evaluation_from_json, fields_of, indented_json
 from collector.records.shared_records import divide_records
 from collector.records.turns import conversation_key, turn_key
@@ -485,13 +485,15 @@ def _decision_lines(traced: EvaluationTrace, config: Config) -> Iterator[str]:
         yield f"wait       {wait:.2f} s from the arrival of the latest turn in the log to the start of the evaluation"
 
 
+_VERDICTS = {True: ", passed", False: ", failed its threshold", None: ""}
+
+
 def _judge_lines(traced: EvaluationTrace, config: Config) -> Iterator[str]:
     evaluation = traced.evaluation
     judged = _judged(traced, config)
     result = _result(evaluation)
     if evaluation.score is not None:
-        verdict = {True: ", passed", False: ", failed its threshold", None: ""}[evaluation.passed]
-        result = f"{evaluation.score:g}{verdict}, method {evaluation.method}"
+        result = f"{evaluation.score:g}{_VERDICTS[evaluation.passed]}, method {evaluation.method}"
     yield f"judged     {result}; {judged['seconds']:.2f} s from {as_utc(evaluation.started_at.timestamp())}"
     if evaluation.explanation:
         yield f"reason     {' '.join(evaluation.explanation.split())}"
@@ -501,6 +503,9 @@ def _judge_lines(traced: EvaluationTrace, config: Config) -> Iterator[str]:
         fallback = " (fallback)" if judged["fallback"] else ""
         fingerprint = f", fingerprint {judge.fingerprint}" if judge.fingerprint else ""
         yield f"judge      {judge.model}{fallback}{fingerprint}, prompt {judge.prompt_hash or 'unknown'}"
+    if (audited := audit_outcome(evaluation)) is not None:
+        audit = audit_of(evaluation)
+        yield f"audit      {f'{audit.score:g}{_VERDICTS[audit.passed]}' if audit else f'no score: {audited}'}"
     for number, step in enumerate(traced.written, start=1):
         yield f"{'steps' if number == 1 else '':<10} {number}. {' '.join(step.split())}"
     if reading := cast("Mapping[str, list[Any]]", evaluation.details.get("reading") or {}):
@@ -513,8 +518,8 @@ def _judge_lines(traced: EvaluationTrace, config: Config) -> Iterator[str]:
         cost = "cost unknown, as no price was set then" if evaluation.is_unpriced else usd(evaluation.cost_usd or 0.0)
         known = {name: price for name, price in judged["usd_per_million_tokens"].items() if None not in price}
         prices = ", ".join(f"{name}: {price[0]:g} and {price[1]:g} USD per million" for name, price in known.items())
-        audit = ", the audit's among them" if audit_outcome(evaluation) is not None and usage.calls > 1 else ""
-        yield f"paid       {plural(usage.calls, 'call')}{audit}, {tokens}, {cost}{prices and f' ({prices})'}"
+        among = ", the audit's among them" if audited is not None and usage.calls > 1 else ""
+        yield f"paid       {plural(usage.calls, 'call')}{among}, {tokens}, {cost}{prices and f' ({prices})'}"
     upstream = evaluation.sampling.upstream
     own = f"{own_probability(evaluation):g}"
     factors = own if upstream == "unknown" else f"({own} here × {upstream:g} by earlier samplers)"

@@ -4,7 +4,7 @@ scored.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import cast
 
 from evaluators.cases import Json
@@ -31,18 +31,15 @@ class AuditScore:
 
 def audit_of(evaluation: Evaluation) -> AuditScore | None:
     """The audit in an evaluation's details; None if it was not drawn for one, or the expensive judge has no score."""
-    return None if evaluation.score is None else audit_in(evaluation.details.get("audit"))
+    return None if evaluation.score is None else audit_in(_noted(evaluation))
 
 
-def audit_in(noted: Json) -> AuditScore | None:
+def audit_in(noted: Mapping[str, Json]) -> AuditScore | None:
     """The audit in what an evaluation's details have of it, or a label."""
-    if not isinstance(noted, Mapping):
-        return None
-    of = cast("Mapping[str, Json]", noted)
-    score, probability, passed = _number(of, "score"), _number(of, "probability"), of.get("passed")
+    score, probability, passed = _number(noted, "score"), _number(noted, "probability"), noted.get("passed")
     if not (0.0 <= score <= 1.0 and 0.0 < probability <= 1.0):
         return None
-    return AuditScore(score, probability, str(of.get("version", "")), passed if isinstance(passed, bool) else None)
+    return AuditScore(score, probability, str(noted.get("version", "")), passed if isinstance(passed, bool) else None)
 
 
 def audit_by(evaluation: Evaluation, version: str | None) -> AuditScore | None:
@@ -53,41 +50,40 @@ def audit_by(evaluation: Evaluation, version: str | None) -> AuditScore | None:
 
 def noted_audit(evaluation: Evaluation) -> Mapping[str, Json] | None:
     """The part of an evaluation's audit that a label stores."""
-    audit = audit_of(evaluation)
-    if audit is None:
-        return None
-    return {name: getattr(audit, name) for name in ("score", "probability", "version", "passed")}
+    return asdict(audit) if (audit := audit_of(evaluation)) else None
 
 
 def audit_outcome(evaluation: Evaluation) -> str | None:
     """The result of an evaluation's audit: `scored`, or the reason why not; None if it was not drawn for one."""
-    noted = evaluation.details.get("audit")
-    if not isinstance(noted, Mapping):
-        return None
-    return str(noted.get("reason", "scored"))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+    return str(noted.get("reason", "scored")) if (noted := _noted(evaluation)) else None
 
 
 def audit_version_of(evaluation: Evaluation) -> str | None:
     """The version of who was asked for an audit, whether or not it gave a score; None if it was not drawn for one."""
-    noted = evaluation.details.get("audit")
-    return str(noted.get("version", "")) if isinstance(noted, Mapping) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+    return str(noted.get("version", "")) if (noted := _noted(evaluation)) else None
 
 
 def read_by_auditor(evaluation: Evaluation) -> tuple[float, float]:
     """The tokens that the auditor read, and its calls; NaN where that is not noted, as by earlier releases."""
-    noted = evaluation.details.get("audit")
-    if not isinstance(noted, Mapping) or audit_outcome(evaluation) == AUDIT_TIMEOUT:
+    if audit_outcome(evaluation) in (None, AUDIT_TIMEOUT):
         return 0.0, 0.0
-    return _number(noted, "input_tokens"), _number(noted, "calls")  # pyright: ignore[reportUnknownArgumentType]
+    noted = _noted(evaluation)
+    return _number(noted, "input_tokens"), _number(noted, "calls")
 
 
 def lost_audit(evaluation: Evaluation, version: str) -> float:
     """The probability of the draw for an audit by this version that brought no score; 0 without such an audit."""
-    noted = evaluation.details.get("audit")
-    if not isinstance(noted, Mapping) or "reason" not in noted or noted.get("version", version) != version:  # pyright: ignore[reportUnknownMemberType]
+    noted = _noted(evaluation)
+    if "reason" not in noted or noted.get("version", version) != version:
         return 0.0
-    probability = _number(noted, "probability")  # pyright: ignore[reportUnknownArgumentType]
+    probability = _number(noted, "probability")
     return probability if 0.0 < probability <= 1.0 else 0.0
+
+
+def _noted(evaluation: Evaluation) -> Mapping[str, Json]:
+    """The note of an evaluation's audit; empty if it was not drawn for one."""
+    noted = evaluation.details.get("audit")
+    return cast("Mapping[str, Json]", noted) if isinstance(noted, Mapping) else {}
 
 
 def _number(noted: Mapping[str, Json], name: str) -> float:

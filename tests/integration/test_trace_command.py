@@ -438,7 +438,7 @@ def test_a_skip_that_no_exporter_sends_is_not_said_to_be_exported(tmp_path: Path
     ]
 
 
-def test_what_an_audit_was_paid_is_beside_both_prices(tmp_path: Path) -> None:
+def test_what_an_audit_was_paid_is_beside_both_prices_and_its_verdict_beside_the_judges(tmp_path: Path) -> None:
     """Two calls and the cheap judge's price stood beside eleven times what that price gives."""
     judges = {
         name: {"model": name, "base_url": "http://localhost:1", "usd_per_million_input_tokens": price,
@@ -461,6 +461,12 @@ def test_what_an_audit_was_paid_is_beside_both_prices(tmp_path: Path) -> None:
         "paid       2 calls, the audit's among them, 2,000 + 0 tokens, 0.011 USD "
         "(dear: 10 and 10 USD per million, main: 1 and 1 USD per million)"
     )
+    for noted, said in (
+        ({"score": 0.5, "probability": 0.5, "passed": False}, "0.5, failed its threshold"),
+        ({"reason": "judge_timeout", "probability": 0.5}, "no score: judge_timeout"),
+    ):
+        again = replace(trace, evaluation=replace(evaluation, details={"audit": noted}))
+        assert f"audit      {said}" in list(lines(again, config))
 
 
 def test_what_another_judge_was_paid_is_not_at_the_price_of_the_present_one(tmp_path: Path) -> None:
