@@ -112,7 +112,7 @@ class LabelRow(BaseModel):
 
     @property
     def who(self) -> object:
-        """Who labelled. Without `given_by`, equal verdicts on an evaluation are one person's: the line repeats."""
+        """The person. Without `given_by`, equal verdicts on an evaluation are one person's: the line repeats."""
         return self.given_by or (self.evaluation_id, self.human)
 
     @property
