@@ -209,15 +209,22 @@ def _with_earlier(
     columns: list[tuple[float, Bin | None]], earlier: Sequence[ScoreSeries], name: str, now: float
 ) -> tuple[list[tuple[float, Bin | None]], list[float]]:
     """The columns; one without scores is taken from the newest earlier version that has scores there. With them, when
-    each version from which one is taken scored last: of what `rejudge` replaced, none is.
+    each version that has scores beside the present one's ended its last evaluation: of what `rejudge` replaced, none
+    is.
     """
     changes: list[float] = []
     for series in earlier:
-        pairs = zip(columns, series.columns(name, now), strict=True)
+        pairs = list(zip(columns, series.columns(name, now), strict=True))
         filled = [max(pair, key=lambda column: bool(column[1] and column[1].is_judged)) for pair in pairs]
-        changes += [series.newest or 0.0] if filled != columns else []
+        is_covered = any(_is_covered(own, other) for (_, own), (_, other) in pairs)
+        changes += [series.newest or 0.0] if is_covered or filled != columns else []
         columns = filled
     return columns, changes
+
+
+def _is_covered(own: Bin | None, other: Bin | None) -> bool:
+    """Whether a version began in a column in which an earlier one ended, so that the curve lacks the other's scores."""
+    return bool(own and other and own.is_judged and other.is_judged and not own.past.w and not own.past_unscored)
 
 
 def _point(start: float, column: Bin | None) -> list[float | int | None]:

@@ -262,7 +262,7 @@ def test_labels_of_the_page_and_of_a_file_count_together_if_they_are_of_one_draw
     file.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in own))
     (found,), _ = run(config, "calibrate", str(file), "--evaluator", "short", "--json")
     assert found["segments"][0]["labels"] == 12, "own cases count alone"  # type: ignore[index]
-    alone = "Not used: 10 labelled answers of the page, as no line has a label_probability of an answer in the log."
+    alone = "Not used: 10 labelled answers of the page, as no line of the file has a label_probability and names an answer in the log."
     assert alone in found["notes"]  # type: ignore[operator]
 
 

@@ -431,7 +431,7 @@ def _one_each(labels: Iterable[HumanLabel]) -> list[HumanLabel]:
 def why_alone(labels: Sequence[HumanLabel], page: Sequence[HumanLabel], ledger: LabelLedger) -> str | None:
     """The reason why the page's drawn labels are not of the draw that a file's are of; None if they are."""
     if not page or not any(label.name for label in labels_of_queue(labels)):
-        return "as no line has a label_probability of an answer in the log"
+        return "as no line of the file has a label_probability and names an answer in the log"
     own, mixed = _notes_on_shares(labels, ledger), _notes_on_shares([*labels, *page], ledger)
     is_mixed = own != mixed and mixed[0].startswith(_MIXED)
     is_other = is_mixed or any(_is_of_other_evaluator(label, ledger) for label in labels)

@@ -46,8 +46,8 @@ export function day(seconds) {
   return new Date(seconds * 1000).toLocaleDateString([], { day: "numeric", month: "short" });
 }
 
-export function moment(seconds, now) {
-  return now - seconds > 72000 ? `${day(seconds)} ${clock(seconds, false)}` : clock(seconds);
+export function moment(seconds, now, precise = true) {
+  return now - seconds > 72000 ? `${day(seconds)} ${clock(seconds, false)}` : clock(seconds, precise);
 }
 
 export const listed = (names) => new Intl.ListFormat("en-GB").format(names);

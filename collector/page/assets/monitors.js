@@ -61,7 +61,7 @@ function card(of, overview, state, chosen) {
 /** Between which bounds the mean of all is, where failures leave any. */
 function withLost(bounds) {
   if (!bounds || bounds[1] - bounds[0] < 0.005) return "";
-  return `; with scores of 0 or 1 for the cases that lack one, the mean would be between ${score(bounds[0])} and ${score(bounds[1])}`;
+  return `; with 0 or 1 for failures, for skips as over_budget, shed or incomplete, and for what judges were not shown, the mean would be between ${score(bounds[0])} and ${score(bounds[1])}`;
 }
 
 /** What the audits make of the live scores of the whole range: the dear judge's mean, with the cheap scores' help. */
@@ -138,7 +138,7 @@ function counts(track) {
   if (lost) parts.push(lost.slice(2));
   if (whole.clipped >= 0.005) parts.push(`${percent(whole.clipped)} of the weight left out: one conversation outweighed the others`);
   if (whole.rejudged) parts.push(`${percent(whole.rejudged)} of the weight rejudged; without rejudged scores, as in metrics and alerts, the mean is ${score(whole.live)}`);
-  if (changes?.length) parts.push(`an earlier version of evaluator or judge ended its last evaluation at ${clock(changes[0])}: the curve shows its scores, the figures leave them out`);
+  if (changes?.length) parts.push(`an earlier version of evaluator or judge ended its last evaluation at ${clock(changes[0])}: the figures leave out its scores; the curve shows those of the steps in which the present version has none`);
   parts.push(...marks(track).filter(({ kind }) => kind === "release").map(({ text }) => text.slice(3)));
   if (newest) parts.push(`last evaluation ended ${clock(newest)}`);
   return parts.join(" · ");
@@ -152,7 +152,7 @@ function showAlerts(alerts, state, chosen) {
     h("strong", {}, alert.name),
     about(alert, state, chosen),
     h("span", {}, alert.summary),
-    alert.since === null ? null : h("span", { class: "what" }, `since ${clock(alert.since)}`),
+    alert.since === null ? null : h("span", { class: "what" }, `since ${moment(alert.since, Date.now() / 1000, false)}`),
     outside("Runbook", alert.runbook),
     outside("Dashboard", alert.dashboard),
     folded(causes(alert, state)),

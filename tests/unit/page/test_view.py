@@ -216,6 +216,19 @@ def test_a_version_whose_scores_were_all_replaced_is_not_said_to_be_in_the_curve
     assert {round(point[1], 6) for point in track["points"] if point[1] is not None} == {0.8}
 
 
+def test_a_version_that_ended_in_the_step_in_which_the_next_began_is_named():
+    """30 scores of the version before were in no curve and in no sentence, as the next one began in the same minute."""
+    start = NEW.timestamp()
+    view = View([EvaluatorView(monitor="helpdesk", evaluator="answers_question", versions=("new",))], started=start)
+    for number in range(40):
+        version, ended = "old" if number < 30 else "new", NEW + timedelta(seconds=number / 10)
+        subject = replace(scored().subject, conversation_id=f"c{number}")
+        judged = scored(number, subject=subject, evaluator_version=version, ended_at=ended)
+        view.add_evaluation(judged, 0, number, start)
+    track = tracked(view, start + 60.0)
+    assert (track["whole"]["scores"], track["changes"]) == (10, [start + 2.9])
+
+
 def test_a_restart_knows_the_version_of_what_was_stored():
     view, now = changed_criterion()
     stretch = view.unsaved(0, now, after=0.0)
