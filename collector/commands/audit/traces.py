@@ -103,6 +103,10 @@ class TraceAudit:
         left_out: Collection[tuple[int, int, int]],
     ) -> None:
         """Fold the spans that the stage has read, without dead-lettered records."""
+
+        def is_processed(piece: StoredRecord) -> bool:
+            return (piece.partition, piece.offset, piece.piece) not in left_out
+
         settings, made = config.settings.assemble, _Made()
         log: Any = made  # the router only appends
         services = settings.link.services if settings.link else ()
@@ -121,13 +125,7 @@ class TraceAudit:
                         # Second by second: a batch of a backlog spans hours, and a turn is no older than its spans.
                         for _, second in groupby(read, lambda record: int(record.timestamp)):
                             pieces = list(second)
-                            await fold.deliver(
-                                [
-                                    piece
-                                    for piece in pieces
-                                    if (piece.partition, piece.offset, piece.piece) not in left_out
-                                ]
-                            )
+                            await fold.deliver([piece for piece in pieces if is_processed(piece)])
                             self._expect(made, pieces, pieces[0].timestamp)
                 if state is not None:
                     released = self._add_open(partition, state.low_watermark, stage.open_trace_ids(partition))
