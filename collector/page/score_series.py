@@ -7,10 +7,12 @@ are small whatever the traffic, and deleted by age: `deploy/docs/page.md` says h
 ten digits.
 
     {"v":1,"partition":0,"first":0,"next":40,"minutes":[[29000000,"support","helpful","0123456789ab",12,…]],
-     "thresholds":{"helpful":0.5}}
+     "thresholds":{"helpful":0.5},"changes":{"helpful":2}}
 
 A minute is in minutes since the epoch; the numbers after the version are `Bin.numbers`, without the zeros at the end.
 Earlier releases wrote "all" in place of the version, and read any. Verdicts of a stretch are by its thresholds.
+`changes` says how often each threshold had changed before: one that is put back has the same value as once, and another
+number.
 """
 
 import math
@@ -307,7 +309,7 @@ class ScoreSeries:
                 column.count_work(evaluation)
 
     def restore(self, minute: int, what: Bin, *, are_verdicts_of_now: bool = True) -> None:
-        """Add what was stored of a minute, without its verdicts if another threshold than the present one gave them.
+        """Add what was stored of a minute, without its verdicts if they are from before the threshold's last change.
 
         Columns wider than a minute count its conversations with their earlier scores: which of them go on in the next
         minute is not stored. If columns are narrower than a minute, the minute's first column holds all of it.
@@ -423,12 +425,14 @@ class HistoryStretch:
     minutes: tuple[tuple[int, SeriesKey, Bin], ...]
     thresholds: Mapping[str, float | None] = field(default_factory=dict[str, float | None])
     """By evaluator; earlier releases wrote none, and what they counted as passed is left out."""
+    changes: Mapping[str, int] = field(default_factory=dict[str, int])
+    """By evaluator, how often its threshold had changed before; earlier releases wrote none, and count as 0."""
 
 
 def stretch_to_json(stretch: HistoryStretch) -> bytes:
     """A stretch as a record's value."""
     minutes = [[minute, *key[:2], key[2] or _UNKNOWN, *_short(bin_.numbers())] for minute, key, bin_ in stretch.minutes]
-    own = fields_of(stretch, "partition", "first", "next", "thresholds")
+    own = fields_of(stretch, "partition", "first", "next", "thresholds", "changes")
     return orjson.dumps({"v": _VERSION, **own, "minutes": minutes})
 
 
@@ -444,7 +448,7 @@ def stretch_from_json(value: bytes) -> HistoryStretch:
             raise BadInput(f"a history of version {read['v']} cannot be read by this version")
         minutes = tuple(_minute(cast("list[Any]", each)) for each in read["minutes"])
         offsets = int(read["partition"]), int(read["first"]), int(read["next"])
-        return HistoryStretch(*offsets, minutes, dict(read.get("thresholds", {})))
+        return HistoryStretch(*offsets, minutes, dict(read.get("thresholds", {})), dict(read.get("changes", {})))
     except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
         raise BadInput("not a history of scores") from error
 

@@ -81,9 +81,7 @@ class TurnCache:
 
     def turns(self, key: str) -> list[Turn]:
         """The cached turns of a conversation, in the order of their start."""
-        talk = self._pinned.get(key) or self._unpinned.get(key)
-        if talk is None:
-            return []
+        talk = self._pinned.get(key) or self._unpinned.get(key, {})
         return [cached.turn for cached in sorted(talk.values(), key=lambda each: (_start(each.turn), each.position))]
 
     def turn(self, key: str, turn_id: str) -> Turn | None:
@@ -95,9 +93,8 @@ class TurnCache:
     def forget(self, partition: int) -> None:
         """Drop the turns of a partition of the turns log; it is about to be read again."""
         for place in (self._pinned, self._unpinned):
-            for key in [
-                key for key, talk in place.items() if any(turn.partition == partition for turn in talk.values())
-            ]:
+            gone = [key for key, talk in place.items() if any(turn.partition == partition for turn in talk.values())]
+            for key in gone:
                 self._drop(place, key)
         self._lowest.pop(partition, None)
 
@@ -119,12 +116,9 @@ class TurnCache:
         self._changes += 1
         if self._changes % _SCAN_EVERY == 0 or not (self._pinned or self._unpinned):
             self._lowest = {}
-            for place in (self._pinned, self._unpinned):
-                for talk in place.values():
-                    for turn in talk.values():
-                        self._lowest[turn.partition] = min(
-                            turn.position, self._lowest.get(turn.partition, turn.position)
-                        )
+            talks = (talk for place in (self._pinned, self._unpinned) for talk in place.values())
+            for turn in (cached for talk in talks for cached in talk.values()):
+                self._lowest[turn.partition] = min(turn.position, self._lowest.get(turn.partition, turn.position))
 
 
 def _start(turn: Turn) -> float:
@@ -234,22 +228,31 @@ class View:
         """By partition of the turns log, the last offset that was read. Turns of one record share it."""
         self._unsaved: dict[int, tuple[int, float]] = {}
         """By partition, the first offset that the history does not have, and when the log took it."""
+        self._changes: Counter[str] = Counter()
+        """By evaluator, how often its scale has changed since the history began."""
         self.evaluators: Mapping[tuple[str, str], EvaluatorView] = {}
         self.take_evaluators(evaluators_in_use)
 
     def take_evaluators(self, evaluators_in_use: Sequence[EvaluatorView]) -> None:
         """From now on these are in use. Scores of others stay in sight as long as they are young enough."""
-        before = {key: view.scale for key, view in self.evaluators.items()}
+        before = {view.evaluator: view.scale for view in self.evaluators.values()}
         self.evaluators = {(view.monitor, view.evaluator): view for view in evaluators_in_use}
-        for of, series in self._series.items():
-            if (now := self.evaluators.get(of[:2])) is not None and before.get(of[:2]) != now.scale:
-                series.forget_verdicts()
+        for name, scale in {view.evaluator: view.scale for view in evaluators_in_use}.items():
+            if self.version and before.get(name) != scale:  # at the start, the history says whether it changed
+                self._begin_again(name, self._changes[name] + 1)
         for listed in self._listed.values():
             listed.evaluation = _of_now(self, listed.evaluation)
         for key, evaluator in self.evaluators.items():
             self._series_of(key, "").audit_version = evaluator.audit_version
             self.outcomes.setdefault(key, OutcomeCounts())
         self.version += 1
+
+    def _begin_again(self, evaluator: str, changes: int) -> None:
+        """The scale of an evaluator has changed: verdicts from before are forgotten, also if it is put back."""
+        self._changes[evaluator] = changes
+        for of, series in self._series.items():
+            if of[1] == evaluator:
+                series.forget_verdicts()
 
     @property
     def score_series(self) -> Mapping[tuple[str, str], ScoreSeries]:
@@ -322,7 +325,7 @@ class View:
             series.add_work(evaluation, partition)
         if is_first and not self._repeats(key, evaluation):
             series.add(evaluation, partition, is_stored=not is_new)
-        if is_first and evaluation.happened_at is None and self._is_since_start(evaluation):  # as turns are counted
+        if is_first and _is_live(self, evaluation):  # as turns are counted
             _count(self.outcomes.setdefault(key, OutcomeCounts()), evaluation)
         if evaluation.retry is not None or evaluation.happened_at is not None:
             self._replace_failure(evaluation, partition, is_new=is_new, is_first=is_first)
@@ -343,9 +346,6 @@ class View:
         before = replayed.evaluation.evaluator_version
         return self._series_of(key, before) is self._series_of(key, evaluation.evaluator_version)
 
-    def _is_since_start(self, evaluation: Evaluation) -> bool:
-        return evaluation.ended_at.timestamp() >= self.started
-
     def _replace_failure(self, retried: Evaluation, partition: int, *, is_new: bool, is_first: bool) -> None:
         """Count a failure and what was made in its place once, under the new outcome."""
         failed = self._listed.get(retried.supersedes[0]) if retried.supersedes else None
@@ -355,7 +355,7 @@ class View:
         key = (failed.evaluation.monitor, failed.evaluation.evaluator)
         if is_new:
             self._series_of(key, failed.evaluation.evaluator_version).discount(failed.evaluation, partition)
-        if is_first and failed.evaluation.happened_at is None and self._is_since_start(failed.evaluation):
+        if is_first and _is_live(self, failed.evaluation):
             self.outcomes[key].others -= Counter([(failed.evaluation.outcome, failed.evaluation.reason_code)])
             if retried.happened_at is not None:  # else it is counted as what came now
                 _count(self.outcomes[key], retried)
@@ -378,9 +378,8 @@ class View:
 
     def _add_queue_label(self, label: Label) -> None:
         people = self._queue_labels.setdefault(label.evaluation_id, {})
-        known = people.get(label.given_by)
-        if known is None or known.given_at <= label.given_at:
-            people[label.given_by] = label
+        known = people.get(label.given_by, label)
+        people[label.given_by] = label if known.given_at <= label.given_at else known
         if len(self._queue_labels) > LABELS:
             self._queue_labels.popitem(last=False)
         self.version += 1
@@ -445,7 +444,7 @@ class View:
 
     def restore(self, stretch: HistoryStretch) -> None:
         """Count what the history has; rows that are counted already, or overlap with such rows, are left out, as are
-        verdicts by other thresholds than the present ones.
+        verdicts from before the last change of a threshold.
         """
         if stretch.next > self._unsaved.get(stretch.partition, (stretch.next,))[0]:
             self.note_saved(stretch.partition)  # by another process, or by this one without an acknowledgement
@@ -453,9 +452,14 @@ class View:
             return
         self._next_offsets[stretch.partition] = stretch.next
         self.version += 1
+        now = {view.evaluator: view.threshold for view in self.evaluators.values()}.items()
+        for name, threshold in stretch.thresholds.items():
+            changes = stretch.changes.get(name, 0)
+            is_other = (name, threshold) not in now
+            if changes + is_other > self._changes[name]:
+                self._begin_again(name, changes + is_other)
         for minute, (monitor, name, version), what in stretch.minutes:
-            now = self.evaluators.get((monitor, name))
-            is_same = now is not None and (name, now.threshold) in stretch.thresholds.items()
+            is_same = name in stretch.thresholds and stretch.changes.get(name, 0) == self._changes[name]
             self._series_of((monitor, name), version).restore(minute, what, are_verdicts_of_now=is_same)
 
     def unsaved(self, partition: int, now: float, *, after: float) -> HistoryStretch | None:
@@ -469,7 +473,8 @@ class View:
             for minute, what in sorted(series.unsaved.get(partition, {}).items())
         ]
         thresholds = {view.evaluator: view.threshold for view in self.evaluators.values()}
-        return HistoryStretch(partition, first[0], self._next_offsets[partition], tuple(minutes), thresholds)
+        offsets = partition, first[0], self._next_offsets[partition]
+        return HistoryStretch(*offsets, tuple(minutes), thresholds, dict(self._changes))
 
     def note_saved(self, partition: int) -> None:
         """The history has what was unsaved of a partition."""
@@ -493,6 +498,11 @@ def evaluator_of(view: View, judged: Evaluation) -> EvaluatorView | None:
 def _of_now(view: View, judged: Evaluation) -> Evaluation:
     watched = evaluator_of(view, judged)
     return judged if watched is None else watched.scale.of_now(judged)
+
+
+def _is_live(view: View, judged: Evaluation) -> bool:
+    """Whether an evaluation is of live traffic, and since the start."""
+    return judged.happened_at is None and judged.ended_at.timestamp() >= view.started
 
 
 def paid_in(view: View, evaluation: Evaluation) -> Evaluation | None:

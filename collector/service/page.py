@@ -116,15 +116,11 @@ MOST_QUESTIONS = 20
 
 async def questions_of(process: Process, evaluation: Evaluation, case: Turn | Conversation) -> dict[str, Json] | None:
     """The first questions of an evaluation, and whether its definition is still the same; None where it has gone."""
-    assignments = [
-        assignment
-        for monitor in process.plan.monitors
-        for assignment in monitor.assignments
-        if (monitor.name, assignment.evaluator.name) == (evaluation.monitor, evaluation.evaluator)
-    ]
-    if not assignments:
+    in_use = ((monitor.name, assignment) for monitor in process.plan.monitors for assignment in monitor.assignments)
+    assignments = {(monitor, assignment.evaluator.name): assignment for monitor, assignment in in_use}
+    assignment = assignments.get((evaluation.monitor, evaluation.evaluator))
+    if assignment is None:
         return None
-    (assignment,) = assignments
     redactor = process.resources.redactors.of(tenant_of(case if isinstance(case, Turn) else case.turns[0]))
     visible, details = RedactedCase(case, redactor, from_logs=True), evaluation.details
     prompts = await judge_questions(assignment, visible, process.steps, details.get("reading"))

@@ -9,8 +9,8 @@ from evaluation_samples import failed, label, scored, skipped
 
 from collector.page.api import PageApi
 from collector.page.label_queue import LabelQueue, LabelQueueSettings
-from collector.page.requests import Filters
-from collector.page.score_series import stretch_from_json, stretch_to_json
+from collector.page.requests import Filters, parse_filters
+from collector.page.score_series import HistoryStretch, stretch_from_json, stretch_to_json
 from collector.page.settings import PageSettings
 from collector.page.sources import Sources
 from collector.page.view import LABELS, EvaluatorView, View
@@ -156,8 +156,8 @@ def changed_criterion() -> tuple[View, float]:
     return view, start + 3600.0
 
 
-def tracked(view: View, now: float) -> dict[str, Any]:
-    filters = Filters(range="1h")
+def tracked(view: View, now: float, name: str = "1h") -> dict[str, Any]:
+    filters = parse_filters({"range": name})
     [track] = PageApi(view, PageSettings(), Sources()).overview(filters, now)["tracks"]
     return track
 
@@ -438,13 +438,52 @@ def test_verdicts_are_by_the_present_threshold_and_the_share_begins_again() -> N
     later = view.unsaved(0, time + 600.0, after=0.0)
     assert earlier is not None
     assert later is not None
-    for threshold, share in ((0.2, 0.5), (0.9, 0.25), (0.5, None)):
+    for threshold, share in ((0.2, 0.5), (0.9, None), (0.5, None)):
         again = View([EvaluatorView(**key, threshold=threshold)])
         for stretch in (earlier, later):
             again.restore(stretch_from_json(stretch_to_json(stretch)))
         track = tracked(again, time + 600.0)
         assert (track["whole"]["passed"], track["whole"]["scores"]) == (share, 6)
-        assert track["passed_since"] == (time + 300.0 if threshold == 0.2 else None)
+        assert track["passed_since"] == (time + 300.0 if threshold == 0.2 else None)  # 0.9 has been put back
+
+
+@pytest.mark.parametrize("is_live", [True, False])
+@pytest.mark.parametrize("order", ["as written", "by partition"])
+def test_the_share_of_passes_begins_again_after_a_threshold_that_is_put_back(order: str, *, is_live: bool) -> None:
+    """After 0.6 → 0.7 → 0.6 and a restart, the page counted the passes from before 0.7 as those since its end."""
+    of, time = {"monitor": "helpdesk", "evaluator": "answers_question"}, NEW.timestamp()
+    uses = {threshold: [EvaluatorView(**of, threshold=threshold)] for threshold in (0.6, 0.7)}
+    stored: list[HistoryStretch] = []
+    view = View(uses[0.6])
+    for step, threshold in enumerate((0.6, 0.7, 0.6)):
+        if is_live:
+            view.take_evaluators(uses[threshold])
+        elif step:
+            view = View(uses[threshold])
+            for stretch in stored:
+                view.restore(stretch)
+        for partition in (0, 1):
+            for number in (0, 1):
+                at = NEW + timedelta(minutes=step, seconds=20 * number + 5 * partition)
+                subject = replace(scored().subject, conversation_id=f"{step}{partition}{number}")
+                score = 0.65 if step < 2 or number else 0.5  # half pass at last
+                judged = scored(100 * step + 10 * partition + number, subject=subject, ended_at=at, score=score)
+                view.add_evaluation(judged, partition, 2 * step + number, at.timestamp())
+            stretch = view.unsaved(partition, time + 600.0, after=0.0)
+            assert stretch is not None
+            view.note_saved(partition)
+            stored.append(stretch_from_json(stretch_to_json(stretch)))
+    before = tracked(view, time + 600.0)
+    again = View(uses[0.6])
+    orders = {"as written": stored, "by partition": stored[1::2] + stored[::2]}
+    for stretch in orders[order]:
+        again.restore(stretch)
+    for track in (before, tracked(again, time + 600.0)):
+        assert (track["whole"]["passed"], track["passed_since"]) == (0.5, time + 120.0)
+    others = View(uses[0.7])
+    for stretch in orders[order]:
+        others.restore(stretch)
+    assert tracked(others, time + 600.0)["whole"]["passed"] is None
 
 
 def test_the_share_of_passes_is_not_said_to_begin_where_nothing_changed() -> None:
