@@ -150,6 +150,7 @@ class PageApi:
         columns = track.columns(name, now)
         curve, changes = _with_earlier(columns, earlier, name, now)
         recent, whole = total(columns[-RANGES[name].recent :]), track.whole(name, now)
+        interval = _decisive_interval(whole) if recent.across_columns.scores else None
         threshold, target = (watched.threshold, watched.target) if watched else (None, None)
         lower = bool(watched and watched.lower_is_better)
         begins = track.forgotten - RANGES[name].width if track.forgotten >= columns[0][0] else math.inf
@@ -163,9 +164,7 @@ class PageApi:
             "whole": _summary(whole), "work": _work([track, *earlier], name, now, free=bool(watched and watched.free)),
             "yesterday": _past_mean(track.earlier(name, now, DAY)),
             "last_week": _past_mean(track.earlier(name, now, 7 * DAY)),
-            "state": _state(
-                _decisive_interval(recent, whole), threshold if target is None else target, lower_is_better=lower
-            ),
+            "state": _state(interval, threshold if target is None else target, lower_is_better=lower),
             "newest": track.newest,
             "people": None if people is None else _people(people, track.whole(WEEK, now)),
             "classified": self._confusion_matrix(watched) if watched and watched.labels else None,
@@ -296,14 +295,13 @@ def _past_mean(whole: Bin | None) -> Json | None:
     return None if sums is None or sums.mean is None else fields_of(sums, "mean", "interval", "scores")
 
 
-def _decisive_interval(recent: Bin, whole: Bin) -> MeanInterval | None:
-    """The interval of the mean that makes it good or bad: the newest one, or the one by audits.
+def _decisive_interval(whole: Bin) -> MeanInterval | None:
+    """The interval of the mean that makes a range good or bad: by audits, if there are any.
 
     Too few audits are anything from 0 to 1. None without scores.
     """
-    newest = recent.across_columns.interval
-    if newest is None or not any(whole.audited.values):
-        return newest
+    if not any(whole.audited.values):
+        return whole.across_columns.interval
     mean = whole.audited.corrected()
     return (0.0, 1.0) if mean is None else mean.interval
 

@@ -100,7 +100,8 @@ class PeopleAgreement:
         (monitor, evaluator), judged = key, {"": sums.version}
         if correct_audits := is_of_audits(sums.version):
             known = monitor if monitor in self.config.settings.monitors else ""
-            judged = {"": (evaluator, evaluator_version_in(self.config, evaluator, known)), "audits": sums.version}
+            judged[""] = evaluator, evaluator_version_in(self.config, evaluator, known)
+            judged["audits against people"] = sums.version
         return PeopleView(
             withheld=sums.withheld,
             sums=sums.sums,
@@ -114,16 +115,14 @@ class PeopleAgreement:
 
     def uncalibrated(self, monitor: str, evaluator: str, version: str) -> str:
         """Why alerts on an evaluator's scores do not page; "" if they do."""
-        target = next(
-            (target for target in targets(self.config) if (target.monitor, target.evaluator) == (monitor, evaluator)),
-            None,
-        )
-        if target is None or target.min_agreement is None:
+        least_of = {(target.monitor, target.evaluator): target.min_agreement for target in targets(self.config)}
+        least = least_of.get((monitor, evaluator))
+        if least is None:
             return ""
         known = None if self.watcher is None else self.watcher.agreements.get((evaluator, version))
-        if known is not None and known.kappa.low >= target.min_agreement:
+        if known is not None and known.kappa.low >= least:
             return ""
-        return uncalibrated(evaluator, target.min_agreement)
+        return uncalibrated(evaluator, least)
 
 
 class _Tasks:

@@ -33,6 +33,19 @@ async def test_a_mean_of_older_scores_is_not_said_to_have_none(chromium: Chromiu
             await expect(card.locator(".badge")).to_have_text("○ no score in 10 min")
 
 
+async def test_a_badge_says_that_an_alert_fires(chromium: Chromium) -> None:
+    """It said "near its target" under an alert that the mean was far below it."""
+    watched = [replace(WATCHED[0], target=0.8), *WATCHED[1:]]
+    for alerts, text in (([], "≈ near its target"), ([ALERT], "▼ an alert fires")):
+        async with showing(watched=watched, sources=Sources(alerts=lambda alerts=alerts: alerts)) as shown:
+            for number in range(100):
+                turn = await shown.put_turn(f"c{number}", "Is it open?", "Yes.")
+                await shown.put(shown.judged(turn, 0.6 + 0.4 * (number % 2), ago=5.0))
+            async with chromium.browsing(shown.url("?range=15m")) as tab:
+                badge = tab.locator(f".track[data-key='helpdesk/{WATCHED[0].evaluator}'] .badge")
+                await expect(badge).to_have_text(text)
+
+
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1360), ("dark", 1360), ("light", 390)])
 async def test_the_target_is_drawn_and_an_alert_is_one_sentence(chromium: Chromium, scheme: str, width: int) -> None:
     watched = [replace(WATCHED[0], target=0.9), *WATCHED[1:]]

@@ -10,6 +10,7 @@ const STATES = {
   bad: ["below its threshold", "▼"],
   unsure: ["near its threshold", "≈"],
   few: ["too few to say", "…"],
+  alert: ["an alert fires", "▼"],
   silent: ["no score in", "○"], // how long: beside it are older ones
   plain: ["no threshold", "–"],
 };
@@ -41,7 +42,7 @@ function card(of, overview, state, chosen) {
         type: "button", class: "name", "aria-pressed": String(on), title: "Show only its evaluations",
         onclick: () => chosen(on ? null : track),
       }, track.evaluator)),
-      badge(track)),
+      badge(track, alerts)),
     h("p", { class: "of" }, `${track.monitor} · each ${track.scope}`),
     h("div", { class: "now" },
       h("p", { class: "big" }, score(track.recent.mean), h("span", { class: "margin" }, margin(track.recent)),
@@ -53,7 +54,7 @@ function card(of, overview, state, chosen) {
     before(track),
     chart(track, `${track.evaluator} on ${track.monitor}`),
     h("p", { class: "counts" }, counts(track)),
-    agreement(track.people),
+    agreement(track.people, overview.tracks.filter((each) => each.evaluator === track.evaluator).length),
     matrix("by expected labels", track.classified),
   );
 }
@@ -87,12 +88,13 @@ function byPeople(people) {
 
 const FEWEST_LABELS = 10; // of fewer, no share and no kappa is worth its line
 
-/** How the judge's verdicts agree with people's, in all and by segment. */
-function agreement(people) {
+/** How the judge's verdicts agree with people's, in all and by segment: labels of all `monitors` of the evaluator. */
+function agreement(people, monitors) {
   if (!people) return null;
+  const all = monitors > 1 ? ", of all monitors" : "";
   const few = people.agreements.filter((each) => !each.segment && each.labels < FEWEST_LABELS);
-  return h("div", { class: "counts agreement" }, few.map((each) => h("p", {}, `effectively ${plural(Math.round(each.labels), "label")}: too few to say how far people agree`)), people.agreements.filter((each) => each.labels >= FEWEST_LABELS).map((each) => h("div", {}, h("p", {},
-    `${each.segment || "agreement with people"}: ${[measure(each.share, "same verdict", percent), measure(each.kappa, "kappa"), measure(each.youden_j, "J")].filter(Boolean).join(" · ")} · effectively ${plural(Math.round(each.labels), "label")}`), each.segment ? null : matrix("verdicts by people (effective numbers)", each.verdicts))),
+  return h("div", { class: "counts agreement" }, few.map((each) => h("p", {}, `effectively ${plural(Math.round(each.labels), "label")}: too few to say how far people agree${all}`)), people.agreements.filter((each) => each.labels >= FEWEST_LABELS).map((each) => h("div", {}, h("p", {},
+    `${each.segment || "agreement with people"}${all}: ${[measure(each.share, "same verdict", percent), measure(each.kappa, "kappa"), measure(each.youden_j, "J")].filter(Boolean).join(" · ")} · effectively ${plural(Math.round(each.labels), "label")}`), each.segment ? null : matrix("verdicts by people (effective numbers)", each.verdicts))),
     people.biases.map((bias) => h("p", {}, bias)));
 }
 
@@ -120,13 +122,16 @@ function before({ yesterday, last_week: week }) {
   return h("p", { class: "counts" }, parts.map(([each, when]) => `${when} ${score(each.mean)} ${margin(each)}`).join(" · "));
 }
 
-function badge(track) {
-  const lower = track.lower_is_better && (track.state === "good" || track.state === "bad");
-  const [text, sign] = STATES[track.state];
-  const said = lower ? text.replace(/above|below/, track.state === "good" ? "below" : "above") : text;
+/** The side of its target on which the mean of the whole range is. Alerts know of other stretches of time, and go first. */
+function badge(track, alerts) {
+  const fires = ["good", "unsure", "few"].includes(track.state) && alerts.some((alert) => alert.evaluator !== null);
+  const state = fires ? "alert" : track.state;
+  const lower = track.lower_is_better && (state === "good" || state === "bad");
+  const [text, sign] = STATES[state];
+  const said = lower ? text.replace(/above|below/, state === "good" ? "below" : "above") : text;
   const held = drawsTarget(track) ? said.replace("threshold", "target") : said; // alerts hold the mean to its target
-  const against = track.state === "silent" ? `${held} ${span(track.recent_seconds)}` : held;
-  return h("span", { class: "badge", "data-state": track.state }, h("span", { "aria-hidden": "true" }, sign), ` ${against}`);
+  const against = state === "silent" ? `${held} ${span(track.recent_seconds)}` : held;
+  return h("span", { class: "badge", "data-state": state }, h("span", { "aria-hidden": "true" }, sign), ` ${against}`);
 }
 
 function counts(track) {

@@ -252,6 +252,22 @@ def test_a_mean_between_threshold_and_target_is_not_good():
         assert tracked(view, now)["state"] == state
 
 
+def test_the_side_of_the_target_is_that_of_the_whole_range() -> None:
+    """The badge said "near its target" by the last two minutes, beside "0.69 ± 0.04" and an alert below 0.8."""
+    watched = EvaluatorView(monitor="helpdesk", evaluator="answers_question", target=0.8)
+    view, now = View([watched]), NEW.timestamp() + 600.0
+    for number in range(400):
+        ended, mean = (NEW, 0.68) if number < 360 else (NEW + timedelta(seconds=590), 0.75)
+        subject = replace(scored().subject, conversation_id=f"c{number}")
+        score = mean + (0.25 if number % 2 else -0.25)
+        view.add_evaluation(scored(number, subject=subject, ended_at=ended, score=score), 0, number, now)
+    track = tracked(view, now, "15m")
+    low, high = track["recent"]["interval"]
+    assert low < 0.8 < high
+    assert track["state"] == "bad"
+    assert tracked(view, now + 300.0, "15m")["state"] == "silent", "nothing was scored in the last two minutes"
+
+
 def test_the_copy_of_a_turn_is_not_counted_again():
     """A killed process writes turns again: the page had read 2,231, of 2,200."""
     view = View([])

@@ -445,5 +445,5 @@ async def test_with_audits_the_page_shows_how_people_agree_with_the_judge_that_s
     (view,) = agreement.views().values()
     assert view.correct_audits
     assert {part: (of.number, of.share.value) for part, of in view.agreements.items()} == {
-        "": (pytest.approx(80), pytest.approx(0.75)), "audits": (pytest.approx(60), pytest.approx(1.0)),
+        "": (pytest.approx(80), pytest.approx(0.75)), "audits against people": (pytest.approx(60), pytest.approx(1.0)),
     }  # fmt: skip
