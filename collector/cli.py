@@ -554,7 +554,7 @@ def dataset(
     which: Annotated[
         Literal["failed", "low", "disagreed", "sampled"],
         Option(
-            help="failed: below their threshold. low: below --below, the worst first. disagreed: contradicted by "
+            help="failed: did not pass. low: below --below, the worst first. disagreed: contradicted by "
             "people. sampled: whatever was scored, drawn at random."
         ),
     ] = "failed",

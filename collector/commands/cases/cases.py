@@ -105,7 +105,7 @@ def _labels_of(evaluations: Iterable[Evaluation], labels: Iterable[Label]) -> Ma
 
 
 _WORDS: dict[Which, str] = {
-    "failed": "failed their threshold",
+    "failed": "did not pass",
     "low": "scored low",
     "disagreed": "were contradicted by people",
     "sampled": "were scored",

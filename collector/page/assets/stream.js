@@ -5,7 +5,7 @@ import { byId, fill, h } from "./dom.js";
 import { count, moment, score } from "./format.js";
 
 const OUTCOMES = {
-  "": "all", missed: "threshold missed", scored: "scored", failed: "failed", skipped: "skipped",
+  "": "all", missed: "not passed", scored: "scored", failed: "failed", skipped: "skipped",
   labelled: "labelled", unlabelled: "not labelled",
 };
 
@@ -135,7 +135,7 @@ export class Stream {
 /** The score of an evaluation, or what there is instead, with its verdict as a shape and in words. */
 export function chip(row) {
   const kind = row.score === null ? row.outcome : row.passed === null ? "plain" : row.passed ? "passed" : "missed";
-  const said = { passed: "passes", missed: "misses its threshold", failed: "failed", skipped: "skipped", plain: "score" }[kind];
+  const said = { passed: "passes", missed: "does not pass", failed: "failed", skipped: "skipped", plain: "score" }[kind];
   return h("span", { class: "chip", "data-kind": kind, title: said },
     row.score === null ? row.outcome : score(row.score), h("span", { class: "hidden" }, ` ${said}`));
 }
