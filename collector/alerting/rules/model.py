@@ -149,7 +149,8 @@ def growth(counter: str, window: str, by: Sequence[str]) -> str:
     0.03 so, and its error ten times too small. The growth of such a counter is its whole value, if it began at 0 within
     the window (`series.PROCESS_FRESH`, recorded with this text of the window). If that is not known, as after
     Prometheus has lost its data, only the growth since the first sample is sure. If a process restarts, its counter has
-    also grown before that: `increase()` adds both.
+    also grown before that: `increase()` adds both, without what came before the first sample. No exact cure is cheap:
+    that sample's value is in no function of PromQL that is not experimental.
     """
     whole = f"{counter} and on ({PROCESS}) {PROCESS_FRESH}{selector(window=window)}"
     exact = f"({whole} or {counter} - min_over_time({counter}[{window}]))"
