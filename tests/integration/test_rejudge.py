@@ -101,7 +101,7 @@ async def test_a_new_evaluator_over_the_past_has_its_own_weights_and_times_and_l
     dry = await rejudge(world, "--dry-run")
     assert f"all  helpful  {len(drawn)}" in dry.stdout, dry.output
     assert "  by version " in dry.stdout
-    undrawn = f"{2 * (PAST - len(drawn))} evaluations left out: not drawn at the sampling rate of that time (`sample` times the budget's factor)\n"
+    undrawn = f"{2 * (PAST - len(drawn))} evaluations left out: not in the sample (today's `sample` times the budget's factor of then)\n"
     assert undrawn in dry.stdout
     assert f"{2 * len(drawn)} evaluations to make  (about " in dry.stdout
     assert "nothing was requested" in dry.stdout
@@ -203,7 +203,7 @@ async def test_what_was_not_drawn_is_not_being_made_because_another_evaluator_is
     assert f"{PAST} evaluations left out: the service makes them now" in dry, dry
     between = PAST - sum(drawn) - drawn.index(True) - drawn[::-1].index(True)
     assert (
-        f"{between} evaluations left out: the evaluator was in use then, but its monitor did not match or draw their turns"
+        f"{between} evaluations left out: in today's sample, not in that of then (other `sample`, `match` or `boost`)"
         in dry
     )
 
@@ -417,7 +417,7 @@ async def test_what_the_evaluator_did_not_draw_while_it_was_at_work_stays_out(wo
     async with world.serving():
         done = await rejudge(world)
     assert (
-        f"{between} evaluations left out: the evaluator was in use then, but its monitor did not match or draw their turns"
+        f"{between} evaluations left out: in today's sample, not in that of then (other `sample`, `match` or `boost`)"
         in done.stdout
     )
     made = [each for each in await world.ledger() if each.happened_at]
@@ -677,6 +677,24 @@ async def test_a_budget_that_is_new_does_not_reduce_the_sample_of_before(world: 
     world.configure(**monitored(world, "short", "helpful", **budget))
     dry = await rejudge(world, "--dry-run")
     assert f"all  helpful  {PAST}" in dry.stdout, dry.output
+
+
+@pytest.mark.parametrize("evaluator", ["helpful", "complete"])
+async def test_what_a_budget_left_out_stays_out_after_the_budget_is_removed(world: World, evaluator: str) -> None:
+    """A new budget left out most conversations; a minute after its removal a run made them, at the full rate."""
+    world.configure(**monitored(world, evaluator, budget={"usd_per_hour": 0.001}))
+    async with world.serving() as service:
+        await service.logs.turns.append([record(turn(n)) for n in range(PAST)])
+        await world.until_drained()
+    judged = len(await world.ledger())
+    assert judged < PAST / 2, "the budget reduced the sample"
+    world.configure(**monitored(world, evaluator))
+    async with world.serving():
+        await world.until_drained()
+    dry = await rejudge(world, "--dry-run")
+    owed = sum(each.outcome != "scored" for each in await world.ledger())
+    expected = f"all  {evaluator}  {owed}" if owed else "there is nothing to make"
+    assert expected in dry.stdout, dry.output
 
 
 @pytest.mark.parametrize(

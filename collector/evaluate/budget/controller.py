@@ -62,7 +62,8 @@ class PartitionBudget:
         """The demand for evaluators, by monitor and evaluator."""
         self.decided_at = self._added_at = now
         self.is_saved = not budget
-        """Whether the saved state has these budgets and no others; else rates are decided with the first record."""
+        """Whether the saved state has these budgets and no others, and reduces no other monitor; else rates are decided
+        with the first record."""
         self.started = False
         """Whether a rate has been decided, here or by an earlier owner."""
         self._first: dict[tuple[str, str], tuple[float, Assignment]] = {}  # when a demand not estimated yet began
@@ -218,6 +219,8 @@ class BudgetController:
             for key, learnt in self._learnt.items():
                 before = {(*names,): value for *names, value in saved.get(key, ()) if (*names,) in in_use}
                 learnt.update(before | learnt)
+        if rates and not all(self._funds(name) or name in self._planner.monitors for name in rates.by_monitor):
+            partition_budget.is_saved = False  # or a fold of the past would reduce what is not reduced any more
         self._planner.add_partition(partition, now, saved.get("planned", ()) if saved is not None else ())
         self._by_partition[partition] = partition_budget
         for monitor, usd in self._beside.items():

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+from collector.evaluate.budget.windows import Budget
 from collector.evaluate.outcomes import OutcomeCounter
 from collector.evaluate.partition_state import PartitionState
 from collector.evaluate.plan import Job, Plan
@@ -18,6 +19,9 @@ from collector.evaluate.retry.request import is_retry_request
 from collector.logs.log import Log
 from collector.records.epochs import CONTROL_HEADERS, Fence
 from evaluators.cases import Conversation, Turn
+
+_LIFTED = Budget(usd_per_hour=float("inf"))
+"""A budget that reduces nothing now. The fold applies recorded rates only to monitors with a budget."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +81,8 @@ async def past_jobs(
 ) -> AsyncIterator[PastDueJob]:
     """The evaluations that a part of a partition makes due, in the log's order, up to the log's present end.
 
-    No budget reduces the sample of a time when there was none. `outcomes` counts the turns that came in the stretch.
+    The factors of then apply: a budget that was removed reduces its time, and a new one no time before it. `outcomes`
+    counts the turns that came in the stretch.
     """
     # Why not by the factor of now: a second run, at another factor, would draw more turns, and each has one weight.
     state: PartitionState | None = None
@@ -89,7 +94,7 @@ async def past_jobs(
                 # A conversation is assembled from its first turn on. A turn ended before the log took it.
                 if not has_conversations and record.timestamp < since:
                     continue
-                state = PartitionState(plan, ReplayPoint(record.offset), controls)
+                state = PartitionState(replace(plan, budget=_LIFTED), ReplayPoint(record.offset), controls)
             if is_retry_request(record):
                 continue
             state.outcomes = outcomes if since <= record.timestamp < until else elsewhere
@@ -103,5 +108,4 @@ async def past_jobs(
 def ended_at(case: Turn | Conversation, otherwise: float) -> datetime:
     """When a subject ended; `otherwise` (s since the epoch) if its turns have no time."""
     times = [turn.ended_at or turn.started_at for turn in ((case,) if isinstance(case, Turn) else case.turns)]
-    known = [moment for moment in times if moment is not None]
-    return max(known) if known else datetime.fromtimestamp(otherwise, UTC)
+    return max(filter(None, times), default=datetime.fromtimestamp(otherwise, UTC))

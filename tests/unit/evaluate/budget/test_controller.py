@@ -238,6 +238,19 @@ def test_a_budget_that_was_removed_and_is_added_again_starts_empty(kept: tuple[M
     assert [again.used_fraction(name, 90.0) for name in ("m", "other")] == [0.0, 0.0]
 
 
+def test_that_a_monitor_has_a_fixed_sample_now_is_written_down_once() -> None:
+    """The planned rate of before stayed the last in the log, so that a run over the past drew later traffic by it."""
+    fixed = replace(WATCHED, budget=Budget())
+    planned = BudgetController(Plan((replace(fixed, standard_error=0.02),)), 1)
+    planned.add_partition(0, 0.0, None, ())
+    rates, saved = planned.decide_rates(0, 60.0)
+    now = BudgetController(Plan((fixed,)), 1)
+    now.add_partition(0, 61.0, saved, (), rates)
+    assert now.is_decision_due(0, 61.5)
+    rates, _ = now.decide_rates(0, 61.5)
+    assert (rates, now.is_decision_due(0, 999.0)) == (Rates(), False)
+
+
 def test_a_batch_in_a_moment_is_no_jump() -> None:
     """A new budget decides at once: ten turns of another monitor in 50 ms are not 200 a second."""
     budget = BudgetController(Plan((WATCHED, OTHER)), 1)
