@@ -5,10 +5,10 @@ In one process, at any time and for each monitor and evaluator,
     matched + resumed + retried + backfilled =
         scored + skipped + failed + sampled_out + duplicate + superseded + reassigned + removed + in flight
 
-An evaluation is `matched` when a turn comes or a conversation closes, `retried` when a failed one is to be made again,
-and `backfilled` when a past subject is to be judged. `scored`, `skipped` and `failed` leave a record, which has the
-reason; the other outcomes leave none. An evaluation is `reassigned` if it was in flight when its partition went to
-another process. The partition's next owner counts it as `resumed`, and it ends there; so do evaluations that were in
+An evaluation is `matched` when a turn comes or a conversation closes, `retried` when a failed or skipped one is to be
+made again, and `backfilled` when another past subject is to be judged. `scored`, `skipped` and `failed` leave a record,
+which has the reason; the other outcomes leave none. An evaluation is `reassigned` if it was in flight when its
+partition went to another process. The partition's next owner counts it as `resumed`, and it ends there; so do evaluations that were in
 flight in a process that died. It is a `duplicate` if an evaluation of the same subject exists or is in flight. It is
 `removed` if the configuration no longer has its evaluator.
 """

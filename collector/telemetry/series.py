@@ -312,8 +312,8 @@ OPEN_CONVERSATIONS = gauge("evalstream_open_conversations")
 # --- evaluations: due = ended + in flight ---
 EVALUATIONS_DUE = counter("evalstream_evaluations_due_total", ("monitor", "evaluator", "origin"))
 """Evaluations that became due in this process, by origin. matched: a turn came, or a conversation closed. resumed: an
-earlier owner of the partition left it unfinished. retried: made again after a failure (*Make it again*, or `rejudge
---what failed`). backfilled: others by `rejudge`."""
+earlier owner of the partition left it unfinished. retried: replaces a failure or a skip (*Make it again*, or
+`rejudge`). backfilled: others by `rejudge`."""
 EVALUATIONS_STARTED = counter("evalstream_evaluations_started_total", ("monitor", "evaluator"))
 """Evaluations that went to their judge's queue: without those sampled out, duplicate, or requested by `rejudge`.
 Those resumed after a restart count again."""
