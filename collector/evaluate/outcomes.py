@@ -8,9 +8,9 @@ In one process, at any time and for each monitor and evaluator,
 An evaluation is `matched` when a turn comes or a conversation closes, `retried` when a failed or skipped one is to be
 made again, and `backfilled` when another past subject is to be judged. `scored`, `skipped` and `failed` leave a record,
 which has the reason; the other outcomes leave none. An evaluation is `reassigned` if it was in flight when its
-partition went to another process. The partition's next owner counts it as `resumed`, and it ends there; so do evaluations that were in
-flight in a process that died. It is a `duplicate` if an evaluation of the same subject exists or is in flight. It is
-`removed` if the configuration no longer has its evaluator.
+partition went to another process. The partition's next owner counts it as `resumed`, and it ends there; so do
+evaluations that were in flight in a process that died. It is a `duplicate` if an evaluation of the same subject exists
+or is in flight. It is `removed` if the configuration no longer has its evaluator.
 """
 
 from collections import Counter
