@@ -6,7 +6,6 @@ from collector.telemetry.series import (
     BUDGET_FACTOR,
     BUDGET_SPENT,
     BUDGET_USD,
-    EVALUATIONS,
     EVALUATIONS_ENDED,
     JUDGE_CACHE_REQUESTS,
     JUDGE_CALLS,
@@ -45,7 +44,7 @@ def _known(money: str, window: str) -> str:
 
 
 def _money() -> list[object]:
-    per_score = share(increase(JUDGE_COST, PAIR, WATCHED, WINDOW), increase(EVALUATIONS, PAIR, SCORED, WINDOW))
+    per_score = share(increase(JUDGE_COST, PAIR, WATCHED, WINDOW), increase(EVALUATIONS_ENDED, PAIR, SCORED, WINDOW))
     return [
         number(
             Look("Spent over the time shown", "All that the variables choose.", unit="currencyUSD", width=4, height=4),
@@ -61,14 +60,19 @@ def _money() -> list[object]:
             stacked=True,
         ),
         lines(
-            Look("Cost of a thousand scores", "With what failed evaluations cost.", unit="currencyUSD", low=0),
+            Look(
+                "Cost of a thousand scores",
+                "With rejudged scores, and with what failures and golden sets cost.",
+                unit="currencyUSD",
+                low=0,
+            ),
             Query(f"1000 * {per_score}", LEGEND),
         ),
         rows(
-            Look("Where the money goes", "Over the time shown."),
+            Look("Where the money goes", "Over the time shown, with what rejudging makes."),
             ("USD", "scores", "calls"),
             Query(increase(JUDGE_COST, PAIR, WATCHED, "$__range"), LEGEND),
-            Query(increase(EVALUATIONS, PAIR, SCORED, "$__range"), LEGEND),
+            Query(increase(EVALUATIONS_ENDED, PAIR, SCORED, "$__range"), LEGEND),
             Query(increase(JUDGE_CALLS, PAIR, WATCHED, "$__range"), LEGEND),
         ),
     ]

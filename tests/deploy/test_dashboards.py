@@ -12,6 +12,7 @@ from grafana_foundation_sdk.models.dashboard import Dashboard
 from collector.alerting.dashboards import dashboards, write_dashboards
 from collector.alerting.rules.write import write
 from collector.config.loading import load
+from collector.telemetry.series import EVALUATIONS, EVALUATIONS_ENDED, JUDGE_COST
 from deploy.dashboards.generate import DEPLOY, FOLDERS, files
 
 
@@ -65,6 +66,16 @@ def test_only_the_chosen_data_source_is_asked(name: str):
     for panel in json.loads(files()[name])["panels"]:
         for target in panel.get("targets", []):
             assert (target.get("datasource") or panel["datasource"])["uid"] == "${datasource}"
+
+
+def test_scores_beside_their_cost_include_those_that_rejudge_makes():
+    """Else a thousand scores cost half as much again after a run: the cost of judges includes what it makes."""
+    panels = {panel["title"]: panel for panel in json.loads(files()["evalstream-cost.json"])["panels"]}
+    for title in ("Cost of a thousand scores", "Where the money goes"):
+        expressions = " ".join(target["expr"] for target in panels[title]["targets"])
+        assert JUDGE_COST.name in expressions
+        assert EVALUATIONS_ENDED.name in expressions, "each evaluation that ended, whatever time it is about"
+        assert EVALUATIONS.name not in expressions, "leaves out what rejudge makes"
 
 
 def test_the_command_writes_them_beside_the_rules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
