@@ -25,7 +25,7 @@ from collector.link.turn_router import RoutedRecord, TurnRouter
 from collector.logs.journal.guard import GuardedPlace
 from collector.logs.log import TICK, Log, Record, RecordTooLarge, StoredRecord, append_until_durable, place_of_number
 from collector.otlp.decode import Signal, request_from_protobuf
-from collector.records.feedback import FeedbackEntry, feedback_record, without_comment
+from collector.records.feedback import FeedbackEntry, feedback_record
 from collector.records.judged_spans import span_records
 from collector.records.noted_turns import NotedTurn, has_note, noted_turn
 from collector.records.tenants import in_tenant, tenant_in_key
@@ -220,7 +220,7 @@ class AssembleFold:
             earlier = frozenset(trace.emitted.turn_ids) if assembly.feedback and trace.emitted else frozenset[str]()
             new_turns = _take_new_turns(assembly, trace)
             for turn_id, entry in _take_new_feedback(assembly, trace) if assembly.feedback else ():
-                self._feedback.append(feedback_record(entry if self.side_logs.comments else without_comment(entry)))
+                self._feedback.append(feedback_record(entry, comments=self.side_logs.comments))
                 self._counts.late_feedback += turn_id is None or turn_id in earlier
             if self.side_logs.judged_spans is not None and new_turns:
                 wanted = {turn.span_id for turn in new_turns if turn.span_id and self.router.is_wanted(turn)}

@@ -12,7 +12,7 @@ from collector.errors import BadInput, TooLarge
 from collector.logs.log import Log, Record
 from collector.otlp.outline import has_more_objects_than
 from collector.receive.rejection import NotRedacted, Rejected
-from collector.records.feedback import FeedbackEntry, feedback_of, feedback_record, without_comment
+from collector.records.feedback import FeedbackEntry, feedback_of, feedback_record
 from collector.records.ready_made import documents_in
 from collector.records.references import all_of, reference_records, references_in
 from collector.redact.documents import redact_document
@@ -143,5 +143,5 @@ def parse_feedback(
         )
     for entry in entries:
         rules.require_scale(entry)
-    records = [feedback_record(entry if rules.comments else without_comment(entry)) for entry in entries]
+    records = [feedback_record(entry, comments=rules.comments) for entry in entries]
     return ParsedDocuments("feedback", records, len(records))

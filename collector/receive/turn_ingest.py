@@ -17,7 +17,7 @@ from collector.otlp.inline_media import omit_from_json
 from collector.otlp.outline import has_more_objects_than
 from collector.receive.feedback_ingest import redact_item
 from collector.records.attachments import within_limits
-from collector.records.feedback import entries_of_turn, feedback_record, without_comment
+from collector.records.feedback import entries_of_turn, feedback_record
 from collector.records.ready_made import Incoming, comes_again, documents_in, turns_in
 from collector.records.tenants import in_tenant
 from collector.records.turns import turn_outcome, turn_record
@@ -169,9 +169,7 @@ def parse_turns(
             turn = replace(turn, attachments=within_limits(turn.attachments, stored_media))
         if is_repeatable:
             repeatable.append(turn.turn_id)
-        feedback += (
-            feedback_record(entry if comments else without_comment(entry)) for entry in entries_of_turn(turn, "")
-        )
+        feedback += (feedback_record(entry, comments=comments) for entry in entries_of_turn(turn, ""))
         if known(turn.turn_id):
             duplicates += 1
             continue

@@ -212,9 +212,12 @@ def entries_of_turn(turn: Turn, tenant: str) -> Iterator[FeedbackEntry]:
             yield replace(about, feedback_id=digest_of(tenant, to_dict(about)))
 
 
-def feedback_record(entry: FeedbackEntry) -> Record:
-    """The record to append to the labels log: the same feedback is in the same partition again."""
-    return Record(entry.feedback_id.encode(), to_json(entry), FEEDBACK_HEADERS)
+def feedback_record(entry: FeedbackEntry, *, comments: bool = True) -> Record:
+    """The record to append to the labels log, without the author's text if the log holds none: the same feedback is in
+    the same partition again.
+    """
+    stored = entry if comments else replace(entry, comment=None)
+    return Record(entry.feedback_id.encode(), to_json(stored), FEEDBACK_HEADERS)
 
 
 def joined_record(joined: JoinedFeedback, partition: int) -> Record:
@@ -249,8 +252,3 @@ def parse_feedback_entry(value: bytes) -> FeedbackEntry:
 def parse_joined_feedback(value: bytes) -> JoinedFeedback:
     """Read what became of feedback. Raises BadInput."""
     return record_of(plain_value(value, "feedback"), JoinedFeedback)
-
-
-def without_comment(entry: FeedbackEntry) -> FeedbackEntry:
-    """The same without the author's text, for logs that hold none."""
-    return replace(entry, comment=None)

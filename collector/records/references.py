@@ -4,6 +4,7 @@ They share with feedback the way in which senders name a subject and list docume
 """
 
 import hashlib
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -30,6 +31,7 @@ LONGEST_NAME = 100
 """Characters of a name that a sender gives."""
 _NOTHING = {"trace_id": "0" * 32, "span_id": "0" * 16}
 """Ids that no span has. Any other text may be the trace of a ready-made turn."""
+_EVALUATION_ID = re.compile("[0-9a-f]{32}")
 
 
 def sent_fields(document: object, what: str, example: str, known: Collection[str]) -> dict[str, Any]:
@@ -66,6 +68,8 @@ def digest_of(tenant: str | None, content: Mapping[str, Any]) -> str:
 def _sent_id(name: str, value: object, tenant: str | None) -> str:
     if not isinstance(value, str) or not 0 < len(value) <= LONGEST_ID:
         raise BadInput(f"{name}: a text of 1 to {LONGEST_ID} characters is needed")
+    if name == "evaluation_id" and not _EVALUATION_ID.fullmatch(value):
+        raise BadInput(f"{name}: the id of a score of evalstream is needed, 32 hex digits in lower case")
     value = comparable_id(name, value)
     if value == _NOTHING.get(name):
         raise BadInput(f"{name}: all zeros, OpenTelemetry's id outside of a span, name nothing; send another id")

@@ -11,7 +11,8 @@ _NO_TEXT = frozenset({"started_at", "ended_at", "usage", "incomplete", "revision
 """Readers of the document accept nothing but times, counts and words of ours there, and refuse all else."""
 
 _IDS = {
-    "trace_id": re.compile("[0-9a-fA-F]{32}"),
+    "trace_id": (_TRACE := re.compile("[0-9a-fA-F]{32}")),
+    "evaluation_id": _TRACE,
     "span_id": (_SPAN := re.compile("[0-9a-fA-F]{16}")),
     "parent_span_id": _SPAN,
 }

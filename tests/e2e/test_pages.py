@@ -265,11 +265,24 @@ async def test_the_python_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
                 await waiting
 
 
-def test_the_plug_in_that_asks_a_judge_passes_its_own_tests(tmp_path: Path) -> None:
-    write_files("plugins.md", tmp_path)
+@pytest.mark.parametrize("place", ["alone", "in a clone", "below a clone"])
+def test_the_plug_in_that_asks_a_judge_passes_its_own_tests(tmp_path: Path, place: str) -> None:
+    """By the page's command: `init` had written beside evalstream's own settings of pytest, which need its test tools."""
+    if place != "alone":
+        (tmp_path / "pyproject.toml").write_text(
+            '[tool.pytest.ini_options]\naddopts = "--strict-config"\nno_such = 1\n'
+        )
+        (tmp_path / "conftest.py").write_text("import no_such_tool\n")
+    folder = tmp_path / "mine" if place == "below a clone" else tmp_path
+    folder.mkdir(exist_ok=True)
+    write_files("plugins.md", folder)
     ours = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "COV"))}
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path)]
-    done = subprocess.run(command, cwd=tmp_path, env=ours, capture_output=True, text=True, check=False)
+    [line] = re.findall(
+        r"`python (-m pytest [^`]+)`", (ROOT / "deploy" / "docs" / "plugins.md").read_text(encoding="utf-8")
+    )
+    done = subprocess.run(
+        [sys.executable, *line.split()], cwd=folder, env=ours, capture_output=True, text=True, check=False
+    )
     assert "2 passed" in done.stdout, done.stdout + done.stderr
 
 

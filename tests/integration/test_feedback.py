@@ -212,6 +212,7 @@ async def test_an_evaluator_that_asks_for_feedback_gets_it(world: World) -> None
         ({"turn_id": "t0", "valeu": 1}, "unknown key 'valeu'; did you mean 'value'?"),
         ({"turn_id": 7, "value": 1}, "turn_id: a text of 1 to 1000 characters"),
         ({"trace_id": "0" * 32, "value": 1}, "trace_id: all zeros, OpenTelemetry's id outside of a span"),
+        ({"evaluation_id": "nonsense", "value": 1}, "evaluation_id: the id of a score of evalstream is needed, 32 hex"),
         ({"turn_id": "t0", "value": [1]}, "value: a number"),
         ({"turn_id": "t0", "value": 1e300}, "value: a number"),
         ({"turn_id": "t0", "comment": "x" * 4001}, "comment: a text of 1 to 4000"),

@@ -33,7 +33,7 @@ def entry(**changes: Any) -> FeedbackEntry:
 def judged(*evaluations: Evaluation, most: int = 100) -> JudgedSubjects:
     subjects = JudgedSubjects(most=most)
     for number, each in enumerate(evaluations):
-        subjects.add(replace(each, evaluation_id=f"e{number}"), LogPlace(0, number), float(number))
+        subjects.add(replace(each, evaluation_id=f"{number:032x}"), LogPlace(0, number), float(number))
     return subjects
 
 
@@ -56,7 +56,7 @@ def test_every_id_names_and_several_have_to_fit() -> None:
     assert about(subjects, trace_id="A" * 32) == ["t1", "t2"]
     assert about(subjects, trace_id="A" * 32, response_id="r2") == ["t2"]
     assert about(subjects, trace_id="b" * 32, response_id="r2") == []
-    assert about(subjects, evaluation_id="e2") == ["t3"]
+    assert about(subjects, evaluation_id=f"{2:032x}") == ["t3"]
     assert about(subjects, conversation_id="c") == ["t1", "t2", "t3"], "only turns are judged"
     assert about(subjects, conversation_id="d", turn_id="t1") == []
 

@@ -17,7 +17,7 @@ from collector.backoff import Backoff
 from collector.errors import BadInput
 from collector.logs.log import TICK, LogUnavailable, StoredRecord
 from collector.logs.memory import MemoryLog
-from collector.receive.feedback_ingest import FeedbackRules
+from collector.receive.feedback_ingest import ALL_FEEDBACK, FeedbackRules, parse_feedback
 from collector.receive.files import read_files
 from collector.receive.kafka import KafkaReceiver, SourceTopic
 from collector.receive.otlp_ingest import IngestRules
@@ -307,6 +307,12 @@ def test_ids_and_times_that_look_like_numbers_stay():
     assert turn.started_at == datetime.fromtimestamp(4111111111.111, UTC)
     assert turn.usage is not None
     assert turn.usage.input_tokens == 4111111111111111
+
+
+def test_an_evaluation_id_that_looks_like_a_number_stays():
+    said = {"evaluation_id": "4111111111111111" * 2, "value": 1}
+    [stored] = parse_feedback(json.dumps(said).encode(), ALL_FEEDBACK, tenant=None, redactor=REDACTOR).records
+    assert json.loads(stored.value)["evaluation_id"] == said["evaluation_id"]
 
 
 def test_an_id_comes_of_what_is_stored_and_not_of_what_was_taken_out():
