@@ -116,10 +116,12 @@ def _scores(scores_by_name: Any, where: str) -> dict[str, float]:
     return scores
 
 
-def case_notes(cases: Sequence[GoldenCase], evaluators: Mapping[str, Evaluator[Any]]) -> Iterator[str]:
-    """A line for each evaluator whose judge the set cannot watch, and for references of none.
+def case_notes(
+    cases: Sequence[GoldenCase], evaluators: Mapping[str, Evaluator[Any]], known: Collection[str]
+) -> Iterator[str]:
+    """A line for each evaluator whose judge the set cannot watch, and for references of none that is `known`.
 
-    `evaluators` are those in use that ask a judge, by name.
+    `evaluators` are those in use that ask a judge, by name. `dataset` also writes the scores of others.
     """
     for name, evaluator in evaluators.items():
         own = [case for case in cases if case.scope == evaluator.scope]
@@ -129,8 +131,8 @@ def case_notes(cases: Sequence[GoldenCase], evaluators: Mapping[str, Evaluator[A
             why = f" ({len(lacking)} lack {listed(fields)})" if fields else ""
             usable = f"{len(own) - len(lacking)} of {plural(len(cases), 'case')}"
             yield f"golden.path: {name} can score {usable}{why}; a shift of its judge is seen with {MIN_PAIRS} or more"
-    for name in sorted({name for case in cases for name in case.scores} - set(evaluators)):
-        yield f"golden.path: scores names an {unknown('evaluator', name, evaluators)}"
+    for name in sorted({name for case in cases for name in case.scores}.difference(known)):
+        yield f"golden.path: scores names an {unknown('evaluator', name, known)}"
 
 
 def _lacking(case: GoldenCase, evaluator: Evaluator[Any]) -> list[str]:

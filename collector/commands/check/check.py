@@ -418,7 +418,7 @@ def _golden(config: Config) -> Iterator[str]:
         asking = {name: each.evaluator for name, each in config.evaluators.items() if each.judge and name in used}
         number = sum(case.scope == evaluator.scope for case in cases for evaluator in asking.values())
         yield f"golden     {plural(len(cases), 'frozen case')}: {plural(number, 'evaluation')} by judges {when}"
-        yield from (f"note       {note}" for note in case_notes(cases, asking))
+        yield from (f"note       {note}" for note in case_notes(cases, asking, config.evaluators))
 
 
 def matched(monitor: MonitorSettings) -> str:
