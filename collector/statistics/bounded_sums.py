@@ -6,8 +6,9 @@ the standard error shows that only afterwards. So the weight of a conversation i
 bound follows from the last 1,000 conversations of the same series:
 
 - In the sums for the mean, the scores of a conversation in an hour weigh at most 20 times the mean weight of these
-  conversations, which is 2 % of their total weight once 1,000 are known; a score keeps at least the weight of
-  evalstream's own sampling. The excess is left out of the sums, and added up as `clipped`. It biases the mean by at
+  conversations, which is 2 % of their total weight once 1,000 are known; or as much as a single score weighs by
+  evalstream's own sampling, if that is more. Not as all its scores weigh: a long conversation at a low rate would
+  decide the mean. The excess is left out of the sums, and added up as `clipped`. It biases the mean by at
   most clipped / (W + clipped). If one conversation in twenty is heavy, the bound grows until nothing is clipped.
 - In the sums for the drop detector, each weight is divided by a large weight, the scale. The quotients of one
   conversation add up to at most 1, however long it lasts: the guarantee of the detector requires this. The excess is

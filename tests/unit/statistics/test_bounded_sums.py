@@ -154,6 +154,8 @@ def test_our_own_weights_are_never_clipped_in_a_conversation_of_one_score() -> N
     sums = BoundedSums()
     counted(singles([1.0] * 500), sums)
     assert sums.add("s", "new", weight=Weight(100.0, 100.0), score=0.5, time=0.0).clipped == 0.0
+    second = sums.add("s", "new", weight=Weight(100.0, 100.0), score=0.5, time=0.0)
+    assert second.clipped == 100.0, "a long conversation at a low rate would decide the mean"
 
 
 def test_series_know_nothing_of_each_other() -> None:
