@@ -11,7 +11,9 @@ from chromium import Chromium
 from playwright.async_api import expect
 from shown import WATCHED, a_busy_hour, showing
 
-from collector.page.sources import AlertView, Cause, Sources
+from collector.page.sources import AlertView, Cause, PeopleView, Sources
+from collector.statistics.audited_sums import AuditedSums
+from collector.statistics.confusion import UNKNOWN, Bounded, Confusion, VerdictAgreement
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")  # where the browser runs
 
@@ -44,6 +46,22 @@ async def test_a_badge_says_that_an_alert_fires(chromium: Chromium) -> None:
             async with chromium.browsing(shown.url("?range=15m")) as tab:
                 badge = tab.locator(f".track[data-key='helpdesk/{WATCHED[0].evaluator}'] .badge")
                 await expect(badge).to_have_text(text)
+
+
+async def test_an_agreement_is_said_to_be_of_all_monitors(chromium: Chromium) -> None:
+    """The cards of two monitors each showed the agreement of both as its own. A label's verdict has no threshold."""
+    agreement = VerdictAgreement(20.0, Bounded(0.92, 0.82, 0.97), UNKNOWN, UNKNOWN, Confusion({("good", "good"): 20.0}))
+    people = PeopleView(withheld="few", sums=AuditedSums(), agreements={"": agreement})
+    several = [WATCHED[0], replace(WATCHED[0], monitor="shop")]
+    for watched, text in (([WATCHED[0]], "people: same"), (several, "people, of all monitors: same")):
+        views = {(each.monitor, each.evaluator): people for each in watched}
+        async with showing(watched=watched, sources=Sources(people=lambda views=views: views)) as shown:
+            turn = await shown.put_turn("c", "Is it open?", "Yes.")
+            await shown.put(shown.judged(turn, 0.3))
+            async with chromium.browsing(shown.url()) as tab:
+                await expect(tab.locator(".agreement")).to_have_count(len(watched))
+                await expect(tab.locator(".agreement").first).to_contain_text(f"agreement with {text} verdict 92 %")
+                await expect(tab.locator("#rows .chip")).to_have_attribute("title", "does not pass")
 
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1360), ("dark", 1360), ("light", 390)])
