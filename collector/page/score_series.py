@@ -7,12 +7,12 @@ are small whatever the traffic, and deleted by age: `deploy/docs/page.md` says h
 ten digits.
 
     {"v":1,"partition":0,"first":0,"next":40,"minutes":[[29000000,"support","helpful","0123456789ab",12,…]],
-     "thresholds":{"helpful":0.5},"changes":{"helpful":2}}
+     "thresholds":{"helpful":0.5},"changes":{"helpful":[2,1740000017.5]}}
 
 A minute is in minutes since the epoch; the numbers after the version are `Bin.numbers`, without the zeros at the end.
 Earlier releases wrote "all" in place of the version, and read any. Verdicts of a stretch are by its thresholds.
-`changes` says how often each threshold had changed before: one that is put back has the same value as once, and another
-number.
+`changes` says how often each threshold had changed before, and when (s): one that is put back has the same value as
+once, and another number.
 """
 
 import math
@@ -308,8 +308,8 @@ class ScoreSeries:
             if column is not None:
                 column.count_work(evaluation)
 
-    def restore(self, minute: int, what: Bin, *, are_verdicts_of_now: bool = True) -> None:
-        """Add what was stored of a minute, without its verdicts if they are from before the threshold's last change.
+    def restore(self, minute: int, what: Bin, *, forgotten: float | None = 0.0) -> None:
+        """Add what was stored of a minute: verdicts since `forgotten` (s), or without any if that is None.
 
         Columns wider than a minute count its conversations with their earlier scores: which of them go on in the next
         minute is not stored. If columns are narrower than a minute, the minute's first column holds all of it.
@@ -317,17 +317,19 @@ class ScoreSeries:
         time = minute * MINUTE
         if what.is_judged:
             self.newest = max(time, self.newest or 0.0)
-        if not are_verdicts_of_now:
-            self.forgotten = max(time, self.forgotten)
+        self.forgotten = max(self.forgotten, time if forgotten is None else forgotten)
+        if forgotten is None:
             what = replace(what, passed=0.0, verdicts=0.0)
         for name, range_ in _RINGS.items():
             column = self._bin(name, int(time // range_.width))
             if column is not None:
                 column.add(what if range_.width <= MINUTE else replace(what, within_column=what.across_columns))
 
-    def forget_verdicts(self) -> None:
-        """The threshold has changed: the share that passes begins again, as sums of verdicts mix no two thresholds."""
-        self.forgotten = self.newest or 0.0
+    def forget_verdicts(self, time: float) -> None:
+        """The threshold has changed, at `time` (s) or after the newest score: the share that passes begins again, as
+        sums of verdicts mix no two thresholds.
+        """
+        self.forgotten = max(self.newest or 0.0, time)
         for columns in (*self._rings.values(), *self.unsaved.values()):
             for column in columns.values():
                 column.passed = column.verdicts = 0.0
@@ -425,8 +427,8 @@ class HistoryStretch:
     minutes: tuple[tuple[int, SeriesKey, Bin], ...]
     thresholds: Mapping[str, float | None] = field(default_factory=dict[str, float | None])
     """By evaluator; earlier releases wrote none, and what they counted as passed is left out."""
-    changes: Mapping[str, int] = field(default_factory=dict[str, int])
-    """By evaluator, how often its threshold had changed before; earlier releases wrote none, and count as 0."""
+    changes: Mapping[str, tuple[int, float]] = field(default_factory=dict[str, tuple[int, float]])
+    """By evaluator, how often its threshold had changed before, and when; earlier releases wrote none."""
 
 
 def stretch_to_json(stretch: HistoryStretch) -> bytes:
@@ -448,7 +450,8 @@ def stretch_from_json(value: bytes) -> HistoryStretch:
             raise BadInput(f"a history of version {read['v']} cannot be read by this version")
         minutes = tuple(_minute(cast("list[Any]", each)) for each in read["minutes"])
         offsets = int(read["partition"]), int(read["first"]), int(read["next"])
-        return HistoryStretch(*offsets, minutes, dict(read.get("thresholds", {})), dict(read.get("changes", {})))
+        changes = {str(name): (int(count), float(time)) for name, (count, time) in read.get("changes", {}).items()}
+        return HistoryStretch(*offsets, minutes, dict(read.get("thresholds", {})), changes)
     except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
         raise BadInput("not a history of scores") from error
 

@@ -188,6 +188,9 @@ class OutcomeCounts:
     others: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
 
 
+_UNCHANGED = 0, 0.0
+
+
 class View:
     """The newest `evaluations`, none older than `keep` (s), their conversations, and every monitor's scores over time.
 
@@ -228,8 +231,8 @@ class View:
         """By partition of the turns log, the last offset that was read. Turns of one record share it."""
         self._unsaved: dict[int, tuple[int, float]] = {}
         """By partition, the first offset that the history does not have, and when the log took it."""
-        self._changes: Counter[str] = Counter()
-        """By evaluator, how often its scale has changed since the history began."""
+        self._changes: dict[str, tuple[int, float]] = {}
+        """By evaluator, how often its scale has changed since the history began, and when (s)."""
         self.evaluators: Mapping[tuple[str, str], EvaluatorView] = {}
         self.take_evaluators(evaluators_in_use)
 
@@ -239,7 +242,7 @@ class View:
         self.evaluators = {(view.monitor, view.evaluator): view for view in evaluators_in_use}
         for name, scale in {view.evaluator: view.scale for view in evaluators_in_use}.items():
             if self.version and before.get(name) != scale:  # at the start, the history says whether it changed
-                self._begin_again(name, self._changes[name] + 1)
+                self._begin_again(name, self._changes.get(name, _UNCHANGED)[0] + 1)
         for listed in self._listed.values():
             listed.evaluation = _of_now(self, listed.evaluation)
         for key, evaluator in self.evaluators.items():
@@ -247,12 +250,13 @@ class View:
             self.outcomes.setdefault(key, OutcomeCounts())
         self.version += 1
 
-    def _begin_again(self, evaluator: str, changes: int) -> None:
+    def _begin_again(self, evaluator: str, changes: int, time: float = 0.0) -> None:
         """The scale of an evaluator has changed: verdicts from before are forgotten, also if it is put back."""
-        self._changes[evaluator] = changes
         for of, series in self._series.items():
             if of[1] == evaluator:
-                series.forget_verdicts()
+                series.forget_verdicts(time)
+                time = max(time, series.forgotten)
+        self._changes[evaluator] = changes, time
 
     @property
     def score_series(self) -> Mapping[tuple[str, str], ScoreSeries]:
@@ -454,13 +458,13 @@ class View:
         self.version += 1
         now = {view.evaluator: view.threshold for view in self.evaluators.values()}.items()
         for name, threshold in stretch.thresholds.items():
-            changes = stretch.changes.get(name, 0)
-            is_other = (name, threshold) not in now
-            if changes + is_other > self._changes[name]:
-                self._begin_again(name, changes + is_other)
+            (changes, time), is_other = stretch.changes.get(name, _UNCHANGED), (name, threshold) not in now
+            if changes + is_other > self._changes.get(name, _UNCHANGED)[0]:
+                self._begin_again(name, changes + is_other, 0.0 if is_other else time)
         for minute, (monitor, name, version), what in stretch.minutes:
-            is_same = name in stretch.thresholds and stretch.changes.get(name, 0) == self._changes[name]
-            self._series_of((monitor, name), version).restore(minute, what, are_verdicts_of_now=is_same)
+            changes, time = stretch.changes.get(name, _UNCHANGED)
+            is_same = name in stretch.thresholds and changes == self._changes.get(name, _UNCHANGED)[0]
+            self._series_of((monitor, name), version).restore(minute, what, forgotten=time if is_same else None)
 
     def unsaved(self, partition: int, now: float, *, after: float) -> HistoryStretch | None:
         """The unsaved sums of a partition, if they began `after` seconds or more before `now` (s); else None."""

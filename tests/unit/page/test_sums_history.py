@@ -30,10 +30,10 @@ SAMPLE = HistoryStretch(
         (29_916_667, ("support", "helpful", "0123456789ab"), Bin(ScoreSums(), ScoreSums(), failed=1)),
     ),
     {"helpful": 0.5},
-    {"helpful": 2},
+    {"helpful": (2, NOW)},
 )  # fmt: skip
 STORED = (
-    b'{"v":1,"partition":0,"first":3,"next":9,"thresholds":{"helpful":0.5},"changes":{"helpful":2},"minutes":['
+    b'{"v":1,"partition":0,"first":3,"next":9,"thresholds":{"helpful":0.5},"changes":{"helpful":[2,1795000000.0]},"minutes":['
     b'[29916666,"support","helpful","0123456789ab",2,1,2,1.5,4,3,2.25,1,2,0,0,0,0.001,2,0,0,1,0,0,-2,-1.5,-1],'
     b'[29916667,"support","helpful","0123456789ab",0,0,0,0,0,0,0,0,0,0,0,1]]}'
 )

@@ -463,9 +463,11 @@ def test_verdicts_are_by_the_present_threshold_and_the_share_begins_again() -> N
         assert track["passed_since"] == (time + 300.0 if threshold == 0.2 else None)  # 0.9 has been put back
 
 
-@pytest.mark.parametrize("is_live", [True, False])
+@pytest.mark.parametrize(("is_live", "apart", "since"), [(True, 60.0, 120.0), (False, 60.0, 120.0), (True, 6.0, 9.0)])
 @pytest.mark.parametrize("order", ["as written", "by partition"])
-def test_the_share_of_passes_begins_again_after_a_threshold_that_is_put_back(order: str, *, is_live: bool) -> None:
+def test_the_share_of_passes_begins_again_after_a_threshold_that_is_put_back(
+    order: str, apart: float, since: float, *, is_live: bool
+) -> None:
     """After 0.6 → 0.7 → 0.6 and a restart, the page counted the passes from before 0.7 as those since its end."""
     of, time = {"monitor": "helpdesk", "evaluator": "answers_question"}, NEW.timestamp()
     uses = {threshold: [EvaluatorView(**of, threshold=threshold)] for threshold in (0.6, 0.7)}
@@ -480,7 +482,7 @@ def test_the_share_of_passes_begins_again_after_a_threshold_that_is_put_back(ord
                 view.restore(stretch)
         for partition in (0, 1):
             for number in (0, 1):
-                at = NEW + timedelta(minutes=step, seconds=20 * number + 5 * partition)
+                at = NEW + timedelta(seconds=step * apart + 2 * number + partition)
                 subject = replace(scored().subject, conversation_id=f"{step}{partition}{number}")
                 score = 0.65 if step < 2 or number else 0.5  # half pass at last
                 judged = scored(100 * step + 10 * partition + number, subject=subject, ended_at=at, score=score)
@@ -495,7 +497,7 @@ def test_the_share_of_passes_begins_again_after_a_threshold_that_is_put_back(ord
     for stretch in orders[order]:
         again.restore(stretch)
     for track in (before, tracked(again, time + 600.0)):
-        assert (track["whole"]["passed"], track["passed_since"]) == (0.5, time + 120.0)
+        assert (track["whole"]["passed"], track["passed_since"]) == (0.5, time + since)
     others = View(uses[0.7])
     for stretch in orders[order]:
         others.restore(stretch)
