@@ -17,7 +17,7 @@ class ChangeNotifier:
         self._event.set()
 
     async def wait(self, seconds: float) -> bool:
-        """Wait for the next change; False if there was none within `patience` (s)."""
+        """Wait for the next change; False if there was none within `seconds`."""
         event = self._event
         try:
             async with asyncio.timeout(seconds):

@@ -312,12 +312,9 @@ class Page:
 
     def routes(self) -> web.Application:
         """A new application with all routes."""
-        application = web.Application(
-            middlewares=[
-                security_middleware([name.lower() for name in self.settings.allowed_hosts], self.login, self._login)
-            ],
-            client_max_size=_LARGEST_LABEL,
-        )
+        hosts = [name.lower() for name in self.settings.allowed_hosts]
+        guard = security_middleware(hosts, self.login, self._login)
+        application = web.Application(middlewares=[guard], client_max_size=_LARGEST_LABEL)
         application.router.add_get("/", self._file)
         application.router.add_get("/assets/{name}", self._file)
         if self.login is not None:
