@@ -57,7 +57,7 @@ WATCHED = (*OF_TURNS, LOWER, WHOLE, AUDITED)
 SEGMENTS = ("free", "paid")
 BY_HAND = {
     "monitor": ("chatbot", "search"),
-    "outcome": ("sampled", "sampled_out", "complete"),
+    "outcome": ("sampled", "sampled_out", "complete", "scored"),
     "exporter": ("prometheus", "otlp"),
     "result": ("accepted", "rejected", "hit", "miss"),
     "signal": ("traces", "logs"),
