@@ -41,8 +41,9 @@ class MissingEvaluation:
 class Balance:
     """The outcomes of the evaluations of one monitor and evaluator.
 
-    `replaced` counts those that a later revision superseded before they were made. `not_compared` counts those that
-    became due before the first evaluation by the present configuration.
+    The states of `audit.sql` have the names of these fields. `replaced` counts those that a later revision superseded
+    before they were made. `not_compared` counts those that became due before the first evaluation by the present
+    configuration.
     """
 
     monitor: str
@@ -121,15 +122,10 @@ class EvaluationAudit(AbstractContextManager["EvaluationAudit"]):
             where = {"partition": partition, "done_below": below}
             for monitor, evaluator, state, number in self._rows(_SQL["states"], where):
                 each = balance(monitor, evaluator)
-                if state == "retried":
-                    each.retried += number
-                    continue
-                each.due += number
-                each.replaced += number if state == "replaced" else 0
-                each.in_flight += number if state == "in flight" else 0
-                each.not_compared += number if state == "not compared" else 0
+                each.due += number if state != "retried" else 0
+                if state != "done":  # else by its outcome, below
+                    setattr(each, state, getattr(each, state) + number)
                 if state == "missing":
-                    each.missing += number
                     names = {"monitor": monitor, "evaluator": evaluator, "examples": EXAMPLES - len(each.examples)}
                     each.examples += [
                         MissingEvaluation(name, partition, offset)

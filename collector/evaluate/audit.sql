@@ -44,8 +44,8 @@ CREATE TABLE comparable AS
 -- # states
 SELECT monitor, evaluator, CASE
     WHEN state != '' THEN state
-    WHEN trigger_offset >= :done_below THEN 'in flight'
-    WHEN requested < 2 AND (first IS NULL OR trigger_offset < first) THEN 'not compared'
+    WHEN trigger_offset >= :done_below THEN 'in_flight'
+    WHEN requested < 2 AND (first IS NULL OR trigger_offset < first) THEN 'not_compared'
     ELSE 'missing' END AS what, count(*)
 FROM due LEFT JOIN comparable USING (partition, monitor, evaluator) WHERE partition = :partition GROUP BY 1, 2, 3
 

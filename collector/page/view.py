@@ -359,7 +359,7 @@ class View:
         key = (failed.evaluation.monitor, failed.evaluation.evaluator)
         if is_new:
             self._series_of(key, failed.evaluation.evaluator_version).discount(failed.evaluation, partition)
-        if is_first and _is_live(self, failed.evaluation):
+        if is_first and _is_in_outcomes(self, failed.evaluation):
             self.outcomes[key].others -= Counter([(failed.evaluation.outcome, failed.evaluation.reason_code)])
             if retried.happened_at is not None:  # else it is counted as what came now
                 _count(self.outcomes[key], retried)
@@ -507,6 +507,13 @@ def _of_now(view: View, judged: Evaluation) -> Evaluation:
 def _is_live(view: View, judged: Evaluation) -> bool:
     """Whether an evaluation is of live traffic, and since the start."""
     return judged.happened_at is None and judged.ended_at.timestamp() >= view.started
+
+
+def _is_in_outcomes(view: View, judged: Evaluation) -> bool:
+    """Whether the outcomes have an evaluation: a live one, or one that was made in place of a failure that they had."""
+    before = view.get(judged.supersedes[0]) if judged.supersedes else None
+    failed = before if before is not None and before.superseded_by == judged.evaluation_id else None
+    return _is_live(view, judged) or (failed is not None and _is_in_outcomes(view, failed.evaluation))
 
 
 def paid_in(view: View, evaluation: Evaluation) -> Evaluation | None:

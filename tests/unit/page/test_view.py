@@ -204,6 +204,19 @@ def test_a_failure_that_the_new_version_has_made_good_is_not_made_again():
     assert (first.superseded_by, second.superseded_by) == (scored(3).evaluation_id, None)
 
 
+def test_a_failure_that_was_made_again_twice_is_one_outcome():
+    """The second `rejudge` made the score; "Where the traffic went" still had the failure."""
+    ended = scored(1).ended_at
+    view = View([], started=ended.timestamp())
+    view.add_evaluation(failed(1), 0, 1, ended.timestamp())
+    again = failed(2, happened_at=ended, supersedes=(failed(1).evaluation_id,))
+    view.add_evaluation(again, 0, 2, ended.timestamp())
+    supersedes = (again.evaluation_id, *again.supersedes)
+    view.add_evaluation(scored(3, happened_at=ended, supersedes=supersedes), 0, 3, ended.timestamp())
+    outcomes = view.outcomes["helpdesk", "answers_question"]
+    assert (outcomes.scored, +outcomes.others) == (1, {})
+
+
 def test_a_version_whose_scores_were_all_replaced_is_not_said_to_be_in_the_curve():
     """After `rejudge --what all` the page said that the curve shows the scores of the version before."""
     view, now = changed_criterion()
