@@ -136,6 +136,9 @@ async def test_what_never_comes_is_skipped_counted_and_can_be_made_later(world: 
         done = await world.command("rejudge", "--evaluator", "exact")
         assert "made 1 of 1 (1 scored)" in done.stdout, done.output
         assert "1 evaluation left out: no reference has come" in done.stdout
+        due = "evalstream_evaluations_due_total"
+        origins = {name: value(service, due, evaluator="exact", origin=name) for name in ("retried", "backfilled")}
+        assert origins == {"retried": 1, "backfilled": 0}, "it replaces the skip"
         await world.until_drained()
     scored = [each for each in await world.ledger() if each.evaluator == "exact" and each.score is not None]
     assert [(each.subject.turn_id, each.score) for each in scored] == [("t1", 1.0)]
