@@ -18,7 +18,7 @@ from streams import MEAN, Stream, drop_at, together
 from collector.alerting.rules.formats import FORMATS, text
 from collector.alerting.rules.generate import rules_hash, rules_of
 from collector.alerting.rules.model import AlertingRule, Fact, RecordingRule, RuleGroup
-from collector.alerting.rules.series import PROCESS_AGE, PROCESS_FRESH, SCORES_INCREASE, WEIGHT_CHECK
+from collector.alerting.rules.series import EARLY, NEW_SCORES, PROCESS_AGE, PROCESS_FRESH, SCORES_INCREASE, WEIGHT_CHECK
 from collector.alerting.rules.targets import detector, targets
 from collector.commands.init import QUESTIONS, answers_of, configuration
 from collector.config.configured import Config
@@ -954,6 +954,12 @@ def counted(
     [
         (counted("_x80 30+2x20", began="_x80 4790x20"), 30 + 40),  # a process that has just begun
         (counted("0+2x100", began="60x100") + counted("_x90 12+1x10", segment="new"), 120 + 12 + 10),
+        (
+            counted("_x80 30+2x5 4+2x12", began="_x80 4790x5 5150x12"),
+            30 + (10 + 4 + 24) * 1.05,
+        ),  # it restarts soon after; increase() extrapolates
+        (counted("_x80 30+2x5 stale", began="_x80 4790x5 stale"), 30 + 10 * 1.2),  # it ends soon after
+        (counted("_x60 0+2x10 stale _x7 6+2x20", began="_x60 3590x10 stale _x7 4670x20"), 20 + 6 + 42),  # down for long
         (counted("0+2x70 9+2x29", began="60x70 4255x29"), 60 + 9 + 58),  # it begins anew at the same address
         (counted("_x60 0+2x10 9+2x29", began="_x60 3590x10 4255x29"), 20 + 9 + 58),
         (counted("_x80 30+2x20"), 40),  # a version that does not say when it began
@@ -977,11 +983,11 @@ def test_scores_from_before_a_first_scrape_are_in_the_windows_and_old_ones_are_n
     """30 scores from before the first scrape were in no window. The whole value of an old counter is no growth."""
     rules = rules_of(configured())
     [scores] = (group for group in rules.groups if group.name == "evalstream-scores")
-    names = (PROCESS_AGE, PROCESS_FRESH, SCORES_INCREASE)
+    names = (PROCESS_AGE, PROCESS_FRESH, NEW_SCORES, EARLY["gen_ai_evaluation_score_count"], SCORES_INCREASE)
     needed = tuple(rule for rule in scores.rules if isinstance(rule, RecordingRule) and rule.record in names)
     rules = replace(rules, groups=(replace(scores, rules=needed),))
     expr = f'round(sum({SCORES_INCREASE}{{window="1h"}}), 1)'
-    values = [{"expr": expr, "eval_time": "100m", "exp_samples": [{"labels": "{}", "value": grown}]}]
+    values = [{"expr": expr, "eval_time": "100m", "exp_samples": [{"labels": "{}", "value": round(grown)}]}]
     run(tmp_path, configured(), [{"inputs": inputs, "values": values}], made=rules)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from collector.alerting.rules.series import PROCESS, PROCESS_FRESH
+from collector.alerting.rules.series import EARLY, PROCESS, PROCESS_FRESH
 
 Severity = Literal["page", "warning", "heartbeat"]
 """A `heartbeat` always fires: when it stops arriving, alerting itself is broken."""
@@ -149,13 +149,17 @@ def growth(counter: str, window: str, by: Sequence[str]) -> str:
     0.03 so, and its error ten times too small. The growth of such a counter is its whole value, if it began at 0 within
     the window (`series.PROCESS_FRESH`, recorded with this text of the window). If that is not known, as after
     Prometheus has lost its data, only the growth since the first sample is sure. If a process restarts, its counter has
-    also grown before that: `increase()` adds both, without what came before the first sample. No exact cure is cheap:
-    that sample's value is in no function of PromQL that is not experimental.
+    also grown before that: `increase()` adds both, but for what the counter held at its first scrape (`series.EARLY`).
     """
-    whole = f"{counter} and on ({PROCESS}) {PROCESS_FRESH}{selector(window=window)}"
+    name, brace, where = counter.partition("{")
+    early = f"{EARLY[name]}{brace}{where}" if name in EARLY else ""
+    first = f"({early} unless {early} offset {window})"
+    unknown = f"{counter} unless ignoring (early) {first}" if early else counter
+    whole = f"{unknown} and on ({PROCESS}) {PROCESS_FRESH}{selector(window=window)}"
     exact = f"({whole} or {counter} - min_over_time({counter}[{window}]))"
     new = f"{exact} unless {counter} offset {window} unless resets({counter}[{window}]) > 0"
-    return f"sum by ({', '.join(by)}) (({new}) or increase({counter}[{window}]))"
+    added = f" or {first}" if early else ""
+    return f"sum by ({', '.join(by)}) (({new}) or increase({counter}[{window}]){added})"
 
 
 def duration(seconds: float) -> str:

@@ -48,8 +48,10 @@ def score_groups(
     """
     burns = [burn for target in targets if target.objective is not None for burn in target.burns]
     windows = series.WINDOWS | {duration(length): length for burn in burns for length in (burn.long, burn.short)}
+    lengths = [*windows.values(), *([PEOPLE_WINDOW] if people else ())]
     rules = (
-        *_fresh_processes(dict.fromkeys([*windows.values(), *([PEOPLE_WINDOW] if people else ())]), timing),
+        *_fresh_processes(dict.fromkeys(lengths), timing),
+        *_early_scores(max(lengths), timing),
         *_increases(_COUNTERS_BY_RECORD, timing, by),
         *(audits := tuple(_audits(targets, timing, by, people=people))),
         *_means(by, corrected_means(timing) if audits else None),
@@ -77,6 +79,22 @@ def _fresh_processes(lengths: Iterable[float], timing: Timing) -> Iterator[Recor
         began = f"{start} > time() - {timing.seconds(length):g} and {soon}"
         fresh = f"max by ({series.PROCESS}) ({was_there} or {began})"
         yield RecordingRule(series.PROCESS_FRESH, fresh, {"window": window})
+
+
+def _early_scores(longest: float, timing: Timing) -> Iterator[RecordingRule]:
+    """What counters held at their first scrape, for a day or as long as the longest window.
+
+    All counters of an evaluator begin together, so the count of its scores says for all of them whether they are new.
+    """
+    window, soon, scores = timing.text(longest), timing.text(_SOON), f"{metrics.SCORE.name}_count"
+    fresh = f"on ({series.PROCESS}) {series.PROCESS_FRESH}{selector(window=timing.text(min(series.WINDOWS.values())))}"
+    unseen = f"{scores} unless present_over_time({scores}[{window}] offset {soon})"
+    yield RecordingRule(series.NEW_SCORES, f"{unseen} and {fresh}")
+    new = f"on ({series.PROCESS}, {', '.join(series.BY)}, segment) {series.NEW_SCORES}"
+    for counter, name in series.EARLY.items():
+        held = f"min_over_time({counter}[{soon}]) > 0 unless resets({counter}[{soon}]) > 0 and {new}"
+        kept = f"last_over_time({name}[{timing.text(2 * _SOON)}]) unless {name} offset {window}"
+        yield RecordingRule(name, f"{kept} or ignoring (early) ({held})", {"early": "yes"})
 
 
 _COUNTERS_BY_RECORD = {

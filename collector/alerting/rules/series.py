@@ -4,6 +4,8 @@ Each series has the labels `BY`, and `segment` if the configuration alerts by se
 it. A series exists only where there is data: no scores give no mean, never a zero.
 """
 
+from collector.telemetry import series as metrics
+
 BY = ("evaluator", "evaluator_version", "monitor")
 
 WINDOWS = {"15m": 900.0, "1h": 3600.0, "6h": 21600.0, "24h": 86400.0}
@@ -24,6 +26,16 @@ PROCESS_AGE = "evalstream:process_age"
 PROCESS_FRESH = "evalstream:process_fresh"
 """Exists for a process all of whose counters without a sample before the window began at 0 within it. Labels `PROCESS`
 and `window`. Its value is the start of the process."""
+
+NEW_SCORES = "evalstream:new_scores"
+"""Exists for the first minutes of an evaluator's series that a process began at 0. Labels as of the scores."""
+_SUMS = (*metrics.ESTIMATOR_SUMS, metrics.ESTIMATOR_CLIPPED, *metrics.CORRECTED_SUMS, metrics.AUDITED_SUMS)
+EARLY = {
+    name: f"evalstream:early_{name.removeprefix('evalstream_').removesuffix('_total')}"
+    for name in (f"{metrics.SCORE.name}_count", metrics.VERDICT_WEIGHT.name, *(counter.name for counter in _SUMS))
+}
+"""What counters held at their first scrape, by the counter's name: where it is above 0, as long as a window may hold
+it. Labels as of the counter, and `early`."""
 
 ESTIMATOR_INCREASES = {key: f"evalstream:estimator_{key}:increase" for key in SUMS}
 """Growth of the five sums over a window. Label `window`."""
