@@ -145,7 +145,7 @@ def test_every_name_of_the_list_of_series_is_recorded():
     recorded = {rule.record for group in rules.groups for rule in group.rules if isinstance(rule, RecordingRule)}
     named = [value for value in vars(series).values() if isinstance(value, str) and value.startswith("evalstream:")]
     named += [*series.EVIDENCE_DELTAS.values(), *series.ESTIMATOR_INCREASES.values()]
-    named += series.CORRECTED_INCREASES.values()
+    named += [*series.CORRECTED_INCREASES.values(), *series.EARLY.values()]
     assert set(named) == recorded
 
 
