@@ -58,11 +58,12 @@ def configuration(answers: Mapping[str, str]) -> str:
     Raises:
         ConfigError: the answer about traces is neither `http` nor `kafka://host:port/topic`, or the sample is no share.
     """
+    scores = answers["scores"]
     values = {
         **{key: _quoted(answers[key]) for key in ("judge", "base_url", "good")},
         "sample": f"{_share(answers['sample']):g}",
         "receive": _receive(answers["traces"]),
-        "export": _export(answers["scores"]),
+        "export": f"  otlp: {{endpoint: {_quoted(scores)}}}   # scores back into the same traces\n" if scores else "",
     }
     return fill(files("collector.commands").joinpath("init.yaml").read_text(encoding="utf-8"), values)
 
@@ -74,10 +75,6 @@ def _receive(traces: str) -> str:
     if not traces.startswith("kafka://") or not topic or ":" not in server:
         raise ConfigError(f"traces: {traces!r} is not a source of traces; write http or kafka://host:port/topic")
     return f"  kafka:\n    - bootstrap_servers: [{_quoted(server)}]\n      traces: [{_quoted(topic)}]\n"
-
-
-def _export(scores: str) -> str:
-    return f"  otlp: {{endpoint: {_quoted(scores)}}}   # scores back into the same traces\n" if scores else ""
 
 
 def _quoted(text: str) -> str:

@@ -153,7 +153,8 @@ async def _draws(
         present = versions.get((evaluation.monitor, evaluation.evaluator))
         if evaluation.monitor not in config.settings.monitors and evaluation.score is not None:
             gone.setdefault(evaluation.evaluator, set()).add(evaluation.monitor)
-        if present is None or evaluation.score is None or not _is_wanted(evaluation, options):
+        wanted = options.evaluator in (None, evaluation.evaluator) and options.monitor in (None, evaluation.monitor)
+        if present is None or evaluation.score is None or not wanted:
             continue
         if (known := answers.get(replayed)) is None:
             threshold = config.evaluators[evaluation.evaluator].evaluator.threshold
@@ -162,10 +163,6 @@ async def _draws(
         known[0].insert(0, evaluation.evaluation_id)
         if evaluation.evaluator_version == present:
             yield _AnswerDraw(evaluation, *known)
-
-
-def _is_wanted(evaluation: Evaluation, options: LabelsNextOptions) -> bool:
-    return options.evaluator in (None, evaluation.evaluator) and options.monitor in (None, evaluation.monitor)
 
 
 async def _labels_by_person(labels: Log) -> dict[str, dict[str | None, Label]]:

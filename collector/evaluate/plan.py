@@ -328,14 +328,10 @@ class Job:
     @property
     def verdict_ids(self) -> tuple[str, ...]:
         """The ids of all evaluations with the same verdict, in the monitors' order; () if it is the only one."""
-        return () if self.skip is not None else tuple(map(self._id_for, self.assignment.sharers))
+        return () if self.skip is not None else tuple(map(self.id_for, self.assignment.sharers))
 
-    @property
-    def first_id(self) -> str:
-        """The id that its evaluation would have if its monitor were the first to use the evaluator."""
-        return self._id_for("")
-
-    def _id_for(self, monitor: str) -> str:
+    def id_for(self, monitor: str) -> str:
+        """The id of its evaluation for a monitor; for "", the one that it would have if its monitor were the first."""
         name = self.assignment.evaluation_id(*self.subject, fallback=self.fallback, monitor=monitor)
         for _ in range(self.retry.attempt - 1 if self.retry is not None else 0):
             name = retry_id(name)

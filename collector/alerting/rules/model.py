@@ -154,12 +154,11 @@ def growth(counter: str, window: str, by: Sequence[str]) -> str:
     name, brace, where = counter.partition("{")
     early = f"{EARLY[name]}{brace}{where}" if name in EARLY else ""
     first = f"({early} unless {early} offset {window})"
-    unknown = f"{counter} unless ignoring (early) {first}" if early else counter
-    whole = f"{unknown} and on ({PROCESS}) {PROCESS_FRESH}{selector(window=window)}"
+    fresh = f"on ({PROCESS}) {PROCESS_FRESH}{selector(window=window)}"
+    whole = f"{counter}{early and f' unless ignoring (early) {first}'} and {fresh}"
     exact = f"({whole} or {counter} - min_over_time({counter}[{window}]))"
     new = f"{exact} unless {counter} offset {window} unless resets({counter}[{window}]) > 0"
-    added = f" or {first}" if early else ""
-    return f"sum by ({', '.join(by)}) (({new}) or increase({counter}[{window}]){added})"
+    return f"sum by ({', '.join(by)}) (({new}) or increase({counter}[{window}]){early and f' or {first}'})"
 
 
 def duration(seconds: float) -> str:

@@ -99,7 +99,7 @@ class PartitionJobs:
         for job in jobs:
             if job.evaluation_id in self._pending or job.evaluation_id in self.ledger:
                 return True
-            if job.assignment.monitor and monitor_key(job.first_id, job.monitor.name) in self.ledger:
+            if job.assignment.monitor and monitor_key(job.id_for(""), job.monitor.name) in self.ledger:
                 return True
         return False
 

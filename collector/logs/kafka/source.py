@@ -87,10 +87,9 @@ class KafkaSource:
     def each_topic(self) -> Sequence[TopicOfSource]:
         """Its topics, one by one."""
         names, ends = self._topics.names, self._end_offsets
-        return [TopicOfSource(topic, ends, partial(self._retention, topic)) for topic in names]
-
-    async def _retention(self, topic: str) -> float | None:
-        return await asyncio.to_thread(retention, self._settings, topic)
+        return [
+            TopicOfSource(topic, ends, partial(asyncio.to_thread, retention, self._settings, topic)) for topic in names
+        ]
 
     async def _end_offsets(self, partitions: Collection[int]) -> dict[int, int]:
         ends = await self._range_reader.offsets([self._topics.where(partition) for partition in partitions])
