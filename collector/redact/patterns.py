@@ -15,24 +15,12 @@ from importlib import import_module
 from typing import Any
 
 from collector.errors import ConfigError
+from collector.redact import prefilter
 from collector.redact.checksums import iban, iban_length, luhn
 from collector.redact.context import PASSWORD_NAMES, find_by_context, is_prose
 from collector.redact.finding import Detector, Finding, looked_at
 from collector.redact.folding import fold
 from collector.redact.national_ids import LETTERED, find_lettered, find_numbered, is_inside_machine_id, may_be_numbered
-from collector.redact.prefilter import (
-    AT_WORDS,
-    DOT_WORDS,
-    FOREIGN_AT,
-    FOREIGN_DOT,
-    KEY_STARTS,
-    LABELS,
-    QUERY_NAMES,
-    ByteMatcher,
-    has_no_pii,
-    raw_form,
-    suspects_of,
-)
 from evaluators.texts.linear_regex import translate
 from evaluators.texts.word_lists import load_words
 
@@ -52,14 +40,14 @@ _DOMAIN = re.compile(
     rf"|(?:[^\W\d_]|[{_MARKS}]){{2,24}})"
 )
 _SPELT_OUT = re.compile(
-    rf"(?<![\w.+\-])[\w.+\-]{{1,64}} ?[(\[ ](?i:{AT_WORDS})[)\] ] ?(?!the |an? |our |this )[\w\-]{{1,63}}"
-    rf"(?: ?[(\[ ](?:(?i:{DOT_WORDS})|POINT)[)\] ] ?[\w\-]{{2,63}}){{1,4}}"
-    rf"|(?<![\w.+\-])[\w.+\-]{{1,64}} (?:{FOREIGN_AT}) [\w\-]{{1,63}}"
-    rf"(?: ?[(\[ .](?:(?i:{DOT_WORDS}|{FOREIGN_DOT}) )?[\w\-]{{2,63}}){{1,4}}"
+    rf"(?<![\w.+\-])[\w.+\-]{{1,64}} ?[(\[ ](?i:{prefilter.AT_WORDS})[)\] ] ?(?!the |an? |our |this )[\w\-]{{1,63}}"
+    rf"(?: ?[(\[ ](?:(?i:{prefilter.DOT_WORDS})|POINT)[)\] ] ?[\w\-]{{2,63}}){{1,4}}"
+    rf"|(?<![\w.+\-])[\w.+\-]{{1,64}} (?:{prefilter.FOREIGN_AT}) [\w\-]{{1,63}}"
+    rf"(?: ?[(\[ .](?:(?i:{prefilter.DOT_WORDS}|{prefilter.FOREIGN_DOT}) )?[\w\-]{{2,63}}){{1,4}}"
 )
 """ada (at) example (dot) com."""
-_DOT_WORD = rf"[(\[ ](?:(?i:{DOT_WORDS})|POINT)[)\] ]| (?:{raw_form(FOREIGN_AT)}) "
-_DOT = ByteMatcher(_DOT_WORD)
+_DOT_WORD = rf"[(\[ ](?:(?i:{prefilter.DOT_WORDS})|POINT)[)\] ]| (?:{prefilter.raw_form(prefilter.FOREIGN_AT)}) "
+_DOT = prefilter.ByteMatcher(_DOT_WORD)
 _NO_PERSON = frozenset({"git", "hg", "svn"})
 _NO_MAILBOX = re.compile(r"[0-9](?:\.[0-9])?x\.(?:png|jpe?g|gif|webp|svg)|[\w.\-]{1,80}:[/~]|[A-Za-z]\.[a-z]{2,24}\(")
 """icon@2x.png, user@host:/path, and the multiplication of matrices."""
@@ -87,7 +75,7 @@ _PHONE = re.compile(
     rf"|[2-9][0-9]{{2}}[.{_GAP}][0-9]{{3}}[.{_GAP}][0-9]{{4}}"  # 415-555-2671
     rf"|\(0[0-9]{{2,4}}\)[{_GAP}]?[0-9]{{5,8}}"  # (0141) 4960666
     rf"|0[1-9][0-9]{{1,3}}-[0-9]{{2,3}}(?:[{_GAP}][0-9]{{2}}){{2}}"  # 0219-93 51 81
-    rf"|[0-9]{{9,14}}(?=[{_GAP}]{{1,2}}(?i:{LABELS}))"  # 05131373537 office
+    rf"|[0-9]{{9,14}}(?=[{_GAP}]{{1,2}}(?i:{prefilter.LABELS}))"  # 05131373537 office
     rf"|00[1-9][0-9]{{0,2}}[./{_GAP}]"  # 0049 30 123456
     rf"(?:(?:[0-9](?![0-9])|{_LONG_GROUP})(?:[./{_GAP}]?{_LONG_GROUP}){{1,4}}|[0-9]{{3,5}}+)"
     rf"|0[1-9][0-9]{{0,3}}[/{_GAP}][0-9]{{3,8}}(?:[{_GAP}]?[0-9]{{2,5}}){{0,2}}"  # 030 1234567
@@ -104,8 +92,8 @@ _JWT = re.compile(r"(?<![\w\-])eyJ[\w\-]{8,8000}\.[\w\-]{2,16000}(?:\.[\w\-]{0,4
 _PRIVATE_KEY = re.compile(r"-----BEGIN (?:[A-Z0-9]{1,20} ){0,3}PRIVATE KEY(?: BLOCK)?-----|Private-Lines: [0-9]{1,4}")
 _KEYS = "|".join(load_words("collector.redact", "key_forms.txt")["KEYS"])
 _KEY = re.compile(rf"(?<![A-Za-z0-9])(?:{_KEYS})")
-_MAY_BE_KEY = ByteMatcher(KEY_STARTS)
-_ANY_START = ByteMatcher(f"{KEY_STARTS}|{LETTERED}|{_DOT_WORD}")
+_MAY_BE_KEY = prefilter.ByteMatcher(prefilter.KEY_STARTS)
+_ANY_START = prefilter.ByteMatcher(f"{prefilter.KEY_STARTS}|{LETTERED}|{_DOT_WORD}")
 """The common start of keys, ids that begin with letters and spelt-out addresses, as one search."""
 _BEARER = re.compile(
     r"(?i:\b(?:bearer|basic))[ ]{1,4}(?=[A-Za-z.\-]{0,200}(?:[0-9+/=_~]|[a-z][A-Z]))"
@@ -126,7 +114,7 @@ _SECRET_WORDS = {
     "pwd": re.compile(r"(?<![a-z0-9])$"),
 }
 """Words that a secret may follow, and what has to stand before them."""
-_QUERY = re.compile(rf"[?&;](?i:{QUERY_NAMES})=([^&\s#\"'<>]{{12,4000}})")
+_QUERY = re.compile(rf"[?&;](?i:{prefilter.QUERY_NAMES})=([^&\s#\"'<>]{{12,4000}})")
 _AUTHORIZATION = re.compile(
     r"uthorization(?:\\?[\"'])?[:=] {0,3}(?:\\?[\"'])?([A-Za-z\-]{1,20} {1,2}[^\r\n\"']{8,4000})"
 )
@@ -144,8 +132,8 @@ class _BuiltIn:
     def __call__(self, text: str) -> Iterator[Finding]:
         return _find(text)
 
-    has_no_pii = staticmethod(has_no_pii)
-    suspects_of = staticmethod(suspects_of)
+    has_no_pii = staticmethod(prefilter.has_no_pii)
+    suspects_of = staticmethod(prefilter.suspects_of)
 
 
 find = _BuiltIn()
