@@ -88,7 +88,8 @@ class KafkaSource:
         """Its topics, one by one."""
         names, ends = self._topics.names, self._end_offsets
         return [
-            TopicOfSource(topic, ends, partial(asyncio.to_thread, retention, self._settings, topic)) for topic in names
+            TopicOfSource(topic, ends, partial(asyncio.to_thread, partial(retention, self._settings, topic)))
+            for topic in names
         ]
 
     async def _end_offsets(self, partitions: Collection[int]) -> dict[int, int]:
