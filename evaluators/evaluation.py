@@ -74,11 +74,6 @@ class Result:
     started_at: datetime
     ended_at: datetime
 
-    @property
-    def was_paid(self) -> bool:
-        """Whether a judge answered, or its cost is known; else nothing was paid, or no evaluation was made."""
-        return self.cost_usd is not None or bool(self.usage and self.usage.calls)
-
 
 def utc_now() -> datetime:
     """The time, in UTC."""
@@ -171,11 +166,13 @@ async def evaluate_audited(
             audit["reason"] = code_of(second.outcome.reason)
         case Failure():
             audit["reason"] = second.outcome.type
+    # without an answer or a known cost, nothing was paid
+    paid = [each for each in (first, second) if each.cost_usd is not None or (each.usage and each.usage.calls)]
     return replace(
         first,
         outcome=replace(first.outcome, details={**first.outcome.details, "audit": audit}),
         usage=second.usage if first.usage is None else first.usage + usage,
-        cost_usd=_sum_of([result.cost_usd for result in (first, second) if result.was_paid]),
+        cost_usd=_sum_of([each.cost_usd for each in paid]),
         ended_at=second.ended_at,
     )
 

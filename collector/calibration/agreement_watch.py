@@ -28,17 +28,8 @@ from collector.logs.whole_log import IncrementalReader
 from collector.page.label_queue import LabelQueueSettings, draw_probability
 from collector.records.audits import FEWEST_AUDITS
 from collector.records.grouping import group_by
+from collector.statistics import audited_sums
 from collector.statistics.agreement import FEWEST, OF_SCORES, Interval, ScoreScale, agreement, verdict_agreement
-from collector.statistics.audited_sums import (
-    LOGGED,
-    PEOPLE_WINDOW,
-    SUM_NAMES,
-    TOTALS,
-    AuditedSums,
-    growth,
-    people_name,
-    scored_name,
-)
 from collector.statistics.bias import biases
 from collector.statistics.bounded_sums import VARIANCE_FLOOR
 from collector.statistics.confusion import VerdictAgreement
@@ -74,25 +65,29 @@ def _by_conversation(labels: Iterable[HumanLabel]) -> Iterator[tuple[str, HumanL
     yield from ((label.conversation or f"\0{number}", label) for number, label in enumerate(labels))
 
 
-def people_sums(labels: Iterable[HumanLabel], *, are_scored: bool = True) -> AuditedSums:
+def people_sums(labels: Iterable[HumanLabel], *, are_scored: bool = True) -> audited_sums.AuditedSums:
     """The sums of drawn labels, for the mean by people; the caller adds the sums of all scores.
 
     `are_scored`: the labelled evaluations are among the scores, with their weights. Otherwise (if the mean by audits is
     corrected) products of labels and scores are left out. Squares are larger by 1 / (1 - a / A)², as few conversations
     with large weights hide how far off they are (HC3, MacKinnon and White 1985).
     """
-    conversations = defaultdict[str, list[float]](lambda: [0.0] * len(TOTALS))
+    conversations = defaultdict[str, list[float]](lambda: [0.0] * len(audited_sums.TOTALS))
     for cluster, label in _by_conversation(labels):
         weight, own = label.weighted().weight, label.weight if are_scored else 0.0
         more = (weight, weight * label.human, weight * label.judge, own, own * label.judge)
         conversations[cluster] = list(map(float.__add__, conversations[cluster], more))
     total = math.fsum(conversation[0] for conversation in conversations.values())
-    sums = AuditedSums()
+    sums = audited_sums.AuditedSums()
     for totals in conversations.values():
-        grown = growth((0.0,) * len(TOTALS), totals).values
+        grown = audited_sums.growth((0.0,) * len(audited_sums.TOTALS), totals).values
         larger = (1.0 - min(_LARGEST_SHARE, totals[0] / total)) ** -2
-        sums += AuditedSums((*grown[: len(TOTALS)], *(larger * value for value in grown[len(TOTALS) :])))
-    return AuditedSums(tuple(value if "a" in name else 0.0 for name, value in zip(SUM_NAMES, sums.values, strict=True)))
+        sums += audited_sums.AuditedSums(
+            (*grown[: len(audited_sums.TOTALS)], *(larger * value for value in grown[len(audited_sums.TOTALS) :]))
+        )
+    return audited_sums.AuditedSums(
+        tuple(value if "a" in name else 0.0 for name, value in zip(audited_sums.SUM_NAMES, sums.values, strict=True))
+    )
 
 
 def why_withheld(labels: Sequence[HumanLabel], scale: ScoreScale) -> WithheldReason:
@@ -147,7 +142,7 @@ class PeopleSums:
 
     version: Version
     withheld: WithheldReason
-    sums: AuditedSums
+    sums: audited_sums.AuditedSums
     notes: Sequence[str]
 
 
@@ -250,7 +245,7 @@ class AgreementWatcher:
         parts = labels.items() if self._segmented else ()
         self.segments = {version: self._by_segment(each, self._judged[version]) for version, each in parts}
         self.people = {
-            (monitor, scored_name(version[0])): sums
+            (monitor, audited_sums.scored_name(version[0])): sums
             for by_version in (others, labels)  # a monitor's labels of a version in use come last, and so count
             for version, each in by_version.items()
             for monitor, own in group_by(each, lambda label: label.monitor).items()
@@ -279,38 +274,38 @@ class AgreementWatcher:
             for names, value in _values(agreement)
         })  # fmt: skip
         telemetry.replace(series.PEOPLE_WITHHELD, {
-            (people_name(evaluator), sums.version[1], monitor, sums.withheld): 1.0
+            (audited_sums.people_name(evaluator), sums.version[1], monitor, sums.withheld): 1.0
             for (monitor, evaluator), sums in self.people.items() if sums.withheld
         })  # fmt: skip
         telemetry.replace(series.PEOPLE_SUMS, {
-            (people_name(evaluator), people.version[1], monitor, segment, name): value
+            (audited_sums.people_name(evaluator), people.version[1], monitor, segment, name): value
             for (monitor, evaluator), people in self.people.items()
             for recent in [recent_labels(labels[people.version], now)]
             for segment, sums in self._sums_by_segment(people.version, monitor, recent)
-            for name, value in zip(SUM_NAMES, sums.values, strict=True) if "a" in name
+            for name, value in zip(audited_sums.SUM_NAMES, sums.values, strict=True) if "a" in name
         } | {
-            (people_name(evaluator), self.people[monitor, evaluator].version[1], monitor, ALL, LOGGED): weight
-            for (monitor, evaluator), weight in self._logged().items() if (monitor, evaluator) in self.people
+            (audited_sums.people_name(key[1]), self.people[key].version[1], key[0], ALL, audited_sums.LOGGED): weight
+            for key, weight in self._logged().items() if key in self.people
         })  # fmt: skip
 
     def _sums_by_segment(
         self, version: Version, monitor: str, labels: Sequence[HumanLabel]
-    ) -> Iterator[tuple[str, AuditedSums]]:
+    ) -> Iterator[tuple[str, audited_sums.AuditedSums]]:
         of_monitor = [human_label for human_label in labels if human_label.monitor == monitor]
         for segment, each in group_by(of_monitor, lambda label: self._segments.of(label.attributes)).items():
             yield segment, self._label_sums(version, each)
 
-    def _label_sums(self, version: Version, labels: Sequence[HumanLabel]) -> AuditedSums:
+    def _label_sums(self, version: Version, labels: Sequence[HumanLabel]) -> audited_sums.AuditedSums:
         return people_sums(labels, are_scored=not is_of_audits(version))
 
 
 def is_of_audits(version: Version) -> bool:
     """Whether labels of this version correct a mean by audits."""
-    return scored_name(version[0]) != version[0]
+    return audited_sums.scored_name(version[0]) != version[0]
 
 
 def _labels_since(now: float, labels: Iterable[HumanLabel]) -> list[HumanLabel]:
-    return [label for label in labels if label.at >= now - PEOPLE_WINDOW]
+    return [label for label in labels if label.at >= now - audited_sums.PEOPLE_WINDOW]
 
 
 def recent_labels(labels: Sequence[HumanLabel], now: float) -> list[HumanLabel]:
