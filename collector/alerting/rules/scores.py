@@ -82,7 +82,7 @@ def _fresh_processes(lengths: Iterable[float], timing: Timing) -> Iterator[Recor
 
 
 def _early_scores(longest: float, timing: Timing) -> Iterator[RecordingRule]:
-    """What counters held at their first scrape, for a day or as long as the longest window.
+    """The values of counters at their first scrape, for a day or as long as the longest window.
 
     All counters of an evaluator begin together, so the count of its scores says for all of them whether they are new.
     """
@@ -92,9 +92,9 @@ def _early_scores(longest: float, timing: Timing) -> Iterator[RecordingRule]:
     yield RecordingRule(series.NEW_SCORES, f"{unseen} and {fresh}")
     new = f"on ({series.PROCESS}, {', '.join(series.BY)}, segment) {series.NEW_SCORES}"
     for counter, name in series.EARLY.items():
-        held = f"min_over_time({counter}[{soon}]) > 0 unless resets({counter}[{soon}]) > 0 and {new}"
-        kept = f"last_over_time({name}[{timing.text(2 * _SOON)}]) unless {name} offset {window}"
-        yield RecordingRule(name, f"{kept} or ignoring (early) ({held})", {"early": "yes"})
+        early = f"min_over_time({counter}[{soon}]) > 0 unless resets({counter}[{soon}]) > 0 and {new}"
+        before = f"last_over_time({name}[{timing.text(2 * _SOON)}]) unless {name} offset {window}"
+        yield RecordingRule(name, f"{before} or ignoring (early) ({early})", {"early": "yes"})
 
 
 _COUNTERS_BY_RECORD = {

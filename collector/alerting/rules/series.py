@@ -34,8 +34,8 @@ EARLY = {
     name: f"evalstream:early_{name.removeprefix('evalstream_').removesuffix('_total')}"
     for name in (f"{metrics.SCORE.name}_count", metrics.VERDICT_WEIGHT.name, *(counter.name for counter in _SUMS))
 }
-"""What counters held at their first scrape, by the counter's name: where it is above 0, as long as a window may hold
-it. Labels as of the counter, and `early`."""
+"""The value of a counter at its first scrape, by the counter's name: where it is above 0, as long as a window may
+include it. Labels as of the counter, and `early`."""
 
 ESTIMATOR_INCREASES = {key: f"evalstream:estimator_{key}:increase" for key in SUMS}
 """Growth of the five sums over a window. Label `window`."""
