@@ -167,7 +167,7 @@ def _why_sampled_out(
     elif factor > 0.0:
         below = f"{lowest:g} (lowered from {rate:g} by {_lowers(monitor)})"
     elif is_over and use.evaluator.scope == "turn" and monitor.reference_wait is None:
-        below = f"of then (lowered from {rate:g} by {_lowers(monitor)})"
+        below = f"of that time (lowered from {rate:g} by {_lowers(monitor)})"
     else:
         return ""
     return f"the conversation's draw {draw:.4f} is not below the rate {below}"

@@ -90,8 +90,8 @@ AUDITED_SUMS = counter("evalstream_audited_sums_total", (*_EVALUATION, "sum"))
 AUDITS = counter("evalstream_audits_total", ("evaluator", "monitor", "outcome"))
 """Audits by their outcome: scored, or the reason why the expensive judge gave no score."""
 ESTIMATOR_CLIPPED = counter("evalstream_estimator_clipped_total", _EVALUATION)
-"""Clipped weight, which `evalstream_estimator_w_total` leaves out: a conversation's weight in an hour above 20 times
-the mean of the last 1,000 conversations."""
+"""Clipped weight, which `evalstream_estimator_w_total` leaves out: a conversation's weight in an hour above its limit,
+usually 20 times the mean of the last 1,000 conversations."""
 UNSHOWN = counter("evalstream_unshown_total", _EVALUATION)
 """Shares of cases that scores do not cover, added up: steps that the judge was not shown, items that it could not
 decide on."""

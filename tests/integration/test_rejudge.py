@@ -101,7 +101,7 @@ async def test_a_new_evaluator_over_the_past_has_its_own_weights_and_times_and_l
     dry = await rejudge(world, "--dry-run")
     assert f"all  helpful  {len(drawn)}" in dry.stdout, dry.output
     assert "  by version " in dry.stdout
-    undrawn = f"{2 * (PAST - len(drawn))} evaluations left out: not in the sample (today's `sample` times the budget's factor of then)\n"
+    undrawn = f"{2 * (PAST - len(drawn))} evaluations left out: not in the sample (today's `sample` times the budget's factor at that time)\n"
     assert undrawn in dry.stdout
     assert f"{2 * len(drawn)} evaluations to make  (about " in dry.stdout
     assert "nothing was requested" in dry.stdout
@@ -203,7 +203,7 @@ async def test_what_was_not_drawn_is_not_being_made_because_another_evaluator_is
     assert f"{PAST} evaluations left out: the service makes them now" in dry, dry
     between = PAST - sum(drawn) - drawn.index(True) - drawn[::-1].index(True)
     assert (
-        f"{between} evaluations left out: in today's sample, not in that of then (other `sample`, `match` or `boost`)"
+        f"{between} evaluations left out: in today's sample, but not at that time (other `sample`, `match` or `boost`)"
         in dry
     )
 
@@ -417,7 +417,7 @@ async def test_what_the_evaluator_did_not_draw_while_it_was_at_work_stays_out(wo
     async with world.serving():
         done = await rejudge(world)
     assert (
-        f"{between} evaluations left out: in today's sample, not in that of then (other `sample`, `match` or `boost`)"
+        f"{between} evaluations left out: in today's sample, but not at that time (other `sample`, `match` or `boost`)"
         in done.stdout
     )
     made = [each for each in await world.ledger() if each.happened_at]

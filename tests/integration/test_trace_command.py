@@ -299,7 +299,7 @@ async def test_what_a_budget_left_out_is_told_from_what_waits_for_the_judge(tmp_
         await logs.turns.set_committed(GROUP, {0: Committed(1, 1, done)})
     over = await outcomes()
     assert over["paid/helpful"].startswith("sampled_out: the conversation's draw 0.")
-    assert over["paid/helpful"].endswith(" is not below the rate of then (lowered from 1 by a budget)")
+    assert over["paid/helpful"].endswith(" is not below the rate of that time (lowered from 1 by a budget)")
     factors = {"paid": RateReduction(1e-9), "planned": RateReduction(1.0)}
     async with open_logs(config.settings.log) as logs:
         later = ControlRecord(offset=1, rates=FULL_RATES)

@@ -655,7 +655,7 @@ def _suggestion(result: Calibration) -> str:
         why = "people label nothing as bad" if math.isnan(result.bad_failed) else f"none fails {most}"
         return f"No threshold is suggested: {why}."
     if result.good_failed >= 0.5:
-        fits = f"No threshold is suggested: any that fails {most} fails half the good, too. The best, {fitting:.3f},"
+        fits = f"No threshold is suggested: any that fails {most} also fails half the good. The best, {fitting:.3f},"
     elif fitting == result.threshold:
         fits = f"No other threshold is suggested: {fitting:.3f}, the present one,"
     else:

@@ -182,12 +182,12 @@ def _usd(amount: float, is_unknown: bool) -> str:
 def _notes(left_out: LeftOut) -> list[str]:
     undrawn = sum(number for names, number in left_out.turns.numbers.items() if "sampled_out" in names[3:])
     notes = (
-        (undrawn, "left out: not in the sample (today's `sample` times the budget's factor of then)"),
+        (undrawn, "left out: not in the sample (today's `sample` times the budget's factor at that time)"),
         (left_out.unused, "left out: their monitor does not use their evaluator any more"),
         (left_out.expired, "left out: their turns have expired (log.retention)"),
         (left_out.no_reference, "left out: no reference has come"),
         (left_out.in_flight, "left out: the service makes them now, from live traffic"),
-        (left_out.unsampled, "left out: in today's sample, not in that of then (other `sample`, `match` or `boost`)"),
+        (left_out.unsampled, "left out: in today's sample, but not at that time (other `sample`, `match` or `boost`)"),
         (left_out.represented, "left out: an earlier run drew at a lower rate, and what it drew stands for them, too"),
     )
     lines = [f"{plural(count, 'evaluation')} {text}" for count, text in notes if count]

@@ -62,7 +62,7 @@ function card(of, overview, state, chosen) {
 /** Between which bounds the mean of all is, where failures leave any. */
 function withLost(bounds) {
   if (!bounds || bounds[1] - bounds[0] < 0.005) return "";
-  return `; with 0 or 1 for failures, for skips as over_budget, shed or incomplete, and for what judges were not shown, the mean would be between ${score(bounds[0])} and ${score(bounds[1])}`;
+  return `; with 0 or 1 for failures, for skips (over_budget, shed, incomplete), and for what judges were not shown, the mean would be between ${score(bounds[0])} and ${score(bounds[1])}`;
 }
 
 /** What the audits make of the live scores of the whole range: the dear judge's mean, with the cheap scores' help. */

@@ -461,7 +461,7 @@ def test_a_threshold_that_fails_most_good_answers_is_none_and_the_rule_is_said()
     options = CalibrateOptions(labels=None, evaluator="helpful")
     result = calibration(options, labels, [WeightedScore(each.judge) for each in labels], ScoreScale(0.5))
     said = " ".join(as_text(result).split())
-    why = "any that fails 90% of what people label as bad fails half the good, too"
+    why = "any that fails 90% of what people label as bad also fails half the good"
     assert (
         f"No threshold is suggested: {why}. The best, 0.913, fails 100.0% of what people label as bad, and 92.5% of what"
         in said

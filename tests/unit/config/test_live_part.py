@@ -134,7 +134,7 @@ def test_the_sections_are_those_of_the_settings() -> None:
     live, at_a_start = row.strip("| ").split("|")
     assert {name for name in LIVE if f"`{name}`" in live} == set(LIVE)
     assert {name for name in set(fields) - set(LIVE) if f"`{name}`" not in at_a_start} == {"plugins"}, "in words there"
-    (shared,) = [line for line in page.splitlines() if line.startswith("To change `assemble`")]
+    (shared,) = [line for line in page.splitlines() if line.startswith("**Shared keys** are `assemble`")]
     assert [name for name in AT_START if f"`{name}`" not in shared] == ["plugins"], "in words there"
 
 
