@@ -991,6 +991,19 @@ def test_scores_from_before_a_first_scrape_are_in_the_windows_and_old_ones_are_n
     run(tmp_path, configured(), [{"inputs": inputs, "values": values}], made=rules)
 
 
+def test_scores_from_before_a_first_scrape_leave_the_windows_though_prometheus_was_down(tmp_path: Path):
+    """For eight minutes, soon after the process began: an hour later, the 30 counted again for as long."""
+    rules = rules_of(configured())
+    [scores] = (group for group in rules.groups if group.name == "evalstream-scores")
+    needed = tuple(rule for rule in scores.rules if isinstance(rule, RecordingRule) and rule.record == SCORES_INCREASE)
+    early = EARLY["gen_ai_evaluation_score_count"]
+    of = {**SERIES, "instance": "a", "job": "evalstream", "early": "yes"}
+    inputs = [*counted("_x10 30+2x9 _x8 66+2x60"), series(early, "_x10 30x9 _x8 30x60", **of)]
+    again = {"expr": f'sum({SCORES_INCREASE}{{window="1h"}}) > 120', "eval_time": "86m", "exp_samples": []}
+    made = replace(rules, groups=(replace(scores, rules=needed),))
+    run(tmp_path, configured(), [{"inputs": inputs, "values": [again]}], made=made)
+
+
 def test_failures_leave_bounds_of_the_mean_of_all(tmp_path: Path):
     """One of eleven fails: the mean of all lies within a share of 1/11."""
     stream = Stream(per_minute=10, mean=lambda _: 0.5, seed=9).run(100)

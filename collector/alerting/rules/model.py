@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from collector.alerting.rules.series import EARLY, PROCESS, PROCESS_FRESH
+from collector.alerting.rules.series import EARLY, GAP, PROCESS, PROCESS_FRESH
 
 Severity = Literal["page", "warning", "heartbeat"]
 """A `heartbeat` always fires: when it stops arriving, alerting itself is broken."""
@@ -153,7 +153,7 @@ def growth(counter: str, window: str, by: Sequence[str]) -> str:
     """
     name, brace, where = counter.partition("{")
     early = f"{EARLY[name]}{brace}{where}" if name in EARLY else ""
-    first = f"({early} unless {early} offset {window})"
+    first = f"({early} unless last_over_time({early}[{GAP}] offset {window}))"
     fresh = f"on ({PROCESS}) {PROCESS_FRESH}{selector(window=window)}"
     whole = f"{counter}{early and f' unless ignoring (early) {first}'} and {fresh}"
     exact = f"({whole} or {counter} - min_over_time({counter}[{window}]))"

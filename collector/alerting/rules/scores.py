@@ -93,7 +93,7 @@ def _early_scores(longest: float, timing: Timing) -> Iterator[RecordingRule]:
     new = f"on ({series.PROCESS}, {', '.join(series.BY)}, segment) {series.NEW_SCORES}"
     for counter, name in series.EARLY.items():
         early = f"min_over_time({counter}[{soon}]) > 0 unless resets({counter}[{soon}]) > 0 and {new}"
-        before = f"last_over_time({name}[{timing.text(2 * _SOON)}]) unless {name} offset {window}"
+        before = f"last_over_time({name}[{series.GAP}]) unless last_over_time({name}[{series.GAP}] offset {window})"
         yield RecordingRule(name, f"{before} or ignoring (early) ({early})", {"early": "yes"})
 
 

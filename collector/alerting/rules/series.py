@@ -36,6 +36,8 @@ EARLY = {
 }
 """The value of a counter at its first scrape, by the counter's name: where it is above 0, as long as a window may
 include it. Labels as of the counter, and `early`."""
+GAP = "1h"
+"""For so long Prometheus may be down without losing `EARLY`, or counting it again."""
 
 ESTIMATOR_INCREASES = {key: f"evalstream:estimator_{key}:increase" for key in SUMS}
 """Growth of the five sums over a window. Label `window`."""
