@@ -252,10 +252,10 @@ class View:
 
     def _begin_again(self, evaluator: str, changes: int, time: float = 0.0) -> None:
         """The scale of an evaluator has changed: verdicts from before are forgotten, also if it is put back."""
-        for of, series in self._series.items():
-            if of[1] == evaluator:
-                series.forget_verdicts(time)
-                time = max(time, series.forgotten)
+        changed = [series for (_, name, _), series in self._series.items() if name == evaluator]
+        time = max((time, *(series.newest or 0.0 for series in changed)))
+        for series in changed:
+            series.forget_verdicts(time)
         self._changes[evaluator] = changes, time
 
     @property

@@ -476,6 +476,31 @@ def test_verdicts_are_by_the_present_threshold_and_the_share_begins_again() -> N
         assert track["passed_since"] == (time + 300.0 if threshold == 0.2 else None)  # 0.9 has been put back
 
 
+def test_verdicts_by_a_new_threshold_are_since_the_newest_score_of_all_monitors() -> None:
+    """A quiet monitor said "since" its own last score before the change, and after a restart another time."""
+    time = NEW.timestamp()
+    uses = {
+        threshold: [
+            EvaluatorView(monitor=monitor, evaluator="answers_question", threshold=threshold)
+            for monitor in ("helpdesk", "shop")
+        ]
+        for threshold in (0.6, 0.7)
+    }
+    view = View(uses[0.6])
+    for number, (monitor, seconds) in enumerate((("helpdesk", 0), ("shop", 40), ("helpdesk", 50))):
+        if number == 2:
+            view.take_evaluators(uses[0.7])
+        ended = NEW + timedelta(seconds=seconds)
+        view.add_evaluation(scored(number, monitor=monitor, ended_at=ended), 0, number, ended.timestamp())
+    stretch, again = view.unsaved(0, time + 600.0, after=0.0), View(uses[0.7])
+    assert stretch is not None
+    again.restore(stretch_from_json(stretch_to_json(stretch)))
+    filters = parse_filters({"range": "1h"})
+    for each in (view, again):
+        tracks = PageApi(each, PageSettings(), Sources()).overview(filters, time + 600.0)["tracks"]
+        assert {track["monitor"]: track["passed_since"] for track in tracks} == {"helpdesk": time + 40.0, "shop": None}
+
+
 @pytest.mark.parametrize(("is_live", "apart", "since"), [(True, 60.0, 120.0), (False, 60.0, 120.0), (True, 6.0, 9.0)])
 @pytest.mark.parametrize("order", ["as written", "by partition"])
 def test_the_share_of_passes_begins_again_after_a_threshold_that_is_put_back(
