@@ -332,7 +332,7 @@ class Evaluation:
     @property
     def is_unpriced(self) -> bool:
         """Whether it has an unknown cost. Without a request, as while a circuit breaker is open, it costs nothing."""
-        return self.judge is not None and self.cost_usd is None and self.usage != Usage()
+        return self.cost_usd is None and self.usage not in (None, Usage())
 
     @property
     def time(self) -> datetime:

@@ -467,6 +467,9 @@ def test_what_an_audit_was_paid_is_beside_both_prices_and_its_verdict_beside_the
     ):
         again = replace(trace, evaluation=replace(evaluation, details={"audit": noted}))
         assert f"audit      {said}" in list(lines(again, config))
+    unpriced = replace(evaluation, judge=None, usage=Usage(input_tokens=9, calls=1), cost_usd=None)
+    [paid] = [line for line in lines(replace(trace, evaluation=unpriced), config) if line.startswith("paid")]
+    assert "cost unknown" in paid, "only the audit asked a judge, and it has no price"
 
 
 def test_what_another_judge_was_paid_is_not_at_the_price_of_the_present_one(tmp_path: Path) -> None:
