@@ -485,7 +485,7 @@ def _decision_lines(traced: EvaluationTrace, config: Config) -> Iterator[str]:
         yield f"wait       {wait:.2f} s from the arrival of the latest turn in the log to the start of the evaluation"
 
 
-_VERDICTS = {True: ", passed", False: ", failed its threshold", None: ""}
+_VERDICTS = {True: ", passed", False: ", did not pass", None: ""}
 
 
 def _judge_lines(traced: EvaluationTrace, config: Config) -> Iterator[str]:

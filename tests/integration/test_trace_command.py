@@ -132,7 +132,7 @@ def assert_every_step(lines: list[str], steps: dict[str, Any], evaluation: Evalu
     assert steps["judged"]["explanation"] == evaluation.explanation
     assert "When are you open, please?" not in text, "no judged text but what the reason quotes"
     assert "< 0.999 (rate 0.999 before boosts and budgets, stratum all), by trace" in text
-    assert f"judged     {evaluation.score:g}, failed its threshold, method {evaluation.method}; " in text
+    assert f"judged     {evaluation.score:g}, did not pass, method {evaluation.method}; " in text
     assert steps["draw"]["selected"]
     assert steps["draw"]["draw"] < steps["draw"]["probability"] == steps["draw"]["rate"] == 0.999
     assert steps["weight"] == pytest.approx(1 / 0.999)
@@ -462,7 +462,7 @@ def test_what_an_audit_was_paid_is_beside_both_prices_and_its_verdict_beside_the
         "(dear: 10 and 10 USD per million, main: 1 and 1 USD per million)"
     )
     for noted, said in (
-        ({"score": 0.5, "probability": 0.5, "passed": False}, "0.5, failed its threshold"),
+        ({"score": 0.5, "probability": 0.5, "passed": False}, "0.5, did not pass"),
         ({"reason": "judge_timeout", "probability": 0.5}, "no score: judge_timeout"),
     ):
         again = replace(trace, evaluation=replace(evaluation, details={"audit": noted}))
