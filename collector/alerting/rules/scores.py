@@ -248,7 +248,7 @@ def _burn(target: Target, objective: float, fewest: float, by: Sequence[str], ti
         severity="warning",
         board="quality",
         labels=chosen,
-        summary="{label:evaluator} of {label:monitor}: too many scores fail their threshold",
+        summary="{label:evaluator} of {label:monitor}: too many scores do not pass",
         description=(
             "A share of {value} of the scores of {label:evaluator} ({label:monitor}) failed; over 24h the mean score "
             f"is {{mean}} (95 %: ± {{error}}). The objective allows {1.0 - objective:.3g}; the alert is on {limits}."
