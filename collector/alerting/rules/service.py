@@ -94,7 +94,7 @@ def _trust(targets: Sequence[Target], alerts: AlertSettings, timing: Timing) -> 
     wanted = _wanted(timing)
     made_again = _SUBJECTS % (_DUE, '{origin="retried"}', hour)
     in_vain = _SUBJECTS % (metrics.EVALUATIONS_BACKFILLED.name, '{outcome!="scored"}', hour)
-    again = f"clamp_min({made_again} - ({in_vain} or {made_again} * 0), 0)"  # each replaces a failed one
+    again = f"clamp_min({made_again} - ({in_vain} or {made_again} * 0), 0)"  # each replaces a failed or skipped one
     without, subjects = (f"(({some}) + ({lost} or {some} * 0) or {lost})" for some in (failed, wanted))
     left, of_all = (f"{some} - ({again} or {some} * 0)" for some in (without, subjects))
     yield RecordingRule(series.UNSCORED_SHARE, f"clamp_min({left}, 0) / ({of_all} > 0)")
