@@ -44,6 +44,8 @@ WEAKEST = 0.2
 DRIFT_ERRORS = 4.0
 """If newer labels differ from older ones by this many standard errors, the judge or the people have changed."""
 _LARGEST_SHARE = 0.5
+_EVERY = 60.0
+"""Seconds between two measurements."""
 
 WithheldReason = Literal["", "few", "undecided", "weak", "drift"]
 """Why there is no corrected mean: too few labels, or too few of scores with a verdict, a judge that says little, or one
@@ -65,19 +67,22 @@ def _by_conversation(labels: Iterable[HumanLabel]) -> Iterator[tuple[str, HumanL
     yield from ((label.conversation or f"\0{number}", label) for number, label in enumerate(labels))
 
 
-def people_sums(labels: Iterable[HumanLabel], *, are_scored: bool = True) -> audited_sums.AuditedSums:
+def people_sums(
+    labels: Iterable[HumanLabel], *, are_scored: bool = True, total: float | None = None
+) -> audited_sums.AuditedSums:
     """The sums of drawn labels, for the mean by people; the caller adds the sums of all scores.
 
     `are_scored`: the labelled evaluations are among the scores, with their weights. Otherwise (if the mean by audits is
     corrected) products of labels and scores are left out. Squares are larger by 1 / (1 - a / A)², as few conversations
-    with large weights hide how far off they are (HC3, MacKinnon and White 1985).
+    with large weights hide how far off they are (HC3, MacKinnon and White 1985). `total` is A, if these are not all
+    labels of the mean.
     """
     conversations = defaultdict[str, list[float]](lambda: [0.0] * len(audited_sums.TOTALS))
     for cluster, label in _by_conversation(labels):
         weight, own = label.weighted().weight, label.weight if are_scored else 0.0
         more = (weight, weight * label.human, weight * label.judge, own, own * label.judge)
         conversations[cluster] = list(map(float.__add__, conversations[cluster], more))
-    total = math.fsum(conversation[0] for conversation in conversations.values())
+    total = total or math.fsum(conversation[0] for conversation in conversations.values())
     sums = audited_sums.AuditedSums()
     for totals in conversations.values():
         grown = audited_sums.growth((0.0,) * len(audited_sums.TOTALS), totals).values
@@ -150,16 +155,16 @@ class AgreementWatcher:
     """Reads labels and sets the metrics.
 
     `judged` are the evaluators in use and their audits (`helpful:audit`), with their scales; `dimensions` tell segments
-    apart, as they do for scores. `queue` has the shares that are drawn now. `logged` are the weights of the scores of
-    seven days, by monitor and evaluator, as far as this process reads them. `clock` is in seconds since the epoch.
+    apart, as they do for scores; with `by_segment` each has a mean of its own. `queue` has the shares that are drawn
+    now. `logged` are the weights of the scores of seven days, by monitor and evaluator, as far as this process reads
+    them. `clock` is in seconds since the epoch.
     """
 
     def __init__(
         self, labels: Log, judged: Mapping[Version, ScoreScale], telemetry: Telemetry, *,
-        dimensions: Sequence[Dimension] = (), queue: LabelQueueSettings | None = None, every: float = 60.0,
+        dimensions: Sequence[Dimension] = (), queue: LabelQueueSettings | None = None, by_segment: bool = False,
         logged: Callable[[], Mapping[tuple[str, str], float]] = dict, clock: Callable[[], float] = time.time,
     ) -> None:  # fmt: skip
-        """Measure once in `every` seconds."""
         self.agreements: Mapping[Version, VerdictAgreement] = {}
         """By drawn labels, of those that have any."""
         self.segments: Mapping[Version, Mapping[str, VerdictAgreement]] = {}
@@ -176,7 +181,7 @@ class AgreementWatcher:
         self._reader = IncrementalReader(labels)
         self._judged = judged
         self._telemetry = telemetry
-        self._every = every
+        self._by_segment = by_segment
         self._labels = LabelIndex([name for (name, _), scale in judged.items() if scale.lower_is_better])
         self._reading = FailureLog("reading the labels log")
         self._published: set[tuple[Version, str]] = set()
@@ -187,7 +192,7 @@ class AgreementWatcher:
         """Measure until cancelled."""
         while True:
             await self.measure_changes()
-            await asyncio.sleep(self._every)
+            await asyncio.sleep(_EVERY)
 
     async def measure_changes(self) -> None:
         """Read new labels and measure the evaluators that they change."""
@@ -232,7 +237,7 @@ class AgreementWatcher:
         if is_of_audits(version) and why == "few":
             return None
         notes = (*_notes(week, _labels_since(now, whole), self._queue), *undecided(current, scale))
-        return PeopleSums(version, why, self._label_sums(version, week), notes)
+        return PeopleSums(version, why, people_sums(week, are_scored=not is_of_audits(version)), notes)
 
     def _measure_queue(self, now: float) -> None:
         """Measure what drawn labels say, of all evaluators."""
@@ -243,7 +248,7 @@ class AgreementWatcher:
             version: verdict_agreement(_scores_of(each), self._judged[version]) for version, each in labels.items()
         }
         parts = labels.items() if self._segmented else ()
-        self.segments = {version: self._by_segment(each, self._judged[version]) for version, each in parts}
+        self.segments = {version: self._agreement_by_segment(each, self._judged[version]) for version, each in parts}
         self.people = {
             (monitor, audited_sums.scored_name(version[0])): sums
             for by_version in (others, labels)  # a monitor's labels of a version in use come last, and so count
@@ -254,7 +259,7 @@ class AgreementWatcher:
         }
         self._publish_queue(labels, now)
 
-    def _by_segment(self, labels: Sequence[HumanLabel], scale: ScoreScale) -> dict[str, VerdictAgreement]:
+    def _agreement_by_segment(self, labels: Sequence[HumanLabel], scale: ScoreScale) -> dict[str, VerdictAgreement]:
         segments = {
             segment: verdict_agreement(_scores_of(each), scale)
             for segment, each in group_by(labels, lambda label: self._segments.of(label.attributes)).items()
@@ -293,10 +298,8 @@ class AgreementWatcher:
     ) -> Iterator[tuple[str, audited_sums.AuditedSums]]:
         of_monitor = [human_label for human_label in labels if human_label.monitor == monitor]
         for segment, each in group_by(of_monitor, lambda label: self._segments.of(label.attributes)).items():
-            yield segment, self._label_sums(version, each)
-
-    def _label_sums(self, version: Version, labels: Sequence[HumanLabel]) -> audited_sums.AuditedSums:
-        return people_sums(labels, are_scored=not is_of_audits(version))
+            total = None if self._by_segment else math.fsum(label.weighted().weight for label in of_monitor)
+            yield segment, people_sums(each, are_scored=not is_of_audits(version), total=total)
 
 
 def is_of_audits(version: Version) -> bool:

@@ -85,6 +85,7 @@ class PeopleAgreement:
             scales_of(process.plan),
             process.telemetry,
             dimensions=process.config.dimensions,
+            by_segment=process.config.settings.alerts.by_segment,
             queue=settings.page.queue if settings.page else None,
             logged=lambda: self.logged(),  # noqa: PLW0108 - the page comes later
         )

@@ -25,7 +25,13 @@ from collector.page.label_queue import LabelQueueSettings
 from collector.records.json import label_to_json
 from collector.statistics import agreement
 from collector.statistics.agreement import ScoreScale
-from collector.statistics.audited_sums import PEOPLE_WINDOW, CorrectedMean, corrected_by_people, sums_of_scores
+from collector.statistics.audited_sums import (
+    PEOPLE_WINDOW,
+    SUM_NAMES,
+    CorrectedMean,
+    corrected_by_people,
+    sums_of_scores,
+)
 from collector.statistics.bounded_sums import Sums
 from collector.statistics.confusion import VerdictAgreement
 from collector.telemetry.registry import Telemetry
@@ -216,8 +222,11 @@ async def test_agreement_by_segment_and_sums_are_metrics() -> None:
     assert low is not None
     assert 0.7 < low < 1
     by_people = {"evaluator": "answers_question:people", "monitor": given[0].monitor}
-    sums = [value("sums", **by_people, segment=segment, sum="a") or 0.0 for segment in ("free", "paid")]
-    assert sum(sums) == pytest.approx(2 * 80)
+    whole = dict(zip(SUM_NAMES, watch.people[given[0].monitor, VERSION[0]].sums.values, strict=True))
+    for name in ("a", "a_a", "a_ay"):  # the mean of all traffic is from the segments' sums
+        sums = [value("sums", **by_people, segment=segment, sum=name) or 0.0 for segment in ("free", "paid")]
+        assert sum(sums) == pytest.approx(whole[name])
+    assert whole["a"] == pytest.approx(2 * 80)
     assert value("sums", **by_people, segment="all", sum="logged") == 1600.0
     assert value("withheld", **by_people, reason="drift") == 1.0, "newer labels differ from older ones"
     now += PEOPLE_WINDOW
