@@ -238,7 +238,7 @@ def _shifted(alerts: AlertSettings, timing: Timing) -> AlertingRule:
         description=(
             "On the golden set the scores of {label:evaluator} by {label:judge} differ by {shift} (95 %: ± {error}) "
             f"from their references; the limit is {alerts.judge_shift_tolerance:g}. Only the judge can have caused "
-            "this. Until the shift ends, score alerts on this evaluator fire only for larger drops."
+            "this. Until its scores have left the windows, score alerts on this evaluator fire only for larger drops."
         ),
         facts={
             "shift": Fact(metrics.GOLDEN_SHIFT.name, by, within=memory),

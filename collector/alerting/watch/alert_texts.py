@@ -100,8 +100,8 @@ def shift_alert(watched: Watched, shifted: str, settings: AlertSettings) -> Aler
         replace(watched, causes=(), since=None),
         {},
         f"{watched.evaluator} of {watched.monitor}: the judge has shifted",
-        f"{shifted} Only the judge can have caused this. Until the shift ends, score alerts on this evaluator fire "
-        "only for larger drops.",
+        f"{shifted} Only the judge can have caused this. Until these scores have left the windows, score alerts on "
+        "this evaluator fire only for larger drops.",
         settings,
     )
 
