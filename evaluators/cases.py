@@ -404,6 +404,11 @@ class Conversation(_InRecords):
             repair(self, turns=values(Turn), conversation_id=text, attributes=mapping)
 
 
+def scope_of(case: Turn | Conversation) -> Scope:
+    """The evaluators that a case is for."""
+    return "turn" if isinstance(case, Turn) else "conversation"
+
+
 _STR = frozenset({str})
 _TEXT = frozenset({str, NoneType})
 _TOOL_CALL: frozenset[type] = frozenset({ToolCall})

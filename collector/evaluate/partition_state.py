@@ -43,9 +43,10 @@ from collector.records.recorded_turn import RecordedTurn
 from collector.records.references import REFERENCE_HEADERS, is_reference, parse_reference
 from collector.records.shared_records import is_shared, needed_pieces
 from collector.records.turns import conversation_key, turn_id_in
+from evaluators.cases import Conversation, Turn, scope_of
 from evaluators.evaluation import evaluate
 from evaluators.judge import NoJudge
-from evaluators.results import Evaluation, Score
+from evaluators.results import Score
 
 
 class PlanInForce:
@@ -418,7 +419,7 @@ class PartitionState:
         try:
             request = parse_request(record.value)
             past = request if isinstance(request, BackfillRequest) else request.failed
-            monitor, assignment = _assignment_of(self._in_force.plan, past)
+            monitor, assignment = _assignment_of(self._in_force.plan, past.monitor, past.evaluator, request.case)
         except BadInput as error:
             self.on_bad_record(record, error)
             return
@@ -456,7 +457,7 @@ class PartitionState:
 
     def _transferred_jobs(self, due: transfer_records.TransferredJob, replay_point: ReplayPoint) -> Iterator[Job]:
         """Yield the job that was due in the other log. If it has to wait for a reference, see `_due`."""
-        monitor, assignment = _assignment_of(self._in_force.plan, due)
+        monitor, assignment = _assignment_of(self._in_force.plan, due.monitor, due.evaluator, due.case)
         job = transferred_job(monitor, assignment, due, replay_point)
         if due.retry is None and due.happened_at is None and self.references.awaits(job, due.case):
             yield from self._due_now(self.references.admit(job, due.case))
@@ -514,16 +515,14 @@ def _window_settings(plan: Plan) -> Mapping[str, SessionWindowSettings]:
     return {monitor.name: monitor.window_settings for monitor in plan.monitors if monitor.of_scope("conversation")}
 
 
-def _assignment_of(
-    plan: Plan, past: Evaluation | BackfillRequest | transfer_records.TransferredJob
-) -> tuple[Monitor, Assignment]:
+def _assignment_of(plan: Plan, monitor: str, evaluator: str, case: Turn | Conversation) -> tuple[Monitor, Assignment]:
     """The monitor and the evaluator of a past evaluation.
 
     Raises:
         BadInput: the configuration no longer has them.
     """
-    use = plan.assignment_of(past.monitor, past.evaluator)
-    if use is not None and use[1].evaluator.scope == past.scope:
+    use = plan.assignment_of(monitor, evaluator)
+    if use is not None and use[1].evaluator.scope == scope_of(case):
         return use
     raise BadInput("an evaluation is to be made again, but its monitor does not use its evaluator any more")
 

@@ -49,7 +49,7 @@ from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import GOLDEN_CASES, GOLDEN_LAST_RUN, GOLDEN_SHIFT, GOLDEN_SHIFT_STDERR
 from collector.wording import listed, plural, unknown
 from evaluators.asking.judge_input import is_missing
-from evaluators.cases import Conversation, Scope, Turn
+from evaluators.cases import Conversation, Turn, scope_of
 from evaluators.evaluation import Result, evaluate
 from evaluators.evaluator import Evaluator
 from evaluators.judges.definition_cache import AnswerStore
@@ -69,11 +69,6 @@ class GoldenCase:
     case: Turn | Conversation
     scores: Mapping[str, float]
 
-    @property
-    def scope(self) -> Scope:
-        """The evaluators that the case is for."""
-        return "turn" if isinstance(self.case, Turn) else "conversation"
-
 
 def read_cases(path: Path) -> tuple[GoldenCase, ...]:
     """Read the file: a turn or conversation record a line, with `scores` beside its fields.
@@ -86,6 +81,11 @@ def read_cases(path: Path) -> tuple[GoldenCase, ...]:
     if not cases:
         raise ConfigError(f"golden.path: {path}: has no cases")
     return tuple(cases)
+
+
+def cases_for(evaluator: Evaluator[Any], cases: Sequence[GoldenCase]) -> Sequence[GoldenCase]:
+    """The cases that an evaluator judges: turns, or conversations."""
+    return [case for case in cases if scope_of(case.case) == evaluator.scope]
 
 
 def _case(line: bytes, where: str) -> GoldenCase:
@@ -124,7 +124,7 @@ def case_notes(
     `evaluators` are those in use that ask a judge, by name. `dataset` also writes the scores of others.
     """
     for name, evaluator in evaluators.items():
-        own = [case for case in cases if case.scope == evaluator.scope]
+        own = cases_for(evaluator, cases)
         lacking = [fields for case in own if (fields := _lacking(case, evaluator))]
         if len(own) - len(lacking) < MIN_PAIRS:
             fields = sorted({field for each in lacking for field in each})
@@ -467,7 +467,7 @@ class GoldenRuns:
 
     async def _ask_single_cases(self, target: GoldenTarget) -> None:
         """Ask one case after another of the set, for a share of the live calls: at most one set of them at once."""
-        known, cases = self.checked[target.key], self._own_cases(target)
+        known, cases = self.checked[target.key], cases_for(target.assignment.evaluator, self.cases)
         calls = self.reported.calls[target.definition]
         due = min(len(cases), int(self.rules.share * (calls - known.calls)))
         if not due or not known.runs:
@@ -478,9 +478,6 @@ class GoldenRuns:
         for case, result in (await results_of(chosen, partial(self._evaluate, target))).items():
             if (score := score_of(result)) is not None:
                 known.drip.add(case, score, known.runs)
-
-    def _own_cases(self, target: GoldenTarget) -> Sequence[GoldenCase]:
-        return [case for case in self.cases if case.scope == target.assignment.evaluator.scope]
 
     def _due(self, target: GoldenTarget) -> tuple[int, int] | None:
         """The period of the run that is due, and its number in that; None if none is."""
@@ -549,7 +546,7 @@ class GoldenRuns:
         A skipped case would be skipped again: it has no score, and is no reason to ask again for the others.
         """
         evaluator = target.assignment.evaluator
-        results = await results_of(self._own_cases(target), partial(self._evaluate, target))
+        results = await results_of(cases_for(target.assignment.evaluator, self.cases), partial(self._evaluate, target))
         outcomes = [result.outcome for result in results.values()]
         self._warn_of_skipped(evaluator.name, [outcome for outcome in outcomes if isinstance(outcome, Skipped)])
         failures = [outcome for outcome in outcomes if isinstance(outcome, Failure)]

@@ -13,7 +13,7 @@ from pydantic_core import ErrorDetails
 
 from collector.errors import BadInput
 from collector.wording import requirement
-from evaluators.cases import Conversation, Turn
+from evaluators.cases import Conversation, Turn, scope_of
 from evaluators.records import adapter_of, from_json, to_dict, to_json
 from evaluators.results import Evaluation, Label
 
@@ -37,7 +37,7 @@ def indented_json(document: object) -> str:
 
 def case_json(case: Turn | Conversation) -> dict[str, Any]:
     """A turn or a conversation as a member of an object in JSON, under the name of its kind."""
-    return {"turn" if isinstance(case, Turn) else "conversation": orjson.Fragment(_to_json(case))}
+    return {scope_of(case): orjson.Fragment(_to_json(case))}
 
 
 def case_in(plain: Mapping[str, Any]) -> Turn | Conversation:

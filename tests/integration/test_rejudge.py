@@ -22,6 +22,7 @@ from running_service import value
 from service import ServiceProcess, free_port
 from test_live_configuration import PLUGIN, forget
 
+from collector.commands.rejudge.candidates import What
 from collector.commands.rejudge.rejudge import RejudgeOptions, rejudge as request
 from collector.config.loading import load
 from collector.errors import ConfigError
@@ -73,6 +74,14 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
 
 def monitored(world: World, *names: str | dict[str, Any], **changes: Any) -> dict[str, Any]:
     return {"monitors": {"all": world.settings["monitors"]["all"] | {"evaluators": list(names)} | changes}}
+
+
+KIND = {"evaluation_steps": ["Is it kind?"]}
+
+
+def with_change(world: World, evaluator: str, change: dict[str, Any]) -> dict[str, Any]:
+    changed = world.settings["evaluators"][evaluator] | change
+    return monitored(world, evaluator) | {"evaluators": world.settings["evaluators"] | {evaluator: changed}}
 
 
 def of(ledger: list[Evaluation], evaluator: str) -> list[Evaluation]:
@@ -511,7 +520,7 @@ async def test_all_judges_by_a_new_definition_what_an_older_one_has_judged(world
 
 @pytest.mark.parametrize(
     ("evaluator", "change"),
-    [("helpful", {"evaluation_steps": ["Is it kind?"]}), ("complete", {"longest_text": 5000})],
+    [("helpful", KIND), ("complete", {"longest_text": 5000})],
 )
 async def test_all_replaces_what_an_older_definition_has_not_scored(
     world: World, evaluator: str, change: dict[str, Any]
@@ -522,8 +531,7 @@ async def test_all_replaces_what_an_older_definition_has_not_scored(
     await live(world)
     world.judge.faults = Faults()
     failed = {each.subject.conversation_id: each.evaluation_id for each in await world.ledger()}
-    changed = {evaluator: world.settings["evaluators"][evaluator] | change}
-    world.configure(**monitored(world, evaluator), evaluators=world.settings["evaluators"] | changed)
+    world.configure(**with_change(world, evaluator, change))
     async with world.serving():
         done = await rejudge(world, "--what", "all", "--max-usd", "1")
         assert f"made {PAST} of {PAST} ({PAST} scored)" in done.stdout, done.output
@@ -533,6 +541,78 @@ async def test_all_replaces_what_an_older_definition_has_not_scored(
     new = [each for each in await world.ledger() if each.happened_at]
     assert {each.subject.conversation_id: each.supersedes for each in new} == {c: (e,) for c, e in failed.items()}
     assert len({each.evaluator_version for each in await world.ledger()}) == 2
+
+
+def live_ones(ledger: list[Evaluation]) -> list[Evaluation]:
+    superseded = {name for each in ledger for name in each.supersedes}
+    return [each for each in ledger if each.evaluation_id not in superseded]
+
+
+@pytest.mark.parametrize(("evaluator", "change"), [("helpful", KIND), ("complete", {"longest_text": 5000})])
+@pytest.mark.parametrize("order", [("failed", "all"), ("failed", "unscored", "all"), ("all", "failed")])
+async def test_what_failed_is_made_once_by_a_changed_criterion(
+    world: World, evaluator: str, change: dict[str, Any], order: tuple[str, ...]
+) -> None:
+    """The retry kept its id from the older version, so `--what all` did not know it, and paid for a second score."""
+    world.configure(**monitored(world, evaluator))
+    world.judge.faults = BAD_REQUEST
+    await live(world, range(4), expected=4)
+    world.judge.faults = Faults()
+    await live(world, range(4, 8), expected=4)
+    world.configure(**with_change(world, evaluator, change))
+    async with world.serving():
+        for what in order:
+            done = await rejudge(world, "--what", what, "--max-usd", "1")
+            assert done.exit_code == 0, done.output
+        for what in ("all", "failed"):
+            again = await rejudge(world, "--what", what, "--max-usd", "1")
+            assert "there is nothing to make" in again.stdout, again.output
+        await world.until_drained()
+    new = [each for each in await world.ledger() if each.happened_at]
+    assert Counter(each.subject.conversation_id for each in new) == Counter(f"c{n}" for n in range(8))
+    assert len(live_ones(await world.ledger())) == 12, "4 by the older version, 8 by the present one"
+
+
+async def test_what_fails_again_by_a_changed_criterion_is_made_once(world: World) -> None:
+    world.configure(**monitored(world, "helpful"))
+    world.judge.faults = BAD_REQUEST
+    await live(world, range(4), expected=4)
+    world.configure(**with_change(world, "helpful", KIND))
+    async with world.serving():
+        await rejudge(world, "--what", "failed", "--max-usd", "1")
+        world.judge.faults = Faults()
+        done = await rejudge(world, "--what", "all", "--max-usd", "1")
+        assert "made 4 of 4 (4 scored)" in done.stdout, done.output
+    assert [each.outcome for each in live_ones(await world.ledger())] == ["scored"] * 4
+
+
+@pytest.mark.parametrize(("first", "second"), [("failed", "all"), ("all", "failed"), ("all", "unscored")])
+async def test_what_failed_is_made_once_if_another_run_has_requested_it(
+    world: World, first: What, second: What
+) -> None:
+    world.configure(**monitored(world, "helpful"))
+    world.judge.faults = BAD_REQUEST
+    await live(world, range(4), expected=4)
+    world.judge.faults = Faults()
+    world.configure(**with_change(world, "helpful", KIND))
+    stretch = Stretch(NOW - timedelta(days=7), datetime.now(UTC))
+    options = RejudgeOptions(stretch=stretch, what=first, max_usd=1.0, patience=0.5)
+    assert await request(load(world.folder / "evalstream.yaml"), options, print, lambda *_: "") == 1
+    async with world.serving():
+        done = await rejudge(world, "--what", second, "--max-usd", "1")
+        assert done.exit_code == 0, done.output
+        await world.until_drained()
+    assert [each.outcome for each in live_ones(await world.ledger())] == ["scored"] * 4
+
+
+async def test_all_knows_what_a_monitor_has_judged_before_it_came_second(world: World) -> None:
+    """Its evaluations had ids without its name; the present ones have it."""
+    world.configure(**monitored(world, "short"))
+    await live(world, range(4), expected=4)
+    monitor = monitored(world, "short")["monitors"]["all"]
+    world.configure(monitors={"above": deepcopy(monitor), "all": monitor})
+    dry = await rejudge(world, "--what", "all", "--dry-run", "--monitor", "all")
+    assert "there is nothing to make" in dry.stdout, dry.output
 
 
 async def test_all_makes_again_what_failed_in_a_monitor_whose_pack_has_another_version(world: World) -> None:

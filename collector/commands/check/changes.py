@@ -22,7 +22,7 @@ from collector.config.configured import Config
 from collector.config.section_hashes import differing, section_hashes
 from collector.config.settings import PlannedRate
 from collector.errors import ConfigError
-from collector.golden.runner import read_cases
+from collector.golden.runner import cases_for, read_cases
 from collector.logs.log import LogUnavailable
 from collector.plugins.folder import folders
 from collector.records.json import indented_json
@@ -425,7 +425,7 @@ def _golden(changes: Changes, config: Config, spent: Spent) -> Iterator[str]:
     cases = read_cases(Path(golden.path)) if golden is not None and uses else ()
     for name in sorted(uses):
         evaluator, judge = config.evaluators[name].evaluator, config.evaluators[name].judge
-        number = sum(case.scope == evaluator.scope for case in cases)
+        number = len(cases_for(evaluator, cases))
         if judge is None or not number:
             continue
         requests = number * evaluator.rounds * len(config.settings.members(judge))

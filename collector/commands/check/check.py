@@ -27,7 +27,7 @@ from collector.config.unused_keys import unused_notes
 from collector.config.usual_addresses import address_notes
 from collector.evaluate.references.subject import referenced_fields
 from collector.export.segments import count_segments
-from collector.golden.runner import case_notes, read_cases
+from collector.golden.runner import case_notes, cases_for, read_cases
 from collector.judging.open_judges import judges_in_use
 from collector.judging.outage_reporter import endpoint_of, limits_by_endpoint
 from collector.link.turn_router import EVERY
@@ -416,7 +416,7 @@ def _golden(config: Config) -> Iterator[str]:
         when += f"; between runs, single cases ({golden.share:.0%} of the judge's calls)" if golden.share else ""
         used = {use.name for monitor in config.settings.monitors.values() for use in monitor.uses}
         asking = {name: each.evaluator for name, each in config.evaluators.items() if each.judge and name in used}
-        number = sum(case.scope == evaluator.scope for case in cases for evaluator in asking.values())
+        number = sum(len(cases_for(evaluator, cases)) for evaluator in asking.values())
         yield f"golden     {plural(len(cases), 'frozen case')}: {plural(number, 'evaluation')} by judges {when}"
         yield from (f"note       {note}" for note in case_notes(cases, asking, config.evaluators))
 

@@ -41,7 +41,7 @@ from collector.past.turns import case_of, turns_in_log
 from collector.records.grouping import group_by
 from evaluators.cases import Conversation, Turn
 from evaluators.evaluation import subject_of
-from evaluators.identity import conversation_id_of, subject_id_of
+from evaluators.identity import conversation_id_of, retry_id, subject_id_of
 from evaluators.results import Evaluation, SkipReason
 
 What = Literal["failed", "unscored", "all"]
@@ -123,11 +123,10 @@ class Candidates:
         for partition in range(self.turns.partitions):
             async for job in self._due(partition):
                 self._superseded.update(job.job.supersedes)
-                self._earlier_runs.add(job, is_left=self.what == "unscored" and _key_of(job) in self.known.by_subject)
+                self._earlier_runs.add(job, is_left=self._is_left(job))
                 if job.job.evaluation_id in self.known.live:
-                    names = _names(job)
-                    first, last = self._lived.get(names, (job.happened_at, job.happened_at))
-                    self._lived[names] = min(first, job.happened_at), max(last, job.happened_at)
+                    first, last = self._lived.get(_names(job), (job.happened_at, job.happened_at))
+                    self._lived[_names(job)] = min(first, job.happened_at), max(last, job.happened_at)
 
     def _due(self, partition: int) -> AsyncIterator[PastDueJob]:
         return past_jobs(self.turns, partition, self.plan, self.controls[partition], self.stretch, self.left_out.turns)
@@ -161,14 +160,13 @@ class Candidates:
         async for past_due_job in self._due(partition):
             job = past_due_job.job
             name, known = _name_of(past_due_job), self._earlier_runs.rates
-            if job.evaluation_id in known or name in known or job.evaluation_id in self._superseded:
+            is_made = job.evaluation_id in known or name in known
+            if is_made or job.evaluation_id in self._superseded or self._is_left(past_due_job):
                 continue
             if job.skip is not None:
                 self.left_out.no_reference += 1
                 continue
             key = _key_of(past_due_job)
-            if self.what == "unscored" and key in self.known.by_subject:
-                continue  # scored, or among the owed
             in_flight = job.trigger_offset >= committed.done_below_of(job.assignment.evaluator.name, delivered)
             was_at_work = key not in self.known.by_others and self._was_at_work(past_due_job)
             is_of_then = await self._is_of_then(past_due_job, in_force) if in_flight or was_at_work else False
@@ -191,6 +189,16 @@ class Candidates:
                 supersedes=(*owed, *job.supersedes), attributes={**job.attributes, **replayed},
             )  # fmt: skip
             yield Candidate(request, partition, job.monitor.name, past_due_job.happened_at)
+
+    def _is_left(self, past: PastDueJob) -> bool:
+        """Whether the subject has a score or is among the owed; for `all`, whether this version judged it or will, as a
+        retry, under another id.
+        """
+        key = _key_of(past)
+        if self.what == "unscored":
+            return key in self.known.by_subject
+        is_retried = any(retry_id(failed.evaluation_id) in self.requested for failed in self._owed.get(key, ()))
+        return (is_retried or key in self.known.by_present) and _name_of(past) not in self._earlier_runs.rates
 
     def _was_at_work(self, past: PastDueJob) -> bool:
         """Whether it is between evaluations by this definition, as the traffic came."""
@@ -236,10 +244,13 @@ class Candidates:
             self.left_out.older.append(happened_at)
         if happened_at not in self.stretch or (self.what == "all" and not self.known.is_current(failed)):
             return  # of another version, the present one makes a new evaluation
+        use = self.plan.assignment_of(failed.monitor, failed.evaluator)
+        backfill = use[1].evaluation_id(*subject_id_of(case)) if use else ""
+        if backfill in self.requested and backfill not in self.known.rates:
+            return  # by `all` or `unscored`, in its place
         if failed.reason_code == SkipReason.REFERENCE_MISSING:
             # What has come after its wait; what still lacks something would be skipped once more.
             case = with_references(case, references_of(case, references))
-            use = self.plan.assignment_of(failed.monitor, failed.evaluator)
             if use is None or use[1].evaluator.scope != failed.scope or awaited_fields(use[1], case):
                 self._unreferenced += 1
                 return
@@ -328,8 +339,9 @@ class KnownEvaluations:
     """Known evaluations by these evaluators (all, if none are named), each in its present version.
 
     `rates` are those of the draws, by id, without an evaluator's own draws. `live` are ids of what was made as the
-    traffic came, `by_others` the subjects that other versions judged so. `by_subject` has the newest score's id of each
-    monitor, evaluator and subject, None where none is a score.
+    traffic came, `by_others` the subjects that other versions judged so. `by_present` are the subjects that the present
+    version has judged, under any id: a retry has the same id in each version. `by_subject` has the newest score's id of
+    each monitor, evaluator and subject, None where none is a score.
     `owed` are failures and what was not even tried, of the `selected` monitors, if nothing supersedes it; `failures`
     are types of failures. `mean_usd` is the average of what scored evaluations would cost now (`usd_now`);
     `spent_usd` is the cost of the `selected` backfills, whichever version made them.
@@ -341,6 +353,7 @@ class KnownEvaluations:
     live: set[str] = field(default_factory=set[str])
     rates: dict[str, float] = field(default_factory=dict[str, float])
     by_others: set[Hashable] = field(default_factory=set[Hashable])
+    by_present: set[Hashable] = field(default_factory=set[Hashable])
     by_subject: dict[Hashable, str | None] = field(default_factory=dict[Hashable, str | None])
     owed: dict[str, PastEvaluation] = field(default_factory=dict[str, PastEvaluation])
     failures: set[str] = field(default_factory=set[str])
@@ -383,10 +396,11 @@ class KnownEvaluations:
         self.failures.update([evaluation.reason_code] if evaluation.outcome == "failed" else ())
         if evaluation.evaluator not in evaluators:
             return
-        key = _key(evaluation)
+        key, is_current = _key(evaluation), self.is_current(evaluation)
+        self.by_present.update((key,) if is_current else ())
         if evaluation.happened_at is None:
             self.live.add(evaluation.evaluation_id)
-            self.by_others.update(() if self.is_current(evaluation) else (key,))
+            self.by_others.update(() if is_current else (key,))
         scored = evaluation.evaluation_id if evaluation.score is not None else None
         self.by_subject[key] = scored or self.by_subject.get(key)
         if scored and evaluation.shares is None and (cost := self.usd_now(evaluation)) is not None:

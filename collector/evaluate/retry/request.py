@@ -17,7 +17,7 @@ from collector.errors import BadInput
 from collector.logs.log import Headers, Log, Record, RecordTooLarge, StoredRecord
 from collector.logs.whole_log import read_partitions
 from collector.records.json import case_in, case_json, evaluation_to_json, fields_of, not_none, readable, record_of
-from evaluators.cases import Conversation, Json, Scope, Turn
+from evaluators.cases import Conversation, Json, Turn
 from evaluators.identity import conversation_id_of, retry_id
 from evaluators.records import to_json
 from evaluators.results import Evaluation, Retry, Sampling
@@ -91,11 +91,6 @@ class BackfillRequest:
     happened_at: datetime
     supersedes: tuple[str, ...] = ()
     attributes: Mapping[str, Json] = field(default_factory=dict[str, Json])
-
-    @property
-    def scope(self) -> Scope:
-        """The kind of subject that the evaluator judges."""
-        return "turn" if isinstance(self.case, Turn) else "conversation"
 
     def to_record(self, partition: int | None) -> Record:
         """The record to append, to the subject's partition of the turns log."""

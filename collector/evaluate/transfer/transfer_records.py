@@ -13,7 +13,7 @@ from collector.evaluate.conversations.snapshot import snapshot_record
 from collector.evaluate.plan import Job
 from collector.logs.log import Headers, Record, StoredRecord
 from collector.records.json import case_in, case_json, fields_of, not_none, record_from_json, record_of
-from evaluators.cases import Conversation, Json, Scope, Turn
+from evaluators.cases import Conversation, Json, Turn
 from evaluators.identity import conversation_id_of
 from evaluators.records import to_json
 from evaluators.results import Retry, Sampling
@@ -64,11 +64,6 @@ class TransferredJob:
     retry: Retry | None
     attributes: Mapping[str, Json]
     happened_at: datetime | None = None
-
-    @property
-    def scope(self) -> Scope:
-        """The kind of subject that its evaluator judges."""
-        return "turn" if isinstance(self.case, Turn) else "conversation"
 
     @property
     def key(self) -> str:
