@@ -145,7 +145,8 @@ function counts(track) {
   if (whole.rejudged) parts.push(`${percent(whole.rejudged)} of the weight rejudged; without rejudged scores, as in metrics and alerts, the mean is ${score(whole.live)}`);
   if (changes?.length) parts.push(`an earlier version of evaluator or judge ended its last evaluation at ${clock(changes[0])}: the figures leave out its scores; the curve shows those of the steps in which the present version has none`);
   parts.push(...marks(track).filter(({ kind }) => kind === "release").map(({ text }) => text.slice(3)));
-  if (newest) parts.push(`last evaluation ended ${clock(newest)}`);
+  // A rejudged score is at the time of its subject, which may be before the version that made it.
+  if (newest) parts.push(`${whole.rejudged ? "scores of traffic until" : "last evaluation ended"} ${clock(newest)}`);
   return parts.join(" · ");
 }
 
