@@ -69,7 +69,7 @@ def _figures(mean: CorrectedMean) -> list[tuple[str, float]]:
     return [
         ("evalstream:score_mean", mean.mean),
         ("evalstream:score_stderr", mean.error),
-        ("evalstream:score_n_eff / 1000", mean.worth / 1000),
+        ("evalstream:score_n_eff / 1000", mean.audits / 1000),
         ("evalstream:score_margin", _margin(mean)),
         ("evalstream:audit_power", mean.power),
         ("evalstream:audit_gain / 10", mean.gain / 10),
@@ -78,7 +78,7 @@ def _figures(mean: CorrectedMean) -> list[tuple[str, float]]:
 
 
 def _margin(mean: CorrectedMean) -> float:
-    low, high = mean_interval(mean.mean, mean.error, mean.worth)
+    low, high = mean_interval(mean.mean, mean.error, mean.audits)
     return max(mean.mean - low, high - mean.mean)
 
 

@@ -21,7 +21,7 @@ _FLAT = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class CorrectedMeans:
-    """PromQL of the corrected means, their standard errors and their effective numbers of scores, in every window."""
+    """PromQL of the corrected means, their standard errors and their effective numbers of audits, in every window."""
 
     mean: str
     error: str
@@ -68,7 +68,7 @@ def corrected_means(timing: Timing) -> CorrectedMeans:
     return CorrectedMeans(
         mean=f"{ratio} + {power} * {series.AUDIT_ALL} + {bias}",
         error=f"sqrt(({seen} > {unseen} or {unseen}) + {floor} + {base})",
-        effective_number=f"{number} * {series.AUDIT_GAIN}",
+        effective_number=number,
         lost=_lost(timing),
     )
 

@@ -1,6 +1,6 @@
 """Rules on scores: means with their standard errors, and the alerts on their targets."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from collector.alerting.rules import series
 from collector.alerting.rules.agreement import by_proof, uncalibrated_alert
@@ -48,10 +48,12 @@ def score_groups(
     """
     burns = [burn for target in targets if target.objective is not None for burn in target.burns]
     windows = series.WINDOWS | {duration(length): length for burn in burns for length in (burn.long, burn.short)}
+    audited = any(target.audited for target in targets)
+    unused = (*(() if cascades else metrics.CORRECTED_SUMS), *(() if audited else (metrics.AUDITED_SUMS,)))
     lengths = [*windows.values(), *([PEOPLE_WINDOW] if people else ())]
     rules = (
         *_fresh_processes(dict.fromkeys(lengths), timing),
-        *_early_scores(max(lengths), timing),
+        *_early_scores(max(lengths), timing, unused),
         *_increases(_COUNTERS_BY_RECORD, timing, by),
         *(audits := tuple(_audits(targets, timing, by, people=people))),
         *_means(by, corrected_means(timing) if audits else None),
@@ -81,7 +83,7 @@ def _fresh_processes(lengths: Iterable[float], timing: Timing) -> Iterator[Recor
         yield RecordingRule(series.PROCESS_FRESH, fresh, {"window": window})
 
 
-def _early_scores(longest: float, timing: Timing) -> Iterator[RecordingRule]:
+def _early_scores(longest: float, timing: Timing, unused: Collection[metrics.Series]) -> Iterator[RecordingRule]:
     """The values of counters at their first scrape, for a day or as long as the longest window.
 
     All counters of an evaluator begin together, so the count of its scores says for all of them whether they are new.
@@ -91,7 +93,8 @@ def _early_scores(longest: float, timing: Timing) -> Iterator[RecordingRule]:
     unseen = f"{scores} unless present_over_time({scores}[{window}] offset {soon})"
     yield RecordingRule(series.NEW_SCORES, f"{unseen} and {fresh}")
     new = f"on ({series.PROCESS}, {', '.join(series.BY)}, segment) {series.NEW_SCORES}"
-    for counter, name in series.EARLY.items():
+    for counter in sorted(series.EARLY.keys() - {each.name for each in unused}):
+        name = series.EARLY[counter]
         early = f"min_over_time({counter}[{soon}]) > 0 unless resets({counter}[{soon}]) > 0 and {new}"
         before = f"last_over_time({name}[{series.GAP}]) unless last_over_time({name}[{series.GAP}] offset {window})"
         yield RecordingRule(name, f"{before} or ignoring (early) ({early})", {"early": "yes"})

@@ -158,14 +158,14 @@ def target_misses(
 def _sums_and_error(buckets: Mapping[int, Bucket], first: int, day: WindowSums) -> tuple[Sums, float] | None:
     """The sums that a window's mean is made of, and its standard error; None if it needs audits and has too few.
 
-    If audits correct the mean, the sums are those of as many uncorrected scores as would have the same error.
+    If audits correct the mean, the sums are those of the effective number of audits.
     """
     audited = [bucket.audited for number, bucket in buckets.items() if number >= first and bucket.audited is not None]
     if not audited and any(bucket.audited is not None for bucket in buckets.values()):
         return None
     if audited:
         mean = sum(audited[1:], audited[0]).corrected()
-        return None if mean is None else (Sums(mean.worth, mean.worth * mean.mean, mean.worth), mean.error)
+        return None if mean is None else (Sums(mean.audits, mean.audits * mean.mean, mean.audits), mean.error)
     whole = window_from(buckets, first)
     return (whole.sums, whole.stderr(day)) if whole.sums.w else None
 
