@@ -14,14 +14,8 @@ import yaml
 
 from collector.alerting.rules.targets import ALIKE
 from collector.calibration.page_labels import LabelIndex
+from collector.commands.plan import past_figures
 from collector.commands.plan.allocation import Allocation, allocate, cheapest, cheapest_boosts, rounded
-from collector.commands.plan.past_figures import (
-    PastFigures,
-    PricedEvaluation,
-    ScoredTwice,
-    figures_of,
-    with_second_phase,
-)
 from collector.config.command_options import require_known, require_window
 from collector.config.configured import Config
 from collector.config.settings import BoostSettings, PlannedRate, UseSettings
@@ -69,7 +63,7 @@ class PlannedEvaluator:
 
     use: UseSettings
     version: str
-    figures: PastFigures
+    figures: past_figures.PastFigures
     day: DayFigures
     second: str | None
     present: Allocation
@@ -124,7 +118,7 @@ async def plan(config: Config, options: PlanOptions) -> SamplingPlan:
     return replace(_planned(made, options, strata, too_few), alike=alike)
 
 
-async def _read(log: Log, config: Config, options: PlanOptions) -> Mapping[str, list[PricedEvaluation]]:
+async def _read(log: Log, config: Config, options: PlanOptions) -> Mapping[str, list[past_figures.PricedEvaluation]]:
     """The evaluations of the monitor by evaluator, and their audits: those of the versions in force. A verdict that
     another monitor paid for has the mean price of those that were paid.
     """
@@ -145,10 +139,10 @@ async def _read(log: Log, config: Config, options: PlanOptions) -> Mapping[str, 
     }
 
 
-def priced_evaluation(auditors: Mapping[str, str | None], evaluation: Evaluation) -> PricedEvaluation:
+def priced_evaluation(auditors: Mapping[str, str | None], evaluation: Evaluation) -> past_figures.PricedEvaluation:
     """An evaluation as far as planning needs it; `auditors` are the versions of who audits each evaluator now."""
     auditor, by = auditors.get(evaluation.evaluator), audit_version_of(evaluation)
-    return PricedEvaluation(
+    return past_figures.PricedEvaluation(
         time=evaluation.time.timestamp(), conversation=evaluation.subject.conversation_id,
         stratum=evaluation.sampling.stratum, weight=Weight.of(evaluation.sampling), score=evaluation.score,
         usd=evaluation.cost_usd, audit=audit_by(evaluation, auditor),
@@ -165,11 +159,11 @@ async def _labels(logs: Logs, config: Config) -> LabelIndex:
 
 
 def _evaluator(
-    use: UseSettings, past: Sequence[PricedEvaluation], config: Config, options: PlanOptions,
+    use: UseSettings, past: Sequence[past_figures.PricedEvaluation], config: Config, options: PlanOptions,
     strata: Mapping[str, float], labels: LabelIndex | None,
 ) -> PlannedEvaluator:  # fmt: skip
     configured = config.evaluators[use.name]
-    figures = figures_of(past, tuple(strata))
+    figures = past_figures.figures_of(past, tuple(strata))
     if configured.judge is not None and all(evaluation.usd is None for evaluation in past):
         raise ConfigError(
             f"judges.{configured.judge}: no evaluation of {use.name} has a cost; set "
@@ -181,14 +175,14 @@ def _evaluator(
     second, day, share = None, figures.day, 1.0
     if labels is not None:
         pairs = _labelled(labels, use.name, past[-1].version, options.monitor)
-        day = with_second_phase(figures.day, pairs, options.usd_per_label or 0.0) or figures.day
+        day = past_figures.with_second_phase(figures.day, pairs, options.usd_per_label or 0.0) or figures.day
         second, share = "labels", min(1.0, len(pairs) / figures.scores)
         notes += _too_few(day, len(pairs), "label")
         if configured.audit is not None and figures.audit_usd:
             audits = usd(configured.audit.share * figures.audit_usd)
             notes.append(f"these costs leave out its audits: {audits} more for each score")
     elif configured.audit is not None:
-        day = with_second_phase(figures.day, figures.pairs, figures.audit_usd or 0.0) or figures.day
+        day = past_figures.with_second_phase(figures.day, figures.pairs, figures.audit_usd or 0.0) or figures.day
         second, share = "audits", configured.audit.share
         notes += _too_few(day, len(figures.pairs), "audit")
         if figures.audit_usd is None and day.second is not None:
@@ -205,7 +199,7 @@ def _evaluator(
     )  # fmt: skip
 
 
-def _mixed_strata(past: Sequence[PricedEvaluation], strata: Mapping[str, float]) -> Iterator[str]:
+def _mixed_strata(past: Sequence[past_figures.PricedEvaluation], strata: Mapping[str, float]) -> Iterator[str]:
     """Notes on scores that were sampled by other boosts: their part of the traffic is told apart otherwise, or not."""
     in_order = sorted((one for one in past if one.score is not None), key=lambda one: one.time)
     if strange := sum(one.stratum not in strata for one in in_order):
@@ -225,16 +219,16 @@ _UNLIKELY = 0.01
 _LATER = "set --from to after boost changed"
 
 
-def _newest_rate(past: Sequence[PricedEvaluation], strata: Mapping[str, float]) -> float:
+def _newest_rate(past: Sequence[past_figures.PricedEvaluation], strata: Mapping[str, float]) -> float:
     """The rate that `sample: auto` had planned when the newest evaluation was drawn."""
     newest = max(past, key=lambda each: each.time)
     return min(1.0, 1.0 / (newest.weight.own * strata.get(newest.stratum, 1.0)))
 
 
-def _labelled(labels: LabelIndex, evaluator: str, version: str, monitor: str) -> list[ScoredTwice]:
+def _labelled(labels: LabelIndex, evaluator: str, version: str, monitor: str) -> list[past_figures.ScoredTwice]:
     """The scores by judge and people of what was drawn to be labelled; the stratum is not noted (-1)."""
     return [
-        ScoredTwice(label.judge, label.human, label.weight / label.probability, -1)
+        past_figures.ScoredTwice(label.judge, label.human, label.weight / label.probability, -1)
         for label in labels.labels((evaluator, version))
         if label.probability is not None and label.segment == monitor
     ]
