@@ -2,23 +2,17 @@
 
 from typing import ClassVar
 
-from evaluators.asking.judge_input import TurnField
 from evaluators.asking.reading import ReadingSettings
-from evaluators.asking.transcript import (
-    ConversationField,
-    TranscriptSettings,
-    build_conversation_input,
-    required_fields,
-)
+from evaluators.asking.transcript import build_conversation_input
 from evaluators.cases import Conversation
 from evaluators.evaluator import Example
 from evaluators.judge import Judge
 from evaluators.mechanisms.classification import Classification, OwnLabels
-from evaluators.mechanisms.rating import UniqueNames
+from evaluators.mechanisms.transcript_fields import TranscriptFields
 from evaluators.results import Score
 
 
-class ConversationalClassifier(ReadingSettings, OwnLabels, TranscriptSettings, Classification[Conversation]):
+class ConversationalClassifier(ReadingSettings, OwnLabels, TranscriptFields, Classification[Conversation]):
     """Assigns one of your labels to a whole conversation: resolved, abandoned, handed to a person.
 
     Like `classifier`, with all turns in one question. In a configuration, you may write `kind: classifier` with
@@ -35,14 +29,6 @@ class ConversationalClassifier(ReadingSettings, OwnLabels, TranscriptSettings, C
             "escalated": {"meaning": "A person took over, or the user asked for one.", "score": 0.5, "pass": False},
         },
     }
-
-    evaluation_params: UniqueNames[TurnField | ConversationField] = ("input", "actual_output")
-    """The fields that the judge is shown."""
-
-    @property
-    def requires(self) -> frozenset[str]:
-        """The fields of `evaluation_params`; one of a turn is there if any turn has it."""
-        return required_fields(self.evaluation_params)
 
     async def evaluate(self, case: Conversation, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""

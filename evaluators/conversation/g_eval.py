@@ -2,22 +2,17 @@
 
 from typing import ClassVar
 
-from evaluators.asking.judge_input import TurnField
 from evaluators.asking.reading import ReadingSettings
-from evaluators.asking.transcript import (
-    ConversationField,
-    TranscriptSettings,
-    build_conversation_input,
-    required_fields,
-)
+from evaluators.asking.transcript import build_conversation_input
 from evaluators.cases import Conversation
 from evaluators.evaluator import Evaluator, Example
 from evaluators.judge import Judge
-from evaluators.mechanisms.rating import G_EVAL_PROMPTS, GEvalDefinition, UniqueNames
+from evaluators.mechanisms.rating import G_EVAL_PROMPTS, GEvalDefinition
+from evaluators.mechanisms.transcript_fields import TranscriptFields
 from evaluators.results import Score
 
 
-class ConversationalGEval(ReadingSettings, GEvalDefinition, TranscriptSettings, Evaluator[Conversation]):
+class ConversationalGEval(ReadingSettings, GEvalDefinition, TranscriptFields, Evaluator[Conversation]):
     """How well a whole conversation meets criteria in everyday language.
 
     Like `g_eval`, with all turns in one question. A field of a turn is shown with each turn; `scenario`,
@@ -28,14 +23,6 @@ class ConversationalGEval(ReadingSettings, GEvalDefinition, TranscriptSettings, 
     scope: ClassVar = "conversation"
     prompts: ClassVar[tuple[str, ...]] = G_EVAL_PROMPTS
     example: ClassVar[Example] = {"criteria": "The assistant stays polite, and gets the user to what they came for."}
-
-    evaluation_params: UniqueNames[TurnField | ConversationField] = ("input", "actual_output")
-    """The fields that the judge is shown."""
-
-    @property
-    def requires(self) -> frozenset[str]:
-        """The fields of `evaluation_params`; one of a turn is there if any turn has it."""
-        return required_fields(self.evaluation_params)
 
     async def evaluate(self, case: Conversation, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""
