@@ -1,7 +1,7 @@
 """Evaluation of many cases at once, with a progress bar and a file of results that a later run resumes from."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,10 +10,10 @@ from typing import Any, TypeAlias
 
 from pydantic import ValidationError
 
-from evaluators.cases import Conversation, Scope, Turn
+from evaluators.cases import Conversation, Json, Scope, Turn
 from evaluators.evaluation import check_judge, evaluate, make_record, utc_now
 from evaluators.evaluator import Evaluator
-from evaluators.identity import judged_version, make_evaluation_id, subject_id_of
+from evaluators.identity import CASE_DIGEST, digest_of, evaluation_id_of, judged_version
 from evaluators.judge import Judge, NoJudge
 from evaluators.judges.definition_cache import DefinitionCache
 from evaluators.private_files import open_private
@@ -34,6 +34,7 @@ class _Task:
     case: Turn | Conversation
     evaluation_id: str
     version: str
+    attributes: Mapping[str, Json]
 
     async def run(self, judge: Judge, now: Callable[[], datetime]) -> Evaluation:
         """Evaluate the case."""
@@ -44,6 +45,7 @@ class _Task:
             evaluation_id=self.evaluation_id,
             evaluator_version=self.version,
             monitor=MONITOR,
+            attributes=self.attributes,
         )
 
 
@@ -68,7 +70,8 @@ async def evaluate_many(
         judge: answers the evaluators' questions; evaluators in code need none.
         concurrency: how many evaluations run at a time, at least 1.
         results: a JSONL file. Each evaluation is added to it when it is complete, and evaluations that an earlier run
-            left there are not made again, except failures. It has the form of `evalstream score --output`.
+            left there of cases with the same content are not made again, except failures. It has the form of
+            `evalstream score --output`.
         progress: whether stderr shows a progress bar; None shows it if stderr is a terminal.
         now: the time, for the records.
 
@@ -83,11 +86,13 @@ async def evaluate_many(
     for evaluator in evaluators:
         check_judge(evaluator, judge)
     answering = NoJudge() if judge is None else DefinitionCache(judge)  # the judge writes steps only once
-    tasks = list(_tasks(evaluators, cases, answering))
     path = None if results is None else Path(results)
+    tasks = list(_tasks(evaluators, cases, answering, resumable=path is not None))
     wanted = {task.evaluation_id: task for task in tasks}
     made = {
-        evaluation.evaluation_id: evaluation for evaluation in read_results(path) if evaluation.evaluation_id in wanted
+        one.evaluation_id: one
+        for one in read_results(path)
+        if (task := wanted.get(one.evaluation_id)) and one.attributes.get(CASE_DIGEST) == task.attributes[CASE_DIGEST]
     }
     todo = [task for name, task in wanted.items() if name not in made]
 
@@ -115,12 +120,11 @@ async def _run_workers(
 
 
 def _tasks(
-    evaluators: tuple[Evaluator[Any], ...], cases: Iterable[Turn | Conversation], judge: Judge
+    evaluators: tuple[Evaluator[Any], ...], cases: Iterable[Turn | Conversation], judge: Judge, *, resumable: bool
 ) -> Iterator[_Task]:
     versions = [judged_version(evaluator, judge.model if evaluator.needs_judge else "") for evaluator in evaluators]
     for case in cases:
         scope = _scope_of(case)
-        subject = subject_id_of(case)
         matching = [
             (evaluator, version)
             for evaluator, version in zip(evaluators, versions, strict=True)
@@ -128,9 +132,9 @@ def _tasks(
         ]
         if not matching:
             raise TypeError(f"there is a {scope} among the cases, and no evaluator of a {scope}")
+        attributes = {CASE_DIGEST: digest_of(case)} if resumable else {}
         for evaluator, version in matching:
-            model = judge.model if evaluator.needs_judge else ""
-            yield _Task(evaluator, case, make_evaluation_id(evaluator.name, version, model, *subject), version)
+            yield _Task(evaluator, case, evaluation_id_of(evaluator, case, judge), version, attributes)
 
 
 def _scope_of(case: object) -> Scope:

@@ -9,6 +9,9 @@ from evaluators.evaluator import Evaluator
 from evaluators.judge import Judge
 from evaluators.texts.draw import draw
 
+CASE_DIGEST = "case_digest"
+"""The attribute of an evaluation in a file of results that has the `digest_of` its case: ids do not change with it."""
+
 
 def judged_version(evaluator: Evaluator[Any], model: str) -> str:
     """The version of an evaluator as a judge's model answers it: 12 hex digits that change when scores may.
@@ -52,13 +55,16 @@ def subject_id_of(case: Turn | Conversation) -> tuple[str, str]:
     return conversation_id_of(case), turns_digest(turn_id_of(turn) for turn in case.turns)
 
 
-def turn_id_of(turn: Turn) -> str:
-    """The turn's id; a turn without an id gets 32 hex digits that stand for its content."""
-    if turn.turn_id:
-        return turn.turn_id
+def digest_of(case: Turn | Conversation) -> str:
+    """32 hex digits that stand for the content of a case, which may change under the same id."""
     from evaluators.records import to_json
 
-    return hashlib.sha256(to_json(turn)).hexdigest()[:32]
+    return hashlib.sha256(to_json(case)).hexdigest()[:32]
+
+
+def turn_id_of(turn: Turn) -> str:
+    """The turn's id; a turn without an id gets 32 hex digits that stand for its content."""
+    return turn.turn_id or digest_of(turn)
 
 
 def conversation_id_of(case: Turn | Conversation) -> str:

@@ -12,7 +12,7 @@ from collector.evaluate.transfer.transfer_records import TransferredJob
 from collector.records.recorded_turn import RecordedTurn
 from collector.records.whole_conversation import conversation_fields
 from evaluators.cases import Conversation, Json, Turn
-from evaluators.identity import subject_id_of
+from evaluators.identity import CASE_DIGEST, digest_of, subject_id_of
 from evaluators.results import Retry, Sampling
 
 _NO_ATTRIBUTES: Mapping[str, Json] = {}
@@ -134,10 +134,13 @@ def command_job(
     sampling: Sampling | None = None,
     attributes: Mapping[str, Json] = _NO_ATTRIBUTES,
 ) -> Job:
-    """The job of a command. The command has the case itself, so no record of a log makes the job due."""
+    """The job of a command. The command has the case itself, so no record of a log makes the job due.
+
+    The evaluation notes the case's content, since a later run may find another one under the same id.
+    """
     return _job(
         monitor, assignment, subject_id_of(case), lambda: case, NO_TRIGGER, sampling or Sampling(), fallback=False,
-        evaluation_id=evaluation_id, attributes=attributes,
+        evaluation_id=evaluation_id, attributes={**attributes, CASE_DIGEST: digest_of(case)},
     )  # fmt: skip
 
 

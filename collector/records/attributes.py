@@ -12,6 +12,7 @@ from collector.dialects.attributes import is_masked
 from collector.records.recorded_turn import TurnFields
 from collector.records.tenants import tenant_of
 from evaluators.cases import Conversation, Json, Turn
+from evaluators.identity import CASE_DIGEST
 from evaluators.texts.language import language_of
 
 FIELDS = ("service", "model", "dialect")
@@ -25,7 +26,7 @@ STANDARD = (*FIELDS, *RECORDED, *DERIVED)
 _OF_TURNS = ("span_name", "scope", "root", "finish", "input_uncertain", "attachments_left_out", "truncated_fields")
 SPOKEN = ("speech_interrupted", "speech_latency_ms")
 """Attributes of turns by voice: whether the user interrupted the answer, and ms until it began."""
-OF_EVALUATIONS = ("closed_by", "turns", "gaps", "incomplete", "fallback_judge", "replay_of")
+OF_EVALUATIONS = ("closed_by", "turns", "gaps", "incomplete", "fallback_judge", "replay_of", CASE_DIGEST)
 _NAMESPACES = ("evalstream.", "conversation.", "outcome.")
 
 LONGEST_VALUE = 16_384

@@ -28,7 +28,7 @@ from collector.commands.replay.people import (
     verdict_on_people,
 )
 from collector.commands.score.gate import TWO_DEFINITIONS
-from collector.commands.score.output import read_earlier
+from collector.commands.score.output import content_id, read_earlier
 from collector.commands.score.runner import MOST_AT_ONCE, RunResult, guarded_run, require_prices, run_jobs
 from collector.commands.score.score import limit_message, resume_hint, turns_in
 from collector.config.command_options import require_known
@@ -52,15 +52,8 @@ from collector.past.turns import Turns, by_conversation, case_of, turns_in_log
 from collector.records.audits import audit_outcome
 from collector.records.grouping import group_by
 from collector.records.json import fields_of
+from collector.service import plan_builder
 from collector.service.open_logs import Logs, open_stored_logs
-from collector.service.plan_builder import (
-    build_assignment,
-    evaluator_version_in,
-    evaluator_versions,
-    known_usd,
-    usd_again,
-    with_pack,
-)
 from collector.statistics.agreement import ScoreScale
 from collector.telemetry.plain import plain, report_problems, show
 from collector.telemetry.wide_console import figures_table, wide_console
@@ -366,7 +359,9 @@ async def _replay(config: Config, new: Config, options: ReplayOptions) -> tuple[
         batches = stack.enter_context(open_batches(options.batch, options.output, options.pace))
         judges = await stack.enter_async_context(open_judges(judging, await logs.generated_steps(), batches=batches))
         priced = judging if batches is None else at_batch_prices(judging)
-        assignments = {old: build_assignment(UseSettings(name=name), priced, judges) for old, name in names.items()}
+        assignments = {
+            old: plan_builder.build_assignment(UseSettings(name=name), priced, judges) for old, name in names.items()
+        }
         wanted = _of_evaluators(selected, assignments)
         if not options.selection.evaluators:
             wanted = _changed(wanted, assignments, config, new)
@@ -462,7 +457,7 @@ def _jobs(
 def _assignment(old: Evaluation, assignments: Mapping[str, Assignment], new: Config) -> Assignment:
     assignment, monitor = assignments[old.evaluator], new.settings.monitors.get(old.monitor)
     pack = pack_of(assignment.evaluator.name, monitor, new.evaluators) if monitor is not None else ()
-    return with_pack(assignment, pack, new)
+    return plan_builder.with_pack(assignment, pack, new)
 
 
 def _changed(
@@ -480,7 +475,7 @@ def _changed(
         old, version = past.evaluation, past.evaluation.evaluator_version
         if new is not config and old.evaluator in config.evaluators:
             monitor = old.monitor if old.monitor in config.settings.monitors else ""
-            version = evaluator_version_in(config, old.evaluator, monitor)
+            version = plan_builder.evaluator_version_in(config, old.evaluator, monitor)
         is_redefined = config.evaluators.get(old.evaluator) != new.evaluators.get(old.evaluator)
         return is_redefined or _assignment(old, assignments, new).version != version
 
@@ -508,7 +503,7 @@ def _of_one_version(scored: Sequence[PastEvaluation], config: Config) -> tuple[P
 
 
 def _in_use(config: Config) -> set[tuple[str, str]]:
-    return {(name, version) for (_, name), version in evaluator_versions(config).items()}
+    return {(name, version) for (_, name), version in plan_builder.evaluator_versions(config).items()}
 
 
 _version_of = attrgetter("evaluation.evaluator", "evaluation.evaluator_version")
@@ -523,15 +518,15 @@ def _job(old: Evaluation, turns: Turns, assignment: Assignment) -> Job | None:
 
 
 def _show_expected_cost(new: Config, all_jobs: Sequence[PastJob], output: Path | None) -> None:
-    stored = {evaluation.evaluation_id for evaluation in read_earlier(output)}
-    if not (jobs := [each for each in all_jobs if each[1].evaluation_id not in stored]):
+    stored = set(map(content_id, read_earlier(output)))
+    if not (jobs := [each for each in all_jobs if content_id(each[1]) not in stored]):
         return
     by_evaluator = group_by((past.evaluation for past, _ in jobs), lambda old: old.evaluator)
     sides = [_compared_evaluator(tuple(old)) for old in by_evaluator.values()]
     costs = [side.cost_usd for side in sides if side.cost_usd is not None]
     before = f" (the old ones cost {cost_text(sum(costs), sum(side.unpriced for side in sides))})" if costs else ""
     about = f", for roughly {usd(guess)}" if (guess := _expected_usd(jobs, new)) else ""
-    if any(known_usd(new, name) is None for name in {job.assignment.evaluator.name for _, job in jobs}):
+    if any(plan_builder.known_usd(new, name) is None for name in {job.assignment.evaluator.name for _, job in jobs}):
         about = ", at an unknown cost (a judge has no price)"
     show(f"evalstream: making {plural(len(jobs), 'evaluation')} again{about}{before}", err=True)
 
@@ -540,7 +535,7 @@ def _expected_usd(jobs: Sequence[PastJob], new: Config) -> float:
     """The cost by the tokens of old evaluations without an audit, as the new ones have none; else a guess."""
     alone = [each for each in jobs if audit_outcome(each[0].evaluation) is None] or jobs
     uses = ((past.evaluation, job.assignment) for past, job in alone)
-    costs = (usd_again(new, use.evaluator.name, old) or use.expected_usd for old, use in uses)
+    costs = (plan_builder.usd_again(new, use.evaluator.name, old) or use.expected_usd for old, use in uses)
     return sum(costs) * len(jobs) / len(alone)
 
 

@@ -9,9 +9,12 @@ from typing import IO
 import orjson
 
 from collector.errors import ConfigError
+from collector.evaluate.plan import Job
 from collector.records.json import evaluation_from_json, evaluation_to_json
 from collector.telemetry.plain import cell
 from evaluators.batch import read_results
+from evaluators.cases import Json
+from evaluators.identity import CASE_DIGEST
 from evaluators.private_files import open_private
 from evaluators.results import Evaluation
 
@@ -23,6 +26,11 @@ _SUFFIXES = frozenset({".jsonl", ".ndjson", ".csv"})
 
 Write = Callable[[Sequence[Evaluation]], None]
 """Writes several evaluations together, such as a pack's; what is written survives an interruption."""
+
+
+def content_id(of: Job | Evaluation) -> tuple[str, Json]:
+    """The same for a job and an evaluation of an earlier run if the case has not changed in between."""
+    return of.evaluation_id, of.attributes.get(CASE_DIGEST)
 
 
 def read_earlier(path: Path | None) -> list[Evaluation]:

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import cast
 
-from collector.commands.score.output import failed_earlier, open_writer, read_earlier
+from collector.commands.score.output import content_id, failed_earlier, open_writer, read_earlier
 from collector.config.configured import Config
 from collector.errors import ConfigError
 from collector.evaluate.budget.controller import charge_of
@@ -132,9 +132,15 @@ async def run_jobs(
     """
     wanted = {job.evaluation_id: job for job in jobs}
     judges = {evaluation_id: id(job.judge) for evaluation_id, job in wanted.items()}
-    failed = tuple(one for one in failed_earlier(output) if one.evaluation_id in wanted)
-    earlier = ((one, wanted.pop(one.evaluation_id, None)) for one in read_earlier(output))
-    made = [ScoreScale.of(job.assignment.evaluator).of_now(one) for one, job in earlier if job is not None]
+    contents = set(map(content_id, jobs))
+    failed = tuple(one for one in failed_earlier(output) if content_id(one) in contents)
+    known = [one for one in read_earlier(output) if one.evaluation_id in wanted]
+    earlier = ((one, wanted.pop(one.evaluation_id)) for one in known if content_id(one) in contents)
+    made = [ScoreScale.of(job.assignment.evaluator).of_now(one) for one, job in earlier]
+    if known:
+        changed = plural(len(known) - len(made), "evaluation")
+        of_changed = f"; making {changed} again, as the case has changed" if len(known) > len(made) else ""
+        to_terminal(f"taking {plural(len(made), 'evaluation')} from {output}{of_changed}")
     if again := len({one.evaluation_id for one in failed} & wanted.keys()):
         to_terminal(f"making {plural(again, 'evaluation')} again that failed in an earlier run")
     spend_limit = SpendLimit(max_usd)

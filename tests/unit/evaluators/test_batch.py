@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,19 @@ async def test_a_run_goes_on_where_an_earlier_one_ended(tmp_path: Path) -> None:
     other = ScriptedJudge(answer_any_form(), model="another")
     await evaluate_many([GOOD], TURNS, other, results=path)
     assert len(other.questions) == 4, "another judge's evaluations are others"
+
+
+async def test_changed_cases_are_evaluated_again(tmp_path: Path) -> None:
+    """A case was known by its id alone, so a new answer had the score of the old one."""
+    path = tmp_path / "results.jsonl"
+    turns = [Turn(turn_id=f"t{number}", actual_output=f"It is {number}.") for number in range(3)]
+    await evaluate_many([GOOD], turns, ScriptedJudge(answer_any_form(), model="m"), results=path)
+    judge = ScriptedJudge(answer_any_form(), model="m")
+    turns[1] = replace(turns[1], actual_output="It is five.")
+    again = await evaluate_many([GOOD], turns, judge, results=path)
+    assert len(judge.questions) == 1
+    assert sorted(read_results(path), key=lambda each: each.subject.id) == again
+    assert len(path.read_bytes().splitlines()) == 4
 
 
 async def test_failures_are_made_again(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
@@ -50,12 +51,16 @@ def jobs(count: int, expected_usd: float = 0.0) -> list[Job]:
     return list(jobs_of(turns, [Assignment(RATED, judge, RATED.version, expected_usd=expected_usd)]))
 
 
-def costing(usd: float) -> Callable[..., Any]:
+def costing(usd: float, score: float = 1.0) -> Callable[..., Any]:
     async def run(*_: Any, now: Callable[[], Any]) -> Result:
-        outcome = Score(value=1.0)
+        outcome = Score(value=score)
         return Result(outcome=outcome, judge=None, usage=None, cost_usd=usd, started_at=now(), ended_at=now())
 
     return run
+
+
+def scoring(score: float) -> Callable[..., Any]:
+    return costing(0.0, score)
 
 
 @pytest.mark.parametrize("concurrency", [1, 3, 50])
@@ -102,6 +107,38 @@ async def test_a_later_run_goes_on_from_the_output(tmp_path: Path) -> None:
     assert (len(second.evaluations), second.left) == (5, 0)
     assert second.spent_usd == pytest.approx(0.3)
     assert len(output.read_text().splitlines()) == 5
+
+
+async def test_a_later_run_judges_changed_answers_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The second push of a pull request had the scores of the first one, as its answers had the same ids."""
+    output, judge = tmp_path / "out.jsonl", ScriptedJudge("never asked")
+
+    async def scores_of(answers: str, run: Callable[..., Any]) -> tuple[list[float | None], str]:
+        turns = [Turn(turn_id=f"t{n}", input="a", actual_output=answer) for n, answer in enumerate(answers)]
+        made = await run_jobs(
+            list(jobs_of(turns, [Assignment(RATED, judge, RATED.version)])), output=output, concurrency=1, run=run
+        )
+        assert made.failed_before == (), "of another content"
+        return [one.score for one in made.evaluations], capsys.readouterr().err
+
+    async def fails(*_: Any, now: Callable[[], Any]) -> Result:
+        outcome = Failure(type="judge_timeout", message="no answer")
+        return Result(outcome=outcome, judge=None, usage=None, cost_usd=0.2, started_at=now(), ended_at=now())
+
+    assert await scores_of("xyz", scoring(0.9)) == ([0.9, 0.9, 0.9], "")
+    scores, note = await scores_of("xyw", scoring(0.1))
+    assert scores == [0.9, 0.9, 0.1]
+    changed = "; making 1 evaluation again, as the case has changed"
+    assert note == f"evalstream: taking 2 evaluations from {output}{changed}\n"
+    scores, note = await scores_of("xyw", scoring(0.5))
+    assert (scores, note) == ([0.9, 0.9, 0.1], f"evalstream: taking 3 evaluations from {output}\n")
+    assert len(output.read_text().splitlines()) == 4
+    assert (await scores_of("xyv", fails))[0] == [0.9, 0.9, None]
+    assert (await scores_of("xyw", scoring(0.2)))[0] == [0.9, 0.9, 0.2], "its earlier score came before the failure"
+    noted = output.read_text()
+    assert noted.count('"case_digest"') == len(noted.splitlines())
+    output.write_text(re.sub(r'"case_digest":"\w+"', "", noted))
+    assert (await scores_of("xyw", scoring(0.3)))[0] == [0.3] * 3, "a line without the content says nothing of it"
 
 
 async def test_a_later_run_by_other_steps_of_the_judge_says_so(
