@@ -338,7 +338,7 @@ async def scored_here(folder: Path) -> Any:
     )
     config = load(folder / "evalstream.yaml")
     turns = list(module.turns_in(options.paths, config))
-    return await module._score(config, options, turns)
+    return await module._score(config, options, turns, [])
 
 
 async def test_two_runs_do_not_share_a_journal(tmp_path: Path) -> None:
