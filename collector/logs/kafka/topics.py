@@ -66,8 +66,7 @@ def ensure_topics(
         common = {TIMESTAMPS: timestamps, LARGEST: str(settings.max_record_bytes + (1 << 20)), _CLEANUP: "delete"}
         own = {topic: {**common, **(configs or {}).get(topic, {})} for topic in topics}
         for topic in missing:
-            # an acknowledged record is on two brokers at least, wherever there are three that keep it
-            config = own[topic] | ({"min.insync.replicas": "2"} if replication_factor > 2 else {})
+            config = {**own[topic], **_copies(replication_factor)}
             new = {"num_partitions": partitions, "replication_factor": replication_factor, "configs": config}
             try:
                 admin.create_topics({topic: new}, wait_for_metadata=not validate_only, validate_only=validate_only)
@@ -407,6 +406,11 @@ def administrating(settings: KafkaSettings) -> Generator[Any]:
     finally:
         with suppress(errors.KafkaError):
             admin.close()
+
+
+def _copies(replication_factor: int) -> dict[str, str]:
+    """An acknowledged record is on two brokers at least, wherever there are three that keep it."""
+    return {"min.insync.replicas": "2"} if replication_factor > 2 else {}
 
 
 # wrongly typed
