@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -92,7 +92,7 @@ async def evaluate_many(
     made = {
         one.evaluation_id: one
         for one in read_results(path)
-        if (task := wanted.get(one.evaluation_id)) and one.attributes.get(CASE_DIGEST) == task.attributes[CASE_DIGEST]
+        if (task := wanted.get(one.evaluation_id)) and one.attributes.get(CASE_DIGEST) in task.attributes.values()
     }
     todo = [task for name, task in wanted.items() if name not in made]
 
@@ -132,7 +132,9 @@ def _tasks(
         ]
         if not matching:
             raise TypeError(f"there is a {scope} among the cases, and no evaluator of a {scope}")
-        attributes = {CASE_DIGEST: digest_of(case)} if resumable else {}
+        attributes = dict[str, Json]()
+        with suppress(TypeError):  # a case that cannot be written as JSON is judged in each run
+            attributes = {CASE_DIGEST: digest_of(case)} if resumable else attributes
         for evaluator, version in matching:
             yield _Task(evaluator, case, evaluation_id_of(evaluator, case, judge), version, attributes)
 

@@ -331,11 +331,8 @@ class Evaluation:
 
     @property
     def is_unpriced(self) -> bool:
-        """Whether it has an unknown cost. Without a request, as while a circuit breaker is open, it costs nothing.
-
-        Of one that shares a verdict, the usage is unknown too if the evaluation that paid is gone.
-        """
-        return self.cost_usd is None and (self.shares is not None or self.usage not in (None, Usage()))
+        """Whether it has an unknown cost. Without a request, as while a circuit breaker is open, it costs nothing."""
+        return self.cost_usd is None and self.usage not in (None, Usage())
 
     @property
     def time(self) -> datetime:

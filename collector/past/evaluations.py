@@ -137,7 +137,7 @@ async def evaluations_in(log: Log, partitions: Iterable[int] | None = None) -> A
 
 
 async def priced_evaluations_in(log: Log) -> AsyncIterator[PastEvaluation]:
-    """The same, but one that shares a verdict has the usage and cost of the one that paid; None if that is gone."""
+    """The same, but one that shares a verdict has the usage and cost of the one that paid; unknown if that is gone."""
     bills = dict[str, tuple[Usage | None, float | None]]()
     async for past in evaluations_in(log):
         made = past.evaluation
@@ -145,7 +145,7 @@ async def priced_evaluations_in(log: Log) -> AsyncIterator[PastEvaluation]:
             bills[made.evaluation_id] = made.usage, made.cost_usd
             yield past
         else:  # what paid is before it in the log
-            usage, cost = bills.get(made.shares, (None, None))
+            usage, cost = bills.get(made.shares, (Usage(calls=1), None))
             yield replace(past, evaluation=replace(made, usage=usage, cost_usd=cost))
 
 

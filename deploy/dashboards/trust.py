@@ -2,7 +2,7 @@
 
 from grafana_foundation_sdk.builders import dashboard as boards
 
-from collector.alerting.rules.series import AUDIT_NUMBER, SCORE_MARGIN, SCORE_MEAN, SCORE_N_EFF
+from collector.alerting.rules.series import AUDIT_GAIN, AUDIT_NUMBER, SCORE_MARGIN, SCORE_MEAN
 from collector.alerting.rules.service import LOST_REASONS
 from collector.statistics.intervals import Z
 from collector.telemetry.series import (
@@ -235,7 +235,7 @@ def _audits() -> list[object]:
                 low=0,
                 width=8,
             ),
-            Query(f"max by ({by}) ({SCORE_N_EFF}{where})", "{{evaluator}}: worth"),
+            Query(f"max by ({by}) ({AUDIT_NUMBER}{where} * {AUDIT_GAIN}{where})", "{{evaluator}}: worth"),
             Query(f"max by ({by}) ({AUDIT_NUMBER}{where})", "{{evaluator}}: audits"),
         ),
         lines(

@@ -150,7 +150,7 @@ def target_misses(
         errors = (detector.shortfall(1.0, sums.mean) - (doubts or {}).get(window, 0.0)) / stderr
         if errors > 0:
             clipped = sum(bucket.clipped for number, bucket in buckets.items() if number >= first)
-            shares = clipped / (clipped + sums.w), _uncovered_share(buckets, first)
+            shares = clipped / (clipped + window_from(buckets, first).sums.w or 1.0), _uncovered_share(buckets, first)
             misses.append(TargetMiss(window, sums, stderr, errors, *shares))
     return misses
 

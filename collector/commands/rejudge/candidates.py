@@ -397,7 +397,9 @@ class KnownEvaluations:
         if evaluation.evaluator not in evaluators:
             return
         key, is_current = _key(evaluation), self.is_current(evaluation)
-        self.by_present.update((key,) if is_current else ())
+        # without ids of traces, parts of one long conversation that are as long have one key
+        is_alone = evaluation.scope == "turn" or bool(evaluation.subject.links)
+        self.by_present.update((key,) if is_current and is_alone else ())
         if evaluation.happened_at is None:
             self.live.add(evaluation.evaluation_id)
             self.by_others.update(() if is_current else (key,))

@@ -132,7 +132,7 @@ async def run_jobs(
     """
     wanted = {job.evaluation_id: job for job in jobs}
     judges = {evaluation_id: id(job.judge) for evaluation_id, job in wanted.items()}
-    contents = set(map(content_id, jobs))
+    contents = set(map(content_id, wanted.values()))
     failed = tuple(one for one in failed_earlier(output) if content_id(one) in contents)
     known = [one for one in read_earlier(output) if one.evaluation_id in wanted]
     earlier = ((one, wanted.pop(one.evaluation_id)) for one in known if content_id(one) in contents)

@@ -33,16 +33,9 @@ from kafka.structs import TopicPartition
 from collector.backoff import FailureLog
 from collector.logs.consumer_runner import DeliveryPace, since_boot
 from collector.logs.journal.stall_watchdog import exit_stalled
-from collector.logs.kafka import workarounds
+from collector.logs.kafka import owned_partitions, workarounds
 from collector.logs.kafka.connections import connect
 from collector.logs.kafka.group_watch import GroupView, GroupWatch, ask_brokers
-from collector.logs.kafka.owned_partitions import (
-    CommitCommand,
-    CommitSender,
-    OwnedPartitions,
-    PolledRecords,
-    PrefetchLimiter,
-)
 from collector.logs.kafka.records import RecordDecoder
 from collector.logs.kafka.settings import KafkaSettings, absent, milliseconds, named_topics, translate
 from collector.logs.kafka.subscription import GroupListener, Polled, Subscription
@@ -255,7 +248,11 @@ class ConsumerThread:
     """One consumer in one thread. `start` it in the event loop of its listener; `stop` ends it."""
 
     def __init__(
-        self, settings: KafkaSettings, subscription: Subscription, listener: GroupListener, flow: PrefetchLimiter
+        self,
+        settings: KafkaSettings,
+        subscription: Subscription,
+        listener: GroupListener,
+        flow: owned_partitions.PrefetchLimiter,
     ) -> None:
         self._settings = settings
         self._subscription = subscription
@@ -274,8 +271,8 @@ class ConsumerThread:
         self._consumer: Any = None
         self._send_heartbeat: Callable[[], None] | None = None
         self._call = partial(_call_in, asyncio.get_running_loop())
-        self._commits = CommitSender(self._call, subscription.group)
-        self.owned = OwnedPartitions(subscription, listener, flow, self._commits, self._call)
+        self._commits = owned_partitions.CommitSender(self._call, subscription.group)
+        self.owned = owned_partitions.OwnedPartitions(subscription, listener, flow, self._commits, self._call)
         self._failing_since: float | None = None
         self._hidden_since: float | None = None
         self._silent_since: float | None = None
@@ -302,7 +299,7 @@ class ConsumerThread:
         if self._ended.is_set():
             done(LogUnavailable("the consumer has ended"))
         else:
-            self._commits.add(CommitCommand(states, done))
+            self._commits.add(owned_partitions.CommitCommand(states, done))
 
     def ask_membership(self) -> None:
         """Send a heartbeat now, if there is a connection; the first one goes out in any case."""
@@ -349,7 +346,7 @@ class ConsumerThread:
         while not self._stopping.is_set():
             self._watchdog.beat()
             self._commits.send_queued(self._consumer, self.owned.offsets_of)
-            polled: PolledRecords = {}
+            polled: owned_partitions.PolledRecords = {}
             try:
                 self._wait(self._pace.wait(time.monotonic()))
                 if self._is_fenced.is_set():
@@ -437,7 +434,7 @@ class ConsumerThread:
             self._consumer.resume(*(actual - wanted))
         return bool(wanted)
 
-    def _report_polled(self, polled: PolledRecords) -> None:
+    def _report_polled(self, polled: owned_partitions.PolledRecords) -> None:
         records = {self._topics.number_of(where): batch for where, batch in polled.items()}
         for gap in self._decoding.drain_unreadable():
             self._subscription.on_unreadable(gap)
@@ -481,7 +478,7 @@ def _polled(number: int, records: Sequence[StoredRecord], end: int) -> Polled:
 class _Listener(_RebalanceListener):
     """Called inside kafka-python; only asynchronous commits are possible there."""
 
-    def __init__(self, owned: OwnedPartitions, consumer: Any) -> None:
+    def __init__(self, owned: owned_partitions.OwnedPartitions, consumer: Any) -> None:
         self._owned = owned
         self._consumer = consumer
 

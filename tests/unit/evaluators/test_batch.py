@@ -105,6 +105,16 @@ async def test_changed_cases_are_evaluated_again(tmp_path: Path) -> None:
     assert len(path.read_bytes().splitlines()) == 4
 
 
+async def test_a_case_that_is_no_json_is_judged_in_each_run(tmp_path: Path) -> None:
+    """One of them ended the whole call before anything was judged."""
+    path = tmp_path / "results.jsonl"
+    turns = [Turn(turn_id="cut", actual_output="a \ud83d"), Turn(turn_id="whole", actual_output="It is 1.")]
+    for questions in (2, 1):
+        judge = ScriptedJudge(answer_any_form(), model="m")
+        await evaluate_many([GOOD], turns, judge, results=path)
+        assert len(judge.questions) == questions
+
+
 async def test_failures_are_made_again(tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
     down = ScriptedJudge(JudgeUnavailable("down"), model="m")
