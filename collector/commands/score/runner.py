@@ -139,7 +139,7 @@ async def run_jobs(
     made = [ScoreScale.of(job.assignment.evaluator).of_now(one) for one, job in earlier]
     if known:
         changed = plural(len(known) - len(made), "evaluation")
-        of_changed = f"; making {changed} again, as the case has changed" if len(known) > len(made) else ""
+        of_changed = f"; making {changed} again, as the file has no such case" if len(known) > len(made) else ""
         to_terminal(f"taking {plural(len(made), 'evaluation')} from {output}{of_changed}")
     if again := len({one.evaluation_id for one in failed} & wanted.keys()):
         to_terminal(f"making {plural(again, 'evaluation')} again that failed in an earlier run")
