@@ -165,7 +165,7 @@ class PageApi:
             "yesterday": _past_mean(track.earlier(name, now, DAY)),
             "last_week": _past_mean(track.earlier(name, now, 7 * DAY)),
             "state": _state(interval, threshold if target is None else target, lower_is_better=lower),
-            "newest": track.newest,
+            **fields_of(track, "newest", "newest_is_rejudged"),
             "people": None if people is None else _people(people, track.whole(WEEK, now)),
             "classified": self._confusion_matrix(watched) if watched and watched.labels else None,
         }  # fmt: skip

@@ -265,7 +265,9 @@ class ScoreSeries:
         self.audit_version: str | None = None
         """The version of who audits; None if nobody does."""
         self.newest: float | None = None
-        """When the newest evaluation ended, in seconds since the epoch."""
+        """The time that the newest evaluation belongs to, in seconds since the epoch."""
+        self.newest_is_rejudged = False
+        """Whether it is rejudged, so that its time is its subject's. Of a stored minute: whether nothing is live."""
         self.forgotten = 0.0
         """The newest time of verdicts that were forgotten, as the threshold has changed since."""
         self._alone = Clusters(capacity=capacity * len(RANGES), memory=_LONGEST)
@@ -280,7 +282,7 @@ class ScoreSeries:
         conversation that continues after a restart is no new one.
         """
         time = evaluation.time.timestamp()
-        self.newest = max(time, self.newest or 0.0)
+        self._note_newest(time, rejudged=evaluation.happened_at is not None)
         conversation, score = evaluation.subject.conversation_id, evaluation.score
         weight = Weight.of(evaluation.sampling)
         along = None if score is None else self._along.add(None, conversation, weight=weight, score=score, time=time)
@@ -316,7 +318,8 @@ class ScoreSeries:
         """
         time = minute * MINUTE
         if what.is_judged:
-            self.newest = max(time, self.newest or 0.0)
+            is_live = what.live is not None if what.across_columns.scores else not what.past_unscored
+            self._note_newest(time, rejudged=not is_live)
         self.forgotten = max(self.forgotten, time if forgotten is None else forgotten)
         if forgotten is None:
             what = replace(what, passed=0.0, verdicts=0.0)
@@ -324,6 +327,10 @@ class ScoreSeries:
             column = self._bin(name, int(time // range_.width))
             if column is not None:
                 column.add(what if range_.width <= MINUTE else replace(what, within_column=what.across_columns))
+
+    def _note_newest(self, time: float, *, rejudged: bool) -> None:
+        if time >= (self.newest or 0.0):
+            self.newest, self.newest_is_rejudged = time, rejudged
 
     def forget_verdicts(self, time: float) -> None:
         """The threshold has changed, at `time` (s) or after the newest score: the share that passes begins again, as

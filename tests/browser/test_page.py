@@ -63,6 +63,8 @@ async def test_rejudged_scores_are_of_traffic_until_a_time(chromium: Chromium) -
             await shown.put(replace(past, happened_at=past.ended_at))
             await tab.wait_for_selector(".counts:has-text('scores of traffic until')")
             assert await tab.locator(".counts:has-text('last evaluation ended')").count() == 0
+            await shown.put(shown.judged(await shown.put_turn("visit-3", "Is it open?", "Yes."), 0.5))
+            await tab.wait_for_selector(".counts:has-text('last evaluation ended')")
 
 
 async def test_the_list_stays_still_while_somebody_reads_in_it(chromium: Chromium) -> None:

@@ -135,7 +135,7 @@ function badge(track, alerts) {
 }
 
 function counts(track) {
-  const { whole, newest, changes } = track;
+  const { whole, newest, newest_is_rejudged: isRejudged, changes } = track;
   const parts = [`${plural(whole.scores, "score")} of ${plural(whole.conversations, "conversation")}`];
   if (whole.skipped) parts.push(`${whole.skipped} skipped`);
   if (whole.failed) parts.push(`${whole.failed} failed`);
@@ -146,7 +146,7 @@ function counts(track) {
   if (changes?.length) parts.push(`an earlier version of evaluator or judge ended its last evaluation at ${clock(changes[0])}: the figures leave out its scores; the curve shows those of the steps in which the present version has none`);
   parts.push(...marks(track).filter(({ kind }) => kind === "release").map(({ text }) => text.slice(3)));
   // A rejudged score is at the time of its subject, which may be before the version that made it.
-  if (newest) parts.push(`${whole.rejudged ? "scores of traffic until" : "last evaluation ended"} ${clock(newest)}`);
+  if (newest) parts.push(`${isRejudged ? "scores of traffic until" : "last evaluation ended"} ${clock(newest)}`);
   return parts.join(" · ");
 }
 

@@ -71,10 +71,24 @@ def test_what_rejudging_costs_is_spent_when_it_is_done_and_by_no_budget(restarts
 
 
 @pytest.mark.parametrize("restarts", [False, True])
+def test_the_newest_time_is_of_traffic_if_the_newest_score_is_rejudged_however_many_others_are(restarts: bool) -> None:
+    made, long_ago = NOW - timedelta(minutes=10), NOW - timedelta(hours=2)
+    for live, subject, is_rejudged in ((made, long_ago, False), (long_ago, made, True)):
+        view = View([])
+        view.add_evaluation(scored(1, ended_at=live), 0, 1, NOW.timestamp())
+        view.add_evaluation(scored(2, ended_at=NOW, happened_at=subject), 0, 2, NOW.timestamp())
+        series = (restored(view) if restarts else view).score_series[KEY]
+        assert series.newest == pytest.approx(made.timestamp(), abs=60.0)
+        assert series.newest_is_rejudged == is_rejudged
+
+
+@pytest.mark.parametrize("restarts", [False, True])
 def test_a_time_in_which_only_money_was_spent_is_no_score_of_then(restarts: bool) -> None:
     view = restored(rejudged_now()) if restarts else rejudged_now()
     series, [old] = view.score_series[KEY], view.earlier_series(KEY)
     assert series.newest == pytest.approx((NOW - timedelta(hours=2)).timestamp(), abs=60.0)
+    assert series.newest_is_rejudged
+    assert not old.newest_is_rejudged
     live = scored(3, evaluator_version="old", cost_usd=0.25, ended_at=NOW)
     old.add(live)
     columns, changes = _with_earlier(series.columns("6h", NOW.timestamp()), [old], "6h", NOW.timestamp())
