@@ -32,6 +32,7 @@ from collector.records.whole_conversation import conversation_fields
 from collector.statistics.agreement import FEWEST, MIDDLE, ScoreScale
 from collector.statistics.bias import JudgedPair, labels_of
 from collector.statistics.correction import LabelledScore, WeightedScore
+from collector.telemetry.plain import to_terminal
 from collector.wording import listed, plural
 from evaluators.cases import Conversation, Json, Turn
 from evaluators.results import Evaluation
@@ -299,16 +300,25 @@ _MEANINGS = {
 """The meaning of each key of a label, where a value is refused."""
 
 
-def label_lines(path: Path, example: str, remedy: str = "; name another file") -> Iterator[LabelLine]:
-    """The labels of a file. Lines whose `human` is null were not labelled yet, and are passed over.
+def label_lines(path: Path, example: str, remedy: str = "; name another file") -> list[LabelLine]:
+    """The labels of a file. Lines whose `human` is null were not labelled yet: stderr says how many are passed over.
 
     Raises:
         ConfigError: the file cannot be read (the sentence ends with `remedy`), a line is no label, or none is one.
     """
+    numbered = numbered_lines(path, remedy=remedy)
+    lines = list(_labelled(path, example, numbered))
+    if not lines:
+        raise ConfigError(f"{path}: no line is labelled: {_MEANINGS['human']}; fill it in, in lines like {example}")
+    if unlabelled := len(numbered) - len(lines):
+        to_terminal(f"{path}: left out {plural(unlabelled, 'line')} not labelled yet, whose human is null")
+    return lines
+
+
+def _labelled(path: Path, example: str, numbered: Iterable[tuple[int, bytes]]) -> Iterator[LabelLine]:
     if path.suffix == ".csv":
         raise ConfigError(f"{path}: labels are read from JSONL, not from CSV; write lines like {example}")
-    labelled = False
-    for number, data in numbered_lines(path, remedy=remedy):
+    for number, data in numbered:
         try:
             fields: Any = parse_exactly(data)
             if isinstance(fields, dict) and fields.get("human", fields) is None:  # pyright: ignore[reportUnknownMemberType]
@@ -318,17 +328,15 @@ def label_lines(path: Path, example: str, remedy: str = "; name another file") -
             key = error.errors()[0]["loc"][:1] if isinstance(error, ValidationError) else ("line",)
             why = _MEANINGS.get(str(key[0]) if key else "line", _MEANINGS["human"])
             raise ConfigError(f"{path}: line {number}: not a label ({why}); write {example}") from None
-        labelled = True
         yield LabelLine(number, row, cast("Mapping[str, Any]", fields), data)
-    if not labelled:
-        raise ConfigError(f"{path}: no line is labelled: {_MEANINGS['human']}; fill it in, in lines like {example}")
 
 
 def are_of_log(path: Path, example: str, *keys: str) -> bool:
     """Whether the labels of a file name evaluations or turns, and have none of these keys, which a log has then. Raises
-    ConfigError as `label_lines` does.
+    ConfigError as `label_lines` does, except where none is labelled.
     """
-    return {bool(one.row.names) and one.fields.keys().isdisjoint(keys) for one in label_lines(path, example)} == {True}
+    lines = _labelled(path, example, numbered_lines(path))
+    return {bool(one.row.names) and one.fields.keys().isdisjoint(keys) for one in lines} == {True}
 
 
 def case_of_line(line: LabelLine, path: Path) -> Turn | Conversation:

@@ -60,6 +60,17 @@ def test_a_table_for_people(tmp_path: Path) -> None:
     assert "below 200 the intervals are too narrow" in done.stdout
 
 
+@pytest.mark.parametrize("log", ["{kind: memory}", "{kind: sqlite, path: logs}"])
+def test_lines_that_nobody_has_labelled_yet_are_said_once(tmp_path: Path, log: str) -> None:
+    labels(tmp_path)
+    config, path = tmp_path / "evalstream.yaml", tmp_path / "labels.jsonl"
+    config.write_text(config.read_text().replace("{kind: memory}", log))
+    path.write_text(path.read_text() + '\n{"human": null, "score": 0.7}\n\n{"human": null, "turn_id": "t"}\n')
+    done = calibrate(tmp_path, "labels.jsonl", "--evaluator", "helpful")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == "evalstream: labels.jsonl: left out 2 lines not labelled yet, whose human is null\n"
+
+
 @pytest.mark.parametrize(
     ("line", "said"),
     [

@@ -204,7 +204,7 @@ def compare_judges(config: Config, options: JudgesOptions) -> int:
     Raises:
         ConfigError: a name is unknown, or a file cannot be used.
     """
-    lines = list(label_lines(options.file, CASE_EXAMPLE, remedy="; name another with --file"))
+    lines = label_lines(options.file, CASE_EXAMPLE, remedy="; name another with --file")
     name = _evaluator(config, options, lines)
     configured = config.evaluators[name]
     own = [line for line in lines if line.evaluator in (None, name)]
