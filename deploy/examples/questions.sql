@@ -21,19 +21,15 @@ SELECT monitor, evaluator, outcome, coalesce(error_type, reason) AS why,
 FROM evaluations WHERE outcome <> 'scored'
 GROUP BY ALL ORDER BY evaluations DESC;
 
--- Do people agree with the judge? Only the newest label of each person counts. If several people labelled an answer, their mean counts.
+-- Do people agree with the judge? The view has the newest label of each person. If several people labelled an answer, their mean counts.
 -- If as many people find the answer good as bad, that is half an agreement. Each answer is weighted by what it stands for.
 -- Picked labels (`label_probability` is null) have rows of their own, because they say nothing about the traffic.
-WITH newest AS (
-  SELECT *, weight / coalesce(label_probability, 1) AS stands_for FROM labels
-  QUALIFY row_number() OVER (
-    PARTITION BY evaluation_id, given_by ORDER BY given_at DESC) = 1
-), people AS (
+WITH people AS (
   SELECT evaluation_id, monitor, evaluator, evaluator_version, label_probability IS NULL AS picked,
-         any_value(stands_for) AS w, any_value(judge_score) AS judge_score,
+         any_value(weight / coalesce(label_probability, 1)) AS w, any_value(judge_score) AS judge_score,
          any_value(judge_passed) AS judge_passed,
          avg(score) AS score, (sign(avg(good::INT) - 0.5) + 1) / 2.0 AS good
-  FROM newest WHERE NOT retracted AND (score IS NOT NULL OR good IS NOT NULL) GROUP BY ALL
+  FROM labels WHERE score IS NOT NULL OR good IS NOT NULL GROUP BY ALL
 )
 SELECT monitor, evaluator, evaluator_version, picked, count(*) AS labelled,
        sum(w * abs(score - judge_score)) / sum(w) FILTER (score IS NOT NULL)

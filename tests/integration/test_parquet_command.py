@@ -233,12 +233,14 @@ async def test_the_queries_of_the_page_say_what_is_so(tmp_path: Path, monkeypatc
     again = replace(again, subject=other.subject)
     rejudged = [scored(8, score=0.0, evaluator_version="later", attributes={"model": "m-2"}, happened_at=DAY)]
     ledger = [one, other, again, scored(7, score=0.9), failed(3), skipped(4), *rejudged]
-    at = DAY.timestamp()
+    at, withdrawn = DAY.timestamp(), label(label_id="3" * 32, evaluation_id="3" * 32)
     labels = [
         Record(b"1", label_to_json(each), timestamp=at)
         for each in (
             label(score=0.4),
             label(label_id="2" * 32, score=0.8, given_at=DAY + timedelta(days=1)),
+            withdrawn,
+            replace(withdrawn, label_id="4" * 32, opinion=None, state="retracted", given_at=DAY + timedelta(days=1)),
             *(
                 queued(number, score, 0.5 if number < 6 else 0.1)
                 for number, score in enumerate((1, 1, 1, 0, 0, 0, 1, 0, None))
@@ -254,6 +256,10 @@ async def test_the_queries_of_the_page_say_what_is_so(tmp_path: Path, monkeypatc
     with database() as connection:
         connection.execute(views)
         means, worst, costs, unscored, people = (connection.execute(each).fetchall() for each in questions)
+        [(counting, of_withdrawn)] = connection.execute(
+            f"SELECT count(*), count(*) FILTER (evaluation_id = '{'3' * 32}') FROM labels"
+        ).fetchall()
+    assert (counting, of_withdrawn) == (10, 0), "each person's newest label counts, and none that was withdrawn"
     [(_, evaluator, _, _, mean, error, conversations), (_, _, later, _, of_later, _, _)] = means
     assert (later, of_later) == ("later", 0.0), "versions are never one mean"
     assert (evaluator, conversations) == ("answers_question", 2)
