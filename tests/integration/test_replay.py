@@ -242,6 +242,13 @@ async def test_evaluators_that_did_not_change_are_not_paid_for_again(world: Worl
     assert f"making {2 * CONVERSATIONS} evaluations again" in done.stderr, done.stderr
     assert "left out, as they did not change: complete (--evaluator includes one)" in done.stderr
     assert "expired" not in done.stdout, "the turns of what did not change are all there"
+    assert "the same version" not in done.stderr
+
+
+async def test_a_comparison_of_a_version_with_itself_says_so_before_it_is_paid_for(world: World) -> None:
+    done = await world.replay("--evaluator", "helpful")
+    [line] = [line for line in done.stderr.splitlines() if f"making {2 * CONVERSATIONS} evaluations again" in line]
+    assert line.endswith("; old and new are the same version, so this shows how steady its scores are")
 
 
 async def test_what_was_made_again_after_a_failure_did_not_change(world: World) -> None:

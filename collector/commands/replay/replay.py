@@ -528,7 +528,9 @@ def _show_expected_cost(new: Config, all_jobs: Sequence[PastJob], output: Path |
     about = f", for roughly {usd(guess)}" if (guess := _expected_usd(jobs, new)) else ""
     if any(plan_builder.known_usd(new, name) is None for name in {job.assignment.evaluator.name for _, job in jobs}):
         about = ", at an unknown cost (a judge has no price)"
-    show(f"evalstream: making {plural(len(jobs), 'evaluation')} again{about}{before}", err=True)
+    is_same = all(past.evaluation.evaluator_version == job.assignment.version for past, job in jobs)
+    same = "; old and new are the same version, so this shows how steady its scores are" if is_same else ""
+    show(f"evalstream: making {plural(len(jobs), 'evaluation')} again{about}{before}{same}", err=True)
 
 
 def _expected_usd(jobs: Sequence[PastJob], new: Config) -> float:
