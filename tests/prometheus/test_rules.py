@@ -318,6 +318,20 @@ def _told(minute: int, fall: int, since: str, levels: str, mean: str, windows: s
 
 
 @pytest.mark.long
+def test_a_mean_that_was_never_at_its_target_has_not_fallen(tmp_path: Path):
+    stream = Stream(per_minute=60, mean=lambda now: 0.74 if now < 5 else 0.5, seed=3).run(30)
+    windows = (
+        "More than 4 standard errors on the wrong side of the target: the mean of 15m (0.498), 1h (0.531), 6h (0.531)"
+    )
+    windows += ", 24h (0.531)"
+    text = _told(29, 1, "", "", "0.531 (95 %: ± 0.017), from 1795", windows)
+    shown = text["exp_alerts"][0]["exp_annotations"]  # type: ignore[index]
+    since = "The mean has been below its target since 1970-01-01 00:04:00 +0000 UTC. "
+    shown["description"] = f"{since}{shown['description']}"
+    run(tmp_path, configured(), [{"inputs": in_full(30, stream), "texts": [text]}])
+
+
+@pytest.mark.long
 def test_a_page_of_a_second_fall_says_nothing_of_the_first(tmp_path: Path):
     """It told the time and the level of the first fall, as a window showed the second before the detector did. And it said
     "from 0.812": the mean of a day with the first fall, where the usual mean is 0.9, as the page and `diagnose` say."""

@@ -61,10 +61,14 @@ class FallOfMean:
     settled: bool = True
     """Whether the mean is final."""
 
-    def is_fall(self, *, lower_is_better: bool) -> bool:
-        """Whether the mean is known to have been better before: a target that is raised is no fall."""
-        worse = 0.0 if self.before is None else self.before - self.mean
-        return (-worse if lower_is_better else worse) > LEAST_DIFFERENCE
+    def is_fall(self, of: DropDetector) -> bool:
+        """Whether the mean is known to have been better before, and a first fall's to have been at its target: where
+        that is raised, or never was met, the mean has not fallen.
+        """
+        if self.before is None:
+            return False
+        short, before = of.shortfall(1.0, self.mean), of.shortfall(1.0, self.before)
+        return short - before > LEAST_DIFFERENCE and (before <= 0.0 or self.number > 1)
 
 
 def fall_of(drop: DropState, buckets: Mapping[int, Bucket], interval: float) -> FallOfMean | None:

@@ -53,7 +53,7 @@ def drop_alert(watched: Watched, fall: FallOfMean, miss: TargetMiss | None, sett
     subject = "the share of the label" if watched.of_label else "the mean score"
     summary = f"is {side} its target of {of.target:g}"
     description = f"has been {side} its target since {_time(fall.began[0])}"
-    if fall.is_fall(lower_is_better=lower):
+    if fall.is_fall(of):
         levels = f"from {fall.before:.3g} to {fall.mean:.3g}{' so far' * (not fall.settled)}"
         summary = f"{verb} {levels}; its target is {of.target:g}"
         description = f"{verb} between {_time(fall.began[0])} and {_time(fall.began[1])}, {levels}"

@@ -82,7 +82,7 @@ class Notifier:
         for key in [each for each in self._firing if each not in current]:
             self._ended[key] = ended = self._firing.pop(key)
             why, annotations = why_over(ended.alert) or "It has ended.", ended.alert.annotations
-            text = f"{why} {annotations.get('description', '')}".rstrip()
+            text = f"{why} Its last text: {annotations['description']}"
             ended.alert = replace(ended.alert, annotations={**annotations, "description": text})
         for key, alert in current.items():
             self._firing.setdefault(key, _TrackedAlert(alert, alert.since or now)).alert = alert

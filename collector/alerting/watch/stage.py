@@ -364,11 +364,9 @@ class WatchStage:
         if not self.rules.uses(monitor, evaluator, version):
             return f"The alert ended because another version of {evaluator} has replaced version {version}."
         of = self.rules.targets.get((monitor, evaluator))
-        return (
-            f"The alert ended because the target of {evaluator} is now {of.target:g}."
-            if of and alert.target not in {None, of.target}
-            else ""
-        )
+        if of and alert.target not in {None, of.target}:
+            return f"The alert ended because the target of {evaluator} is now {of.target:g}."
+        return ""
 
     def _evaluate_series(self, series: Series, detector: DropDetector, now: float) -> Iterator[AlertInstance]:
         monitor, evaluator, version = series

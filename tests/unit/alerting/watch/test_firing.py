@@ -195,6 +195,24 @@ async def test_a_raised_target_is_no_fall_and_its_alert_ends_when_it_is_set_back
         assert stage.update(start + 60.0 * 152) == []
 
 
+async def test_a_mean_that_was_never_at_its_target_has_not_fallen() -> None:
+    config, start = configured(threshold=0.97), 1_795_000_020.0
+    of = detector(targets(config)[0], targets(config), config.settings.alerts, 1)
+    stage = WatchStage(WatchRules({("all", "exact"): of}, config.settings.alerts), Telemetry())
+    stored = [
+        StoredRecord(0, number, start + 60.0 * (number // 50), b"k", evaluation_to_json(scored(
+            number, evaluator="exact", monitor="all", score=float(number % 50 < 50 * level),
+            subject=replace(scored().subject, conversation_id=str(number)),
+        )))
+        for number, level in enumerate(level for level in [0.96, *[0.8] * 60] for _ in range(50))
+    ]  # fmt: skip
+    async with stage.open_fold(0, None) as fold:
+        await fold.deliver(stored)
+        (alert,) = stage.update(start + 60.0 * 61)
+    assert "the mean score is below its target of 0.97" in alert.annotations["summary"]
+    assert " has been below its target since 2026-" in alert.annotations["description"]
+
+
 async def test_the_mean_before_a_fall_is_without_an_incident_that_is_over_also_after_a_restart() -> None:
     """The page said that the mean fell from 0.73, the log that it fell from 0.8: the page's had an incident in it."""
     config, start = configured(threshold=0.7), 1_795_000_020.0
@@ -294,9 +312,9 @@ async def test_alerts_of_a_version_or_target_that_is_replaced_end_with_one_sente
             while not posted:
                 await asyncio.sleep(0.01)
         watching.cancel()
-    sentence = f"The alert ended because another version of exact has replaced version {version}. The "
+    sentence = f"The alert ended because another version of exact has replaced version {version}. Its last text: The "
     if changed == "target":
-        sentence = "The alert ended because the target of exact is now 0.01. The "
+        sentence = "The alert ended because the target of exact is now 0.01. Its last text: The "
     assert posted
     for alert in posted:
         assert alert["status"] == "resolved"
