@@ -100,8 +100,8 @@ class JsonLines(logging.Formatter):
 class OncePerMinute(logging.Filter):
     """Lets a repetitive logger write one line of a kind in a minute; the next one says how many were left out.
 
-    Of a state of many groups, it writes the begin for one of them, the first end after it, and the end of each group
-    whose begin was written. A begin that is logged `again` is written only if the first was not.
+    Of a state of many groups, it writes the begin for one of them, and the end of each group whose begin was written. A
+    begin that is logged `again` is written only if the first was not.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -118,9 +118,10 @@ class OncePerMinute(logging.Filter):
         own, error = (record.name, str(record.args[0])), type(record.args[-1])
         state = record.name, _GROUP.sub("", own[1])
         if record.levelno == logging.INFO:
-            is_written = own in self._written
-            self._written.discard(own)
-            return bool(self._begun.pop(state, None)) or is_written
+            if is_written := own in self._written:
+                self._written.remove(own)
+                self._begun.pop(state, None)
+            return is_written
         if (error in self._begun[state] and getattr(record, "again", False)) or not self._is_first(record):
             return False
         self._begun[state].add(error)

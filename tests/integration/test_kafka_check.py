@@ -133,9 +133,9 @@ def test_topics_with_other_partitions_than_the_rest_have_a_remedy_that_ends(clus
     for name in most[1:]:
         cluster.make(f"{cluster.name}.{name}", 4, **fit)
     cluster.make(f"{cluster.name}.{odd}", 3, **fit)
-    assert "or create each by hand with 4 partitions and the settings in deploy/docs/kafka.md" in said(
-        cluster.file(tmp_path, partitions=16)
-    )
+    lacking = said(cluster.file(tmp_path, partitions=16))
+    assert "or create each by hand with 4 partitions and the settings in deploy/docs/kafka.md" in lacking
+    assert f"; the topic {cluster.name}.{odd} has 3 partitions, not 4 as the others" in lacking, "also while one lacks"
     cluster.grant("TOPIC", f"{cluster.name}.", "CREATE")
     sentence = (
         f"the topic {cluster.name}.{odd} has 3 partitions, not 4 as the others: if empty, delete and create again"
@@ -250,6 +250,10 @@ async def test_a_right_that_is_taken_from_topics_that_exist_is_a_mistake(
     sentence = f"Kafka does not permit this user {right} of the topic {cluster.name}.dead_letters, "
     assert sentence in await asyncio.to_thread(said, path)
     if right == "WRITE":
+        revoke(cluster.broker.bootstrap, cluster.user, "TOPIC", f"{cluster.name}.", "DESCRIBE_CONFIGS")
+        both = sentence.replace("WRITE", "WRITE, DESCRIBE_CONFIGS")
+        assert both in await asyncio.to_thread(said, path), "one came after the other was granted"
+        cluster.grant("TOPIC", f"{cluster.name}.", "DESCRIBE_CONFIGS")
         revoke(cluster.broker.bootstrap, cluster.user, "TOPIC", f"{cluster.name}.", "READ")
         sentence = sentence.replace("WRITE", "READ, WRITE")
         assert sentence in await asyncio.to_thread(said, path)

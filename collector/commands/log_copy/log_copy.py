@@ -17,19 +17,7 @@ from collector.commands.log_copy.copying import COPY_NOTE, CopiedLog, LogCopy, g
 from collector.config.configured import Config
 from collector.config.settings import KafkaLogSettings
 from collector.errors import DONE, FAILED, ConfigError
-from collector.logs.kafka import KafkaLog, KafkaSettings
-from collector.logs.kafka.topics import (
-    APPEND_TIME,
-    CREATE_TIME,
-    TopicState,
-    administrating,
-    commit_with,
-    committed_by,
-    empty,
-    inspect,
-    set_timestamps,
-    states,
-)
+from collector.logs.kafka import KafkaLog, KafkaSettings, topics as kafka_topics
 from collector.logs.log import GroupInUse, Log, LogError, LogUnavailable, RecordTooLarge
 from collector.service.assembly_builder import trace_limits
 from collector.service.kafka_settings import SERVICE_RIGHTS, group_of, settings_of_log, settings_of_source
@@ -55,17 +43,18 @@ async def kafka_target(log: KafkaLogSettings, to: Config) -> AsyncGenerator[Logs
     settings = settings_of_log(log)
     try:
         every = [f"{log.prefix}.{name}" for name in names_of(linking=True, page=True, judged_spans=True)]
-        before = await asyncio.to_thread(states, settings, every)
-        await asyncio.to_thread(inspect, settings, [], _groups(log, to))  # commits are the last step: asked for first
+        before = await asyncio.to_thread(kafka_topics.states, settings, every)
+        # commits are the last step: asked for first
+        await asyncio.to_thread(kafka_topics.inspect, settings, [], _groups(log, to))
         if any(state.records for state in before.values()):
             await _require_unfinished(settings, topics, before, where)
             # The note that a copy began them goes last: this may be interrupted, too.
             noted = {topics["definitions"]: before.pop(topics["definitions"])}
-            await asyncio.to_thread(empty, settings, before)
-            await asyncio.to_thread(empty, settings, noted)
+            await asyncio.to_thread(kafka_topics.empty, settings, before)
+            await asyncio.to_thread(kafka_topics.empty, settings, noted)
             before |= noted
         copied = [topic for topic in topics.values() if topic in before]
-        await asyncio.to_thread(set_timestamps, settings, copied, CREATE_TIME)
+        await asyncio.to_thread(kafka_topics.set_timestamps, settings, copied, kafka_topics.CREATE_TIME)
         opened = await KafkaLog.open(
             settings,
             topics,
@@ -82,17 +71,18 @@ async def kafka_target(log: KafkaLogSettings, to: Config) -> AsyncGenerator[Logs
     finally:
         for kafka_log in opened.values():
             await kafka_log.close()
-    await asyncio.to_thread(set_timestamps, settings, list(topics.values()), APPEND_TIME)
+    await asyncio.to_thread(kafka_topics.set_timestamps, settings, list(topics.values()), kafka_topics.APPEND_TIME)
 
 
 @asynccontextmanager
 async def opened_as_they_are(
-    settings: KafkaSettings, topics: Mapping[str, str], there: Mapping[str, TopicState]
+    settings: KafkaSettings, topics: Mapping[str, str], there: Mapping[str, kafka_topics.TopicState]
 ) -> AsyncGenerator[Mapping[str, KafkaLog]]:
     """The logs of the topics that exist, by name, even if an interrupted copy made them."""
     named = {name: topic for name, topic in topics.items() if topic in there}
     first = there[topics["definitions"]]
-    opened = await KafkaLog.open(settings, named, first.partitions, copying=first.timestamps == CREATE_TIME)
+    is_copy = first.timestamps == kafka_topics.CREATE_TIME
+    opened = await KafkaLog.open(settings, named, first.partitions, copying=is_copy)
     try:
         yield opened
     finally:
@@ -101,7 +91,7 @@ async def opened_as_they_are(
 
 
 async def _require_unfinished(
-    settings: KafkaSettings, topics: Mapping[str, str], before: Mapping[str, TopicState], where: str
+    settings: KafkaSettings, topics: Mapping[str, str], before: Mapping[str, kafka_topics.TopicState], where: str
 ) -> None:
     """Check that the topics' records come from an interrupted copy."""
     key = f"{where}: log.kafka.prefix"
@@ -112,7 +102,7 @@ async def _require_unfinished(
     async with opened_as_they_are(settings, {"definitions": definitions}, before) as opened:
         if not await _was_begun_by_copy(opened["definitions"]):
             raise problem
-    if all(state.timestamps == APPEND_TIME for state in before.values()):
+    if all(state.timestamps == kafka_topics.APPEND_TIME for state in before.values()):
         raise WholeAlready(f"{key}: topics of this name hold a whole copy already; use them, or another prefix")
 
 
@@ -128,14 +118,14 @@ def copy_positions(settings: KafkaSettings, group: str, former: str, topics: Col
     Raises:
         LogUnavailable: no broker answers, or the former group has members.
     """
-    with administrating(settings) as admin:
-        offsets = committed_by(admin, [former])[former]
+    with kafka_topics.administrating(settings) as admin:
+        offsets = kafka_topics.committed_by(admin, [former])[former]
         positions = {where: offset for where, offset in offsets.items() if where.topic in topics and offset.offset >= 0}
         members = admin.describe_groups([former])[former]["members"]
         if readers := [member["client_id"] for member in members if _may_read(member["member_metadata"], topics)]:
             raise LogUnavailable(f"{', '.join(readers)} still reads as the group {former}")
         if positions:
-            commit_with(admin, group, positions)
+            kafka_topics.commit_with(admin, group, positions)
         return len(positions)
 
 
@@ -282,7 +272,7 @@ async def require_unused(config: Config, logs: Logs) -> None:
     if log.kind == "kafka" and log.kafka is not None:
         groups = _groups(log.kafka, config)
         try:
-            state = await asyncio.to_thread(inspect, settings_of_log(log.kafka), [], groups)
+            state = await asyncio.to_thread(kafka_topics.inspect, settings_of_log(log.kafka), [], groups)
         except LogError as error:
             raise ConfigError(f"log.kafka: {error}") from error
         if members := sorted({name for group in groups for name in state.members.get(group, ())}):

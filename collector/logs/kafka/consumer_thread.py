@@ -353,7 +353,8 @@ class ConsumerThread:
                     raise FencedInstanceIdError  # noqa: TRY301 - as `poll` would
                 longest = POLL_PAUSED if self._apply_pauses() else POLL
                 workarounds.keep_joining(self._consumer)
-                if self.group_watch.should_rejoin(self._group_view):
+                reached = self._silent_since is None and self._failing_since is None
+                if self.group_watch.should_rejoin(self._group_view, reached=reached):
                     workarounds.rejoin(self._consumer)
                 workarounds.give_back_parked_records(self._consumer)
                 longest = POLL_WITHOUT_GROUP if workarounds.waits_for_group(self._consumer) else longest

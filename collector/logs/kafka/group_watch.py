@@ -81,14 +81,16 @@ class GroupWatch:
         """For how many seconds it has not been joined, once that is long. May be read in other threads."""
         return self._wait.long_wait
 
-    def should_rejoin(self, view: Callable[[], GroupView]) -> bool:
-        """Look, if it is time; whether the consumer has to join once more, as a partition has no owner."""
+    def should_rejoin(self, view: Callable[[], GroupView], *, reached: bool = True) -> bool:
+        """Look, if it is time; whether the consumer has to join once more, as a partition has no owner. While no broker
+        is `reached`, it does not wait for its group.
+        """
         now = self._clock()
         if now < self._next:
             return False
         self._next = now + LOOK_EVERY
         seen = view()
-        self._wait.see(now, joined=seen.joined)
+        self._wait.see(now, joined=seen.joined, reached=reached)
         return self._owners is not None and self._owners.misses_one(now, seen)
 
 
@@ -102,13 +104,14 @@ class _JoinWait:
         self._since: float | None = None
         self._is_logged = False
 
-    def see(self, now: float, *, joined: bool) -> None:
+    def see(self, now: float, *, joined: bool, reached: bool) -> None:
         if joined:
             if self._is_logged and self._since is not None:
                 logger.info("group %s is joined after %.0f s", self._group, now - self._since)
             self._since, self._is_logged, self.long_wait = None, False, None
             return
-        self._since = now if self._since is None else self._since
+        if self._since is None or not reached:  # of an outage the log says that no broker answers
+            self._since, self.long_wait = now, None
         if now - self._since >= LONG:
             self.long_wait = now - self._since
             if not self._is_logged:

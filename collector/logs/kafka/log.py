@@ -9,6 +9,7 @@ from kafka.structs import TopicPartition
 
 from collector.logs.consumer_runner import ConsumerTiming
 from collector.logs.journal.stall_watchdog import exit_stalled
+from collector.logs.kafka import topics as kafka_topics
 from collector.logs.kafka.group_consumer import GroupConsumer
 from collector.logs.kafka.owned_partitions import to_kafka
 from collector.logs.kafka.producer import SharedProducer
@@ -16,15 +17,6 @@ from collector.logs.kafka.range_reader import RangeReader
 from collector.logs.kafka.records import OnUnreadable, log_unreadable
 from collector.logs.kafka.settings import KafkaSettings, require_crc32c
 from collector.logs.kafka.subscription import OnLost, PartitionNumbering, Subscription, log_lost
-from collector.logs.kafka.topics import (
-    APPEND_TIME,
-    CREATE_TIME,
-    commits,
-    ensure_topics,
-    retention,
-    set_commits,
-    truncate,
-)
 from collector.logs.log import Committed, LogRefused, OpenFold, Partitioner, Record, StoredRecord
 
 
@@ -102,13 +94,13 @@ class KafkaLog:
         """
         require_crc32c()
         await asyncio.to_thread(
-            ensure_topics,
+            kafka_topics.ensure_topics,
             settings,
             list(topics.values()),
             partitions,
             replication_factor=replication_factor,
             configs=configs,
-            timestamps=CREATE_TIME if copying else APPEND_TIME,
+            timestamps=kafka_topics.CREATE_TIME if copying else kafka_topics.APPEND_TIME,
             rights=rights,
         )
         shared = _Shared(
@@ -203,22 +195,26 @@ class KafkaLog:
 
     async def committed(self, group: str) -> Mapping[int, Committed]:
         """A group's committed positions, by partition."""
-        return await asyncio.to_thread(commits, self._settings, self._topic, f"{self._settings.group_prefix}{group}")
+        return await asyncio.to_thread(
+            kafka_topics.commits, self._settings, self._topic, f"{self._settings.group_prefix}{group}"
+        )
 
     async def set_committed(self, group: str, states: Mapping[int, Committed]) -> None:
         """Commit for a group that has no members."""
         stored = {TopicPartition(self._topic, partition): to_kafka(state) for partition, state in states.items()}
-        await asyncio.to_thread(set_commits, self._settings, f"{self._settings.group_prefix}{group}", stored)
+        await asyncio.to_thread(
+            kafka_topics.set_commits, self._settings, f"{self._settings.group_prefix}{group}", stored
+        )
 
     async def truncate(self, before: float, readers: Collection[str] = ()) -> int:
         """Delete records older than `before` that no group needs. The topic's own retention may do more."""
         if readers:  # whether each has committed is not checked: topics are not truncated to delete texts
             return 0
-        return await asyncio.to_thread(truncate, self._settings, self._topic, self.partitions, before)
+        return await asyncio.to_thread(kafka_topics.truncate, self._settings, self._topic, self.partitions, before)
 
     async def retention(self) -> float | None:
         """The topic's `retention.ms`, in seconds; None if it never deletes by age."""
-        return await asyncio.to_thread(retention, self._settings, self._topic)
+        return await asyncio.to_thread(kafka_topics.retention, self._settings, self._topic)
 
     async def close(self) -> None:
         """Close the connections, if no other log uses them."""

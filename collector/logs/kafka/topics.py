@@ -59,7 +59,7 @@ def ensure_topics(
         LogUnavailable: no broker answers.
     """
     with administrating(settings) as admin:
-        there = _partitions(admin, topics)
+        there, problems = _partitions(admin, topics), list[LogError]()
         missing, hidden = [topic for topic in topics if topic not in there], list[str]()
         copies = _copies_mistake(admin, replication_factor) if missing else ""
         # a batch holds at least one record; compressed or not, it may be as large as the largest
@@ -72,18 +72,27 @@ def ensure_topics(
                 admin.create_topics({topic: new}, wait_for_metadata=not validate_only, validate_only=validate_only)
             except errors.TopicAlreadyExistsError:  # another process has just made it, or this user may not see it
                 hidden.append(topic)
-            except errors.TopicAuthorizationFailedError as error:
+            except errors.TopicAuthorizationFailedError:
                 more = f", and {', '.join(rights)} (not checked before the topics exist)" if rights else ""
                 has = f"{plural(_usual(there, partitions), 'partition')} and the settings in deploy/docs/kafka.md"
                 more += f"; or create each by hand with {has}{copies and '; '}{copies}"
-                raise _refused({key: ["CREATE"] for key in missing}, more) from error
+                problems = [_refused({key: ["CREATE"] for key in missing}, more)]
+                break
             except errors.InvalidReplicationFactorError as error:
-                raise LogError(copies or str(error)) from error
-        if made := hidden if validate_only else missing:
+                problems = [LogError(copies or str(error))]
+                break
+        if not problems and (made := hidden if validate_only else missing):
             _await_topics(admin, made)
-        if known := list(there) if validate_only else topics:
-            _check(admin, settings, {topic: own[topic] for topic in known}, partitions)
-            _require(described(admin, known), *rights)
+        if known := list(there) if validate_only or problems else topics:
+            lacking = _lacking(described(admin, known), *rights)
+            problems += [_refused(lacking)] if lacking else []
+            seen = {topic: own[topic] for topic in known if "DESCRIBE_CONFIGS" not in lacking.get(topic, ())}
+            try:
+                if seen:
+                    _check(admin, settings, seen, partitions)
+            except LogError as error:
+                problems.append(error)
+        _raise_all(problems)
 
 
 def _usual(there: Mapping[str, int], wanted: int) -> int:
@@ -111,9 +120,10 @@ def require_topics(settings: KafkaSettings, topics: Sequence[str]) -> None:
     """
     with administrating(settings) as admin:
         there = described(admin, topics)
-    _require(there, "READ")
+    problems = list[LogError]([_refused(lacking)] if (lacking := _lacking(there, "READ")) else [])
     if missing := [topic for topic in topics if topic not in there]:
-        raise LogError(f"{absent(missing)} at {', '.join(settings.bootstrap_servers)}")
+        problems.append(LogError(f"{absent(missing)} at {', '.join(settings.bootstrap_servers)}"))
+    _raise_all(problems)
 
 
 def require_rights(settings: KafkaSettings, topics: Sequence[str], *rights: str) -> None:
@@ -127,20 +137,30 @@ def require_rights(settings: KafkaSettings, topics: Sequence[str], *rights: str)
 
 
 def _require(there: Mapping[str, Any], *rights: str) -> None:
+    if lacking := _lacking(there, *rights):
+        raise _refused(lacking)
+
+
+def _lacking(there: Mapping[str, Any], *rights: str) -> dict[str, list[str]]:
+    """The rights that this user lacks, by topic, as far as brokers tell them."""
     lacking = {
         name: [right for right in rights if right not in (topic.get(_GRANTED) or rights)]
         for name, topic in there.items()
     }
-    if any(lacking.values()):
-        raise _refused(lacking)
+    return {name: each for name, each in lacking.items() if each}
+
+
+def _raise_all(problems: Sequence[LogError]) -> None:
+    """Raise problems as one, so that one look names all."""
+    if problems:
+        raise type(problems[0])("; ".join(map(str, problems)))
 
 
 def _refused(lacking: Mapping[str, Sequence[str]], more: str = "") -> NotPermitted:
     """The refusal of operations, by topic: all in one sentence, so that one grant is enough."""
     topics: dict[str, list[str]] = {}
     for name, rights in sorted(lacking.items()):
-        if rights:
-            topics.setdefault(", ".join(rights), []).append(name)
+        topics.setdefault(", ".join(rights), []).append(name)
     what = "; ".join(f"{rights} of the topic {', '.join(names)}" for rights, names in topics.items())
     return NotPermitted(f"Kafka does not permit this user {what}: grant it{more}")
 

@@ -160,6 +160,18 @@ def test_a_long_wait_is_said_when_no_broker_answers(caplog: pytest.LogCaptureFix
     assert "for 20 s, so nothing is read (no broker answers)" in record.getMessage()
 
 
+def test_an_outage_of_brokers_is_no_wait_for_the_members_of_the_group(caplog: pytest.LogCaptureFixture) -> None:
+    world = World(instance=None)
+    away = replace(FOLLOWER, joined=False)
+    for world.now in range(100, 160):
+        assert not world.watch.should_rejoin(lambda: away, reached=False)
+    assert (caplog.records, world.watch.long_wait) == ([], None)
+    for world.now in range(160, 181):
+        world.watch.should_rejoin(lambda: away, reached=True)
+    [record] = caplog.records
+    assert "group evaluate: could not be joined for 20 s" in record.getMessage()
+
+
 def test_a_short_wait_is_not_said(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     world = World()

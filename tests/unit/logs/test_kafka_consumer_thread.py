@@ -117,7 +117,7 @@ def thread_that_polls(monkeypatch: pytest.MonkeyPatch, consumer: Consumer, owner
     monkeypatch.setattr(owned_partitions, "topic_id", lambda *_: None)
     for module in (workarounds, consumer_thread):
         monkeypatch.setattr(module, "known_partitions", lambda *_: frozenset([OLD, NEW]))
-    monkeypatch.setattr(GroupWatch, "should_rejoin", lambda *_: False)
+    monkeypatch.setattr(GroupWatch, "should_rejoin", lambda *_, **__: False)
     monkeypatch.setattr(workarounds, "report_heartbeats", lambda *_: lambda: None)
     monkeypatch.setattr(RecordDecoder, "install", lambda *_: None)
     monkeypatch.setattr(workarounds, "last_answer", lambda _: time.monotonic())
