@@ -135,7 +135,7 @@ def _balance(balance: Balance) -> str:
         parts += [f"{number:,} {name}"] if number else []
     again = f"; {balance.retried:,} made again after a failure or skip" if balance.retried else ""
     others = f"; the log holds {plural(balance.others, 'other evaluation')}, {_OTHERS}" if balance.others else ""
-    sampled_out = f"; not due: {number:,} sampled out" if (number := balance.sampled_out) else ""
+    sampled_out = f"; sampled out: {number:,}, which are due in /metrics" if (number := balance.sampled_out) else ""
     return (f" = {listed(parts)}" if parts else "") + again + others + sampled_out
 
 
