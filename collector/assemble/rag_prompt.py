@@ -184,11 +184,8 @@ def _split_by_tags(prompt: str) -> SplitPrompt | None:
         return None
     headings = [match for match in _HEADING.finditer(rest) if match["question"]]
     if headings:
-        return (
-            SplitPrompt(_cut_answer_heading(rest[headings[-1].end() :]), context)
-            if rest[headings[-1].end() :].strip()
-            else None
-        )
+        question = rest[headings[-1].end() :]
+        return SplitPrompt(_cut_answer_heading(question), context) if question.strip() else None
     return SplitPrompt(rest, context) if len(rest) <= 2000 else None
 
 

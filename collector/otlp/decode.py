@@ -16,16 +16,9 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Status
 
 from collector.errors import BadInput, TooLarge
+from collector.otlp import outline
 from collector.otlp.json import load_document, message_from_document, without_mark
 from collector.otlp.lenient import mend_document, mend_protobuf
-from collector.otlp.outline import (
-    Outline,
-    has_more_items_than,
-    has_more_objects_than,
-    items_in,
-    outline_of,
-    resource_attributes,
-)
 from collector.otlp.span import NOTHING, QUOTED, SHORT, Attributes, LogRecord, Span, SpanEvent, make_span
 from evaluators.cases import Json
 
@@ -123,7 +116,7 @@ def request_from_protobuf(data: bytes, signal: Signal, max_items: int | None = N
         TooLarge: it holds more than `max_items` spans or log records.
         BadInput: these are not such bytes.
     """
-    if max_items is not None and has_more_items_than(data, max_items):
+    if max_items is not None and outline.has_more_items_than(data, max_items):
         raise _too_many(max_items, signal)
     try:
         return _TYPES[signal].FromString(data)
@@ -178,10 +171,10 @@ def _from_protobuf(data: bytes, signal: Signal, max_items: int | None) -> ReadRe
 
 
 def _from_json(data: bytes, signal: Signal, max_items: int | None) -> ReadRequest:
-    if max_items is not None and has_more_objects_than(data, max_items):
+    if max_items is not None and outline.has_more_objects_than(data, max_items):
         raise _too_many(max_items, signal)
     document = load_document(data)
-    if max_items is not None and items_in(document) > max_items:
+    if max_items is not None and outline.items_in(document) > max_items:
         raise _too_many(max_items, signal)
     _require_key(document, signal)
     read = partial(message_from_document, message=_TYPES[signal])
@@ -208,17 +201,17 @@ def _too_many(limit: int, signal: Signal) -> TooLarge:
     return TooLarge(f"the request holds more than {limit} {'spans' if signal == 'traces' else 'log records'}")
 
 
-def read_outline(data: bytes, signal: Signal) -> Outline:
+def read_outline(data: bytes, signal: Signal) -> outline.Outline:
     """Read an Export…ServiceRequest in outline.
 
     Raises:
         BadInput: these are not such bytes.
     """
     request_from_protobuf(data, signal)  # an outline has attributes that were not read yet
-    return outline_of(data, signal)
+    return outline.outline_of(data, signal)
 
 
-def outlined(request: Request, *, known_fields_only: bool = False) -> Outline:
+def outlined(request: Request, *, known_fields_only: bool = False) -> outline.Outline:
     """A request in outline; with `known_fields_only` without fields that OTLP does not have; they are removed from the
     request, too.
 
@@ -231,7 +224,7 @@ def outlined(request: Request, *, known_fields_only: bool = False) -> Outline:
         encoded = request.SerializeToString()
     except (EncodeError, ValueError):
         raise BadInput("the request is nested too deeply") from None
-    return outline_of(encoded, "traces" if isinstance(request, ExportTraceServiceRequest) else "logs")
+    return outline.outline_of(encoded, "traces" if isinstance(request, ExportTraceServiceRequest) else "logs")
 
 
 class Split(NamedTuple):
@@ -250,7 +243,7 @@ Part = tuple[Any, Any, Sequence[Any]]
 """A resource, a scope of it, and some of the scope's items: a list, or a repeated field of protobuf, which is none."""
 
 
-def group_by_trace(request: Request | Outline) -> dict[bytes, list[Part]]:
+def group_by_trace(request: Request | outline.Outline) -> dict[bytes, list[Part]]:
     """The parts of a request by trace id, in order of appearance; under b"" are the items that name no trace."""
     groups: dict[bytes, list[Part]] = {}
     for resource, scope in scopes_of(request):
@@ -262,7 +255,7 @@ def group_by_trace(request: Request | Outline) -> dict[bytes, list[Part]]:
     return groups
 
 
-def split_by_trace(request: Request | Outline, encoded: bytes | None = None) -> Split:
+def split_by_trace(request: Request | outline.Outline, encoded: bytes | None = None) -> Split:
     """Cut a request into one serialized request per trace, in order of appearance.
 
     `encoded` is the request's own protobuf encoding, if there is one: the one of a request with a single trace is used
@@ -296,7 +289,7 @@ class PieceWriter:
     numbers of the fields are the same for spans and for log records.
     """
 
-    def __init__(self, request: Request | Outline) -> None:
+    def __init__(self, request: Request | outline.Outline) -> None:
         self._request = request
         self._around: dict[int, tuple[bytes, bytes]] = {}  # by the identity of the resource or scope
         self._total, self._most = 0, _SPLIT_BYTES
@@ -375,24 +368,24 @@ def items_of(scope: Any) -> Sequence[Any]:
     return scope.spans if hasattr(scope, "spans") else scope.log_records
 
 
-Wanted = Callable[[Collection[str], str, Outline], int]
+Wanted = Callable[[Collection[str], str, outline.Outline], int]
 """Whether a span's attributes are worth decoding, by its attribute names, its scope's name and its outline.
 
 0 means no; another number is kept with the span as its `evidence`.
 """
 
 
-def spans_of(request: Outline, wanted: Wanted | None = None) -> list[Span]:
+def spans_of(request: outline.Outline, wanted: Wanted | None = None) -> list[Span]:
     """The spans of a request in outline; those not `wanted` come without attributes and events."""
     return decode_examined(examine_spans(span_parts(request), wanted))
 
 
-def span_parts(request: Outline) -> list[Part]:
+def span_parts(request: outline.Outline) -> list[Part]:
     """The parts of a request with spans, all of them."""
     return [(resource, scope, scope.spans) for resource in request.resource_spans for scope in resource.scope_spans]
 
 
-ExaminedSpan: TypeAlias = tuple[Outline, Attributes, Sequence[str], int | None]
+ExaminedSpan: TypeAlias = tuple[outline.Outline, Attributes, Sequence[str], int | None]
 """A span with its decoded attributes, the doubtful ones' names, and the answer of `Wanted`, if it was asked.
 
 A bare tuple, as it is made for every span."""
@@ -401,7 +394,7 @@ A bare tuple, as it is made for every span."""
 class ExaminedScope(NamedTuple):
     """The spans of a scope, its name, and their resource."""
 
-    resource: Outline
+    resource: outline.Outline
     name: str
     spans: list[ExaminedSpan]
 
@@ -446,7 +439,7 @@ def decode_examined(scopes: Iterable[ExaminedScope]) -> list[Span]:
     return spans
 
 
-def resource_of(resource: Outline) -> Attributes:
+def resource_of(resource: outline.Outline) -> Attributes:
     """The attributes of a resource in outline."""
     if not resource.attributes:
         return NOTHING
@@ -461,7 +454,7 @@ _LONGEST_RESOURCE = 16_384
 @lru_cache(256)
 def _decode_resource(encoded: bytes) -> Attributes:
     """The attributes of a resource, decoded once: a process sends the same one with each request."""
-    return attributes_of(resource_attributes(encoded))
+    return attributes_of(outline.resource_attributes(encoded))
 
 
 def decode_span(examined: ExaminedSpan, scope: str, resource: Attributes) -> Span:
@@ -494,11 +487,11 @@ def decode_span(examined: ExaminedSpan, scope: str, resource: Attributes) -> Spa
     return make_span(Span, fields)
 
 
-def _events(span: Outline) -> tuple[SpanEvent, ...]:
+def _events(span: outline.Outline) -> tuple[SpanEvent, ...]:
     return tuple(SpanEvent(event.name, event.time_unix_nano, attributes_of(event.attributes)) for event in span.events)
 
 
-def records_of(request: Outline) -> list[LogRecord]:
+def records_of(request: outline.Outline) -> list[LogRecord]:
     """The log records of a request in outline that belong to a trace."""
     records: list[LogRecord] = []
     for resource, scope in scopes_of(request):
@@ -512,7 +505,7 @@ _PLACE = "event "
 """Begins the names that Rust's tracing gives events: their place in the source, which moves with each release."""
 
 
-def _record(record: Outline, scope: str, resource: Attributes) -> LogRecord:
+def _record(record: outline.Outline, scope: str, resource: Attributes) -> LogRecord:
     attributes = attributes_of(record.attributes)
     name = record.event_name
     if not name or name.startswith(_PLACE):

@@ -6,15 +6,7 @@ from typing import Annotated, ClassVar, Literal, cast
 
 from pydantic import BeforeValidator, Field, create_model
 
-from evaluators.asking.judge_input import (
-    ComparesOutputs,
-    ComparisonPrompt,
-    JudgeInput,
-    TextSettings,
-    actual_part,
-    parse_structured,
-    shorten_all,
-)
+from evaluators.asking import judge_input
 from evaluators.cases import Json, Turn
 from evaluators.errors import NotApplicable
 from evaluators.evaluator import ADDED_LATER, Evaluator
@@ -55,7 +47,7 @@ class KeyLabels(Reply):
     labels: Annotated[tuple[KeyLabel, ...], IN_ORDER]
 
 
-class LLMJudgeStrictJson(ComparesOutputs, TextSettings, Evaluator[Turn]):
+class LLMJudgeStrictJson(judge_input.ComparesOutputs, judge_input.TextSettings, Evaluator[Turn]):
     """100 minus a penalty for each wrong top-level key, never below 0.
 
     With N expected keys: a missing or different key costs 100/N, a similar key 50/N, an unexpected key 10/N. The judge
@@ -68,7 +60,7 @@ class LLMJudgeStrictJson(ComparesOutputs, TextSettings, Evaluator[Turn]):
     all_typed: ClassVar[bool] = True
     prompts: ClassVar[tuple[str, ...]] = ("llm_judge_strict_json.txt",)
 
-    prompt: Annotated[ComparisonPrompt, ADDED_LATER] = None
+    prompt: Annotated[judge_input.ComparisonPrompt, ADDED_LATER] = None
     """The rules by which a key's two values are identical, similar or different, with both {{ActualOutput}} and
     {{ExpectedOutput}}; the kind's own prompt if left out."""
     temperature: float | None = Field(default=None, ge=0, le=2)
@@ -88,10 +80,10 @@ class LLMJudgeStrictJson(ComparesOutputs, TextSettings, Evaluator[Turn]):
 
     async def evaluate(self, case: Turn, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""
-        expected = parse_structured(self.reference(case))
+        expected = judge_input.parse_structured(self.reference(case))
         if not isinstance(expected, dict):
             raise NotApplicable(SkipReason.INVALID_FIELD.text("expected_output is no JSON object"))
-        actual = parse_structured(actual_part(case, self.target_output_key))
+        actual = judge_input.parse_structured(judge_input.actual_part(case, self.target_output_key))
         there = cast("dict[str, Json]", actual) if isinstance(actual, dict) else {}
         wanted = cast("dict[str, Json]", expected)
         open_keys = [key for key, value in wanted.items() if key in there and not equal(value, there[key])]
@@ -115,18 +107,20 @@ class LLMJudgeStrictJson(ComparesOutputs, TextSettings, Evaluator[Turn]):
             details={"labels": dict(labels)} | about | ({"truncated": True} if visible.truncated else {}),
         )
 
-    def _material(self, keys: Sequence[str], expected: Mapping[str, Json], actual: Mapping[str, Json]) -> JudgeInput:
+    def _material(
+        self, keys: Sequence[str], expected: Mapping[str, Json], actual: Mapping[str, Json]
+    ) -> judge_input.JudgeInput:
         items = [
             {"number": number, "key": key, "expected": expected[key], "actual": actual[key]}
             for number, key in enumerate(keys, start=1)
         ]
-        visible = [shorten_all(item, self.longest_text) for item in items]
-        return JudgeInput(
+        visible = [judge_input.shorten_all(item, self.longest_text) for item in items]
+        return judge_input.JudgeInput(
             {"items": [judge_input.content for judge_input in visible]},
             any(judge_input.truncated for judge_input in visible),
         )
 
-    async def _label(self, judge: Judge, visible: JudgeInput) -> Answer[KeyLabels]:
+    async def _label(self, judge: Judge, visible: judge_input.JudgeInput) -> Answer[KeyLabels]:
         [template] = self.templates
         own = {} if self.prompt is None else {"prompt": fill(self.prompt, _PLACEHOLDERS).strip()}
         instructions = fill(load(template), own)

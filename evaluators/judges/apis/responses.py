@@ -79,11 +79,9 @@ def completion(content: bytes) -> Completion:
         code or a status of its own, which says what it means.
     """
     form = read_passing_over(content, _DECODER)
-    return (
-        read_large(content, lambda body: _made(object_in(body, "output")))
-        if form is None or not form["output"]
-        else _made(form)
-    )
+    if form is None or not form["output"]:
+        return read_large(content, lambda body: _made(object_in(body, "output")))
+    return _made(form)
 
 
 def _made(payload: Mapping[str, Any]) -> Completion:
