@@ -76,10 +76,10 @@ def ensure_topics(
                 more = f", and {', '.join(rights)} (not checked before the topics exist)" if rights else ""
                 has = f"{plural(_usual(there, partitions), 'partition')} and the settings in deploy/docs/kafka.md"
                 more += f"; or create each by hand with {has}{copies and '; '}{copies}"
-                problems = [_refused({key: ["CREATE"] for key in missing}, more)]
+                problems.append(_refused({key: ["CREATE"] for key in missing}, more))
                 break
             except errors.InvalidReplicationFactorError as error:
-                problems = [LogError(copies or str(error))]
+                problems.append(LogError(copies or str(error)))
                 break
         if not problems and (made := hidden if validate_only else missing):
             _await_topics(admin, made)
