@@ -349,6 +349,20 @@ def test_the_schema_refuses(wrong: str):
             "stages.evaluate.replicas: 20 is more than config.log.kafka.partitions: 8, and a pod without",
         ),
         ("config.log.kafka.partitions=8,autoscaling.enabled=true", "autoscaling.maxReplicas: 16 is more than"),
+        (
+            "config.monitors.chat.evaluators={helpfull}",
+            "config.monitors.chat.evaluators: helpfull is not in config.evaluators, which has helpful",
+        ),
+        ("config.monitors.chat.evaluators[0].name=helpfull", "config.monitors.chat.evaluators: helpfull is not in"),
+        (
+            "config.evaluators.helpful=null",
+            "config.monitors.everything.evaluators: helpful is not in config.evaluators, which has none",
+        ),
+        ("config.export.jsonl.path=scores.jsonl", "config.export.jsonl.path: scores.jsonl is on no volume"),
+        (
+            "config.export.jsonl.path=/kept2/scores.jsonl,extraVolumeMounts[0].mountPath=/kept,extraVolumeMounts[0].name=kept",
+            "config.export.jsonl.path: /kept2/scores.jsonl is on no volume",
+        ),
     ],
 )
 def test_a_pasted_file_that_pods_could_not_run_with_is_refused(wrong: str, sentence: str):
@@ -371,6 +385,10 @@ def test_a_pasted_file_that_pods_could_not_run_with_is_refused(wrong: str, sente
         "stages.evaluate.replicas=20,autoscaling.enabled=true",
         "stages.export.replicas=20,stages.export.enabled=false",
         "config.log.kafka.partitions=${env:PARTITIONS}",
+        "config.monitors.chat.evaluators[0].name=helpful",
+        "config.monitors.chat.evaluators[0]=${env:CHOSEN}",
+        "config.export.jsonl.path=/dev/stdout",
+        "config.export.jsonl.path=/kept/a/scores.jsonl,extraVolumeMounts[0].mountPath=/kept,extraVolumeMounts[0].name=kept",
     ],
 )
 def test_a_pasted_file_that_pods_can_run_with_is_taken(right: str):

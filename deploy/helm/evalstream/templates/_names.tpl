@@ -24,7 +24,8 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
 {{/*
-Refuses what would make pods unreachable, idle, killed at work, or one member of a group of many: a file that is pasted
+Refuses what would make pods unreachable, idle, killed at work, unable to start or to keep a file, or one member of a
+group of many: a file that is pasted
 under `config` may say so. Ports are values of `service`, since containers, Services and the network policy name them too.
 */}}
 {{- define "evalstream.refuse" -}}
@@ -50,6 +51,21 @@ under `config` may say so. Ports are values of `service`, since containers, Serv
 {{- printf "config.%s.group_instance_id: %s would be the id of every pod, and each would end the one before; remove it, since the chart gives pods of a StatefulSet their own, or write a name with ${env:POD_NAME}" $place . | fail }}
 {{- end }}{{ end }}
 {{- end }}
+{{- $known := $config.evaluators | default dict }}
+{{- range $monitor, $settings := $config.monitors }}{{ range $settings.evaluators }}
+{{- $name := . }}{{ if kindIs "map" . }}{{ $name = .name }}{{ end }}
+{{- if not (or (hasKey $known $name) (contains "${env:" $name)) }}
+{{- printf "config.monitors.%s.evaluators: %s is not in config.evaluators, which has %s" $monitor $name (keys $known | sortAlpha | join ", " | default "none") | fail }}
+{{- end }}
+{{- end }}{{ end }}
+{{- with ($config.export | default dict).jsonl }}{{ with .path }}
+{{- $path := toString . }}
+{{- $kept := or (contains "${env:" $path) (hasPrefix "/dev/" $path) }}
+{{- range $.Values.extraVolumeMounts }}{{ $kept = or $kept (hasPrefix (printf "%s/" (trimSuffix "/" .mountPath)) $path) }}{{ end }}
+{{- if not $kept }}
+{{- printf "config.export.jsonl.path: %s is on no volume that outlives a pod; add one to extraVolumes and extraVolumeMounts, and write a path on it" $path | fail }}
+{{- end }}
+{{- end }}{{ end }}
 {{- with regexFind "^[0-9.]+ *(ms|s|m|h|d)?$" (dig "evaluate" "shutdown_grace" "20s" $config | toString | trim) }}
 {{- $units := dict "ms" 0.001 "s" 1 "m" 60 "h" 3600 "d" 86400 }}
 {{- $seconds := regexFind "[a-z]+$" . | default "s" | get $units | mulf (regexFind "^[0-9.]+" . | float64) }}
