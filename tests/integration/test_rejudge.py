@@ -615,6 +615,64 @@ async def test_all_knows_what_a_monitor_has_judged_before_it_came_second(world: 
     assert "there is nothing to make" in dry.stdout, dry.output
 
 
+async def test_what_was_not_drawn_stays_out_if_the_monitor_came_second_since(world: World) -> None:
+    """Only ids said when the evaluator was at work: as they changed, undrawn turns weighed on top of the drawn ones."""
+    world.configure(**monitored(world, "short", sample=0.25))
+    few = [n for n in range(PAST) if draw(SALT, f"c{n}") < 0.25]
+    await live(world, expected=len(few))
+    monitor = monitored(world, "short", sample=1.0)["monitors"]["all"]
+    world.configure(monitors={"above": deepcopy(monitor), "all": monitor})
+    dry = await rejudge(world, "--what", "all", "--dry-run", "--monitor", "all")
+    between = few[-1] - few[0] + 1 - len(few)
+    assert f"{between} evaluations left out: in today's sample, but not at that time" in dry.stdout, dry.output
+
+
+async def test_parts_without_ids_of_traces_that_are_as_long_are_each_judged(world: World) -> None:
+    """Both parts had one key: the part that was judged hid the one that came while no monitor had the evaluator."""
+    present = monitored(world, "complete", max_turns=2, end_markers={})
+
+    async def come(numbers: range, expected: int) -> None:
+        before, spans = len(await world.ledger()), {"trace_id": None, "span_id": None}
+        async with world.serving() as service:
+            turns = [replace(turn(n), conversation_id="c", **spans) for n in numbers]
+            await service.logs.turns.append(list(map(record, turns)))
+            await world.until(lambda found: len(found) == before + expected)
+            await world.until_drained()
+
+    world.configure(**monitored(world, "complete", "short", max_turns=2, end_markers={}, evaluators=["short"]))
+    await come(range(2), 2)
+    world.configure(**present)
+    await come(range(2, 4), 1)
+    for what in ("unscored", "all"):
+        dry = await rejudge(world, "--what", what, "--dry-run")
+        assert "all  complete  1" in dry.stdout, dry.output
+
+
+@pytest.mark.parametrize("between", [(), ("all",)])
+async def test_a_repaired_failure_weighs_by_the_rate_of_all_others(world: World, between: tuple[str, ...]) -> None:
+    """A present version that repaired failures of 0.5 and judged all the rest at 1 counted those that fail 1.5 times."""
+    few = [n for n in range(PAST) if draw(SALT, f"c{n}") < 0.5]
+    world.configure(**monitored(world, "helpful", sample=0.5))
+    for numbers, faults in ((range(10), Faults()), (range(10, 20), BAD_REQUEST), (range(20, PAST), Faults())):
+        world.judge.faults = faults
+        await live(world, numbers, expected=len({*numbers} & {*few}))
+    for sample, runs in ((0.5, ("failed", *between)), (1.0, ("all", "all"))):
+        world.configure(**with_change(world, "helpful", KIND) | monitored(world, "helpful", sample=sample))
+        async with world.serving():
+            for what in runs:
+                done = await rejudge(world, "--what", what, "--max-usd", "1")
+                assert done.exit_code == 0, done.output
+            assert "there is nothing to make" in (await rejudge(world, "--what", "failed")).stdout
+            await world.until_drained()
+    version = (await world.ledger())[-1].evaluator_version
+    new = [each for each in live_ones(await world.ledger()) if each.evaluator_version == version]
+    made = {int((each.subject.turn_id or "")[1:]): each.sampling.probability for each in new}
+    assert len(made) == len(new)
+    around = [n for n in range(PAST) if not few[0] <= n <= few[-1]]
+    at_once = dict.fromkeys(few, 0.5) | dict.fromkeys(around, 1.0)  # the earlier run stands for what is between
+    assert made == (at_once if between else dict.fromkeys(range(PAST), 1.0))
+
+
 async def test_all_makes_again_what_failed_in_a_monitor_whose_pack_has_another_version(world: World) -> None:
     """The failure was taken for one of another version, as the first monitor asks alone, and was never made."""
     alone = world.settings["monitors"]["all"] | {"evaluators": ["helpful", "kind"]}

@@ -110,6 +110,8 @@ class Candidates:
     _owed: Mapping[Hashable, Sequence[Evaluation]] = field(default_factory=dict[Hashable, Sequence[Evaluation]])
     _superseded: set[str] = field(default_factory=set[str])
     _lived: dict[_Names, tuple[datetime, datetime]] = field(default_factory=dict[_Names, tuple[datetime, datetime]])
+    _parts: defaultdict[Hashable, set[str]] = field(default_factory=lambda: defaultdict(set))
+    """The conversations of each key. Without ids of traces, parts of one conversation that are as long have one key."""
     _earlier_runs: "EarlierRuns" = field(init=False)
 
     async def prepare(self) -> None:
@@ -122,9 +124,11 @@ class Candidates:
         self._owed = group_by((past.evaluation for past in self.known.owed.values()), _key)
         for partition in range(self.turns.partitions):
             async for job in self._due(partition):
+                if isinstance(job.case, Conversation):
+                    self._parts[_key_of(job)].add(_name_of(job))
                 self._superseded.update(job.job.supersedes)
                 self._earlier_runs.add(job, is_left=self._is_left(job))
-                if job.job.evaluation_id in self.known.live:
+                if not self.known.live.isdisjoint((job.job.evaluation_id, _key_of(job))):
                     first, last = self._lived.get(_names(job), (job.happened_at, job.happened_at))
                     self._lived[_names(job)] = min(first, job.happened_at), max(last, job.happened_at)
 
@@ -160,8 +164,8 @@ class Candidates:
         async for past_due_job in self._due(partition):
             job = past_due_job.job
             name, known = _name_of(past_due_job), self._earlier_runs.rates
-            is_made = job.evaluation_id in known or name in known
-            if is_made or job.evaluation_id in self._superseded or self._is_left(past_due_job):
+            is_made, repaired = job.evaluation_id in known or name in known, self._repaired_at_less(past_due_job)
+            if is_made or job.evaluation_id in self._superseded or (self._is_left(past_due_job) and not repaired):
                 continue
             if job.skip is not None:
                 self.left_out.no_reference += 1
@@ -186,7 +190,7 @@ class Candidates:
             request = BackfillRequest(
                 evaluation_id=name, monitor=job.monitor.name, evaluator=job.assignment.evaluator.name,
                 case=past_due_job.case, sampling=job.sampling, happened_at=past_due_job.happened_at,
-                supersedes=(*owed, *job.supersedes), attributes={**job.attributes, **replayed},
+                supersedes=(*repaired, *owed, *job.supersedes), attributes={**job.attributes, **replayed},
             )  # fmt: skip
             yield Candidate(request, partition, job.monitor.name, past_due_job.happened_at)
 
@@ -195,10 +199,22 @@ class Candidates:
         retry, under another id.
         """
         key = _key_of(past)
+        owed, is_alone = self._owed.get(key, ()), key not in self._parts or len(self._parts[key]) == 1
         if self.what == "unscored":
-            return key in self.known.by_subject
-        is_retried = any(retry_id(failed.evaluation_id) in self.requested for failed in self._owed.get(key, ()))
-        return (is_retried or key in self.known.by_present) and _name_of(past) not in self._earlier_runs.rates
+            return bool(owed) or (is_alone and key in self.known.by_subject)
+        is_left = is_alone and key in self.known.by_present
+        is_left = is_left or any(retry_id(failed.evaluation_id) in self.requested for failed in owed)
+        return is_left and _name_of(past) not in self._earlier_runs.rates
+
+    def _repaired_at_less(self, past: PastDueJob) -> tuple[str, ...]:
+        """The evaluation by which this version repaired another one's failure, if its rate is below the present one.
+
+        It would count for subjects that this run draws, too, so `all` replaces it.
+        """
+        key, present = _key_of(past), past.job.sampling.probability * (1 - 1e-9)  # rates are rounded
+        made = self.known.by_present.get(key, "")
+        is_less = self.known.rates.get(made, 1.0) < present and key not in self.known.live and key not in self._owed
+        return (made,) if self.what == "all" and is_less else ()
 
     def _was_at_work(self, past: PastDueJob) -> bool:
         """Whether it is between evaluations by this definition, as the traffic came."""
@@ -339,9 +355,10 @@ class KnownEvaluations:
     """Known evaluations by these evaluators (all, if none are named), each in its present version.
 
     `rates` are those of the draws, by id, without an evaluator's own draws. `live` are ids of what was made as the
-    traffic came, `by_others` the subjects that other versions judged so. `by_present` are the subjects that the present
-    version has judged, under any id: a retry has the same id in each version. `by_subject` has the newest score's id of
-    each monitor, evaluator and subject, None where none is a score.
+    traffic came, and the subjects that the present version judged so; `by_others` are those that other versions judged
+    so. `by_present` has the newest id by which the present version has judged a subject: a retry has the same id in
+    each version, and a monitor's ids change with its place. `by_subject` has the newest score's id of each monitor,
+    evaluator and subject, None where none is a score.
     `owed` are failures and what was not even tried, of the `selected` monitors, if nothing supersedes it; `failures`
     are types of failures. `mean_usd` is the average of what scored evaluations would cost now (`usd_now`);
     `spent_usd` is the cost of the `selected` backfills, whichever version made them.
@@ -350,10 +367,10 @@ class KnownEvaluations:
     versions: Mapping[tuple[str, str], str]
     selected: EvaluationFilter
     usd_now: Callable[[Evaluation], float | None]
-    live: set[str] = field(default_factory=set[str])
+    live: set[Hashable] = field(default_factory=set[Hashable])
     rates: dict[str, float] = field(default_factory=dict[str, float])
     by_others: set[Hashable] = field(default_factory=set[Hashable])
-    by_present: set[Hashable] = field(default_factory=set[Hashable])
+    by_present: dict[Hashable, str] = field(default_factory=dict[Hashable, str])
     by_subject: dict[Hashable, str | None] = field(default_factory=dict[Hashable, str | None])
     owed: dict[str, PastEvaluation] = field(default_factory=dict[str, PastEvaluation])
     failures: set[str] = field(default_factory=set[str])
@@ -397,12 +414,11 @@ class KnownEvaluations:
         if evaluation.evaluator not in evaluators:
             return
         key, is_current = _key(evaluation), self.is_current(evaluation)
-        # without ids of traces, parts of one long conversation that are as long have one key
-        is_alone = evaluation.scope == "turn" or bool(evaluation.subject.links)
-        self.by_present.update((key,) if is_current and is_alone else ())
-        if evaluation.happened_at is None:
+        if is_current:
+            self.by_present[key] = evaluation.evaluation_id
+        if evaluation.happened_at is None and evaluation.retry is None:
+            (self.live if is_current else self.by_others).add(key)
             self.live.add(evaluation.evaluation_id)
-            self.by_others.update(() if is_current else (key,))
         scored = evaluation.evaluation_id if evaluation.score is not None else None
         self.by_subject[key] = scored or self.by_subject.get(key)
         if scored and evaluation.shares is None and (cost := self.usd_now(evaluation)) is not None:
