@@ -35,6 +35,7 @@ from collector.statistics.correction import LabelledScore, WeightedScore
 from collector.telemetry.plain import to_terminal
 from collector.wording import listed, plural
 from evaluators.cases import Conversation, Json, Turn
+from evaluators.identity import CASE_DIGEST
 from evaluators.results import Evaluation
 from evaluators.texts.exact_json import parse_exactly
 
@@ -220,7 +221,8 @@ def read_labels(
     """The labels of a JSONL file whose judge's score is known. `scores` maps evaluation and turn ids to them. Lines
     that name another evaluator are about something else, whatever their turn is.
 
-    Lines that name the same evaluation or turn are of several people; of one person (`who`) the last counts.
+    Lines that name the same evaluation or turn are of several people; of one person (`who`) the last counts. Lines of
+    `score --output` whose case has changed in between are about several answers.
 
     Raises:
         ConfigError: the file cannot be read, a line is not a label, no label has a judge's score, or the scores are of
@@ -245,7 +247,8 @@ def read_labels(
                 passed=judged.passed, by={row.who: (math.inf, human)}, attributes=row.attributes or {},
                 of_answer=name != "" and name == (row.turn_id or row.conversation_id),
             )  # fmt: skip
-            people.setdefault((name or row.evaluation_id or row.turn_id or number, row.segment), []).append(label)
+            answer = name or row.evaluation_id or row.turn_id or number, label.attributes.get(CASE_DIGEST), row.segment
+            people.setdefault(answer, []).append(label)
     if not rows:
         remedy = f"write true, false or a number from 0 to 1 as human, and {evaluator} or nothing as evaluator"
         raise ConfigError(f"{path}: no line is a label of {evaluator}; {remedy}")

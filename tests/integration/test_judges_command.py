@@ -264,10 +264,11 @@ def write_lines(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
         ([{"evaluation_id": f"e{n}", "human": human} for n, human in enumerate((False, True, True))], 1, 1.0),
         ([{**OF_ONE_ANSWER, "given_by": name, "human": name == "ann"} for name in ("ann", "bob")], 1, 0.5),
         ([{"turn_id": "t0", "conversation_id": f"c{n}", "human": n == 1} for n in range(2)], 2, 0.5),
+        ([{"turn_id": "t0", "actual_output": f"good {n}", "human": True} for n in range(2)], 2, 1.0),
         ([{"conversation_id": "c0", "human": True}] * 3, 3, 1.0),
         ([{"given_by": "ann", "human": True}] * 3, 3, 1.0),
     ],
-    ids=["two people", "newest of a person", "two monitors", "divided", "three monitors", "turn", "conversations", "no id of a turn", "no id"],
+    ids=["two people", "newest of a person", "two monitors", "divided", "three monitors", "turn", "conversations", "changed answer", "no id of a turn", "no id"],
 )  # fmt: skip
 def test_an_answer_is_one_case_whoever_labelled_it_and_is_judged_once(
     config: Path, tmp_path: Path, rows: list[dict[str, Any]], cases: int, agreement: float

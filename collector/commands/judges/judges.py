@@ -42,7 +42,7 @@ from collector.telemetry.plain import report_problems, show
 from collector.telemetry.wide_console import figures_table, report_text
 from collector.wording import at_most, listed, plural
 from evaluators.cases import Conversation, Turn
-from evaluators.identity import conversation_id_of, judged_version, make_evaluation_id, subject_id_of
+from evaluators.identity import conversation_id_of, digest_of, judged_version, make_evaluation_id, subject_id_of
 from evaluators.judge import Judge
 from evaluators.results import Evaluation
 
@@ -77,7 +77,7 @@ def _answer(of: LabelledCase) -> Hashable:
     """The same for all lines about an answer that is not in the log. A line without an id is about its own."""
     row = of.line.row
     if row.turn_id or (row.conversation_id and isinstance(of.case, Conversation)):
-        return subject_id_of(of.case), row.conversation_id
+        return subject_id_of(of.case), row.conversation_id, digest_of(replace(of.case, attributes={}))
     return row.evaluation_id or of.line.number
 
 

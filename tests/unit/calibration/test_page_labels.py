@@ -241,6 +241,19 @@ def test_the_length_of_a_prompt_is_read_from_the_lines_that_score_wrote(tmp_path
     assert [each.tokens for each in read_labels(file, {}, "answers_question")] == [450.0, 300.0, None, None]
 
 
+def test_lines_of_a_case_that_has_changed_are_about_two_answers(tmp_path: Path) -> None:
+    """`score --output` keeps both lines; the new answer's label and the old one's became one, with the old score."""
+    file = tmp_path / "labels.jsonl"
+    line = {"evaluation_id": "e", "monitor": "score", "subject": {"turn_id": "t", "conversation_id": "c"}}
+    old, new = ({**line, "attributes": {"case_digest": digest}} for digest in ("old", "new"))
+    lines: list[dict[str, Any]] = [
+        {**old, "score": 0.9, "human": True}, {**new, "score": 0.2, "human": False}, {**new, "score": 0.2, "human": 0.5}
+    ]  # fmt: skip
+    file.write_bytes(b"".join(orjson.dumps(each) + b"\n" for each in lines))
+    read = read_labels(file, {}, "answers_question")
+    assert [(label.judge, label.human) for label in read] == [(0.9, 1.0), (0.2, 0.25)]
+
+
 @pytest.mark.parametrize("draws", [1, 2])
 def test_a_person_counts_once_however_many_monitors_had_the_answer_labelled(draws: int):
     """Ann's verdict, which two monitors share, outweighed Bob's, which one of them had drawn for a second person."""
