@@ -164,7 +164,7 @@ def _values(pairs: Sequence[JudgedPair]) -> list[Column]:
     """
     frequent = Counter(label for pair in pairs for label in pair.labels)
     bases = {name: value for (name, value), _ in reversed(frequent.most_common())}
-    chosen = [label for label, _ in frequent.most_common() if bases[label[0]] != label[1]]
+    chosen = [label for label, number in frequent.most_common() if number >= FEWEST and bases[label[0]] != label[1]]
     columns = ((f"{name}={value}", [float((name, value) in pair.labels) for pair in pairs]) for name, value in chosen)
     return [column for column in columns if _smaller_side(pairs, column[1]) >= FEWEST][:_MOST]
 

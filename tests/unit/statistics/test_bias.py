@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -131,3 +132,15 @@ def test_few_pairs_and_columns_that_others_make_up_name_nothing() -> None:
         for one in pairs(chance, number=600, german=0.3)
     ]
     assert len([bias for bias in biases(doubled).named if "de" in bias.cause]) == 1
+
+
+def test_values_that_each_answer_has_alone_cost_little() -> None:
+    """Ids, like `replay_of`, made a column for each answer, and the time grew with the square of the answers."""
+    chance = np.random.default_rng(7)
+    plain = pairs(chance, number=3_000, german=0.2)
+    alone = [replace(pair, labels=pair.labels | {("replay_of", str(at))}) for at, pair in enumerate(plain)]
+    began = time.process_time()
+    expected = biases(plain)
+    took = time.process_time() - began
+    assert biases(alone) == expected
+    assert time.process_time() - began < 3 * took + 1.0
