@@ -10,10 +10,10 @@ from typing import Any, TypeAlias
 
 from pydantic import ValidationError
 
-from evaluators.cases import Conversation, Json, Scope, Turn
+from evaluators.cases import Conversation, Json, Scope, Turn, scope_of
 from evaluators.evaluation import check_judge, evaluate, make_record, utc_now
 from evaluators.evaluator import Evaluator
-from evaluators.identity import CASE_DIGEST, digest_of, evaluation_id_of, judged_version
+from evaluators.identity import CASE_DIGEST, digest_of, judged_version, make_evaluation_id, subject_id_of
 from evaluators.judge import Judge, NoJudge
 from evaluators.judges.definition_cache import DefinitionCache
 from evaluators.private_files import open_private
@@ -91,7 +91,7 @@ async def evaluate_many(
     wanted = {task.evaluation_id: task for task in tasks}
     made = {
         one.evaluation_id: one
-        for one in read_results(path)
+        for one in results_of(attempts_in(path))
         if (task := wanted.get(one.evaluation_id)) and one.attributes.get(CASE_DIGEST) in task.attributes.values()
     }
     todo = [task for name, task in wanted.items() if name not in made]
@@ -122,35 +122,37 @@ async def _run_workers(
 def _tasks(
     evaluators: tuple[Evaluator[Any], ...], cases: Iterable[Turn | Conversation], judge: Judge, *, resumable: bool
 ) -> Iterator[_Task]:
-    versions = [judged_version(evaluator, judge.model if evaluator.needs_judge else "") for evaluator in evaluators]
+    models = [judge.model if evaluator.needs_judge else "" for evaluator in evaluators]
+    versions = map(judged_version, evaluators, models)
+    definitions = list(zip(evaluators, versions, models, strict=True))
     for case in cases:
         scope = _scope_of(case)
-        matching = [
-            (evaluator, version)
-            for evaluator, version in zip(evaluators, versions, strict=True)
-            if evaluator.scope == scope
-        ]
+        matching = [definition for definition in definitions if definition[0].scope == scope]
         if not matching:
             raise TypeError(f"there is a {scope} among the cases, and no evaluator of a {scope}")
         attributes = dict[str, Json]()
         with suppress(TypeError):  # a case that cannot be written as JSON is judged in each run
             attributes = {CASE_DIGEST: digest_of(case)} if resumable else attributes
-        for evaluator, version in matching:
-            yield _Task(evaluator, case, evaluation_id_of(evaluator, case, judge), version, attributes)
+        subject = subject_id_of(case)
+        for evaluator, version, model in matching:
+            evaluation_id = make_evaluation_id(evaluator.name, version, model, *subject)
+            yield _Task(evaluator, case, evaluation_id, version, attributes)
 
 
 def _scope_of(case: object) -> Scope:
-    if isinstance(case, Turn):
-        return "turn"
-    if isinstance(case, Conversation):
-        return "conversation"
+    if isinstance(case, Turn | Conversation):
+        return scope_of(case)
     raise TypeError(f"cases are turns and conversations, not {type(case).__name__}")
 
 
-def read_results(path: Path | None) -> list[Evaluation]:
-    """The latest evaluation of each identity in a JSONL file; none if there is no file.
+def results_of(attempts: Iterable[Evaluation]) -> list[Evaluation]:
+    """The latest evaluation of each identity; failures are left out, so that they are made again."""
+    latest = {one.evaluation_id: one for one in attempts}
+    return [evaluation for evaluation in latest.values() if evaluation.outcome != "failed"]
 
-    Failures are left out, so that they are made again. The last line of an interrupted run is cut off the file.
+
+def attempts_in(path: Path | None) -> list[Evaluation]:
+    """All evaluations in a JSONL file; none if there is no file. The last line of an interrupted run is cut off it.
 
     Raises:
         ValueError: a line is no evaluation.
@@ -162,14 +164,13 @@ def read_results(path: Path | None) -> list[Evaluation]:
     if rest:
         with path.open("r+b") as file:
             file.truncate(path.stat().st_size - len(rest))
-    latest: dict[str, Evaluation] = {}
+    attempts: list[Evaluation] = []
     for number, line in enumerate(lines, 1):
         try:
-            evaluation = from_json(line, Evaluation)
+            attempts.append(from_json(line, Evaluation))
         except ValidationError:
             raise ValueError(f"{path}: line {number}: not an evaluation; name another file") from None
-        latest[evaluation.evaluation_id] = evaluation
-    return [evaluation for evaluation in latest.values() if evaluation.outcome != "failed"]
+    return attempts
 
 
 @contextmanager

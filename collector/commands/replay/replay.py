@@ -28,7 +28,7 @@ from collector.commands.replay.people import (
     verdict_on_people,
 )
 from collector.commands.score.gate import TWO_DEFINITIONS
-from collector.commands.score.output import content_id, read_earlier
+from collector.commands.score.output import content_id, read_attempts
 from collector.commands.score.runner import MOST_AT_ONCE, RunResult, guarded_run, require_prices, run_jobs
 from collector.commands.score.score import limit_message, resume_hint, turns_in
 from collector.config.command_options import require_known
@@ -58,6 +58,7 @@ from collector.statistics.agreement import ScoreScale
 from collector.telemetry.plain import plain, report_problems, show
 from collector.telemetry.wide_console import figures_table, wide_console
 from collector.wording import cost_text, plural, usd
+from evaluators.batch import results_of
 from evaluators.results import Evaluation
 
 if TYPE_CHECKING:
@@ -518,7 +519,7 @@ def _job(old: Evaluation, turns: Turns, assignment: Assignment) -> Job | None:
 
 
 def _show_expected_cost(new: Config, all_jobs: Sequence[PastJob], output: Path | None) -> None:
-    stored = set(map(content_id, read_earlier(output)))
+    stored = set(map(content_id, results_of(read_attempts(output))))
     if not (jobs := [each for each in all_jobs if content_id(each[1]) not in stored]):
         return
     by_evaluator = group_by((past.evaluation for past, _ in jobs), lambda old: old.evaluator)

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Literal
 
 from collector.commands.replay.comparison import Comparison, EvaluationPair, compare
-from collector.commands.score.output import read_earlier
+from collector.commands.score.output import read_attempts
 from collector.commands.score.runner import mixes_steps, written_steps
 from collector.errors import ConfigError
 from collector.telemetry.plain import in_chat, plain
 from collector.wording import plural
+from evaluators.batch import results_of
 from evaluators.results import Evaluation
 
 Verdict = Literal["worse", "better", "alike", "unsure", "no pairs", "other version", "other steps", "no base"]
@@ -66,7 +67,7 @@ def read_base(path: Path) -> list[Evaluation]:
     """
     if not path.exists():
         raise ConfigError(f"--against: {path}: no such file; make it with evalstream score --output on the base")
-    return read_earlier(path)
+    return results_of(read_attempts(path))
 
 
 def compare_with_base(

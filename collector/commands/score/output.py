@@ -6,13 +6,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-import orjson
-
 from collector.errors import ConfigError
 from collector.evaluate.plan import Job
-from collector.records.json import evaluation_from_json, evaluation_to_json
+from collector.records.json import evaluation_to_json
 from collector.telemetry.plain import cell
-from evaluators.batch import read_results
+from evaluators.batch import attempts_in
 from evaluators.cases import Json
 from evaluators.identity import CASE_DIGEST
 from evaluators.private_files import open_private
@@ -33,8 +31,8 @@ def content_id(of: Job | Evaluation) -> tuple[str, Json]:
     return of.evaluation_id, of.attributes.get(CASE_DIGEST)
 
 
-def read_earlier(path: Path | None) -> list[Evaluation]:
-    """The evaluations of earlier runs in a JSONL file; without failures, which are evaluated again.
+def read_attempts(path: Path | None) -> list[Evaluation]:
+    """The evaluations of earlier runs in a JSONL file, failures and what was made again included.
 
     Raises:
         ConfigError: it exists and cannot be read, or contains something else.
@@ -42,19 +40,11 @@ def read_earlier(path: Path | None) -> list[Evaluation]:
     if path is None or path.suffix == ".csv" or path.is_char_device():
         return []
     try:
-        return read_results(path)
+        return attempts_in(path)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror}); name another file with --output") from error
     except ValueError as error:
         raise ConfigError(f"{error} with --output") from error
-
-
-def failed_earlier(path: Path | None) -> list[Evaluation]:
-    """The failed evaluations of earlier runs in a JSONL file, each attempt of its own."""
-    if path is None or path.suffix == ".csv" or not path.is_file():
-        return []
-    lines = path.read_bytes().splitlines()
-    return [evaluation_from_json(line) for line in lines if orjson.loads(line)["outcome"] == "failed"]
 
 
 @contextmanager

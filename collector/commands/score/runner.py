@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import cast
 
-from collector.commands.score.output import content_id, failed_earlier, open_writer, read_earlier
+from collector.commands.score.output import content_id, open_writer, read_attempts
 from collector.config.configured import Config
 from collector.errors import ConfigError
 from collector.evaluate.budget.controller import charge_of
@@ -24,6 +24,7 @@ from collector.statistics.agreement import ScoreScale
 from collector.telemetry.plain import to_terminal
 from collector.telemetry.registry import Telemetry
 from collector.wording import plural, usd
+from evaluators.batch import results_of
 from evaluators.cases import Json
 from evaluators.evaluation import Result, utc_now
 from evaluators.mechanisms.rating import STEPS_HASH
@@ -132,9 +133,9 @@ async def run_jobs(
     """
     wanted = {job.evaluation_id: job for job in jobs}
     judges = {evaluation_id: id(job.judge) for evaluation_id, job in wanted.items()}
-    contents = set(map(content_id, wanted.values()))
-    failed = tuple(one for one in failed_earlier(output) if content_id(one) in contents)
-    known = [one for one in read_earlier(output) if one.evaluation_id in wanted]
+    contents, attempts = set(map(content_id, wanted.values())), read_attempts(output)
+    failed = tuple(one for one in attempts if one.outcome == "failed" and content_id(one) in contents)
+    known = [one for one in results_of(attempts) if one.evaluation_id in wanted]
     earlier = ((one, wanted.pop(one.evaluation_id)) for one in known if content_id(one) in contents)
     made = [ScoreScale.of(job.assignment.evaluator).of_now(one) for one, job in earlier]
     if known:

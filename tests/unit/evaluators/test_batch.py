@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from evaluators import Completeness, ExactMatch, GEval, Turn, evaluate_many
-from evaluators.batch import MONITOR, read_results
+from evaluators.batch import MONITOR, attempts_in, results_of
 from evaluators.cases import Conversation
 from evaluators.errors import JudgeUnavailable
 from evaluators.identity import evaluation_id_of
@@ -85,7 +85,7 @@ async def test_a_run_goes_on_where_an_earlier_one_ended(tmp_path: Path) -> None:
     again = await evaluate_many([GOOD], TURNS, judge, results=path)
     assert again[:2] == first
     assert len(judge.questions) == 2
-    assert read_results(path) == again
+    assert results_of(attempts_in(path)) == again
     assert len(path.read_bytes().splitlines()) == 4
     other = ScriptedJudge(answer_any_form(), model="another")
     await evaluate_many([GOOD], TURNS, other, results=path)
@@ -101,8 +101,22 @@ async def test_changed_cases_are_evaluated_again(tmp_path: Path) -> None:
     turns[1] = replace(turns[1], actual_output="It is five.")
     again = await evaluate_many([GOOD], turns, judge, results=path)
     assert len(judge.questions) == 1
-    assert sorted(read_results(path), key=lambda each: each.subject.id) == again
+    assert sorted(results_of(attempts_in(path)), key=lambda each: each.subject.id) == again
     assert len(path.read_bytes().splitlines()) == 4
+
+
+async def test_the_version_of_an_evaluator_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each case computed it anew, which took longer than an evaluator that asks no judge."""
+    computed, version = list[str](), ExactMatch.version.fget
+
+    def counted(evaluator: ExactMatch) -> str:
+        computed.append(evaluator.name)
+        assert version is not None
+        return version(evaluator)
+
+    monkeypatch.setattr(ExactMatch, "version", property(counted))
+    made = await evaluate_many([EXACT], TURNS)
+    assert (len(made), computed) == (len(TURNS), ["exact"])
 
 
 async def test_a_case_that_is_no_json_is_judged_in_each_run(tmp_path: Path) -> None:
@@ -140,7 +154,7 @@ async def test_an_interrupted_run_keeps_what_is_complete(tmp_path: Path) -> None
     run.cancel()
     with pytest.raises(asyncio.CancelledError):
         await run
-    assert len(read_results(path)) == 2
+    assert len(results_of(attempts_in(path))) == 2
 
 
 NOTHING: Judge = ScriptedJudge("never")

@@ -141,6 +141,18 @@ async def test_a_later_run_judges_changed_answers_again(tmp_path: Path, capsys: 
     assert (await scores_of("xyw", scoring(0.3)))[0] == [0.3] * 3, "a line without the content says nothing of it"
 
 
+async def test_a_later_run_goes_on_from_a_line_that_a_kill_cut(tmp_path: Path) -> None:
+    """It ended in a traceback: what had failed was read before the rest of the line was cut off."""
+    output = tmp_path / "out.jsonl"
+    await run_jobs(jobs(3, 0.1), output=output, concurrency=1, run=costing(0.1))
+    output.write_bytes(output.read_bytes()[:-20])
+    made = await run_jobs(jobs(3, 0.1), output=output, concurrency=1, run=costing(0.1))
+    assert (len(made.evaluations), made.spent_usd) == (3, pytest.approx(0.1))
+    output.write_text('{"no": "evaluation"}\n')
+    with pytest.raises(ConfigError, match="line 1: not an evaluation; name another file with --output"):
+        await run_jobs(jobs(3, 0.1), output=output, concurrency=1, run=costing(0.1))
+
+
 async def test_a_later_run_by_other_steps_of_the_judge_says_so(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
