@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
-from evaluators.cases import Json
 from evaluators.scale import Scale
 
 QUESTIONS_REVISION = 2
@@ -76,18 +75,12 @@ class QuestionGroup:
     """The typed questions of one evaluator, in order, and the `guide` that says how to answer them.
 
     The guide and the questions are trusted text: evalstream's and the configuration's. The judged text is the prompt's
-    material; `own` names its fields that only these questions need, like the claims that they are about, and that
-    another group in the same request has under another name. `name` is unique among the groups of a request.
+    material. `name` is unique among the groups of a request.
     """
 
     guide: str
     questions: tuple[TypedQuestion, ...]
-    own: frozenset[str] = frozenset()
     name: str = ""
-
-    def subject_of(self, material: Mapping[str, Json]) -> Mapping[str, Json]:
-        """The part of a prompt's material that is judged, and may be shared with other groups."""
-        return {name: value for name, value in material.items() if name not in self.own}
 
 
 @dataclass(frozen=True, slots=True)

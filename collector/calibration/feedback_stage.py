@@ -74,7 +74,7 @@ class FeedbackStage:
     @asynccontextmanager
     async def open_fold(self, partition: int, committed: Committed | None) -> "AsyncGenerator[FeedbackFold]":
         """Open the fold of a partition. The results of its feedback are read ahead, to the end of the log."""
-        fold = FeedbackFold(FeedbackJoin(self.settings), partition, self._count)
+        fold = FeedbackFold(FeedbackJoin(self.settings), self._count)
         # From where the replay begins: a step may come before the replay has reached the end.
         async for batch in self.labels.read(partition, 0 if committed is None else committed.low_watermark):
             fold.read_ahead(batch)
@@ -164,10 +164,9 @@ class FeedbackStage:
 class FeedbackFold(UntimedFold):
     """One partition of the labels log: what waits there, and what is known."""
 
-    def __init__(self, join: FeedbackJoin, partition: int, count: Callable[[str], None]) -> None:
+    def __init__(self, join: FeedbackJoin, count: Callable[[str], None]) -> None:
         self.join = join
         self.next_offset = 0
-        self._partition = partition
         self._count = count
 
     @property

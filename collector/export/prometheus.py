@@ -153,7 +153,6 @@ class PrometheusExporter:
     def __init__(self, settings: PrometheusSettings, context: ExportContext, *, port: int | None = None) -> None:
         self.port = port
         """The port on which /metrics is served; None if it is not served."""
-        self._settings = settings
         self._telemetry = context.telemetry
         self._audited: dict[tuple[str, str], MonitoredEvaluator] = {}
         self._audits = AuditedClusters(capacity=settings.max_conversations, pause=settings.conversation_window)

@@ -101,7 +101,7 @@ def _typed_questions(instructions: str, count: int) -> QuestionGroup:
             PredicateQuestion(("turns", at, "answered"), f"Item {at + 1} of `items`: the application answered it."),
         )
     ]
-    return QuestionGroup(guide_before(instructions, "Judge every item"), tuple(questions), own=frozenset({"items"}))
+    return QuestionGroup(guide_before(instructions, "Judge every item"), tuple(questions))
 
 
 def _judged(answer: Answer[TopicLabels]) -> Sequence[JudgedTurn]:

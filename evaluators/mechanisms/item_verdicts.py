@@ -153,7 +153,7 @@ def verdict_questions(guide: str, count: int) -> QuestionGroup:
         ChoiceQuestion(("verdicts", at, "verdict"), f"The verdict on item {at + 1} of `items`.", _VERDICT_OPTIONS)
         for at in range(count)
     )
-    return QuestionGroup(guide, tuple(questions), own=frozenset({"items"}))
+    return QuestionGroup(guide, tuple(questions))
 
 
 def _read(answer: Answer[ItemVerdicts], *, weigh: bool) -> Sequence[WeighedVerdict]:

@@ -138,9 +138,7 @@ def _groups(
         group = question.prompt.groups[0]
         own = [field for field in question.prompt.material if field not in shared]
         moved = "".join(f"\n`{field}` is the field `{name}.{field}` of the case." for field in own)
-        groups.append(
-            replace(group, guide=group.guide + moved, name=name, own=frozenset({name}) if own else frozenset())
-        )
+        groups.append(replace(group, guide=group.guide + moved, name=name))
     return tuple(groups)
 
 

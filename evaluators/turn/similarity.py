@@ -7,7 +7,7 @@ from pydantic import Field
 from evaluators.asking.judge_input import TextSettings, build_judge_input
 from evaluators.cases import Turn
 from evaluators.embeddings import Part, cosine, embed
-from evaluators.evaluator import Evaluator, Example
+from evaluators.evaluator import Evaluator
 from evaluators.judge import Judge
 from evaluators.prompts import load
 from evaluators.results import Score
@@ -40,8 +40,6 @@ class Similarity(TextSettings, Evaluator[Turn]):
     """The text that the answer is compared with."""
     floor: float = Field(default=0.0, ge=-1.0, lt=1.0)
     """The cosine that scores 0."""
-
-    example: ClassVar[Example] = {}
 
     @property
     def requires(self) -> frozenset[str]:

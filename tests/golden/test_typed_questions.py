@@ -40,7 +40,7 @@ def _plain(group):
         }
         for each in group.questions
     ]
-    return {"guide": group.guide, "own": sorted(group.own), "questions": questions}
+    return {"guide": group.guide, "questions": questions}
 
 
 async def test_their_texts_are_what_their_revision_says():

@@ -39,8 +39,7 @@ class Datadog(platform.Platform[Any]):
     name = "datadog"
 
     def __init__(self, settings: DatadogSettings, page: str | None = None) -> None:
-        self._settings = settings
-        self._page = page
+        super().__init__(settings, page)
         self.endpoint = settings.endpoint or f"https://api.{settings.site}"
 
     def headers(self) -> Mapping[str, SecretStr]:

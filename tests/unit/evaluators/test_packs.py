@@ -302,12 +302,12 @@ class TestByDecisions:
     def test_fields_of_their_own_are_named_in_the_guide(self):
         from evaluators.questions import QuestionGroup
 
-        group = QuestionGroup("Guide.", (), own=frozenset({"items"}))
+        group = QuestionGroup("Guide.", ())
         prompts = [Prompt("x", {"input": "a", "items": [n]}, groups=(group,)) for n in (1, 2)]
         pack = pack_questions([PackedQuestion(each, Scale(0, 10).reply) for each in prompts])
         assert [each.name for each in pack.groups] == ["q1", "q2"]
         assert pack.groups[1].guide == "Guide.\n`items` is the field `q2.items` of the case."
-        assert (pack.groups[1].own, pack.material["q2"]) == ({"q2"}, {"items": [2]})
+        assert pack.material["q2"] == {"items": [2]}
 
 
 class TestThroughWrappers:

@@ -1,6 +1,5 @@
 """Typed questions: which evaluators have them, and what their scores are by a judge's probabilities."""
 
-import dataclasses
 import math
 
 import pytest
@@ -22,7 +21,6 @@ from evaluators.questions import (
     Decision,
     Option,
     PredicateQuestion,
-    QuestionGroup,
     ScoreQuestion,
     guide_before,
     score_levels,
@@ -65,8 +63,6 @@ async def test_every_judged_evaluator_takes_a_decision(cls):
     assert judge.questions
     for prompt in judge.questions:
         [group] = prompt.groups
-        assert group.own <= prompt.material.keys()
-        assert {*group.subject_of(prompt.material), *group.own} == prompt.material.keys()
         for said in (group.guide, *(question.text for question in group.questions)):
             assert not any(form in said for form in ("JSON object and nothing", "<why>", "Write the reason"))
         for question in group.questions:
@@ -158,9 +154,7 @@ async def test_verdicts_count_by_their_probabilities():
         "probabilities": {"yes": 0.0, "no": 0.9, "unclear": 0.1},
     }
     assert outcome.explanation == "1 of 2 claims keep to the sources. Item 2: no."
-    group = judge.questions[0].groups[0]
-    assert group.own == {"items"}
-    assert list(group.subject_of(judge.questions[0].material)) == ["retrieval_context"]
+    assert judge.questions[0].material.keys() == {"items", "retrieval_context"}
 
 
 async def test_labels_are_options_with_their_meanings():
@@ -257,14 +251,6 @@ def test_a_decision():
 
 def test_a_predicate_is_yes_or_no():
     assert [option.value for option in PredicateQuestion(("a",), "?").options] == ["yes", "no"]
-
-
-def test_a_group_tells_its_own_material_from_the_subject():
-    group = QuestionGroup("guide", (), own=frozenset({"items"}))
-    material = {"input": "a", "items": ["b"]}
-    assert group.subject_of(material) == {"input": "a"}
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        group.guide = "other"
 
 
 def test_a_guide_that_has_no_form():
