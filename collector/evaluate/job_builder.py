@@ -133,14 +133,16 @@ def command_job(
     evaluation_id: str | None = None,
     sampling: Sampling | None = None,
     attributes: Mapping[str, Json] = _NO_ATTRIBUTES,
+    digest: str = "",
 ) -> Job:
     """The job of a command. The command has the case itself, so no record of a log makes the job due.
 
-    The evaluation notes the case's content, since a later run may find another one under the same id.
+    The evaluation notes the case's content, since a later run may find another one under the same id. `digest` is the
+    `digest_of` the case, for callers with many jobs of one case.
     """
     return _job(
         monitor, assignment, subject_id_of(case), lambda: case, NO_TRIGGER, sampling or Sampling(), fallback=False,
-        evaluation_id=evaluation_id, attributes={**attributes, CASE_DIGEST: digest_of(case)},
+        evaluation_id=evaluation_id, attributes={**attributes, CASE_DIGEST: digest or digest_of(case)},
     )  # fmt: skip
 
 

@@ -45,6 +45,7 @@ from collector.telemetry.plain import report_problems, show, to_terminal
 from collector.telemetry.wide_console import figures_table, report_text
 from collector.wording import cost_text, plural, usd
 from evaluators.cases import Conversation, Turn
+from evaluators.identity import digest_of
 from evaluators.results import Evaluation
 
 if TYPE_CHECKING:
@@ -452,8 +453,9 @@ def jobs_of(
         is_run = turn.agent_run_of is not None
         if of_conversations and not is_run:
             conversations.setdefault(conversation_key(turn), {})[turn.turn_id] = turn
+        digest = digest_of(turn) if of_turns else ""
         for assignment in (one for one in of_turns if is_run in watched.get(one.evaluator.name, (False,))):
-            yield command_job(monitor, assignment, turn)
+            yield command_job(monitor, assignment, turn, digest=digest)
     for conversation_id, members in conversations.items():
         ordered = tuple(
             sorted(members.values(), key=lambda turn: turn.started_at.timestamp() if turn.started_at else 0.0)
@@ -461,5 +463,6 @@ def jobs_of(
         conversation = Conversation(
             **conversation_fields(ordered), conversation_id=conversation_id, turns=ordered, closed_by="end_of_file"
         )
+        attributes, digest = {"closed_by": conversation.closed_by}, digest_of(conversation)
         for assignment in of_conversations:
-            yield command_job(monitor, assignment, conversation, attributes={"closed_by": conversation.closed_by})
+            yield command_job(monitor, assignment, conversation, attributes=attributes, digest=digest)

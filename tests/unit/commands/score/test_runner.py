@@ -21,7 +21,8 @@ from collector.evaluate.plan import Assignment, Job, evaluation_of
 from collector.records.ready_made import turns_in
 from collector.redact.documents import redact_document
 from collector.redact.open_redactor import RedactSettings, open_redactor
-from evaluators.cases import Turn
+from evaluators.cases import Conversation, Turn
+from evaluators.conversation.completeness import Completeness
 from evaluators.evaluation import Result, utc_now
 from evaluators.judge import NoJudge, Prompt
 from evaluators.judges.definition_cache import DefinitionCache
@@ -151,6 +152,24 @@ async def test_a_later_run_goes_on_from_a_line_that_a_kill_cut(tmp_path: Path) -
     output.write_text('{"no": "evaluation"}\n')
     with pytest.raises(ConfigError, match="line 1: not an evaluation; name another file with --output"):
         await run_jobs(jobs(3, 0.1), output=output, concurrency=1, run=costing(0.1))
+
+
+def test_the_content_of_a_case_is_digested_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each evaluator digested it anew, whole conversations too."""
+    digested = list[object]()
+
+    def counted(case: Turn | Conversation) -> str:
+        digested.append(case)
+        return "digest"
+
+    for module in ("commands.score.score", "evaluate.job_builder"):
+        monkeypatch.setattr(f"collector.{module}.digest_of", counted)
+    turn = Turn(turn_id="t", conversation_id="c", input="a", actual_output="b")
+    judge, whole = ScriptedJudge("never asked"), Completeness(name="whole")
+    used = [Assignment(of, judge, of.version) for of in (RATED, RATED, whole, whole)]
+    made = list(jobs_of([turn], used))
+    assert [each.attributes["case_digest"] for each in made] == ["digest"] * 4
+    assert len(digested) == 2, "the turn, and its conversation"
 
 
 async def test_a_later_run_by_other_steps_of_the_judge_says_so(
