@@ -130,5 +130,4 @@ def selectors(name: str, monitor: MonitorSettings) -> Iterator[tuple[str, str, l
     """The path in the file, the field and the values that each match and boost of a monitor names."""
     for field, values in monitor.match.items():
         yield f"monitors.{name}.match", field, [values] if isinstance(values, str) else values
-    for settings in monitor.boost.matching:
-        yield f"monitors.{name}.boost.matching", settings.field, settings.values
+    yield from ((f"monitors.{name}.boost.matching", each.field, each.values) for each in monitor.boost.matching)

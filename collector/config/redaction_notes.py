@@ -42,8 +42,7 @@ def _targets(evaluator: Evaluator[Any], redactor: Redactor) -> Iterator[tuple[st
         case "contains" if redactor.text(text := str(getattr(evaluator, "search_text", ""))) != text:
             yield "search_text", "a text that is personal data or a secret"
         case "regex":
-            for kind in _kinds_lost(str(getattr(evaluator, "pattern", "")), redactor):
-                yield "pattern", kind
+            yield from (("pattern", kind) for kind in _kinds_lost(str(getattr(evaluator, "pattern", "")), redactor))
         case "json_schema":
             for node in nodes_of(getattr(evaluator, "json_schema", None)):
                 if isinstance(pattern := node.get("pattern"), str):

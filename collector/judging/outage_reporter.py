@@ -114,18 +114,20 @@ REPORT_AT = 5
 class UnusableAnswers:
     """Counts one judge's unusable answers in a row. `subject` names the judge, and `name` is its key under `judges`.
 
-    Reports come at most every `repeat_after` seconds of `clock`. They hold no judged text.
+    Reports come at most every `repeat_after` seconds of the policy. They hold no judged text.
     """
 
     subject: str
     name: str
-    report: Callable[[str], None]
-    repeat_after: float
+    policy: "ReportPolicy"
     clock: Callable[[], float] = time.monotonic
 
     def __post_init__(self) -> None:
         self.in_a_row = 0
-        self._lines = StateLines(self.repeat_after, self.clock)
+        self._lines = StateLines(self.policy.repeat_after, self.clock)
+        self._then = (
+            "" if self.policy.awaited else "; `evalstream rejudge --what failed` makes failed evaluations again"
+        )
 
     def add(self, error: errors.JudgeReplyInvalid, *, steps: bool = False) -> None:
         """Add an unusable answer; report if there are many in a row, and none were reported lately.
@@ -136,9 +138,9 @@ class UnusableAnswers:
         self.in_a_row += 1
         if (steps or self.in_a_row >= REPORT_AT) and self._lines.is_due(""):
             which = "evaluation steps" if steps else f"last {self.in_a_row:,} answers"
-            self.report(
+            self.policy.report(
                 f"{self.subject} answers, but its {which} are of no use ({error}), "
-                f"so these evaluations fail; {remedy_of(error.type, str(error), self.name)}"
+                f"so these evaluations fail; {remedy_of(error.type, str(error), self.name)}{self._then}"
             )
 
     def end(self, *, steps: bool) -> None:
@@ -147,7 +149,8 @@ class UnusableAnswers:
             self._lines.forget("")
             return
         if self._lines.open:
-            self.report(f"judge {self.name} gives usable answers again, after {self.in_a_row:,} unusable")
+            end = f"gives usable answers again, after {self.in_a_row:,} unusable"
+            self.policy.report(f"judge {self.name} {end}{self._then}")
         self._lines.open.clear()
         self.in_a_row = 0
 
@@ -191,7 +194,7 @@ class OutageReporter(JudgeWrapper):
         self._failing_since: float | None = None
         policy, where = self.policy, f"judge {self.name} {_where(self.settings)}"
         self._lines = StateLines(policy.repeat_after, self.clock)  # one for each cause
-        self._unusable = UnusableAnswers(where, self.name, policy.report, policy.repeat_after, self.clock)
+        self._unusable = UnusableAnswers(where, self.name, policy, self.clock)
 
     def expect_recovery(self) -> None:
         """Report the first answer: with an earlier configuration, the judge had an outage."""

@@ -355,12 +355,10 @@ def scopes_of(request: Any) -> Iterator[tuple[Any, Any]]:
     """The (resource, scope) pairs of a request."""
     if hasattr(request, "resource_spans"):
         for resource in request.resource_spans:
-            for scope in resource.scope_spans:
-                yield resource, scope
+            yield from ((resource, scope) for scope in resource.scope_spans)
     else:
         for resource in request.resource_logs:
-            for scope in resource.scope_logs:
-                yield resource, scope
+            yield from ((resource, scope) for scope in resource.scope_logs)
 
 
 def items_of(scope: Any) -> Sequence[Any]:

@@ -336,9 +336,7 @@ def _turn(turn: Turn, judged: Evaluation, *, first: bool) -> Json:
 def _why(judged: Evaluation, *, text: bool) -> str:
     if judged.error:
         return f"{judged.error.type}: {judged.error.message}"
-    if judged.reason:
-        return judged.reason
-    return (judged.explanation or "")[:_EXCERPT] if text else ""
+    return judged.reason or ((judged.explanation or "")[:_EXCERPT] if text else "")
 
 
 def _retry_state(listed: ListedEvaluation) -> str | None:

@@ -282,6 +282,8 @@ class ScoreSeries:
         conversation that continues after a restart is no new one.
         """
         time = evaluation.time.timestamp()
+        if time <= self.forgotten:  # rejudged: its time is from before the threshold changed
+            evaluation = replace(evaluation, passed=None)
         self._note_newest(time, rejudged=evaluation.happened_at is not None)
         conversation, score = evaluation.subject.conversation_id, evaluation.score
         weight = Weight.of(evaluation.sampling)

@@ -329,7 +329,7 @@ class View:
             series.add_work(evaluation, partition)
         if is_first and not self._repeats(key, evaluation):
             series.add(evaluation, partition, is_stored=not is_new)
-        if is_first and _is_live(self, evaluation):  # as turns are counted
+        if is_first and _is_live(self, evaluation, timestamp):  # as turns are counted
             _count(self.outcomes.setdefault(key, OutcomeCounts()), evaluation)
         if evaluation.retry is not None or evaluation.happened_at is not None:
             self._replace_failure(evaluation, partition, is_new=is_new, is_first=is_first)
@@ -359,7 +359,7 @@ class View:
         key = (failed.evaluation.monitor, failed.evaluation.evaluator)
         if is_new:
             self._series_of(key, failed.evaluation.evaluator_version).discount(failed.evaluation, partition)
-        if is_first and _is_in_outcomes(self, failed.evaluation):
+        if is_first and _is_in_outcomes(self, failed):
             self.outcomes[key].others -= Counter([(failed.evaluation.outcome, failed.evaluation.reason_code)])
             if retried.happened_at is not None:  # else it is counted as what came now
                 _count(self.outcomes[key], retried)
@@ -504,16 +504,17 @@ def _of_now(view: View, judged: Evaluation) -> Evaluation:
     return judged if watched is None else watched.scale.of_now(judged)
 
 
-def _is_live(view: View, judged: Evaluation) -> bool:
-    """Whether an evaluation is of live traffic, and since the start."""
-    return judged.happened_at is None and judged.ended_at.timestamp() >= view.started
+def _is_live(view: View, judged: Evaluation, timestamp: float) -> bool:
+    """Whether an evaluation is of live traffic, and since the start: one may share an answer from before the start."""
+    return judged.happened_at is None and timestamp >= view.started
 
 
-def _is_in_outcomes(view: View, judged: Evaluation) -> bool:
+def _is_in_outcomes(view: View, listed: ListedEvaluation) -> bool:
     """Whether the outcomes have an evaluation: a live one, or one that was made in place of a failure that they had."""
+    judged = listed.evaluation
     before = view.get(judged.supersedes[0]) if judged.supersedes else None
     failed = before if before is not None and before.superseded_by == judged.evaluation_id else None
-    return _is_live(view, judged) or (failed is not None and _is_in_outcomes(view, failed.evaluation))
+    return _is_live(view, judged, listed.timestamp) or (failed is not None and _is_in_outcomes(view, failed))
 
 
 def paid_in(view: View, evaluation: Evaluation) -> Evaluation | None:

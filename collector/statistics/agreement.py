@@ -150,11 +150,13 @@ def specificity(pairs: Sequence[ScorePair], threshold: float) -> float:
 
 
 def threshold_for(pairs: Sequence[ScorePair], target: float) -> float | None:
-    """The middle of the lowest thresholds, which all fail the same pairs, whose specificity is at least `target`; None
-    if there are none.
+    """The middle of the thresholds with a specificity of at least `target` that fail the fewest good pairs, and of
+    these the most bad ones; None if there are none.
     """
-    for below, score in pairwise(sorted({pair[0] for pair in pairs})):
-        if specificity(pairs, score) >= target:
+    scores = sorted({pair[0] for pair in pairs})
+    highest = {*scores[-1:], *(pair[0] for pair in pairs if pair[1] >= MIDDLE)}  # a higher one fails a good pair more
+    for below, score in pairwise(scores):
+        if score in highest and specificity(pairs, score) >= target:
             middle = (below + score) / 2.0
             return short if below < (short := round(middle, 3)) <= score else middle
     return None

@@ -15,10 +15,12 @@ SELECT monitor, evaluator, judge_model, sum(cost_usd) AS usd,
 FROM evaluations WHERE judge_model IS NOT NULL
 GROUP BY ALL ORDER BY usd DESC NULLS LAST;
 
--- What was not scored, and why? None of these evaluations is in a mean.
+-- What was not scored, and why? None of these evaluations is in a mean. Those that others replaced are left out.
 SELECT monitor, evaluator, outcome, coalesce(error_type, reason) AS why,
        count(*) AS evaluations, sum(weight) AS stands_for
-FROM evaluations WHERE outcome <> 'scored'
+FROM evaluations
+WHERE outcome <> 'scored'
+  AND evaluation_id NOT IN (SELECT unnest(supersedes) FROM evaluations)
 GROUP BY ALL ORDER BY evaluations DESC;
 
 -- Do people agree with the judge? The view has the newest label of each person. If several people labelled an answer, their mean counts.

@@ -231,7 +231,9 @@ async def test_the_queries_of_the_page_say_what_is_so(tmp_path: Path, monkeypatc
     other = replace(other, subject=replace(other.subject, conversation_id="visit-8"))
     again = replace(scored(6, score=0.5, attributes={"model": "m-2"}), supersedes=(f"{7:032x}",), sampling=Sampling())
     again = replace(again, subject=other.subject)
-    rejudged = [scored(8, score=0.0, evaluator_version="later", attributes={"model": "m-2"}, happened_at=DAY)]
+    replaced = {"supersedes": (f"{9:032x}",), "happened_at": DAY}
+    later = scored(8, score=0.0, evaluator_version="later", attributes={"model": "m-2"}, **replaced)
+    rejudged = [failed(9), later]
     ledger = [one, other, again, scored(7, score=0.9), failed(3), skipped(4), *rejudged]
     at, withdrawn = DAY.timestamp(), label(label_id="3" * 32, evaluation_id="3" * 32)
     labels = [
@@ -267,7 +269,7 @@ async def test_the_queries_of_the_page_say_what_is_so(tmp_path: Path, monkeypatc
     assert error == pytest.approx((2 * (4 - 4 * mean) ** 2) ** 0.5 / 6), "two clusters whose residues are opposite"
     assert [(model, round(value, 9), judged) for _, _, _, model, value, _, judged in worst] == [("m-2", 0.25, 2)]
     [(_, _, model, usd, _, each)] = costs
-    assert (model, usd, each) == ("judge-1", pytest.approx(0.002 * 6), pytest.approx(0.002))
+    assert (model, usd, each) == ("judge-1", pytest.approx(0.002 * 7), pytest.approx(0.002))
     assert sorted(row[2] for row in unscored) == ["failed", "skipped"]
     [(monitor, _, _, drawn, number, _, share), (_, _, _, picked, labelled, difference, agree)] = people
     assert (monitor, drawn, number) == (one.monitor, False, 8), "cannot tell is no label, as for `calibrate`"

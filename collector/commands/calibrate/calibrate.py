@@ -392,8 +392,9 @@ def _notes_on_shares(labels: Sequence[HumanLabel], ledger: LabelLedger) -> tuple
                 why = "page.queue or the threshold changed between the draws, so all figures may be wrong"
                 return (f"{_MIXED}{note}: {why}. Draw again by evalstream labels next; calibrate its file alone.",)
     note = f"Drawn with other shares than page.queue and the threshold give now: {ledger.count(others)}"
-    again = "Only lines of labels next --without have a wrong probability now: draw those again"
-    return (f"{note}. They count with the probability of their own draw. {again}.",) if others else ()
+    own = "They count with the probability of their own draw, but labels drawn now do not mix with them"
+    again = "Lines of labels next --without have a wrong probability now: draw those again"
+    return (f"{note}. {own}. {again}.",) if others else ()
 
 
 _MIXED = "Mixed draws: "
@@ -486,7 +487,7 @@ def calibration(
     threshold = None if scale.by_label else scale.threshold_for(pairs, options.target)
     fitted = scale if threshold is None else replace(scale, threshold=threshold)
     now, (bad_failed, good_failed) = _shares_failed(pairs, scale), _shares_failed(pairs, fitted)
-    if scale.threshold is not None and now[0] >= options.target and now[1] <= good_failed:
+    if scale.threshold is not None and now[0] >= max(bad_failed, options.target) and now[1] <= good_failed:
         threshold, bad_failed = scale.threshold, now[0]
     return Calibration(
         evaluator=options.evaluator, threshold=scale.threshold, by_label=scale.by_label,

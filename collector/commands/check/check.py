@@ -96,8 +96,7 @@ def report(config: Config) -> Iterator[str]:
     yield from (f"           {line}" for line in _attributes(settings.assemble.declared_attributes))
     yield from (f"           {line}" for line in _keep(config))
     yield from _judges(config)
-    for name, jury in settings.juries.items():
-        yield f"jury       {name}: {jury.combine} of {listed(jury.judges)}"
+    yield from (f"jury       {name}: {jury.combine} of {listed(jury.judges)}" for name, jury in settings.juries.items())
     yield from (f"cascade    {name}: {_cascade(cascade)}" for name, cascade in settings.cascades.items())
     for name, monitor in settings.monitors.items():
         yield ""

@@ -70,9 +70,9 @@ def test_texts_go_with_the_last_evaluation_of_their_conversation():
 
 def test_outcomes_are_counted_from_the_start_on_by_reason():
     view = View([], started=NEW.timestamp())
-    view.add_evaluation(scored(1), 0, 1, 1.0)
-    for number, make in enumerate((scored, skipped, skipped, failed), start=2):
-        view.add_evaluation(make(number, started_at=NEW, ended_at=NEW), 0, number, 2.0)
+    view.add_evaluation(scored(1), 0, 1, NEW.timestamp() - 1.0)
+    for number, make in enumerate((scored, skipped, skipped, failed), start=2):  # the answers may be from before
+        view.add_evaluation(make(number), 0, number, NEW.timestamp())
     outcomes = view.outcomes["helpdesk", "answers_question"]
     assert outcomes.scored == 1
     assert outcomes.others == {("skipped", "missing_field"): 2, ("failed", "judge_timeout"): 1}
@@ -462,8 +462,9 @@ def test_verdicts_are_by_the_present_threshold_and_the_share_begins_again() -> N
     assert [each.evaluation.label for each in view] == ["pass", "pass", "fail", "fail"]
     add(view, 5, score=0.3)  # it was in flight
     add(view, 6, score=0.1)
+    add(view, 7, score=0.9, happened_at=NEW)  # rejudged: it is of traffic from before the change
     track = tracked(view, time + 600.0)
-    assert (track["whole"]["passed"], track["passed_since"], track["whole"]["scores"]) == (0.5, time + 300.0, 6)
+    assert (track["whole"]["passed"], track["passed_since"], track["whole"]["scores"]) == (0.5, time + 300.0, 7)
     later = view.unsaved(0, time + 600.0, after=0.0)
     assert earlier is not None
     assert later is not None
@@ -472,7 +473,7 @@ def test_verdicts_are_by_the_present_threshold_and_the_share_begins_again() -> N
         for stretch in (earlier, later):
             again.restore(stretch_from_json(stretch_to_json(stretch)))
         track = tracked(again, time + 600.0)
-        assert (track["whole"]["passed"], track["whole"]["scores"]) == (share, 6)
+        assert (track["whole"]["passed"], track["whole"]["scores"]) == (share, 7)
         assert track["passed_since"] == (time + 300.0 if threshold == 0.2 else None)  # 0.9 has been put back
 
 

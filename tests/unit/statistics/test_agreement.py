@@ -108,6 +108,18 @@ def test_the_threshold_that_meets_a_target_is_the_middle_of_the_lowest_that_do()
     assert 0.7 < (agreement.threshold_for([(0.7, 0.0), (0.7002, 1.0)], 0.9) or 0.0) <= 0.7002
 
 
+@pytest.mark.parametrize("human", [0.0, 0.4])
+def test_of_thresholds_that_fail_as_many_good_answers_the_one_that_fails_most_bad_ones_is_proposed(
+    human: float,
+) -> None:
+    """The lowest one that met the target was proposed, though a higher one failed all of the bad and none of the good."""
+    bad = [*[(0.3, human)] * 27, *[(0.4, human)] * 3]
+    good = [(0.5, 1.0), (0.9, 1.0)]
+    assert agreement.threshold_for([*bad, *good], 0.9) == 0.45
+    assert agreement.threshold_for([*bad, *good, (0.35, 1.0)], 0.9) == 0.325, "a higher one fails a good one, too"
+    assert agreement.threshold_for(bad, 0.9) == 0.35, "no score is above the highest"
+
+
 def test_the_corrected_mean_is_unbiased_and_narrower_than_people_alone() -> None:
     """200 labels, 5000 scores, a judge with sensitivity .93 and specificity .70, true share .88: ±.037 with 94 % cover."""
     chance = Random(5)
