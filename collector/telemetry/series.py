@@ -292,7 +292,7 @@ LATE_FEEDBACK = counter("evalstream_late_feedback_total")
 OPEN_TRACES = gauge("evalstream_open_traces")
 """Traces that wait for further spans."""
 TURNS = counter("evalstream_turns_total", ("monitor", "outcome"))
-"""Matched turns, once for each monitor, by outcome: sampled (for at least one evaluator, be it of conversations),
+"""Matched turns, once for each monitor, by outcome: sampled (for at least one evaluator, also of conversations),
 sampled_out, duplicate. Turns from before a boost of their conversation stay sampled_out."""
 UNMATCHED_TURNS = counter("evalstream_unmatched_turns_total")
 """Turns that no monitor matched."""
