@@ -91,8 +91,7 @@ def usage_from_view(plan: Plan, view: View, now: float) -> Iterator[BudgetUsage]
     """The same where the money is spent by other processes: from the evaluations that the page knows of."""
     limits = {monitor.name: monitor.budget for monitor in plan.monitors} | {ALL_MONITORS: plan.budget}
     for name, budget in limits.items():
-        for period, usd in budget.windows():
-            yield BudgetUsage(name, period, usd, _cost(view, name, period, now))
+        yield from (BudgetUsage(name, period, usd, _cost(view, name, period, now)) for period, usd in budget.windows())
 
 
 _RANGES = {HOUR: "1h", DAY: "24h"}

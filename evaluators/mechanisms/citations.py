@@ -76,8 +76,7 @@ def _expand(numbers: str) -> Iterator[int]:
 def _named(text: str) -> Iterator[Citation]:
     for match in _NAMES.finditer(text):
         yield Citation(match.start(), match.end(), match.group(1).strip().casefold())
-    for match in _LINK.finditer(text):
-        yield Citation(match.start(), match.end(), _plain_link(match.group()))
+    yield from (Citation(match.start(), match.end(), _plain_link(match.group())) for match in _LINK.finditer(text))
 
 
 def _plain_link(link: str) -> str:
