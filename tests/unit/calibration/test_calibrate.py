@@ -638,3 +638,15 @@ def test_a_present_threshold_that_no_other_betters_stays() -> None:
         result = calibration(options, labels, ledger, ScoreScale(threshold))
         assert f"{begins} {fails}" in " ".join(as_text(result).split())
         assert json.loads(as_json(result))["bad_failed"] == pytest.approx(0.96)
+
+
+def test_a_present_threshold_that_fails_fewer_bad_answers_does_not_stay() -> None:
+    """0.35 stayed, though 0.45 failed all bad answers and no good one either."""
+    sides = [*[(0.3, 0.0)] * 27, *[(0.4, 0.0)] * 3, *[(0.5, 1.0)] * 14]
+    labels = [
+        HumanLabel(judge, human, "all", probability=1.0, conversation=f"c{n}") for n, (judge, human) in enumerate(sides)
+    ]
+    ledger, options = [WeightedScore(each.judge) for each in labels], CalibrateOptions(labels=None, evaluator="helpful")
+    for present, fitting in ((0.35, 0.45), (0.42, 0.42), (None, 0.45)):
+        result = calibration(options, labels, ledger, ScoreScale(present))
+        assert (result.fitting_threshold, result.bad_failed, result.good_failed) == (fitting, 1.0, 0.0)
