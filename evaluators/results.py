@@ -265,10 +265,15 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
-    """A repeated evaluation: the number of the attempt, from 2 on, and why the attempt before failed."""
+    """A repeated evaluation: the number of the attempt, from 2 on, and why the attempt before failed.
+
+    `failed_at` is when the failure or loss ended that alerts count. They count no backfill: if the attempt before was
+    one, it is when what that one replaced ended; None if no attempt was counted.
+    """
 
     attempt: int
     reason: str
+    failed_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -320,6 +325,18 @@ class Evaluation:
         if self.error is not None:
             return self.error.type
         return code_of(self.reason) if self.reason else ""
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the subject should have got a score and has none."""
+        return self.outcome == "failed" or self.reason_code in LOSSES
+
+    @property
+    def replaced_loss_at(self) -> datetime | None:
+        """When the failure or loss ended in whose place alerts count this evaluation, if there is one."""
+        # A backfill without a score replaces nothing: alerts do not count it.
+        is_in_alerts = self.score is not None or self.happened_at is None
+        return self.retry.failed_at if self.retry is not None and is_in_alerts else None
 
     @property
     def unshown(self) -> float:

@@ -13,6 +13,7 @@ from collector.evaluate.recovery.replay_point import ReplayPoint, SampleRates
 from collector.evaluate.sampling.draw import UpstreamTrust, draw, keyed_salt
 from collector.evaluate.sampling.strata import Strata
 from collector.records.attributes import attributes_of, text_at
+from collector.records.json import fields_of
 from collector.records.recorded_turn import TurnFields
 from evaluators.cases import Conversation, Json, Scope, Turn
 from evaluators.evaluation import Result, make_record
@@ -365,14 +366,9 @@ def evaluation_of(job: Job, case: Turn | Conversation, result: Result) -> Evalua
         job.assignment.evaluator,
         case,
         result,
-        evaluation_id=job.evaluation_id,
         evaluator_version=job.assignment.version_by(fallback=job.fallback),
-        monitor=job.monitor.name,
         sampling=job.sampling,
-        supersedes=job.supersedes,
-        retry=job.retry,
-        happened_at=job.happened_at,
-        attributes=_attributes(job, case),
+        **_own_fields(job, case),
     )
 
 
@@ -380,19 +376,19 @@ def repeat_verdict(job: Job, case: Turn | Conversation, verdict: Evaluation) -> 
     """The record of a job whose verdict another monitor has paid for."""
     return replace(
         verdict,
-        evaluation_id=job.evaluation_id,
-        monitor=job.monitor.name,
         sampling=job.sampling.with_own_draw(verdict.sampling.own),
-        supersedes=job.supersedes,
-        retry=job.retry,
-        happened_at=job.happened_at,
-        attributes=_attributes(job, case),
         usage=None,
         cost_usd=0.0,
         shares=verdict.shares or verdict.evaluation_id,
+        **_own_fields(job, case),
     )
 
 
-def _attributes(job: Job, case: Turn | Conversation) -> dict[str, Any]:
+def _own_fields(job: Job, case: Turn | Conversation) -> dict[str, Any]:
+    """The fields that a record has from its job, whoever made its verdict."""
     fallback = {FALLBACK_ATTRIBUTE: job.judge.model} if job.fallback else {}
-    return {**attributes_of(case, job.monitor.attributes), **job.attributes, **fallback}
+    return {
+        **fields_of(job, "evaluation_id", "supersedes", "retry", "happened_at"),
+        "monitor": job.monitor.name,
+        "attributes": {**attributes_of(case, job.monitor.attributes), **job.attributes, **fallback},
+    }

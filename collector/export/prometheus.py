@@ -204,6 +204,7 @@ class PrometheusExporter:
     async def export(self, batch: Sequence[Evaluation]) -> None:
         """Count the batch."""
         for evaluation in batch:
+            self._count_replaced(evaluation)
             if evaluation.happened_at is None:
                 self._count(evaluation)
             else:  # a counter has no past: last week's scores would count as today's
@@ -224,6 +225,14 @@ class PrometheusExporter:
             key = ("feedback", *labels)  # not the key of an evaluator's sums, which are in `_sums`, too
             grown = self._sums.add(key, subject.conversation_id, weight=weight, score=score, time=time)
             self._count_sums(metrics.FEEDBACK_SUMS, labels, grown.mean)
+
+    def _count_replaced(self, evaluation: Evaluation) -> None:
+        if (failed_at := evaluation.replaced_loss_at) is None:
+            return
+        quarter = max(0, int((evaluation.ended_at - failed_at).total_seconds() // metrics.QUARTER))
+        if quarter < len(metrics.REPLACED_AGES):  # an older one has left the alert's hour
+            labels = evaluation.evaluator, evaluation.monitor, metrics.REPLACED_AGES[quarter]
+            self._telemetry.counter(metrics.EVALUATIONS_REPLACED, *labels).inc()
 
     def _count_backfill(self, evaluation: Evaluation) -> None:
         labels = (evaluation.evaluator, evaluation.evaluator_version, evaluation.monitor, evaluation.outcome)
@@ -424,6 +433,8 @@ def _create_series(telemetry: Telemetry, watched: MonitoredEvaluator, segment: s
     work = (watched.evaluator, watched.monitor)
     telemetry.histogram(metrics.EVALUATION_DURATION, *work)
     telemetry.counter(metrics.JUDGE_MODEL_CHANGES, *work)
+    for age in metrics.REPLACED_AGES:
+        telemetry.counter(metrics.EVALUATIONS_REPLACED, *work, age)
     create_judge_use(telemetry, work, priced=watched.priced)
     if watched.threshold is not None:
         telemetry.gauge(metrics.TARGET_SCORE, *labels[:3]).set(watched.threshold)

@@ -32,7 +32,7 @@ from collector.records.json import fields_of
 from collector.statistics.audited_sums import SUM_NAMES, AuditedClusters, AuditedSums
 from collector.statistics.bounded_sums import BoundedIncrements, BoundedSums, Clusters, Sums, Weight
 from collector.statistics.intervals import MeanInterval, bounds_of_all, mean_interval
-from evaluators.results import LOSSES, Evaluation
+from evaluators.results import Evaluation
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,8 +250,7 @@ def _lost_share(unscored: float, unshown: float, scored: float) -> float:
 
 def _unscored(evaluation: Evaluation) -> float:
     """The weight of an evaluation that should have a score and has none."""
-    is_lost = evaluation.outcome == "failed" or evaluation.reason_code in LOSSES
-    return Weight.of(evaluation.sampling).own if is_lost else 0.0
+    return Weight.of(evaluation.sampling).own if evaluation.is_lost else 0.0
 
 
 class ScoreSeries:

@@ -14,12 +14,7 @@ from collector.config.configured import Config
 from collector.config.settings import EvaluateSettings
 from collector.config.urgency import deferred_part, judges_and_fallbacks
 from collector.evaluate.budget.controller import BudgetController
-from collector.evaluate.deferred.deferred_evaluations import (
-    BatchedPlan,
-    Deferral,
-    WaitingRoom,
-    WaitingRoomLimits,
-)
+from collector.evaluate.deferred.deferred_evaluations import BatchedPlan, Deferral, WaitingRoom, WaitingRoomLimits
 from collector.evaluate.deferred.logged_journal import LoggedJournal
 from collector.evaluate.guardrails import EvaluationGuardrails
 from collector.evaluate.outcomes import PrometheusOutcomes

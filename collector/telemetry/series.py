@@ -131,21 +131,24 @@ LABELS = counter("evalstream_labels_total", (*_EVALUATION, "label"))
 LABEL_WEIGHT = counter("evalstream_label_weight_total", (*_EVALUATION, "label"))
 """Sum of 1 / sampling probability by label; a label's share of this sum estimates its share of all traffic."""
 EVALUATIONS = counter("evalstream_evaluations_total", (*_EVALUATION, "outcome", "reason"))
-"""Evaluations that were exported, each once, by outcome (scored, skipped, failed) and, without a score, by reason."""
+"""Exported evaluations, each once, by outcome (scored, skipped, failed) and, without a score, by reason."""
 EVALUATIONS_RETRIED = counter("evalstream_evaluations_retried_total", (*_EVALUATION, "reason"))
-"""Failed evaluations that *Make it again* on the page has replaced, by the reason of the failure.
-`evalstream_evaluations_total` counts the failure and its replacement. Failures that `rejudge` replaces count in
-`evalstream_evaluations_backfilled_total`."""
+"""Failures that *Make it again* on the page has replaced, by their reason; `evalstream_evaluations_total` counts both.
+Those by `rejudge` count in `evalstream_evaluations_backfilled_total`."""
 EVALUATIONS_BACKFILLED = counter(
     "evalstream_evaluations_backfilled_total", ("evaluator", "evaluator_version", "monitor", "outcome")
 )
-"""Evaluations of the past that `evalstream rejudge` requested, by outcome. Metrics of scores, weights and verdicts
-leave them out; those of tokens, calls, seconds and cost do not."""
+"""Evaluations that `evalstream rejudge` requested, by outcome. Metrics of scores, weights and verdicts leave them
+out; those of tokens, calls, seconds and cost do not."""
+QUARTER, REPLACED_AGES = 900.0, ("0m", "15m", "30m", "45m")
+"""The least ages of failures that were replaced, by quarters of an hour."""
+EVALUATIONS_REPLACED = counter("evalstream_evaluations_replaced_total", ("evaluator", "monitor", "age"))
+"""Failures and losses replaced within an hour, by their least age then; EvalstreamUnscored leaves them out."""
 EVALUATION_WEIGHT = counter("evalstream_evaluation_weight_total", _EVALUATION)
 """Sum of 1 / this service's sampling probability over all evaluations, whatever their outcome: an estimate of the
 traffic received, without what upstream samplers removed."""
 EVALUATION_DURATION = histogram("evalstream_evaluation_duration_seconds", ("evaluator", "monitor"), _LONG_SECONDS)
-"""Time from the start to the end of an evaluation, judge calls included."""
+"""Time from start to end of an evaluation, judge calls included."""
 LAST_SUCCESS = gauge("evalstream_last_success_timestamp_seconds", ("evaluator", "monitor"))
 """Time of the newest score, as Unix time; absent before the first."""
 TARGET_SCORE = gauge("evalstream_target_score", ("evaluator", "evaluator_version", "monitor"))

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from evaluators.asking.transcript import ConversationSettings, Transcript, build_windows
 from evaluators.asking.windows import draw_windows, split
@@ -112,10 +112,6 @@ class ConversationRatio(item_verdicts.VerdictSettings, ConversationSettings, Eva
     scope: ClassVar = "conversation"
     needed_fields: ClassVar[frozenset[str]] = frozenset({"turns.input", "turns.actual_output"})
     spec: ClassVar[ConversationRatioSpec]
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        cls.prompts = cls.spec.prompts
 
     @property
     def rounds(self) -> int:

@@ -72,6 +72,12 @@ class VerdictSettings(Described):
     verdicts: Annotated[Literal["words", "probabilities"], ADDED_LATER] = "words"
     """Whether a verdict counts as the judge wrote it, or by the probabilities of yes, no and unclear where the judge
     gives them."""
+    prompts: ClassVar[tuple[str, ...]]
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if (spec := vars(cls).get("spec")) is not None:
+            cls.prompts = spec.prompts
 
 
 @dataclass(frozen=True, slots=True)
@@ -411,10 +417,6 @@ class CallVerdicts(VerdictSettings, WindowSettings, Evaluator[Turn]):
     """The share of a turn's tool calls whose verdict counts. Each subclass sets its own `spec`."""
 
     spec: ClassVar[CallVerdictSpec]
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        cls.prompts = cls.spec.prompts
 
     def items(self, case: Turn) -> Sequence[Json]:
         """The items that get a verdict: every call."""

@@ -157,7 +157,6 @@ class TurnRatio(item_verdicts.VerdictSettings, WindowSettings, Evaluator[Turn]):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        cls.prompts = cls.spec.prompts
         if "needed_fields" not in vars(cls):
             cls.needed_fields = cls.spec.needed_fields
 

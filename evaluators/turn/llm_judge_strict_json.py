@@ -116,8 +116,7 @@ class LLMJudgeStrictJson(judge_input.ComparesOutputs, judge_input.TextSettings, 
         ]
         visible = [judge_input.shorten_all(item, self.longest_text) for item in items]
         return judge_input.JudgeInput(
-            {"items": [judge_input.content for judge_input in visible]},
-            any(judge_input.truncated for judge_input in visible),
+            {"items": [text.content for text in visible]}, any(text.truncated for text in visible)
         )
 
     async def _label(self, judge: Judge, visible: judge_input.JudgeInput) -> Answer[KeyLabels]:

@@ -208,6 +208,9 @@ CASES: Mapping[str, Any] = {
     "evaluation: skipped turn": skipped(),
     "evaluation: failed turn": failed(),
     "evaluation: made again": scored(supersedes=("1" * 32,), retry=Retry(attempt=2, reason="judge_timeout")),
+    "evaluation: made again in the place of a failure": scored(
+        supersedes=("1" * 32,), retry=Retry(attempt=2, reason="judge_timeout", failed_at=AT)
+    ),
     "evaluation: out of a prompt cache": scored(
         usage=Usage(input_tokens=400, output_tokens=60, calls=2, cached_input_tokens=300, cache_write_tokens=64)
     ),
@@ -242,6 +245,11 @@ CASES: Mapping[str, Any] = {
         case=Conversation(conversation_id="c", turns=(Turn(turn_id="t2"),)),
         triggered_at=1777896000.25, size=120, sampling=Sampling(), fallback=False, supersedes=("1" * 32,),
         retry=Retry(attempt=2, reason="judge_timeout"), attributes={"closed_by": "idle", "turns": 1},
+    ),
+    "transferred job: in the place of a failure": TransferredJob(
+        evaluation_id="6" * 32, monitor="all", evaluator="helpful", case=Turn(turn_id="t2"), triggered_at=1777896000.25,
+        size=9, sampling=Sampling(), fallback=False, supersedes=("1" * 32,), attributes={},
+        retry=Retry(attempt=2, reason="judge_timeout", failed_at=AT),
     ),
     "transferred job: backfill": TransferredJob(
         evaluation_id="5" * 32, monitor="all", evaluator="helpful", case=Turn(turn_id="t2"), triggered_at=1777896000.25,
@@ -323,6 +331,24 @@ def test_what_a_failure_is_made_again_as() -> None:
     record = RetryRequest(failed(), Turn(turn_id="t2")).to_record(3)
     assert (record.headers, record.partition) == ((("retry", b"1"),), 3)
     assert record.headers == RETRY_HEADERS
+
+
+@pytest.mark.parametrize(
+    ("before", "failed_at"),
+    [
+        (failed(), failed().ended_at),
+        (skipped(reason="over_budget"), skipped().ended_at),
+        (skipped(reason="reference_missing: expected_output"), None),
+        (failed(retry=Retry(attempt=2, reason="e", failed_at=AT)), failed().ended_at),
+        (failed(retry=Retry(attempt=2, reason="e", failed_at=AT), happened_at=AT), AT),
+        (failed(retry=Retry(attempt=2, reason="e"), happened_at=AT), None),
+        (failed(happened_at=AT), None),
+    ],
+)
+def test_a_retry_has_the_time_of_the_failure_that_alerts_count(before: Evaluation, failed_at: datetime | None) -> None:
+    """They count losses, and no backfill."""
+    retry = RetryRequest(before, Turn(turn_id="t2")).retry
+    assert (retry.failed_at, retry.attempt) == (failed_at, 3 if before.retry else 2)
 
 
 def test_what_feedback_is_in_the_labels_log() -> None:

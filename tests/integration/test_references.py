@@ -139,6 +139,12 @@ async def test_what_never_comes_is_skipped_counted_and_can_be_made_later(world: 
         due = "evalstream_evaluations_due_total"
         origins = {name: value(service, due, evaluator="exact", origin=name) for name in ("retried", "backfilled")}
         assert origins == {"retried": 1, "backfilled": 0}, "it replaces the skip"
+        async with asyncio.timeout(30):
+            while value(service, "evalstream_evaluations_backfilled_total", evaluator="exact") < 1:
+                await asyncio.sleep(0.05)
+        assert value(service, "evalstream_evaluations_replaced_total", evaluator="exact") == 0, (
+            "no alert counts this skip"
+        )
         await world.until_drained()
     scored = [each for each in await world.ledger() if each.evaluator == "exact" and each.score is not None]
     assert [(each.subject.turn_id, each.score) for each in scored] == [("t1", 1.0)]

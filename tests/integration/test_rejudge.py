@@ -275,6 +275,9 @@ async def test_what_failed_is_made_as_part_of_its_time_and_counts_once(world: Wo
         assert done.exit_code == 0
         assert f"made {PAST} of {PAST} ({PAST} scored)" in done.stdout, done.output
         assert value(service, "evalstream_estimator_w_total", evaluator="helpful") == 0
+        async with asyncio.timeout(30):
+            while value(service, "evalstream_evaluations_replaced_total", evaluator="helpful", age="0m") < PAST:
+                await asyncio.sleep(0.05)
         await world.until_drained()
     retried = [each for each in await world.ledger() if each.retry]
     assert len(retried) == PAST
@@ -414,6 +417,9 @@ async def test_a_repetition_that_fails_is_repeated_and_the_chain_counts_once(wor
     for failed in first:
         middle = retry_id(failed.evaluation_id)
         assert third[retry_id(middle)].supersedes == (middle, failed.evaluation_id)
+        retry = third[retry_id(middle)].retry
+        assert retry is not None
+        assert retry.failed_at == failed.ended_at, "alerts count this failure, and not that of the backfill"
 
 
 async def test_what_the_evaluator_did_not_draw_while_it_was_at_work_stays_out(world: World) -> None:

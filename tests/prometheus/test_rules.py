@@ -1056,15 +1056,37 @@ def test_failures_that_were_made_again_with_a_score_no_longer_count(tmp_path: Pa
     labels = {**SERIES, "instance": "a", "job": "evalstream"}
     failing = [float(min(minute, 60) - min(minute, 45)) for minute in range(101)]
     failed = series("evalstream_evaluations_total", failing, **labels, outcome="failed", reason="judge_reply_invalid")
-    again = [15.0 * (minute > 64) for minute in range(101)]
-    due = series(
-        "evalstream_evaluations_due_total", again, evaluator="helpful", monitor=SERIES["monitor"], origin="retried"
-    )
-    outcome = "scored" if scored else "failed"
-    made = series("evalstream_evaluations_backfilled_total", again, **SERIES, outcome=outcome)
+    again = [replaced(11 * scored, minute=64, age="0m"), replaced(4 * scored, minute=64, age="15m")]
     kept = [] if scored else [{"alertname": "EvalstreamUnscored", "severity": "warning"}]
-    alerts = [firing(85, "EvalstreamUnscored", *kept)]
-    run(tmp_path, configured(), [{"inputs": [*in_full(100, stream), failed, due, made], "alerts": alerts}])
+    alerts = [firing(minute, "EvalstreamUnscored", *kept) for minute in (85, 95, 100)]
+    run(tmp_path, configured(), [{"inputs": [*in_full(100, stream), failed, *again], "alerts": alerts}])
+
+
+def replaced(number: int, *, minute: int, age: str) -> dict[str, str]:
+    counts = [1.0 * number * (each > minute) for each in range(121)]
+    return series(
+        "evalstream_evaluations_replaced_total", counts, evaluator="helpful", monitor=SERIES["monitor"], age=age
+    )
+
+
+@pytest.mark.parametrize("age", ["a day", "45m"])
+def test_old_failures_that_are_made_again_hide_no_present_ones(tmp_path: Path, age: str):
+    """`rejudge` of what failed yesterday took as many from the failures of the hour, and the alert ended."""
+    stream = Stream(2.0, seed=6).run(120)
+    labels = {**SERIES, "instance": "a", "job": "evalstream"}
+    failing = [0.5 * max(0, minute - 45) for minute in range(121)]
+    failed = series("evalstream_evaluations_total", failing, **labels, outcome="failed", reason="judge_timeout")
+    again, of = [100.0 * (minute > 80) for minute in range(121)], {"evaluator": "helpful", "monitor": SERIES["monitor"]}
+    made = [
+        series("evalstream_evaluations_due_total", again, **of, origin="retried"),
+        series("evalstream_evaluations_backfilled_total", again, **SERIES, outcome="scored"),
+        replaced(100 if age == "45m" else 0, minute=80, age="45m"),
+    ]
+    unscored = {"alertname": "EvalstreamUnscored", "severity": "warning"}
+    alerts = [
+        firing(minute, "EvalstreamUnscored", unscored) for minute in ((79, 118) if age == "45m" else (79, 90, 118))
+    ]
+    run(tmp_path, configured(), [{"inputs": [*in_full(120, stream), failed, *made], "alerts": alerts}])
 
 
 def test_a_judge_that_limits_every_request_is_unavailable(tmp_path: Path):

@@ -92,9 +92,12 @@ def _trust(targets: Sequence[Target], alerts: AlertSettings, timing: Timing) -> 
     failed = _SUBJECTS % (metrics.EVALUATIONS.name, '{outcome="failed"}', hour)
     lost = _SUBJECTS % (metrics.EVALUATIONS.name, f'{{outcome="skipped",reason=~"{LOST_REASONS}"}}', hour)
     wanted = _wanted(timing)
-    made_again = _SUBJECTS % (_DUE, '{origin="retried"}', hour)
-    in_vain = _SUBJECTS % (metrics.EVALUATIONS_BACKFILLED.name, '{outcome!="scored"}', hour)
-    again = f"clamp_min({made_again} - ({in_vain} or {made_again} * 0), 0)"  # each replaces a failed or skipped one
+    # What replaced an old failure leaves the window sooner, like the failure: it would hide a present one.
+    replaced = " or ".join(
+        f'increase({metrics.EVALUATIONS_REPLACED.name}{{age="{age}"}}[{timing.text(3600 - quarter * metrics.QUARTER)}])'
+        for quarter, age in enumerate(metrics.REPLACED_AGES)
+    )
+    again = f"sum by (evaluator, monitor) ({replaced})"
     without, subjects = (f"(({some}) + ({lost} or {some} * 0) or {lost})" for some in (failed, wanted))
     left, of_all = (f"{some} - ({again} or {some} * 0)" for some in (without, subjects))
     yield RecordingRule(series.UNSCORED_SHARE, f"clamp_min({left}, 0) / ({of_all} > 0)")

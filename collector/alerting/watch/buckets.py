@@ -68,7 +68,7 @@ class Buckets:
         self._audits = AuditedClusters()
         self._by_series: dict[Series, dict[int, Bucket]] = {}
         self.touched: dict[Series, int] = {}
-        """The oldest bucket of each series that has changed since this was last emptied."""
+        """The oldest bucket of each series that has got evidence since this was last emptied."""
 
     def add(
         self,
@@ -82,7 +82,8 @@ class Buckets:
         unshown: float = 0.0,
     ) -> None:
         """Count a score that the log took at `time` (s); it does not cover a share `unshown` of its case."""
-        bucket = self._bucket(series, time)
+        bucket, number = self._bucket(series, time), int(time // self._interval)
+        self.touched[series] = min(number, self.touched.get(series, number))
         bucket.wanted += 1
         bucket.unshown += unshown
         grown = self._scores.add(series, conversation, weight=weight, score=score, time=time)
@@ -127,15 +128,13 @@ class Buckets:
         bucket.audited = _sum_of_both(bucket.audited, grown)
 
     def add_unscored(self, series: Series, *, time: float, number: int = 1) -> None:
-        """Count evaluations that should have a score and have none; -1 takes one back that was made again."""
+        """Count evaluations that should have a score and have none; -1 takes one of that time back: it was replaced."""
         bucket = self._bucket(series, time)
         bucket.wanted += number
         bucket.unscored += number
 
     def _bucket(self, series: Series, time: float) -> Bucket:
-        number = int(time // self._interval)
-        self.touched[series] = min(number, self.touched.get(series, number))
-        return self._by_series.setdefault(series, {}).setdefault(number, Bucket())
+        return self._by_series.setdefault(series, {}).setdefault(int(time // self._interval), Bucket())
 
     def of(self, series: Series) -> Mapping[int, Bucket]:
         """The buckets of a series by their number: the time in intervals."""

@@ -37,7 +37,7 @@ from collector.statistics.judge_change import JudgeVerdict
 from collector.telemetry.plain import in_chat
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import DROP_EXPLAINED, DROP_LOG_EVIDENCE, JUDGE_MOVED
-from evaluators.results import LOSSES, Evaluation
+from evaluators.results import Evaluation
 
 WATCHING_PARTITION = 0
 """The partition whose owner watches."""
@@ -465,13 +465,13 @@ class WatchFold(MemoryFold):
         """Count the scores."""
         series = list(self._series_of(evaluation))
         is_past = evaluation.happened_at is not None
-        is_unwanted = evaluation.outcome == "skipped" and evaluation.reason_code not in LOSSES
+        is_unwanted = evaluation.score is None and not evaluation.is_lost
         is_uncounted = not series or is_unwanted or (is_past and evaluation.retry is None)
         if is_uncounted or self._seen.repeats(evaluation.evaluation_id):
             return
-        if evaluation.retry is not None and evaluation.score is not None:
+        if (failed_at := evaluation.replaced_loss_at) is not None:
             key = (evaluation.monitor, evaluation.evaluator, evaluation.evaluator_version)
-            self.buckets.add_unscored(key, time=time, number=-1)
+            self.buckets.add_unscored(key, time=failed_at.timestamp(), number=-1)
         if is_past:
             return
         for name, score, detector in series:

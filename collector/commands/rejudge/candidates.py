@@ -26,16 +26,7 @@ from collector.evaluate.references.subject import (
 from collector.evaluate.retry.past_jobs import PastDueJob, Stretch, ended_at, past_jobs
 from collector.evaluate.retry.request import BackfillRequest, PastRequest, RetryRequest
 from collector.logs.log import Log
-from collector.past.evaluations import (
-    REPLAY_OF,
-    EvaluationFilter,
-    PastEvaluation,
-    evaluations_in,
-    key_of,
-    needs_retry,
-    subject_key,
-    was_never_tried,
-)
+from collector.past import evaluations
 from collector.past.merging import merge
 from collector.past.turns import case_of, turns_in_log
 from collector.records.grouping import group_by
@@ -185,7 +176,7 @@ class Candidates:
             if self._earlier_runs.stand_for(past_due_job, self._superseded):
                 self.left_out.represented += 1
                 continue
-            replayed = {REPLAY_OF: before} if (before := self.known.by_subject.get(key)) else {}
+            replayed = {evaluations.REPLAY_OF: before} if (before := self.known.by_subject.get(key)) else {}
             owed = (name for failed in self._owed.get(key, ()) for name in (failed.evaluation_id, *failed.supersedes))
             request = BackfillRequest(
                 evaluation_id=name, monitor=job.monitor.name, evaluator=job.assignment.evaluator.name,
@@ -246,11 +237,13 @@ class Candidates:
 
     def _is_wanted(self, evaluation: Evaluation) -> bool:
         if self.what == "failed":
-            return needs_retry(evaluation) and (not self.reasons or evaluation.reason_code in self.reasons)
+            return evaluations.needs_retry(evaluation) and (not self.reasons or evaluation.reason_code in self.reasons)
         known = self.known
         return self.what != "all" or known.is_current(evaluation) or known.by_subject[_key(evaluation)] is None
 
-    def _add_owed(self, owed: PastEvaluation, case: Turn | Conversation | None, references: ReferencesByKey) -> None:
+    def _add_owed(
+        self, owed: evaluations.PastEvaluation, case: Turn | Conversation | None, references: ReferencesByKey
+    ) -> None:
         failed = owed.evaluation
         if case is None:  # an evaluation is made after its subject ended
             self.left_out.expired += failed.time >= self.stretch.since
@@ -280,12 +273,12 @@ async def _listed(candidates: Sequence[Candidate]) -> AsyncIterator[Candidate]:
 
 
 def _key(evaluation: Evaluation) -> Hashable:
-    return evaluation.monitor, *key_of(evaluation)  # each monitor counts its own
+    return evaluation.monitor, *evaluations.key_of(evaluation)  # each monitor counts its own
 
 
 def _key_of(due: PastDueJob) -> Hashable:
     evaluator, subject = due.job.assignment.evaluator, subject_of(due.case)
-    return due.job.monitor.name, *subject_key(evaluator.name, evaluator.scope, subject, due.job.attributes)
+    return due.job.monitor.name, *evaluations.subject_key(evaluator.name, evaluator.scope, subject, due.job.attributes)
 
 
 def _names(due: PastDueJob) -> _Names:
@@ -365,14 +358,14 @@ class KnownEvaluations:
     """
 
     versions: Mapping[tuple[str, str], str]
-    selected: EvaluationFilter
+    selected: evaluations.EvaluationFilter
     usd_now: Callable[[Evaluation], float | None]
     live: set[Hashable] = field(default_factory=set[Hashable])
     rates: dict[str, float] = field(default_factory=dict[str, float])
     by_others: set[Hashable] = field(default_factory=set[Hashable])
     by_present: dict[Hashable, str] = field(default_factory=dict[Hashable, str])
     by_subject: dict[Hashable, str | None] = field(default_factory=dict[Hashable, str | None])
-    owed: dict[str, PastEvaluation] = field(default_factory=dict[str, PastEvaluation])
+    owed: dict[str, evaluations.PastEvaluation] = field(default_factory=dict[str, evaluations.PastEvaluation])
     failures: set[str] = field(default_factory=set[str])
     spent_usd: float = 0.0
     costs: dict[str, tuple[float, int]] = field(default_factory=dict[str, tuple[float, int]])
@@ -389,7 +382,7 @@ class KnownEvaluations:
         superseded, evaluators = set[str](), {name for _, name in self.versions}
         for partition in range(log.partitions):
             self.ends[partition] = await log.end_offset(partition)
-            async for past in evaluations_in(log, [partition]):
+            async for past in evaluations.evaluations_in(log, [partition]):
                 superseded.update(past.evaluation.supersedes)
                 self._add(past, evaluators)
         for name in superseded:
@@ -406,7 +399,7 @@ class KnownEvaluations:
         is_covered = evaluation.happened_at and self.selected.covers(evaluation)
         return evaluation.cost_usd or 0.0 if is_covered and evaluation.evaluation_id not in self.rates else 0.0
 
-    def _add(self, past: PastEvaluation, evaluators: Collection[str]) -> None:
+    def _add(self, past: evaluations.PastEvaluation, evaluators: Collection[str]) -> None:
         evaluation = past.evaluation
         self.spent_usd += self.cost_of(evaluation)
         self.rates[evaluation.evaluation_id] = evaluation.sampling.probability / (evaluation.sampling.own or 1.0)
@@ -425,5 +418,5 @@ class KnownEvaluations:
             total, number = self.costs.get(evaluation.evaluator, (0.0, 0))
             self.costs[evaluation.evaluator] = (total + cost, number + 1)
         is_selected = not self.selected.monitors or evaluation.monitor in self.selected.monitors
-        if is_selected and (needs_retry(evaluation) or was_never_tried(evaluation)):
+        if is_selected and (evaluations.needs_retry(evaluation) or evaluations.was_never_tried(evaluation)):
             self.owed[evaluation.evaluation_id] = past

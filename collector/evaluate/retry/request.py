@@ -66,8 +66,10 @@ class RetryRequest:
     @property
     def retry(self) -> Retry:
         """The attributes by which the new evaluation refers to the failed one."""
-        before = self.failed.retry
-        return Retry(attempt=2 if before is None else before.attempt + 1, reason=self.failed.reason_code)
+        failed, before = self.failed, self.failed.retry or Retry(attempt=1, reason="")
+        own = failed.ended_at if failed.is_lost else None
+        failed_at = own if failed.happened_at is None else before.failed_at
+        return Retry(attempt=before.attempt + 1, reason=failed.reason_code, failed_at=failed_at)
 
     def to_record(self, partition: int | None) -> Record:
         """The record to append: to the partition whose owner wrote the failed evaluation."""

@@ -17,7 +17,7 @@ from collector.export.exporter import ExportContext, MonitoredEvaluator
 from collector.export.prometheus import PrometheusExporter, PrometheusSettings
 from collector.telemetry.registry import Telemetry
 from evaluators.judge import NoJudge
-from evaluators.results import JudgeStamp, Sampling, Usage
+from evaluators.results import JudgeStamp, Retry, Sampling, Usage
 from evaluators.turn.exact_match import ExactMatch
 
 LABELS = {
@@ -211,12 +211,32 @@ async def test_a_backfill_counts_its_work_and_nothing_of_now():
     assert seen.value("evalstream_judge_calls_total", **work) == 2
 
 
+@pytest.mark.parametrize(
+    ("minutes", "age"), [(-0.1, "0m"), (14, "0m"), (15, "15m"), (59, "45m"), (60, None), (1440, None), (None, None)]
+)
+@pytest.mark.parametrize("happened_at", [None, START - timedelta(days=7)])
+async def test_what_replaces_a_failure_of_the_hour_counts_by_its_age(minutes, age, happened_at):
+    """All that `rejudge` made again was taken from the failures of the hour, those of last week, too."""
+    ended_at = scored().ended_at
+    failed_at = None if minutes is None else ended_at - timedelta(minutes=minutes)
+    again = {"retry": Retry(attempt=2, reason="judge_timeout", failed_at=failed_at), "happened_at": happened_at}
+    seen = await exported(scored(1, **again), failed(2, **again, ended_at=ended_at), watched=(WATCHED,))
+    of = {name: LABELS[name] for name in ("evaluator", "monitor")}
+    ages = ("0m", "15m", "30m", "45m")
+    counts = {each: seen.value("evalstream_evaluations_replaced_total", **of, age=each) for each in ages}
+    # a backfill that fails is no failure of the hour, so that the one that it was to replace still counts
+    assert counts == dict.fromkeys(ages, 0) | ({} if age is None else {age: 1 if happened_at else 2})
+
+
 async def test_what_the_share_without_a_score_counts_of_past_failures_begins_at_0():
     """Else `increase()` is 0 for the first `rejudge`, and the failures that it replaced still count."""
     seen = await exported(watched=(WATCHED,))
     labels = {name: LABELS[name] for name in ("evaluator", "evaluator_version", "monitor")}
     for outcome in ("scored", "skipped", "failed"):
         assert seen.value("evalstream_evaluations_backfilled_total", **labels, outcome=outcome) == 0
+    of = {name: LABELS[name] for name in ("evaluator", "monitor")}
+    for age in ("0m", "15m", "30m", "45m"):
+        assert seen.value("evalstream_evaluations_replaced_total", **of, age=age) == 0
     telemetry, exact = Telemetry(), Assignment(ExactMatch(name="exact"), NoJudge(), "v")
     PrometheusOutcomes(telemetry, Plan((Monitor(name="m", assignments=(exact,), match={}),)))
     for origin in ("matched", "resumed", "retried", "backfilled"):

@@ -15,10 +15,10 @@ from typing import Any
 import orjson
 import pytest
 from configurations import checked
-from evaluation_samples import label, scored
+from evaluation_samples import failed, label, scored
 
 from collector.alerting.rules.targets import detector, targets
-from collector.alerting.watch.alert_evaluation import TargetMiss, target_misses
+from collector.alerting.watch.alert_evaluation import TargetMiss, target_misses, unscored_share
 from collector.alerting.watch.alert_texts import Watched, mean_alert
 from collector.alerting.watch.buckets import Buckets
 from collector.alerting.watch.notifier import Notifier
@@ -47,6 +47,7 @@ from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import CONSUMER_LAG_RECORDS
 from evaluators.cases import Turn
 from evaluators.judge import Judge
+from evaluators.results import Evaluation, Retry
 from evaluators.testing import ScriptedJudge
 
 FOLLOWED = {"consumer": "page.watch", "log": "evaluations"}
@@ -238,6 +239,40 @@ async def test_the_mean_before_a_fall_is_without_an_incident_that_is_over_also_a
         assert "from 0.8 to 0.4" in alert.annotations["summary"], restarts
         since |= {alert.since, stage.firing[0].since}
     assert since == {start + 60.0 * 130}, "when the mean fell, by the log, and not when a process saw it"
+
+
+async def test_a_failure_of_yesterday_that_is_made_again_is_not_taken_from_those_of_now() -> None:
+    """Whatever its age, it was taken from the newest minute; that of a skip which nobody counts, too."""
+    config, now = configured(threshold=0.77), 1_795_000_020.0
+    of = detector(targets(config)[0], targets(config), config.settings.alerts, 1)
+    stage = WatchStage(WatchRules({("all", "exact"): of}, config.settings.alerts), Telemetry())
+    names = {"evaluator": "exact", "monitor": "all"}
+    present = [
+        *(scored(number, **names) for number in range(20)),
+        *(failed(20 + number, **names) for number in range(20)),
+    ]
+
+    def again(number: int, failed_at: float | None) -> Evaluation:
+        at = None if failed_at is None else datetime.fromtimestamp(failed_at, UTC)
+        retry = Retry(attempt=2, reason="judge_timeout", failed_at=at)
+        return scored(number, **names, retry=retry, happened_at=datetime.fromtimestamp(now - 90_000.0, UTC))
+
+    async with stage.open_fold(0, None) as fold:
+
+        def share() -> float:
+            return unscored_share([fold.buckets.of(each) for each in fold.buckets.series()], now=now, interval=60.0)
+
+        for evaluation in present:
+            fold.take(evaluation, now - 600.0)
+        stage.update(now)
+        for number in range(10):
+            fold.take(again(100 + number, now - 86_400.0), now)
+            fold.take(again(200 + number, None), now)
+        assert share() == pytest.approx(20 / 40)
+        for number in range(10):
+            fold.take(again(300 + number, now - 600.0), now)
+        assert share() == pytest.approx(10 / 30)
+        assert fold.buckets.touched == {}, "no score has changed: nothing has to be computed again"
 
 
 async def test_of_two_processes_the_owner_of_one_partition_watches_all_scores() -> None:
