@@ -355,6 +355,8 @@ class GoldenRuns:
         self._unscorable: set[str] = set()
         self._shifts: dict[str, list[tuple[float, ScoreShift]]] = {}
         """The shifts of each evaluator by the times of its runs (s), oldest first."""
+        self._shifted_since: dict[str, float | None] = {}
+        """The run (s) since which the shift of an evaluator's judge is significant, if it is."""
         self.incidents: dict[tuple[str, str], Collection[tuple[float, float]]] = {}
         """Begins and ends (s) of incidents that are over, by evaluator and version."""
         self._requests = Requests()
@@ -374,13 +376,14 @@ class GoldenRuns:
         shifts = self._shifts.get(evaluator)
         return shifts[-1][1] if shifts and shifts[-1][1].exceeds(self.rules.tolerance) else None
 
-    def shifted(self, evaluator: str) -> str:
-        """The significant shift of an evaluator's judge in a sentence; "" without one."""
+    def shifted(self, evaluator: str) -> tuple[str, float | None]:
+        """The significant shift of an evaluator's judge in a sentence, and since which run (s); "" without one."""
         shift = self.significant_shift(evaluator)
         if shift is None:
-            return ""
+            return "", None
         by = f"{shift.mean:+.2f} {plus_minus(Z * shift.stderr, 2)}"
-        return f"On the golden set the scores of {evaluator} by its judge differ by {by} from their references."
+        said = f"On the golden set the scores of {evaluator} by its judge differ by {by} from their references."
+        return said, self._shifted_since[evaluator]
 
     def judge_since(self, evaluator: str, version: str, since: float, *, alerting: bool) -> JudgeVerdict | None:
         """The verdict of the set on a judge since scores seem to fall (s). Asks for a run if one is due."""
@@ -591,6 +594,8 @@ class GoldenRuns:
         shifts = sorted([*self._shifts.get(evaluator, ()), (at, shift)], key=itemgetter(0))
         old = sum(run_at < self.clock() - _DAY for run_at, _ in shifts[1:])  # the newest of these is in force after it
         self._shifts[evaluator] = shifts[old:]
+        since = self._shifted_since.get(evaluator) or at
+        self._shifted_since[evaluator] = since if shift.exceeds(self.rules.tolerance) else None
         self.telemetry.gauge(GOLDEN_SHIFT, *labels).set(shift.mean)
         self.telemetry.gauge(GOLDEN_SHIFT_STDERR, *labels).set(shift.stderr)
 

@@ -154,8 +154,8 @@ class _Explained:
         judges = self.judges
         return judges.largest_miss(evaluator, lower, since, until) if isinstance(judges, GoldenRuns) else 0.0
 
-    def shifted(self, evaluator: str) -> str:
-        return self.judges.shifted(evaluator) if isinstance(self.judges, GoldenRuns) else ""
+    def shifted(self, evaluator: str) -> tuple[str, float | None]:
+        return self.judges.shifted(evaluator) if isinstance(self.judges, GoldenRuns) else ("", None)
 
     def judge_since(self, evaluator: str, version: str, since: float, *, alerting: bool) -> JudgeVerdict | None:
         return self.judges and self.judges.judge_since(evaluator, version, since, alerting=alerting)

@@ -90,14 +90,14 @@ def mean_alert(target: Watched, miss: TargetMiss, fall: int, settings: AlertSett
     )
 
 
-def shift_alert(watched: Watched, shifted: str, settings: AlertSettings) -> AlertInstance:
+def shift_alert(watched: Watched, shifted: str, since: float | None, settings: AlertSettings) -> AlertInstance:
     """The judge's scores have left its references. Alerts leave out that part of a fall, so this alert tells why a fall
     may be silent.
     """
     return _alert(
         SHIFT,
         "warning",
-        replace(watched, causes=(), since=None),
+        replace(watched, causes=(), since=since),
         {},
         f"{watched.evaluator} of {watched.monitor}: the judge has shifted",
         f"{shifted} Only the judge can have caused this. Until these scores have left the windows, score alerts on "

@@ -171,13 +171,13 @@ class JudgeTrust:
 
     `judge_since` may ask for what it does not know yet; `wait_for_answer` waits for that, and says whether there was
     anything. `note_incidents` takes the incidents that are over. `shifted` says how far an evaluator's judge has left
-    its references; "" if not significantly.
+    its references, and since when (s); "" if not significantly.
     """
 
     explained: ExplainedMiss = lambda _evaluator, _lower, _length: 0.0
     largest: Callable[[str, bool, float, float], float] = lambda _evaluator, _lower, _since, _until: 0.0
     uncalibrated: UncalibratedReason = lambda _monitor, _evaluator, _version: ""
-    shifted: Callable[[str], str] = lambda _evaluator: ""
+    shifted: Callable[[str], tuple[str, float | None]] = lambda _evaluator: ("", None)
     judge_since: JudgeSince = _no_verdict
     wait_for_answer: Callable[[], Awaitable[bool]] = _no_answer
     note_incidents: Callable[[str, str, Sequence[Period]], None] = lambda _evaluator, _version, _over: None
@@ -426,8 +426,9 @@ class WatchStage:
             yield drop_alert(subject, fall, misses[0] if misses else None, self.rules.settings)
         elif worst is not None and is_below:
             yield mean_alert(subject, worst, life.next_number(int(now // self.interval)), self.rules.settings)
-        if shifted := self.trust.shifted(evaluator):
-            yield shift_alert(subject, shifted, self.rules.settings)
+        shifted, began = self.trust.shifted(evaluator)
+        if shifted:
+            yield shift_alert(subject, shifted, began, self.rules.settings)
 
     def _is_by_judge(self, series: Series, life: DropLife) -> bool:
         """Whether, when a fall was found, its judge was known to have shifted by as much: until the mean recovers."""

@@ -361,6 +361,26 @@ async def test_a_judge_that_shifted_in_the_day_is_shifted_after_a_restart_on_the
     assert [run.scores[next(iter(run.scores))] for run in known.runs] == [0.8, 0.5, 0.5]
 
 
+async def test_a_shift_is_since_its_first_run_also_after_restarts_and_one_that_comes_again_since_then(
+    tmp_path: Path,
+) -> None:
+    """The page said that it began when the process did."""
+    bench = Bench(golden_file(tmp_path, helpful=0.8))
+    assert (await bench.look(8)).shifted("helpful") == ("", None)
+    bench.time += DAY
+    began = bench.time
+    assert (await bench.look(5)).shifted("helpful")[1] == began
+    for _ in range(3):
+        bench.time += DAY
+        assert (await bench.look(5)).shifted("helpful")[1] == began
+    bench.time += 60.0
+    assert (await bench.look(5)).shifted("helpful")[1] == began
+    bench.time += DAY
+    assert (await bench.look(8)).shifted("helpful") == ("", None)
+    bench.time += DAY
+    assert (await bench.look(5)).shifted("helpful")[1] == bench.time
+
+
 async def test_another_configuration_asks_nothing_again_for_an_alert_that_lasts(tmp_path: Path) -> None:
     bench = Bench(golden_file(tmp_path, helpful=0.8))
     await bench.look(8)
@@ -399,7 +419,8 @@ async def test_a_share_of_the_live_calls_is_asked_of_single_cases_and_a_judge_th
     await runs.run_due()
     assert len(bench.judge.questions) == asked + 10 + 10 + 20, "ten cases, then all"
     assert runs.shifted("helpful") == (
-        "On the golden set the scores of helpful by its judge differ by -0.30 (95 %: ± 0.00) from their references."
+        "On the golden set the scores of helpful by its judge differ by -0.30 (95 %: ± 0.00) from their references.",
+        bench.time,
     )
     for _ in range(200):
         await bench.answer("scripted")

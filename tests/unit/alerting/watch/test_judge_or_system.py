@@ -90,7 +90,8 @@ async def test_a_shift_that_explains_a_fall_is_said_in_its_place() -> None:
     config = checked({"exact": {"kind": "exact_match", "threshold": 0.8}})
     of = detector(targets(config)[0], targets(config), config.settings.alerts, 1)
     trust = JudgeTrust(
-        explained=lambda _evaluator, _lower, _length: 0.4, shifted=lambda _evaluator: "It has left its references."
+        explained=lambda _evaluator, _lower, _length: 0.4,
+        shifted=lambda _evaluator: ("It has left its references.", NOW - 3600.0),
     )
     stage = WatchStage(WatchRules({("all", "exact"): of}, config.settings.alerts), Telemetry(), trust=trust)
     async with stage.open_fold(0, None) as fold:
@@ -98,6 +99,7 @@ async def test_a_shift_that_explains_a_fall_is_said_in_its_place() -> None:
         [alert] = stage.update(NOW + 60.0)
     assert (alert.labels["alertname"], alert.labels["severity"]) == ("EvalstreamJudgeShift", "warning")
     assert alert.annotations["description"].startswith("It has left its references. Only the judge")
+    assert stage.firing[0].since == NOW - 3600.0
 
 
 @pytest.mark.parametrize(("shift", "is_quiet"), [(0.4, True), (0.3, False)])
