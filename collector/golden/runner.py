@@ -382,8 +382,8 @@ class GoldenRuns:
         if shift is None:
             return "", None
         by = f"{shift.mean:+.2f} {plus_minus(Z * shift.stderr, 2)}"
-        said = f"On the golden set the scores of {evaluator} by its judge differ by {by} from their references."
-        return said, self._shifted_since[evaluator]
+        sentence = f"On the golden set the scores of {evaluator} by its judge differ by {by} from their references."
+        return sentence, self._shifted_since[evaluator]
 
     def judge_since(self, evaluator: str, version: str, since: float, *, alerting: bool) -> JudgeVerdict | None:
         """The verdict of the set on a judge since scores seem to fall (s). Asks for a run if one is due."""
