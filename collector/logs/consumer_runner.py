@@ -24,18 +24,7 @@ from typing import Protocol
 
 from collector.backoff import Backoff, FailureLog
 from collector.errors import first_of
-from collector.logs.log import (
-    TICK,
-    Committed,
-    Confirm,
-    Fold,
-    FoldWrapper,
-    LogUnavailable,
-    OpenFold,
-    Record,
-    StoredRecord,
-    UnreadableRecords,
-)
+from collector.logs import log
 
 STEP = 1.0
 """If the machine's clock differs from the loop's by more than this number of seconds, it has jumped."""
@@ -111,7 +100,7 @@ class Batch:
     `end_offset` is more than 1 above the last record's offset if the offsets between hold no readable record.
     """
 
-    records: Sequence[StoredRecord]
+    records: Sequence[log.StoredRecord]
     end_offset: int
 
 
@@ -145,22 +134,22 @@ class PartitionFeed:
     """
 
     partition: int
-    committed: Committed | None
+    committed: log.Committed | None
     start: InitVar[int]
     stream: Stream
     timing: ConsumerTiming
-    confirm: Confirm | None = None
+    confirm: log.Confirm | None = None
 
     def __post_init__(self, start: int) -> None:
         timing = self.timing
-        self._state: Committed | None = None
-        self.unanswered: set[Committed] = set()
+        self._state: log.Committed | None = None
+        self.unanswered: set[log.Committed] = set()
         """Positions whose commit was sent since the last one that succeeded. The log may still take each of them."""
         self._delivered = asyncio.Event()
         self._delivered.set()
-        self._begin_at(self.committed or Committed(start, start))
-        self._fold: Fold | None = None
-        self._stateful: Fold | None = None
+        self._begin_at(self.committed or log.Committed(start, start))
+        self._fold: log.Fold | None = None
+        self._stateful: log.Fold | None = None
         """The stage's own fold, inside its wrappers. Its state is read often, so it is read without the wrappers."""
         self._delivering = False
         self.no_tick_before = 0.0
@@ -169,7 +158,7 @@ class PartitionFeed:
         """The timestamp (s since the epoch) of the last delivered record; during a delivery, of its first record."""
         self._backoff = Backoff(cap=min(1.0, timing.patience / 10), deadline=timing.patience, clock=timing.clock)
 
-    def _begin_at(self, begin: Committed) -> None:
+    def _begin_at(self, begin: log.Committed) -> None:
         self.offset = begin.offset
         """All records before it were delivered."""
         self._low, self._replayed = begin.low_watermark, begin.low_watermark >= begin.offset
@@ -196,7 +185,7 @@ class PartitionFeed:
                 async with asyncio.timeout(FINISHES_WITHIN):
                     await self._delivered.wait()
 
-    async def run(self, open_fold: OpenFold) -> None:
+    async def run(self, open_fold: log.OpenFold) -> None:
         """Feed until cancelled. The fold is closed on return, whatever the reason.
 
         A fold reads logs while it opens. If a log is unavailable, the opening is retried: the partition's records can
@@ -205,19 +194,19 @@ class PartitionFeed:
         async with AsyncExitStack() as stack:
             fold = await OPENING.repeat(
                 lambda: stack.enter_async_context(open_fold(self.partition, self._state or self.committed)),
-                LogUnavailable,
+                log.LogUnavailable,
                 action=f"opening partition {self.partition}",
             )
             self._fold = fold
-            self._stateful = fold.stateful if isinstance(fold, FoldWrapper) else fold
+            self._stateful = fold.stateful if isinstance(fold, log.FoldWrapper) else fold
             action = f"reading partition {self.partition}"
             try:
                 while True:
                     try:
                         batch = await self.stream.next()
-                    except LogUnavailable as error:
+                    except log.LogUnavailable as error:
                         batch = await self._backoff.repeat(
-                            self.stream.next, LogUnavailable, action=action, failed=error
+                            self.stream.next, log.LogUnavailable, action=action, failed=error
                         )
                     await self._process(fold, batch)
                     await asyncio.sleep(0)  # lets other tasks run while records come without end
@@ -225,13 +214,13 @@ class PartitionFeed:
                 self._update_state()
                 self._fold = self._stateful = None
 
-    def uncommitted(self) -> Committed | None:
+    def uncommitted(self) -> log.Committed | None:
         """The positions to commit now; None if nothing has changed."""
         self._update_state()
         return self.last_uncommitted
 
     @property
-    def last_uncommitted(self) -> Committed | None:
+    def last_uncommitted(self) -> log.Committed | None:
         """The last result of `uncommitted`; None once it is committed. Another thread may read this."""
         return None if self._state == self.committed else self._state
 
@@ -246,13 +235,13 @@ class PartitionFeed:
         due_at = self._stateful.due_at
         return due_at is not None and due_at <= now
 
-    async def _process(self, fold: Fold, batch: Batch) -> None:
+    async def _process(self, fold: log.Fold, batch: Batch) -> None:
         self._delivering = True
         records = batch.records
         if records and records[0].offset < self._low:
             records = records[bisect_left(records, self._low, key=attrgetter("offset")) :]
-        if UnreadableRecords in map(type, records) and not getattr(fold, "takes_unreadable", False):
-            records = [record for record in records if type(record) is not UnreadableRecords]
+        if log.UnreadableRecords in map(type, records) and not getattr(fold, "takes_unreadable", False):
+            records = [record for record in records if type(record) is not log.UnreadableRecords]
         if not self._replayed:
             old = bisect_left(records, self.offset, key=attrgetter("offset"))
             if old:
@@ -273,14 +262,14 @@ class PartitionFeed:
         self._delivering = False
         self._update_state()
 
-    def _adjust_ticks(self, records: Sequence[StoredRecord]) -> None:
+    def _adjust_ticks(self, records: Sequence[log.StoredRecord]) -> None:
         """Once a tick was delivered, allow the next one when the log's clock has reached the time of due work.
 
         The log's clock may be behind this process's. Then the timestamp of each tick is too early for the due work, and
         without this delay each check would append another tick. If no work is due even by this process's clock, the
         next tick is not delayed: a record may bring earlier work.
         """
-        ticks = [record for record in records if record.headers == TICK]
+        ticks = [record for record in records if record.headers == log.TICK]
         if ticks and self._stateful is not None:
             now, due_at = self.timing.clock(), self._stateful.due_at
             behind = due_at - ticks[-1].timestamp if due_at is not None and due_at <= now else 0.0
@@ -290,16 +279,16 @@ class PartitionFeed:
         if self._stateful is None or self._delivering or not self._replayed:
             return
         low = self._stateful.low_watermark
-        if isinstance(self._fold, FoldWrapper):
+        if isinstance(self._fold, log.FoldWrapper):
             self._fold.needed_from, self._fold.read_to = low, self.offset
         low = self.offset if low is None else min(low, self.offset)
-        self._state = Committed(low, self.offset, self._stateful.metadata)
+        self._state = log.Committed(low, self.offset, self._stateful.metadata)
 
 
-Commit = Callable[[Mapping[int, Committed]], Awaitable[None]]
+Commit = Callable[[Mapping[int, log.Committed]], Awaitable[None]]
 """Makes the commits of a group durable; raises LogUnavailable if they cannot be made now."""
 
-Append = Callable[[Sequence[Record]], Awaitable[None]]
+Append = Callable[[Sequence[log.Record]], Awaitable[None]]
 """Appends ticks to the log."""
 
 
@@ -309,7 +298,7 @@ class ConsumerRunner:
     `append` is None for a topic that this process must not write; then there are no ticks.
     """
 
-    def __init__(self, open_fold: OpenFold, commit: Commit, append: Append | None, timing: ConsumerTiming) -> None:
+    def __init__(self, open_fold: log.OpenFold, commit: Commit, append: Append | None, timing: ConsumerTiming) -> None:
         self._open_fold = open_fold
         self._commit = commit
         self._append = append
@@ -356,7 +345,7 @@ class ConsumerRunner:
             running.cancel()
             await asyncio.wait([running])
 
-    def uncommitted(self) -> dict[int, Committed]:
+    def uncommitted(self) -> dict[int, log.Committed]:
         """The positions to commit, by partition."""
         feeds = self._feeds.items()
         return {partition: state for partition, feed in feeds if (state := feed.uncommitted()) is not None}
@@ -368,7 +357,7 @@ class ConsumerRunner:
             return
         for partition, state in changes.items():
             self._feeds[partition].unanswered.add(state)
-        with self._committing.attempt(LogUnavailable):
+        with self._committing.attempt(log.LogUnavailable):
             await self._commit(changes)
             for partition, state in changes.items():
                 if partition in self._feeds:
@@ -390,8 +379,8 @@ class ConsumerRunner:
             for feed in due:
                 feed.no_tick_before = now + TICK_PATIENCE
             try:
-                await append([Record(None, b"", TICK, feed.partition) for feed in due])
-            except LogUnavailable as error:
+                await append([log.Record(None, b"", log.TICK, feed.partition) for feed in due])
+            except log.LogUnavailable as error:
                 self._ticking.failed(error)
                 for feed in due:
                     feed.no_tick_before = now + 1.0

@@ -143,12 +143,12 @@ out; those of tokens, calls, seconds and cost do not."""
 QUARTER, REPLACED_AGES = 900.0, ("0m", "15m", "30m", "45m")
 """The least ages of failures that were replaced, by quarters of an hour."""
 EVALUATIONS_REPLACED = counter("evalstream_evaluations_replaced_total", ("evaluator", "monitor", "age"))
-"""Failures and losses replaced within an hour, by their least age then; EvalstreamUnscored leaves them out."""
+"""Failures and losses replaced within an hour, by their least age; EvalstreamUnscored leaves them out."""
 EVALUATION_WEIGHT = counter("evalstream_evaluation_weight_total", _EVALUATION)
 """Sum of 1 / this service's sampling probability over all evaluations, whatever their outcome: an estimate of the
 traffic received, without what upstream samplers removed."""
 EVALUATION_DURATION = histogram("evalstream_evaluation_duration_seconds", ("evaluator", "monitor"), _LONG_SECONDS)
-"""Time from start to end of an evaluation, judge calls included."""
+"""Duration of an evaluation, judge calls included."""
 LAST_SUCCESS = gauge("evalstream_last_success_timestamp_seconds", ("evaluator", "monitor"))
 """Time of the newest score, as Unix time; absent before the first."""
 TARGET_SCORE = gauge("evalstream_target_score", ("evaluator", "evaluator_version", "monitor"))
