@@ -1118,8 +1118,8 @@ def test_a_judge_that_is_unavailable_has_its_cause_in_the_alert(tmp_path: Path):
     inputs += [series("evalstream_start_timestamp_seconds", "0x30", instance=instance) for instance in ("a", "b")]
     annotations = {
         "summary": "main: the judge is unavailable, or refuses every request",
-        "description": "main answers no question. Its endpoint refuses the key, the model or the account (judge_denied: about "
-        "48 requests in a quarter of an hour). Evaluations wait; the log of the service says what to correct.",
+        "description": "main answers no question. Its endpoint refuses the key, the model or the account (judge_denied: at "
+        "least about 48 requests in a quarter of an hour). Evaluations wait; the log of the service says what to correct.",
         "runbook_url": f"deploy/runbooks/{name}.md",
     }
     alert = {"exp_labels": {"severity": "page", "judge": "main"}, "exp_annotations": annotations}
