@@ -1081,7 +1081,9 @@ async def test_a_machine_that_the_changed_file_has_not_reached_turns_nobody_back
             back = [each for each in caplog.records if "replaces configuration 2 for all processes" in each.message]
             assert [each.levelname for each in back] == ["WARNING"]
             assert str(file.path) in back[0].message
-            assert back[0].message.endswith("goes back to configuration 1")
+            assert back[0].message.endswith(
+                "goes back to configuration 1 (most keys of export, log, page and receive are in no numbered configuration, so they may differ)"
+            )
             await put(service, range(15, 20))
             made = await until(service, answers=20, short=20)
             assert len({versions(made)[0], *versions(made)[15:]}) == 1

@@ -24,6 +24,8 @@ from collector.service.plan_builder import build_unasked_plan
 
 logger = logging.getLogger(__name__)
 
+_BUT = " (most keys of export, log, page and receive are in no numbered configuration, so they may differ)"
+
 
 @dataclass(frozen=True, slots=True)
 class NumberedConfiguration:
@@ -110,7 +112,7 @@ class ConfigurationHistory:
         """Log which file counts for all processes; as a warning if the deployment has gone back by it."""
         digest = self._entries[number].digest
         same = next((index for index in range(number - 1, 0, -1) if self._entries[index].digest == digest), None)
-        report, back = (self.warn, f", and goes back to configuration {same}") if same else (logger.info, "")
+        report, back = (self.warn, f", and goes back to configuration {same}{_BUT}") if same else (logger.info, "")
         report(f"{self.describe(number)} replaces configuration {number - 1} for all processes{back}")
 
     async def find_newest(self) -> None:
