@@ -116,8 +116,8 @@ async def _answer(
         return failure(error.status, "this is the page; traces go to receive.otlp_http" if here else error.reason)
     except web.HTTPException as error:
         return failure(error.status, error.reason)
-    except ConnectionResetError:  # the browser has gone
-        raise
+    except ConnectionResetError:  # raised on, it would be logged as a fault of the server
+        return failure(400, "the browser has gone")
     except Exception as error:  # noqa: BLE001 - the last place before the browser: a bug is answered and logged
         logger.error("the page failed: %s", fault_of(error))  # noqa: TRY400 - the message may hold judged text
         return failure(500, "internal error")

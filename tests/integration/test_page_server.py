@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from functools import partial
@@ -10,12 +11,14 @@ from typing import Any
 
 import aiohttp
 import pytest
+from aiohttp import web
 from shown import WATCHED, Shown, showing
 
 from collector.evaluate.retry.request import RETRY_HEADERS, RetryRequest, parse_request
 from collector.logs.consumer_runner import ConsumerTiming
 from collector.logs.log import Committed, Record
 from collector.logs.memory import MemoryLog
+from collector.page import server
 from collector.page.server import MOST_CONNECTIONS, MOST_STREAMS, Page, PageLogs
 from collector.page.settings import PageSettings
 from collector.records.json import evaluation_to_json
@@ -233,6 +236,33 @@ async def test_streams_are_bounded(shown: Shown) -> None:
         assert sorted(each.status for each in streams) == [200] * MOST_STREAMS + [503]
         for each in streams:
             each.close()
+
+
+async def test_a_browser_that_has_gone_is_no_error(
+    shown: Shown, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A page that was closed as it loaded wrote a line of level error with places in aiohttp."""
+    seen = asyncio.Event()
+
+    def close_the_tab(request: web.Request, _hosts: object) -> None:
+        assert request.transport is not None
+        request.transport.abort()
+        seen.set()
+
+    monkeypatch.setattr(server, "_known_host", close_the_tab)
+    for path in ("api/changes", "api/overview", ""):
+        seen.clear()
+        with pytest.raises(aiohttp.ClientError):
+            await ask(shown, path)
+        await seen.wait()
+    monkeypatch.undo()
+    _, writer = await asyncio.open_connection("127.0.0.1", shown.port)
+    head = f"POST /{label_path(shown)} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    writer.write(f"{head}Content-Length: 99\r\n\r\n{{".encode())
+    await asyncio.sleep(0.2)
+    writer.transport.abort()
+    await asyncio.sleep(0.2)
+    assert [record.message for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 
 async def test_connections_beyond_the_limit_are_refused_and_counted() -> None:
