@@ -60,7 +60,9 @@ class Balance:
     missing: int = 0
     examples: list[MissingEvaluation] = field(default_factory=list[MissingEvaluation])
     others: int = 0
-    """Evaluations in the log that are not due: newer than the audit, or of an earlier configuration or a replay."""
+    """Evaluations in the log that are not due: of an earlier configuration or a replay, or their turns are gone."""
+    later: int = 0
+    """Evaluations that are not due, and were appended after the audit began."""
     repeated: int = 0
     """The number of evaluations that are in the log more than once."""
 
@@ -94,13 +96,13 @@ class EvaluationAudit(AbstractContextManager["EvaluationAudit"]):
         self.turns[partition].numbers.clear()
         self._database.execute("DELETE FROM due WHERE partition = ?", [partition])
 
-    def add_done(self, evaluation: Evaluation) -> None:
-        """Add an evaluation of the evaluations log."""
+    def add_done(self, evaluation: Evaluation, *, later: bool = False) -> None:
+        """Add an evaluation of the evaluations log; `later`: appended after the audit began."""
         self._database.execute(
-            "INSERT INTO done VALUES (?, ?, ?, ?, ?, ?, 1) ON CONFLICT (id) DO UPDATE SET number = number + 1",
+            "INSERT INTO done VALUES (?, ?, ?, ?, ?, ?, ?, 1) ON CONFLICT (id) DO UPDATE SET number = number + 1",
             [evaluation.evaluation_id, evaluation.monitor, evaluation.evaluator,
              evaluation.reason_code if evaluation.reason_code == SkipReason.OVER_BUDGET else evaluation.outcome,
-             evaluation.sampling.probability, evaluation.happened_at is not None],
+             evaluation.sampling.probability, evaluation.happened_at is not None, later],
         )  # fmt: skip
 
     def is_done(self, evaluation_id: str) -> bool:
@@ -133,8 +135,8 @@ class EvaluationAudit(AbstractContextManager["EvaluationAudit"]):
                     ]
         for monitor, evaluator, outcome, state, number, repeated in self._rows(_SQL["outcomes"], {}):
             each = balance(monitor, evaluator)
-            if state == "other":
-                each.others += number
+            if state in ("others", "later"):
+                setattr(each, state, getattr(each, state) + number)
             elif state != "retried":
                 each.outcomes[outcome] = each.outcomes.get(outcome, 0) + number
             each.repeated += repeated

@@ -6,7 +6,8 @@ CREATE TABLE due (
     probability REAL, requested INTEGER, state TEXT DEFAULT ''
 ) WITHOUT ROWID;
 CREATE TABLE done (
-    id TEXT PRIMARY KEY, monitor TEXT, evaluator TEXT, outcome TEXT, probability REAL, backfill INTEGER, number INTEGER
+    id TEXT PRIMARY KEY, monitor TEXT, evaluator TEXT, outcome TEXT, probability REAL, backfill INTEGER, later INTEGER,
+    number INTEGER
 ) WITHOUT ROWID;
 CREATE TABLE replaced (id TEXT PRIMARY KEY) WITHOUT ROWID;
 
@@ -56,5 +57,5 @@ WHERE partition = :partition AND state = '' AND trigger_offset < :done_below
 ORDER BY trigger_offset LIMIT :examples
 
 -- # outcomes
-SELECT done.monitor, done.evaluator, outcome, coalesce(due.state, 'other'), count(*), sum(number - 1)
+SELECT done.monitor, done.evaluator, outcome, coalesce(due.state, iif(later, 'later', 'others')), count(*), sum(number - 1)
 FROM done LEFT JOIN due USING (id) GROUP BY 1, 2, 3, 4

@@ -7,7 +7,7 @@ import json
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +20,14 @@ from stand_in_judge import serve_judge
 from typer.testing import CliRunner
 
 from collector.cli import app
+from collector.commands.audit import audit
+from collector.commands.audit.positions import LogContent, content_of
 from collector.commands.audit.report import _balance
 from collector.config.loading import load
 from collector.errors import ConfigError
 from collector.evaluate.audit import Balance
-from collector.logs.log import TICK, Record
-from collector.records.json import turn_to_json
+from collector.logs.log import TICK, Log, Record
+from collector.records.json import evaluation_from_json, evaluation_to_json, turn_to_json
 from collector.records.shared_records import share_records
 from collector.service.app import Running, running
 from collector.service.open_logs import open_logs
@@ -222,6 +224,26 @@ async def test_a_turn_that_was_passed_over_has_no_outcome(world: World) -> None:
     assert "1 evaluation by exact of all became due at turns[0] offset 12, without an outcome" in result.output
 
 
+async def test_what_is_made_during_the_audit_is_told_from_what_is_not_compared(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside a busy service every line named three reasons that may be harmful, and the harmless one that it was."""
+
+    async def content_and_more(log: Log) -> LogContent:
+        content = await content_of(log)
+        if log.name == "evaluations":
+            (made, *_) = [each async for batch in log.read(0, 0) for each in batch if not each.headers]
+            for number in range(2):
+                other = replace(evaluation_from_json(made.value), evaluation_id=f"of-a-later-turn-{number}")
+                await log.append([Record(made.key, evaluation_to_json(other), partition=0)])
+        return content
+
+    monkeypatch.setattr(audit, "content_of", content_and_more)
+    lines = (await world.audit()).output.splitlines()
+    [line] = [each for each in lines if each.startswith("due") and "made after" in each]
+    assert line.endswith(" = 12 scored; 2 made after the audit began")
+
+
 def test_evaluations_of_an_earlier_configuration_are_no_surplus() -> None:
     """After a new version of a plug-in, 3,541 were read as missing, and 3,541 more as too many."""
     balance = Balance(
@@ -229,8 +251,8 @@ def test_evaluations_of_an_earlier_configuration_are_no_surplus() -> None:
     )
     assert _balance(balance) == (
         " = 747 scored and 3,541 not compared, as due under an earlier configuration or revision of a plug-in; the log"
-        " holds 3,541 other evaluations, not compared: of a deleted or copied turn, by a replay, by an earlier configuration or"
-        " revision of a plug-in, or made after the audit began"
+        " holds 3,541 other evaluations, not compared: of a deleted or copied turn, by a replay, or by an earlier configuration or"
+        " revision of a plug-in"
     )
 
 
@@ -240,7 +262,7 @@ async def test_a_deleted_turn_is_a_hole(world: World) -> None:
     assert result.exit_code == 1
     assert "turns[0]: 1 record (offsets 4 to 4) is gone from the middle of the log" in result.output
     assert (
-        "brief of all: 11 = 11 scored; the log holds 1 other evaluation, not compared: of a deleted or copied turn, by a replay, by an earlier configuration or revision of a plug-in, or made after the audit began"
+        "brief of all: 11 = 11 scored; the log holds 1 other evaluation, not compared: of a deleted or copied turn, by a replay, or by an earlier configuration or revision of a plug-in"
         in result.output
     )
 

@@ -76,9 +76,9 @@ async def _audit(config: Config, logs: Logs) -> Audit:
         chain.insert(1, (logs.judged_spans, JUDGED_SPANS_GROUP))
     commits = {group: await log.committed(group) for log, group in chain}
     exporters = {group_of(name): await logs.evaluations.committed(group_of(name)) for name in config.exporters}
-    contents = {log.name: await content_of(log) for log, _ in [*chain, (logs.evaluations, "")]}
-    result.contents = list(contents.values())
-    evaluations = contents[logs.evaluations.name]
+    evaluations = await content_of(logs.evaluations)  # first: what is in it by now is of turns that are compared
+    contents = {log.name: await content_of(log) for log, _ in chain}
+    result.contents = [*contents.values(), evaluations]
     letters = await letter_states(logs.dead_letters)
     result.dead_letters = dict(Counter((letter.stage, letter.state) for letter in letters))
     left_out = _left_out(letters)
@@ -165,7 +165,7 @@ async def _read_evaluations(
                 controls += decisions_in(record)
             elif not record.headers:
                 try:
-                    comparison.add_done(evaluation_from_json(record.value))
+                    comparison.add_done(evaluation_from_json(record.value), later=record.offset >= end)
                 except BadInput:
                     result.unreadable_evaluations += 1
     content.finish(partition)

@@ -15,8 +15,7 @@ _EMPTY = "Nothing to compare: no span and no turn. Run this in the folder of the
 _NOT_DRAINED = "It adds up, but is not drained: stop the senders, wait assemble.idle_timeout, then stop the service:"
 
 _OTHERS = (
-    "not compared: of a deleted or copied turn, by a replay, by an earlier configuration or revision of a plug-in, or"
-    " made after the audit began"
+    "not compared: of a deleted or copied turn, by a replay, or by an earlier configuration or revision of a plug-in"
 )
 
 
@@ -135,6 +134,7 @@ def _balance(balance: Balance) -> str:
         parts += [f"{number:,} {name}"] if number else []
     again = f"; {balance.retried:,} made again after a failure or skip" if balance.retried else ""
     others = f"; the log holds {plural(balance.others, 'other evaluation')}, {_OTHERS}" if balance.others else ""
+    others += f"; {balance.later:,} made after the audit began" if balance.later else ""
     sampled_out = f"; sampled out: {number:,}, which are due in /metrics" if (number := balance.sampled_out) else ""
     return (f" = {listed(parts)}" if parts else "") + again + others + sampled_out
 
