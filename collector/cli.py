@@ -759,7 +759,7 @@ def mcp(
 
 @app.command()
 def explain(
-    evaluation_id: Annotated[str, Argument(metavar="ID", help="The id of an evaluation, a trace or a turn.")],
+    evaluation_id: Annotated[str, Argument(metavar="ID", help="The id of an evaluation, trace, turn or conversation.")],
     config: ConfigFile = DEFAULT_CONFIG,
     json: Json = False,
 ) -> None:
@@ -768,7 +768,7 @@ def explain(
     Shows how the spans were read and why, the turn, monitor, draw, rate and weight, how long the evaluation waited, the
     judge's question, answer and cost, and which exporters have taken the result. Can run beside the service.
 
-    With the id of a trace or turn, shows each evaluator's outcome, or why there is none: no monitor matched, or sampled
+    With another id, shows each evaluator's outcome for every turn, or why there is none: no monitor matched, or sampled
     out.
     """
     from collector.commands.trace import trace_evaluation

@@ -73,11 +73,11 @@ class EvaluationTrace:
 
 
 async def trace_evaluation(config: Config, evaluation_id: str, say: Callable[[str], None], *, as_json: bool) -> int:
-    """Print the steps of an evaluation, or what became of a trace or a turn; returns the exit status.
+    """Print the steps of an evaluation, or what became of turns, by an id of theirs; returns the exit status.
 
     Raises:
         ConfigError: the configuration has no log that could have it.
-        EvalstreamError: the logs have no evaluation, trace or turn with this id.
+        EvalstreamError: the logs have no evaluation, trace, turn or conversation with this id.
     """
     async with open_stored_logs(config.settings.log) as logs:
         traced = await _find(config, logs, evaluation_id)
@@ -111,12 +111,12 @@ async def _find_subject(config: Config, logs: Logs, name: str) -> dict[str, Any]
         return key in record.value
 
     read = [(record, turn) for record in await _select(logs.turns, mentions_it) if (turn := readable_turn(record))]
-    turns = [(record, turn) for record, turn in read if name in (turn.turn_id, turn.trace_id)]
+    turns = [(record, turn) for record, turn in read if name in (turn.turn_id, turn.trace_id, turn.conversation_id)]
     spans = await _spans(logs.spans, name)
     if not turns and not spans:
         raise EvalstreamError(
-            f"no evaluation, trace or turn {name!r} in the log: it may be another configuration's, not made yet, or "
-            "older than the log's retention; an evaluation's id is the `evaluation_id` of its record"
+            f"no evaluation, trace, turn or conversation {name!r} in the log: it may be another configuration's, not "
+            "made yet, or older than the log's retention; an evaluation's id is the `evaluation_id` of its record"
         )
     made = [readable_evaluation(record) async for record in evaluation_records(logs.evaluations)]
     by_place = {(each.monitor, each.evaluator, each.subject.id): each for each in made if each}

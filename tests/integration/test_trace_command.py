@@ -272,6 +272,7 @@ async def test_what_a_turn_without_a_score_waits_for(tmp_path: Path) -> None:
     (_, document) = await traced(config, "t1")
     ending = f"if no turn follows; without this turn: evalstream explain {without.evaluation_id}"
     assert document["turns"]["t1"]["all/polite"].endswith(ending)
+    assert (await traced(config, "c"))[1] == document, "a user's ticket has the id of the conversation"
 
 
 async def test_what_a_budget_left_out_is_told_from_what_waits_for_the_judge(tmp_path: Path) -> None:
@@ -497,7 +498,9 @@ async def test_ids_that_are_none_or_unknown(tmp_path: Path) -> None:
     async with open_logs(config.settings.log):
         pass
     for wrong in ("0" * 32, "abc", ""):
-        with pytest.raises(EvalstreamError, match=f"no evaluation, trace or turn '{wrong}' in the log") as raised:
+        with pytest.raises(
+            EvalstreamError, match=f"no evaluation, trace, turn or conversation '{wrong}' in the log"
+        ) as raised:
             await trace_evaluation(config, wrong, print, as_json=False)
         assert not isinstance(raised.value, ConfigError), "the work failed: status 1"
     memory = configured({"kind": "memory"}, "http://localhost:1", tmp_path)
