@@ -9,7 +9,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from itertools import groupby
@@ -475,11 +475,9 @@ class EvaluateStage:
             yield None
             return
         journal.note = ledger.append_batches
-        try:
+        with closing(journal):
             async with self.deferral.open_batched(journal) as batched:
                 yield DeferredEvaluations(partition, batched, journal, self.deferral.waiting_room, self.dispatcher)
-        finally:
-            journal.close()
 
     async def _hand_over(
         self,

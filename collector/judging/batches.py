@@ -4,7 +4,7 @@ import asyncio
 import os
 import sqlite3
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 
@@ -218,10 +218,8 @@ def open_batches(enabled: bool, output: Path | None, pace: BatchPace | None = No
         raise ConfigError(f"{path}: cannot be written ({error.strerror}); name another file with --output") from error
     except sqlite3.DatabaseError:
         raise ConfigError(f"{path}: is no journal of batches; name another file with --output") from None
-    try:
+    with closing(journal):
         yield Batches(journal, pace or BatchPace(), to_terminal, output=output)
-    finally:
-        journal.close()
 
 
 def at_batch_prices(config: Config) -> Config:

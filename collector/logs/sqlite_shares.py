@@ -6,6 +6,7 @@ Locks of SQLite end with the process; a pid file would outlive a crash.
 """
 
 import sqlite3
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
@@ -86,13 +87,11 @@ def reserve(path: Path, command: str) -> bool:
     lock = lock_alone(path)
     if lock is None:
         return False
-    try:
+    with closing(lock):
         lock.execute("CREATE TABLE IF NOT EXISTS command (name TEXT NOT NULL)")
         lock.execute("DELETE FROM command")
         lock.execute("INSERT INTO command VALUES (?)", [command])
         lock.execute("COMMIT")
-    finally:
-        lock.close()
     return True
 
 

@@ -14,7 +14,7 @@ import logging
 import math
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field
 from typing import Literal, TypeVar, get_args
 
@@ -222,12 +222,9 @@ class Guard:
 
         @asynccontextmanager
         async def open_guarded(partition: int, committed: Committed | None) -> AsyncGenerator[Fold]:
-            place = await self.place(f"{consumer} {log} {partition}")
-            try:
+            with closing(await self.place(f"{consumer} {log} {partition}")) as place:
                 async with open_fold(partition, committed) as fold:
                     yield _GuardedFold(fold, place, reporting(partition))
-            finally:
-                place.close()
 
         return open_guarded
 
