@@ -654,6 +654,26 @@ async def test_parts_without_ids_of_traces_that_are_as_long_are_each_judged(worl
         assert "all  complete  1" in dry.stdout, dry.output
 
 
+async def test_a_part_without_ids_of_traces_replaces_no_other_part(world: World) -> None:
+    """`all` took the other part, which an earlier run had drawn at a lower rate, for a repair of this one."""
+    parts, spans = {"max_turns": 2, "end_markers": {}}, {"trace_id": None, "span_id": None}
+    name = next(f"c{n}" for n in range(PAST) if draw(SALT, f"c{n}") < 0.5)
+    world.configure(**monitored(world, "short", **parts))
+    async with world.serving() as service:
+        turns = [replace(turn(n), conversation_id=name, **spans) for n in range(4)]
+        await service.logs.turns.append(list(map(record, turns)))
+        await world.until(lambda found: len(found) == 4)
+    for sample, first in ((0.5, 2), (1.0, 0)):
+        world.configure(**monitored(world, "complete", **parts, sample=sample))
+        async with world.serving():
+            since = turn(first).ended_at
+            done = await rejudge(world, "--what", "all", "--max-usd", "1", "--from", f"{since}")
+            assert "made 1 of 1 (1 scored)" in done.stdout, done.output
+    made = of(live_ones(await world.ledger()), "complete")
+    assert [each.sampling.probability for each in made] == [0.5, 1.0]
+    assert "replay_of" not in made[1].attributes, "it names no other part, which the page would count in its place"
+
+
 @pytest.mark.parametrize("between", [(), ("all",)])
 async def test_a_repaired_failure_weighs_by_the_rate_of_all_others(world: World, between: tuple[str, ...]) -> None:
     """A present version that repaired failures of 0.5 and judged all the rest at 1 counted those that fail 1.5 times."""

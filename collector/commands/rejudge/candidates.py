@@ -102,7 +102,7 @@ class Candidates:
     _superseded: set[str] = field(default_factory=set[str])
     _lived: dict[_Names, tuple[datetime, datetime]] = field(default_factory=dict[_Names, tuple[datetime, datetime]])
     _parts: defaultdict[Hashable, set[str]] = field(default_factory=lambda: defaultdict(set))
-    """The conversations of each key. Without ids of traces, parts of one conversation that are as long have one key."""
+    """The conversations of each key, of those without ids of traces: parts of one that are as long have one key."""
     _earlier_runs: "EarlierRuns" = field(init=False)
 
     async def prepare(self) -> None:
@@ -115,7 +115,7 @@ class Candidates:
         self._owed = group_by((past.evaluation for past in self.known.owed.values()), _key)
         for partition in range(self.turns.partitions):
             async for job in self._due(partition):
-                if isinstance(job.case, Conversation):
+                if isinstance(job.case, Conversation) and not subject_of(job.case).links:
                     self._parts[_key_of(job)].add(_name_of(job))
                 self._superseded.update(job.job.supersedes)
                 self._earlier_runs.add(job, is_left=self._is_left(job))
@@ -176,7 +176,8 @@ class Candidates:
             if self._earlier_runs.stand_for(past_due_job, self._superseded):
                 self.left_out.represented += 1
                 continue
-            replayed = {evaluations.REPLAY_OF: before} if (before := self.known.by_subject.get(key)) else {}
+            before = self.known.by_subject.get(key) if self._is_alone(key) else None
+            replayed = {evaluations.REPLAY_OF: before} if before else {}
             owed = (name for failed in self._owed.get(key, ()) for name in (failed.evaluation_id, *failed.supersedes))
             request = BackfillRequest(
                 evaluation_id=name, monitor=job.monitor.name, evaluator=job.assignment.evaluator.name,
@@ -190,12 +191,12 @@ class Candidates:
         retry, under another id.
         """
         key = _key_of(past)
-        owed, is_alone = self._owed.get(key, ()), key not in self._parts or len(self._parts[key]) == 1
+        owed = self._owed.get(key, ())
         if self.what == "unscored":
-            return bool(owed) or (is_alone and key in self.known.by_subject)
-        is_left = is_alone and key in self.known.by_present
-        is_left = is_left or any(retry_id(failed.evaluation_id) in self.requested for failed in owed)
-        return is_left and _name_of(past) not in self._earlier_runs.rates
+            return bool(owed) or (self._is_alone(key) and key in self.known.by_subject)
+        is_retried = any(retry_id(failed.evaluation_id) in self.requested for failed in owed)
+        is_judged = is_retried or (self._is_alone(key) and key in self.known.by_present)
+        return is_judged and _name_of(past) not in self._earlier_runs.rates
 
     def _repaired_at_less(self, past: PastDueJob) -> tuple[str, ...]:
         """The evaluation by which this version repaired another one's failure, if its rate is below the present one.
@@ -205,7 +206,10 @@ class Candidates:
         key, present = _key_of(past), past.job.sampling.probability * (1 - 1e-9)  # rates are rounded
         made = self.known.by_present.get(key, "")
         is_less = self.known.rates.get(made, 1.0) < present and key not in self.known.live and key not in self._owed
-        return (made,) if self.what == "all" and is_less else ()
+        return (made,) if self.what == "all" and is_less and self._is_alone(key) else ()
+
+    def _is_alone(self, key: Hashable) -> bool:
+        return len(self._parts.get(key, ())) < 2
 
     def _was_at_work(self, past: PastDueJob) -> bool:
         """Whether it is between evaluations by this definition, as the traffic came."""
