@@ -1,17 +1,24 @@
-"""A fold of the evaluations log whose state depends only on the last `memory` seconds of the log."""
+"""A fold of the evaluations log whose state depends only on the last `memory` seconds of the log.
+
+A process that needs all scores reads the partitions that other processes own by such folds, too.
+"""
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
+from typing import Generic, TypeVar
 
+from collector.backoff import FailureLog
 from collector.errors import BadInput
-from collector.logs.log import StoredRecord, UntimedFold
-from collector.records.epochs import RecentIds
+from collector.logs.log import Log, LogUnavailable, StoredRecord, UntimedFold
+from collector.logs.whole_log import first_offset
+from collector.records.epochs import RecentIds, valid_evaluations
 from collector.records.json import evaluation_from_json
 from evaluators.results import Evaluation
 
 OFFSET_EVERY = 3600.0
 """Seconds between two remembered offsets; the memory begins at one of them."""
+_BATCH = 500
 
 
 class MemoryFold(UntimedFold, ABC):
@@ -52,3 +59,46 @@ class MemoryFold(UntimedFold, ABC):
             self._offsets.append((record.timestamp, record.offset))
         while len(self._offsets) > 1 and self._offsets[1][0] < record.timestamp - self._memory:
             self._offsets.popleft()
+
+
+F = TypeVar("F", bound=MemoryFold)
+
+
+class OtherPartitions(Generic[F]):
+    """Folds of the partitions of the evaluations log that this process does not own. `memory` is in seconds."""
+
+    def __init__(self, log: Log, make_fold: Callable[[], F], memory: float) -> None:
+        self._log = log
+        self._make_fold = make_fold
+        self._memory = memory
+        self._next: dict[int, int] = {}
+        self._failures = FailureLog("reading the evaluations of other processes")
+        self.folds: dict[int, F] = {}
+
+    async def read_on(self, owned: Collection[int], now: float, *, wanted: bool) -> None:
+        """Read what was appended since the last time, at `now` (s); forget the partitions that this process owns, and
+        all if they are not `wanted`.
+        """
+        unowned = set(range(self._log.partitions)).difference(owned) if wanted else set[int]()
+        for partition in set(self.folds) - unowned:
+            del self.folds[partition], self._next[partition]
+        with self._failures.attempt(LogUnavailable):
+            for partition in sorted(unowned):
+                if partition not in self.folds:
+                    self._next[partition] = await first_offset(self._log, partition, now - self._memory)
+                    self.folds[partition] = self._make_fold()
+                await self._read(partition)
+
+    async def _read(self, partition: int) -> None:
+        batch: list[StoredRecord] = []
+        async for record in valid_evaluations(self._log, partition, self._next[partition]):
+            batch.append(record)
+            if len(batch) == _BATCH:
+                await self._take(partition, batch)
+                batch = []
+        await self._take(partition, batch)
+
+    async def _take(self, partition: int, batch: Sequence[StoredRecord]) -> None:
+        if batch:
+            await self.folds[partition].deliver(batch)
+            self._next[partition] = batch[-1].offset + 1

@@ -1,6 +1,6 @@
 """The start of the comparison of releases, and what the page shows of it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 
 from collector.alerting.releases.gate import GateAnswer, GateQuestion
@@ -43,14 +43,17 @@ def _compared(declared: Sequence[str] | Mapping[str, Sequence[str]]) -> tuple[Co
 class ComparedReleases:
     """The comparison of releases in a process, by the running configuration. It reads nothing until that compares."""
 
-    def __init__(self, process: Process, group: str) -> None:
-        """`group` is whose progress in the evaluations log it is."""
+    def __init__(self, process: Process, group: str, wanted: Callable[[], bool]) -> None:
+        """`group` is whose progress in the evaluations log it is. Only while it is `wanted` releases are compared."""
         self._process = process
         self._group = group
         self._settings = process.config.settings.alerts
         retention = process.config.settings.log.retention
         rules = release_rules(process.config)
-        self._stage = ReleaseStage(rules, process.telemetry, retention=retention, clock=process.clock)
+        self._stage = ReleaseStage(
+            rules, process.telemetry, process.logs.evaluations,
+            wanted=wanted, retention=retention, clock=process.clock,
+        )  # fmt: skip
         self._runs = False
 
     @property
@@ -92,9 +95,9 @@ class ComparedReleases:
         return take_over
 
 
-def start_releases(process: Process, group: str) -> ComparedReleases:
-    """Compare releases in this process."""
-    compared = ComparedReleases(process, group)
+def start_releases(process: Process, group: str, wanted: Callable[[], bool] = lambda: True) -> ComparedReleases:
+    """Compare releases in this process, while that is `wanted`."""
+    compared = ComparedReleases(process, group, wanted)
     compared.start_if_needed()
     process.changes.append(compared.prepare)
     return compared

@@ -1,7 +1,7 @@
 """The start of the watch stage: the watcher of scores and the golden set, as far as they are configured.
 
-The page shows the alerts that the watcher finds. If none runs beside it, the page has a watcher that sends no
-notifications.
+The page shows the alerts that the watcher beside it finds, which evaluates them for the page even while another process
+watches and notifies. If none runs beside it, the page has a watcher that sends no notifications.
 """
 
 import asyncio
@@ -199,7 +199,7 @@ async def start_watch(process: Process, evaluating: EvaluateTask | None) -> Watc
     page = settings.page.url if settings.page else None
     notifier = Notifier(client, telemetry, watcher.interval, watcher.alertmanager, watcher.webhook, page)
     process.follow("watch", process.logs.evaluations, "watch", stage.open_fold)
-    releases = start_releases(process, "watch.releases")
+    releases = start_releases(process, "watch.releases", lambda: stage.evaluates)
     tasks.start("alerts", partial(stage.run, notifier, releases.alerts))
     process.changes.append(partial(_prepare_targets, stage, watcher.interval))
     return Watching(stage, releases, trust, agreement)
@@ -282,6 +282,7 @@ def alerts_for_page(process: Process, watching: Watching) -> Callable[[], Sequen
         own.start_if_needed()
         process.changes.append(partial(_prepare_targets, stage, PAGE_INTERVAL))
         process.changes.append(without_preparation(own.take_over))
+    stage.is_shown = True
     return lambda: [_page_alert(alert) for alert in _gravest(stage.firing)]
 
 

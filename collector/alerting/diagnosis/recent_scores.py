@@ -58,7 +58,8 @@ class RecentScores:
 
     def snapshot(self, key: Key) -> list[_Timed]:
         """The scores of an evaluator, for `causes` in another thread."""
-        return list(self._scores.get(key, ()))
+        scores = self._scores.get(key, ())  # a partition that moves is read again
+        return list({scored.evaluation_id: (time, scored) for time, scored in scores}.values())
 
 
 def scores_between(items: Iterable[ScoredItem], begin: float, end: float, over: Collection[Period]) -> list[ScoredItem]:

@@ -1,8 +1,8 @@
 """The stage that compares releases: it collects hours of scores from the evaluations log, and exports the comparisons
 as metrics.
 
-Its state depends only on the last `MEMORY` seconds of the log, which are read back at a start. Only one process runs
-it: two would each see a part of the scores.
+Its state depends only on the last `MEMORY` seconds of the log, which are read back at a start. If several processes
+share the partitions, those that watch or have the page read the others, too, and only these compare.
 """
 
 import asyncio
@@ -12,12 +12,12 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import KW_ONLY, InitVar, dataclass
 
-from collector.alerting.memory_fold import MemoryFold
+from collector.alerting.memory_fold import MemoryFold, OtherPartitions
 from collector.alerting.releases.comparison import WEEK
 from collector.alerting.releases.gate import GateAnswer, GateQuestion, decide
 from collector.alerting.releases.hourly_scores import HOUR, HourlyScores
 from collector.alerting.releases.releases import COMPARED_HOURS, Release, ReleaseRules, releases
-from collector.logs.log import Committed
+from collector.logs.log import Committed, Log
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import RELEASE_BOUND, RELEASE_DIFFERENCE, RELEASE_STARTED, RELEASE_WORSE
 from evaluators.results import Evaluation
@@ -32,47 +32,64 @@ _EVERY = 60.0
 
 @dataclass(eq=False, repr=False)
 class ReleaseStage:
-    """Opens the folds, and compares over all of them. `retention` (s) is the log's: how far back a start can read."""
+    """Opens the folds, and compares over all of them, while it is `wanted`. `log` has the partitions that other
+    processes consume. `retention` (s) is the log's: how far back a start can read.
+    """
 
     rules: ReleaseRules
     telemetry: Telemetry
+    log: InitVar[Log]
     _: KW_ONLY
+    wanted: Callable[[], bool] = lambda: True
     retention: InitVar[float] = math.inf
     clock: Callable[[], float] = time.time
 
-    def __post_init__(self, retention: float) -> None:
+    def __post_init__(self, log: Log, retention: float) -> None:
         self.current: Sequence[Release] = ()
         """The last comparisons."""
         self._reread = min(MEMORY, OF_RETENTION * retention)
         self._folds: dict[int, ReleaseFold] = {}
+        self._others = OtherPartitions(log, self._new_fold, self._reread)
 
     def reconfigure(self, rules: ReleaseRules) -> None:
         """Use these rules from now on. New comparisons lack earlier scores until a restart."""
         self.rules = rules
-        for fold in self._folds.values():
+        for fold in self._all_folds:
             fold.scores.reconfigure(rules.attributes)
 
     @asynccontextmanager
     async def open_fold(self, partition: int, committed: Committed | None) -> "AsyncGenerator[ReleaseFold]":
         """Open the fold of a partition, which then reads the records within its memory again."""
         del committed
-        self._folds[partition] = fold = ReleaseFold(HourlyScores(self.rules.attributes, MEMORY), self._reread)
+        self._folds[partition] = fold = self._new_fold()
         try:
             yield fold
         finally:
             del self._folds[partition]
 
+    def _new_fold(self) -> "ReleaseFold":
+        return ReleaseFold(HourlyScores(self.rules.attributes, MEMORY), self._reread)
+
+    @property
+    def _all_folds(self) -> "Sequence[ReleaseFold]":
+        return [*self._folds.values(), *self._others.folds.values()]
+
     async def run(self) -> None:
         """Compare once a minute."""
         while True:
             await asyncio.sleep(_EVERY)
-            self.compare(self.clock())
+            await self.look(self.clock())
+
+    async def look(self, now: float) -> None:
+        """Read what other processes consume, and compare."""
+        await self._others.read_on(self._folds, now, wanted=self.wanted())
+        self.compare(now)
 
     def compare(self, now: float) -> None:
         """Compare at `now` (s), and export the results."""
-        for fold in self._folds.values():
+        for fold in self._all_folds:
             fold.scores.forget(now)
-        self.current = releases((fold.scores for fold in self._folds.values()), self.rules, now)
+        self.current = releases((fold.scores for fold in self._all_folds), self.rules, now) if self.wanted() else ()
         starts: dict[tuple[str, ...], float] = {}
         differences: dict[tuple[str, ...], float] = {}
         bounds: dict[tuple[str, ...], float] = {}
@@ -95,7 +112,7 @@ class ReleaseStage:
 
     def decide(self, question: GateQuestion) -> GateAnswer:
         """The decision on a version, by the scores that have been read so far."""
-        return decide((fold.scores for fold in self._folds.values()), self.rules, question, self.clock())
+        return decide((fold.scores for fold in self._all_folds), self.rules, question, self.clock())
 
 
 class ReleaseFold(MemoryFold):

@@ -1,8 +1,9 @@
 """The watch stage: a fold over the evaluations log that alerts when scores are off their targets.
 
 Its state comes from the log's latest records, read back at a start. If several processes run it, the owner of one
-partition watches, and reads all other partitions, too. A score counts in the minute in which the log took it, so that
-partitions may be read in any order.
+partition watches, and reads all other partitions, too. So does a process whose page shows what fires: it evaluates the
+same scores, but notifies nobody. A score counts in the minute in which the log took it, so that partitions may be read
+in any order.
 
 Consumers of a group divide the partitions of the evaluations log. A watcher that saw its share alone would tell a mean
 of half of the scores, and another watcher that of the other half.
@@ -14,22 +15,19 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import KW_ONLY, InitVar, dataclass, field
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Protocol
 
 from collector.alerting.diagnosis.recent_scores import Explanation, Period, RecentScores, explanation_of
-from collector.alerting.memory_fold import MemoryFold
+from collector.alerting.memory_fold import MemoryFold, OtherPartitions
 from collector.alerting.rules.series import WINDOWS
 from collector.alerting.watch.alert_evaluation import DropState, fall_of, merge_buckets, target_misses, unscored_share
 from collector.alerting.watch.alert_texts import Watched, drop_alert, mean_alert, shift_alert
 from collector.alerting.watch.buckets import Buckets, Series
 from collector.alerting.watch.notifier import AlertInstance, Notifier
-from collector.backoff import FailureLog
 from collector.config.alerts import DAY, AlertSettings
 from collector.export.prometheus import label_scores, share_name
-from collector.logs.log import Committed, Log, LogUnavailable, StoredRecord
-from collector.logs.whole_log import first_offset
+from collector.logs.log import Committed, Log
 from collector.records.audits import audit_by, lost_audit
-from collector.records.epochs import valid_evaluations
 from collector.statistics.audited_sums import audit_name
 from collector.statistics.bounded_sums import Weight
 from collector.statistics.incident import DropDetector, DropLife, Incidents, recovery_threshold
@@ -41,53 +39,6 @@ from evaluators.results import Evaluation
 
 WATCHING_PARTITION = 0
 """The partition whose owner watches."""
-_BATCH = 500
-
-
-class _TakesRecords(Protocol):
-    async def deliver(self, records: Sequence[StoredRecord]) -> None: ...
-
-
-F = TypeVar("F", bound=_TakesRecords)
-
-
-class OtherPartitions(Generic[F]):
-    """Folds of the partitions of the evaluations log that this process does not own. `memory` is in seconds."""
-
-    def __init__(self, log: Log, make_fold: Callable[[], F], memory: float) -> None:
-        self._log = log
-        self._make_fold = make_fold
-        self._memory = memory
-        self._next: dict[int, int] = {}
-        self._failures = FailureLog("reading the evaluations of other processes")
-        self.folds: dict[int, F] = {}
-
-    async def read_on(self, owned: Collection[int], now: float) -> None:
-        """Read what was appended since the last time, at `now` (s); forget the partitions that this process owns."""
-        unowned = set(range(self._log.partitions)) - set(owned) if WATCHING_PARTITION in owned else set[int]()
-        for partition in set(self.folds) - unowned:
-            del self.folds[partition], self._next[partition]
-        with self._failures.attempt(LogUnavailable):
-            for partition in sorted(unowned):
-                if partition not in self.folds:
-                    self._next[partition] = await first_offset(self._log, partition, now - self._memory)
-                    self.folds[partition] = self._make_fold()
-                await self._read(partition)
-
-    async def _read(self, partition: int) -> None:
-        batch: list[StoredRecord] = []
-        async for record in valid_evaluations(self._log, partition, self._next[partition]):
-            batch.append(record)
-            if len(batch) == _BATCH:
-                await self._take(partition, batch)
-                batch = []
-        await self._take(partition, batch)
-
-    async def _take(self, partition: int, batch: Sequence[StoredRecord]) -> None:
-        if batch:
-            await self.folds[partition].deliver(batch)
-            self._next[partition] = batch[-1].offset + 1
-
 
 ExplainedMiss = Callable[[str, bool, float], float]
 """How far the mean of a window may miss its target by its judge alone, from the evaluator, whether lower is better, and
@@ -199,6 +150,8 @@ class WatchStage:
     recent: RecentScores | None = None
     trust: JudgeTrust = field(default_factory=JudgeTrust)
     clock: Callable[[], float] = time.time
+    is_shown: bool = False
+    """Whether a page shows what fires: then alerts are evaluated here, too, while another process watches."""
     log: InitVar[Log | None] = None
 
     def __post_init__(self, log: Log | None) -> None:
@@ -215,6 +168,8 @@ class WatchStage:
         """`DropLife.incidents` when the target changed."""
         self._verdicts: dict[tuple[str, ...], float] = {}
         """How far judges have moved, by series and verdict."""
+        self._evidence: dict[tuple[str, ...], float] = {}
+        """The evidence of falls, as a metric's labels have it."""
         self._alerted: dict[tuple[str, str], float] = {}
         """When an alert was last on any series of an evaluator's version (s)."""
         self._dropped: set[Series] = set()
@@ -261,6 +216,11 @@ class WatchStage:
         return self._others is None or WATCHING_PARTITION in self._folds
 
     @property
+    def evaluates(self) -> bool:
+        """Whether this process evaluates the alerts."""
+        return self.is_shown or self.watches
+
+    @property
     def _all_folds(self) -> "Sequence[WatchFold]":
         return [*self._folds.values(), *(self._others.folds.values() if self._others is not None else ())]
 
@@ -277,10 +237,10 @@ class WatchStage:
                 notifier.hand_over()
 
     async def look(self, now: float) -> list[AlertInstance]:
-        """Evaluate, find what explains drops, and remember what fires; nothing where another process watches."""
+        """Evaluate, find what explains drops, and remember what fires; nothing where only another process does."""
         if self._others is not None:
             before = set(self._others.folds)
-            await self._others.read_on(self._folds, now)
+            await self._others.read_on(self._folds, now, wanted=self.evaluates)
             if before != set(self._others.folds):
                 self._drops.clear()
         dropped = frozenset(self._dropped)
@@ -336,10 +296,15 @@ class WatchStage:
     def evaluate(self, now: float) -> Iterator[AlertInstance]:
         """The alerts that fire at `now` (seconds since the epoch)."""
         self._verdicts.clear()
-        if not self.watches:
+        self._evidence.clear()
+        if self.evaluates:
+            yield from self._evaluate_all(now)
+        else:
             self._suspects.clear()
-            self.telemetry.replace(JUDGE_MOVED, {})
-            return
+        self.telemetry.replace(JUDGE_MOVED, self._verdicts)
+        self.telemetry.replace(DROP_LOG_EVIDENCE, self._evidence)
+
+    def _evaluate_all(self, now: float) -> Iterator[AlertInstance]:
         series = sorted({each for fold in self._all_folds for each in fold.buckets.series()})
         for fold in self._all_folds:
             fold.buckets.forget(now)
@@ -349,7 +314,6 @@ class WatchStage:
                 yield from self._evaluate_series(each, detector, now)
             else:
                 self._suspects.pop(each, None)
-        self.telemetry.replace(JUDGE_MOVED, self._verdicts)
         for fold in self._all_folds:
             fold.buckets.touched.clear()
 
@@ -379,7 +343,7 @@ class WatchStage:
                 drop.invalidate(fold.buckets.touched[series])
         drop.advance(buckets, int(now // self.interval))
         life = drop.life
-        self.telemetry.gauge(DROP_LOG_EVIDENCE, evaluator, version, monitor, "all").set(max(0.0, life.evidence))
+        self._evidence[evaluator, version, monitor, "all"] = max(0.0, life.evidence)
         doubts = self._doubts(monitor, evaluator, detector, now)
         misses = target_misses(
             buckets, detector, now=now, interval=self.interval, min_n=self.rules.settings.min_conversations,
@@ -412,7 +376,8 @@ class WatchStage:
                 self._alerted[evaluator, version] = now
             # of another series, too: its judge is the same, and one look has both
             is_alerting = now - self._alerted.get((evaluator, version), 0.0) <= 1.5 * self.interval
-            verdict = self.trust.judge_since(evaluator, version, since, alerting=is_alerting)
+            # the process that watches asks the judge, which costs money
+            verdict = self.trust.judge_since(evaluator, version, since, alerting=is_alerting) if self.watches else None
             if verdict is not None:
                 word, judge_verdict = verdict.beside_a_fall(lower_is_better=detector.lower_is_better)
                 self._verdicts[evaluator, version, monitor, word] = verdict.shift

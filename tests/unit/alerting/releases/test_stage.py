@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
 from evaluation_samples import failed, scored
 from prometheus_client import generate_latest
 
@@ -17,7 +18,8 @@ from collector.alerting.releases.releases import ReleaseRules
 from collector.alerting.releases.stage import ReleaseStage
 from collector.config.alerts import AlertSettings
 from collector.config.loading import check
-from collector.logs.log import StoredRecord
+from collector.logs.log import Record, StoredRecord
+from collector.logs.memory import MemoryLog
 from collector.records.json import evaluation_to_json
 from collector.service.page import with_links
 from collector.service.releases import release_alerts, release_rules, release_view, worse_releases
@@ -51,7 +53,7 @@ def records(hours: range, worse: str = "m-2") -> Iterator[StoredRecord]:
 
 async def shown(hours: range, now: int) -> tuple[ReleaseStage, str]:
     telemetry = Telemetry()
-    stage = ReleaseStage(RULES, telemetry)
+    stage = ReleaseStage(RULES, telemetry, MemoryLog("evaluations", 1))
     async with AsyncExitStack() as stack:
         folds = [await stack.enter_async_context(stage.open_fold(each, None)) for each in range(2)]
         for place, record in enumerate(records(hours)):
@@ -83,9 +85,28 @@ async def test_a_worse_model_is_shown_as_metrics_on_the_page_and_as_an_alert() -
     )
 
 
+@pytest.mark.parametrize("owned", [0, 1])
+async def test_a_process_that_owns_a_part_of_the_scores_compares_all_if_it_watches_or_has_the_page(owned: int) -> None:
+    """The page and the alerts were of half of the scores, and the metrics of two processes of a half each."""
+    log, telemetry, wanted = MemoryLog("evaluations", 2), Telemetry(), [True]
+    entries = list(records(range(30)))
+    await log.append([Record(b"k", entry.value, partition=entry.offset % 2) for entry in entries])
+    stage = ReleaseStage(RULES, telemetry, log, wanted=lambda: wanted[0], clock=lambda: BEGAN + 30.0 * HOUR)
+    expected, _ = await shown(range(30), 30)
+    async with stage.open_fold(owned, None) as fold:
+        await fold.deliver([entry for entry in entries if entry.offset % 2 == owned])
+        await stage.look(BEGAN + 30 * HOUR)
+        (release,) = stage.current
+        assert release.conversations == expected.current[0].conversations
+        wanted[0] = False
+        await stage.look(BEGAN + 30 * HOUR)
+        assert stage.current == ()
+        assert b"evalstream_release_worse{" not in generate_latest(telemetry.registry)
+
+
 async def test_what_is_over_is_shown_no_more() -> None:
     telemetry = Telemetry()
-    stage = ReleaseStage(RULES, telemetry)
+    stage = ReleaseStage(RULES, telemetry, MemoryLog("evaluations", 1))
     async with stage.open_fold(0, None) as fold:
         await fold.deliver(list(records(range(10))))
         assert fold.low_watermark == 0
@@ -96,7 +117,9 @@ async def test_what_is_over_is_shown_no_more() -> None:
 
 
 async def test_a_restart_reads_no_more_than_retention_leaves() -> None:
-    async with ReleaseStage(RULES, Telemetry(), retention=10 * HOUR).open_fold(0, None) as fold:
+    async with ReleaseStage(RULES, Telemetry(), MemoryLog("evaluations", 1), retention=10 * HOUR).open_fold(
+        0, None
+    ) as fold:
         await fold.deliver(list(records(range(30))))
         assert fold.low_watermark == 25 * 100
 
@@ -122,7 +145,7 @@ def test_a_configuration_compares_versions_models_and_prompts_unless_it_says_oth
 
 async def test_what_another_configuration_compares_no_more_is_shown_no_more() -> None:
     telemetry = Telemetry()
-    stage = ReleaseStage(RULES, telemetry)
+    stage = ReleaseStage(RULES, telemetry, MemoryLog("evaluations", 1))
     async with stage.open_fold(0, None) as fold:
         await fold.deliver(list(records(range(10))))
         stage.reconfigure(replace(RULES, drift=0.05))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -16,12 +16,14 @@ import orjson
 import pytest
 from configurations import checked
 from evaluation_samples import failed, label, scored
+from prometheus_client import generate_latest
 
+from collector.alerting.diagnosis.recent_scores import RecentScores
 from collector.alerting.rules.targets import detector, targets
 from collector.alerting.watch.alert_evaluation import TargetMiss, target_misses, unscored_share
 from collector.alerting.watch.alert_texts import Watched, mean_alert
 from collector.alerting.watch.buckets import Buckets
-from collector.alerting.watch.notifier import Notifier
+from collector.alerting.watch.notifier import AlertInstance, Notifier
 from collector.alerting.watch.stage import JudgeTrust, WatchFold, WatchRules, WatchStage
 from collector.calibration.agreement_watch import AgreementWatcher
 from collector.config.configured import Config
@@ -44,11 +46,12 @@ from collector.statistics.agreement import ScoreScale
 from collector.statistics.bounded_sums import Sums, Weight
 from collector.statistics.judge_change import JudgeVerdict
 from collector.telemetry.registry import Telemetry
-from collector.telemetry.series import CONSUMER_LAG_RECORDS
+from collector.telemetry.series import CONSUMER_LAG_RECORDS, DROP_LOG_EVIDENCE
 from evaluators.cases import Turn
 from evaluators.judge import Judge
 from evaluators.results import Evaluation, Retry
 from evaluators.testing import ScriptedJudge
+from evaluators.wire.http_client import HttpClient
 
 FOLLOWED = {"consumer": "page.watch", "log": "evaluations"}
 
@@ -57,8 +60,8 @@ def configured(**evaluator: Any) -> Config:
     return checked({"exact": {"kind": "exact_match", **evaluator}})
 
 
-def logs() -> Logs:
-    return Logs(**{name: MemoryLog(name, partitions=1) for name in NAMES})
+def logs(partitions: int = 1) -> Logs:
+    return Logs(**{name: MemoryLog(name, partitions=partitions) for name in NAMES})
 
 
 def process_of(
@@ -307,6 +310,71 @@ async def test_of_two_processes_the_owner_of_one_partition_watches_all_scores() 
         async with owner.open_fold(1, None) as taken_over:
             await deliver(taken_over, 1)
             assert await owner.look(now) == expected, "nothing counts twice"
+
+
+async def test_the_page_has_what_fires_while_another_process_watches_and_after_each_handover() -> None:
+    """It had no alert, though two had been posted, since its process had `watch`, too, and had not partition 0."""
+    config, kept, telemetry = configured(threshold=0.77), logs(2), Telemetry()
+    held = targets(config)
+    rules = WatchRules({("all", "exact"): detector(held[0], held, config.settings.alerts, 1)}, config.settings.alerts)
+    records, asked, posted = list(bad_scores(datetime.now(UTC))), list[bool](), list[int]()
+    await kept.evaluations.append([replace(record, partition=number % 2) for number, record in enumerate(records)])
+
+    def judge_since(*_: object, alerting: bool) -> JudgeVerdict | None:
+        asked.append(alerting)
+        return None
+
+    class Webhook(Notifier):
+        async def notify(self, active: Sequence[AlertInstance], *_: object) -> None:
+            posted.append(len(active))
+
+    recent = RecentScores(())
+    stage = WatchStage(
+        rules, telemetry, log=kept.evaluations, interval=0.01, recent=recent, trust=JudgeTrust(judge_since=judge_since)
+    )
+    started = time.time()
+    stage.clock = lambda: started + 120.0
+
+    def in_metrics() -> list[str]:
+        return [
+            line
+            for line in generate_latest(telemetry.registry).decode().splitlines()
+            if line.startswith(DROP_LOG_EVIDENCE.name + "{")
+        ]
+
+    async def read(fold: WatchFold, partition: int) -> None:
+        async for batch in kept.evaluations.read(partition, 0):
+            await fold.deliver(batch)
+
+    async with AsyncExitStack() as stack, open_tasks(telemetry) as tasks:
+        await read(await stack.enter_async_context(stage.open_fold(1, None)), 1)
+        assert await stage.look(started + 120.0) == [], "without a page only the process that watches evaluates"
+        alerts = alerts_for_page(process_of(config, kept, telemetry, tasks, stack), Watching(stage))
+        webhook = Webhook(HttpClient(timeout=1.0), telemetry, 60.0, webhook="http://127.0.0.1:1")
+        running = asyncio.create_task(stage.run(webhook))
+        async with asyncio.timeout(60):
+            while not alerts():
+                await asyncio.sleep(0.01)
+        (waiting,) = alerts()
+        assert (posted, asked) == ([], []), "the process that watches has posted, and has asked the judge"
+        async with stage.open_fold(0, None) as fold:
+            await read(fold, 0)
+            async with asyncio.timeout(60):
+                while len(posted) < 3:
+                    await asyncio.sleep(0.01)
+            assert alerts() == [waiting]
+        assert set(posted) == {1}
+        before = len(posted)
+        await asyncio.sleep(0.1)
+        assert alerts() == [waiting]
+        assert len(posted) == before
+        running.cancel()
+        assert in_metrics()
+        stage.is_shown = False
+        assert await stage.look(started + 120.0) == []
+        assert in_metrics() == [], "of a process that does not watch any more"
+    series = ("all", "exact", scored().evaluator_version)
+    assert len(recent.snapshot(series)) == len(records), "a partition that was read again has each score once"
 
 
 @pytest.mark.parametrize("changed", ["version", "target"])
