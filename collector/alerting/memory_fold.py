@@ -5,12 +5,13 @@ A process that needs all scores reads the partitions that other processes own by
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Generic, TypeVar
 
 from collector.backoff import FailureLog
 from collector.errors import BadInput
-from collector.logs.log import Log, LogUnavailable, StoredRecord, UntimedFold
+from collector.logs.log import Committed, Log, LogUnavailable, StoredRecord, UntimedFold
 from collector.logs.whole_log import first_offset
 from collector.records.epochs import RecentIds, valid_evaluations
 from collector.records.json import evaluation_from_json
@@ -64,34 +65,64 @@ class MemoryFold(UntimedFold, ABC):
 F = TypeVar("F", bound=MemoryFold)
 
 
-class OtherPartitions(Generic[F]):
-    """Folds of the partitions of the evaluations log that this process does not own. `memory` is in seconds."""
+class PartitionFolds(Generic[F]):
+    """Folds of the partitions of the evaluations log that this process owns and, while these are wanted, of the others.
 
-    def __init__(self, log: Log, make_fold: Callable[[], F], memory: float) -> None:
+    `memory` is in seconds. Without a `log`, it owns all.
+    """
+
+    def __init__(self, log: Log | None, make_fold: Callable[[], F], memory: float) -> None:
         self._log = log
         self._make_fold = make_fold
         self._memory = memory
+        self._others: dict[int, F] = {}
         self._next: dict[int, int] = {}
         self._failures = FailureLog("reading the evaluations of other processes")
-        self.folds: dict[int, F] = {}
+        self.owned: dict[int, F] = {}
+        self.changes = 0
+        """How often a fold was added or removed."""
 
-    async def read_on(self, owned: Collection[int], now: float, *, wanted: bool) -> None:
-        """Read what was appended since the last time, at `now` (s); forget the partitions that this process owns, and
-        all if they are not `wanted`.
+    def __iter__(self) -> Iterator[F]:
+        """All folds that there are now."""
+        return iter([*self.owned.values(), *self._others.values()])
+
+    @asynccontextmanager
+    async def open(self, partition: int, _committed: Committed | None) -> "AsyncGenerator[F]":
+        """Open the fold of a partition, which is given the records of its memory again."""
+        self.owned[partition] = fold = self._make_fold()
+        self.changes += 1
+        try:
+            yield fold
+        finally:
+            del self.owned[partition]
+            self.changes += 1
+
+    def owns(self, partition: int) -> bool:
+        """Whether this process owns a partition."""
+        return self._log is None or partition in self.owned
+
+    async def read_on(self, now: float, *, wanted: bool) -> None:
+        """Read what others' partitions have got since the last time, at `now` (s); forget those that this process owns,
+        and all if they are not `wanted`.
         """
-        unowned = set(range(self._log.partitions)).difference(owned) if wanted else set[int]()
-        for partition in set(self.folds) - unowned:
-            del self.folds[partition], self._next[partition]
+        log = self._log
+        unowned = set(range(log.partitions)).difference(self.owned) if log is not None and wanted else set[int]()
+        for partition in self._others.keys() - unowned:
+            del self._others[partition], self._next[partition]
+            self.changes += 1
+        if log is None:
+            return
         with self._failures.attempt(LogUnavailable):
             for partition in sorted(unowned):
-                if partition not in self.folds:
-                    self._next[partition] = await first_offset(self._log, partition, now - self._memory)
-                    self.folds[partition] = self._make_fold()
-                await self._read(partition)
+                if partition not in self._others:
+                    self._next[partition] = await first_offset(log, partition, now - self._memory)
+                    self._others[partition] = self._make_fold()
+                    self.changes += 1
+                await self._read(log, partition)
 
-    async def _read(self, partition: int) -> None:
+    async def _read(self, log: Log, partition: int) -> None:
         batch: list[StoredRecord] = []
-        async for record in valid_evaluations(self._log, partition, self._next[partition]):
+        async for record in valid_evaluations(log, partition, self._next[partition]):
             batch.append(record)
             if len(batch) == _BATCH:
                 await self._take(partition, batch)
@@ -100,5 +131,5 @@ class OtherPartitions(Generic[F]):
 
     async def _take(self, partition: int, batch: Sequence[StoredRecord]) -> None:
         if batch:
-            await self.folds[partition].deliver(batch)
+            await self._others[partition].deliver(batch)
             self._next[partition] = batch[-1].offset + 1

@@ -8,16 +8,15 @@ share the partitions, those that watch or have the page read the others, too, an
 import asyncio
 import math
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, InitVar, dataclass
 
-from collector.alerting.memory_fold import MemoryFold, OtherPartitions
+from collector.alerting.memory_fold import MemoryFold, PartitionFolds
 from collector.alerting.releases.comparison import WEEK
 from collector.alerting.releases.gate import GateAnswer, GateQuestion, decide
 from collector.alerting.releases.hourly_scores import HOUR, HourlyScores
 from collector.alerting.releases.releases import COMPARED_HOURS, Release, ReleaseRules, releases
-from collector.logs.log import Committed, Log
+from collector.logs.log import Log
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import RELEASE_BOUND, RELEASE_DIFFERENCE, RELEASE_STARTED, RELEASE_WORSE
 from evaluators.results import Evaluation
@@ -48,31 +47,17 @@ class ReleaseStage:
         self.current: Sequence[Release] = ()
         """The last comparisons."""
         self._reread = min(MEMORY, OF_RETENTION * retention)
-        self._folds: dict[int, ReleaseFold] = {}
-        self._others = OtherPartitions(log, self._new_fold, self._reread)
+        self._folds = PartitionFolds(log, self._new_fold, self._reread)
+        self.open_fold = self._folds.open
 
     def reconfigure(self, rules: ReleaseRules) -> None:
         """Use these rules from now on. New comparisons lack earlier scores until a restart."""
         self.rules = rules
-        for fold in self._all_folds:
+        for fold in self._folds:
             fold.scores.reconfigure(rules.attributes)
-
-    @asynccontextmanager
-    async def open_fold(self, partition: int, committed: Committed | None) -> "AsyncGenerator[ReleaseFold]":
-        """Open the fold of a partition, which then reads the records within its memory again."""
-        del committed
-        self._folds[partition] = fold = self._new_fold()
-        try:
-            yield fold
-        finally:
-            del self._folds[partition]
 
     def _new_fold(self) -> "ReleaseFold":
         return ReleaseFold(HourlyScores(self.rules.attributes, MEMORY), self._reread)
-
-    @property
-    def _all_folds(self) -> "Sequence[ReleaseFold]":
-        return [*self._folds.values(), *self._others.folds.values()]
 
     async def run(self) -> None:
         """Compare once a minute."""
@@ -82,14 +67,14 @@ class ReleaseStage:
 
     async def look(self, now: float) -> None:
         """Read what other processes consume, and compare."""
-        await self._others.read_on(self._folds, now, wanted=self.wanted())
+        await self._folds.read_on(now, wanted=self.wanted())
         self.compare(now)
 
     def compare(self, now: float) -> None:
         """Compare at `now` (s), and export the results."""
-        for fold in self._all_folds:
+        for fold in self._folds:
             fold.scores.forget(now)
-        self.current = releases((fold.scores for fold in self._all_folds), self.rules, now) if self.wanted() else ()
+        self.current = releases((fold.scores for fold in self._folds), self.rules, now) if self.wanted() else ()
         starts: dict[tuple[str, ...], float] = {}
         differences: dict[tuple[str, ...], float] = {}
         bounds: dict[tuple[str, ...], float] = {}
@@ -112,7 +97,7 @@ class ReleaseStage:
 
     def decide(self, question: GateQuestion) -> GateAnswer:
         """The decision on a version, by the scores that have been read so far."""
-        return decide((fold.scores for fold in self._all_folds), self.rules, question, self.clock())
+        return decide((fold.scores for fold in self._folds), self.rules, question, self.clock())
 
 
 class ReleaseFold(MemoryFold):

@@ -12,13 +12,12 @@ of half of the scores, and another watcher that of the other half.
 import asyncio
 import math
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, InitVar, dataclass, field
 from typing import Any, Protocol
 
 from collector.alerting.diagnosis.recent_scores import Explanation, Period, RecentScores, explanation_of
-from collector.alerting.memory_fold import MemoryFold, OtherPartitions
+from collector.alerting.memory_fold import MemoryFold, PartitionFolds
 from collector.alerting.rules.series import WINDOWS
 from collector.alerting.watch.alert_evaluation import DropState, fall_of, merge_buckets, target_misses, unscored_share
 from collector.alerting.watch.alert_texts import Watched, drop_alert, mean_alert, shift_alert
@@ -26,7 +25,7 @@ from collector.alerting.watch.buckets import Buckets, Series
 from collector.alerting.watch.notifier import AlertInstance, Notifier
 from collector.config.alerts import DAY, AlertSettings
 from collector.export.prometheus import label_scores, share_name
-from collector.logs.log import Committed, Log
+from collector.logs.log import Log
 from collector.records.audits import audit_by, lost_audit
 from collector.statistics.audited_sums import audit_name
 from collector.statistics.bounded_sums import Weight
@@ -155,12 +154,14 @@ class WatchStage:
     log: InitVar[Log | None] = None
 
     def __post_init__(self, log: Log | None) -> None:
-        self._others = None if log is None else OtherPartitions(log, self._new_fold, self.memory)
+        self._folds = PartitionFolds(log, self._new_fold, self.memory)
+        self.open_fold = self._folds.open
+        self._evaluated_changes = 0
+        """`PartitionFolds.changes` at the last evaluation."""
         self._suspects: dict[Series, float] = {}
         """The series whose mean may have fallen, and since when (s)."""
         self._causes: dict[Series, tuple[float, Explanation]] = {}
         """The causes of their falls, and when they are next computed (s)."""
-        self._folds: dict[int, WatchFold] = {}
         self._drops: dict[Series, DropState] = {}
         self._target_since: dict[tuple[str, str], int] = {}
         """The first interval to which a changed target applies."""
@@ -190,22 +191,10 @@ class WatchStage:
             if known is None or (known.target, known.lower_is_better) != (detector.target, detector.lower_is_better):
                 self._target_since[key] = int(self.clock() // self.interval)
                 self._incidents |= {of: drop.life.incidents for of, drop in self._drops.items() if of[:2] == key}
-                for fold in self._all_folds:
+                for fold in self._folds:
                     fold.buckets.forget_gains(*key)
         self.rules = rules
         self._drops.clear()
-
-    @asynccontextmanager
-    async def open_fold(self, partition: int, committed: Committed | None) -> "AsyncGenerator[WatchFold]":
-        """Open the fold of a partition; it is given the memory's records again."""
-        del committed
-        self._folds[partition] = fold = self._new_fold()
-        self._drops.clear()
-        try:
-            yield fold
-        finally:
-            del self._folds[partition]
-            self._drops.clear()
 
     def _new_fold(self) -> "WatchFold":
         return WatchFold(self, Buckets(self.interval, self.memory), self.memory)
@@ -213,16 +202,12 @@ class WatchStage:
     @property
     def watches(self) -> bool:
         """Whether this process watches: of several, the owner of one partition does."""
-        return self._others is None or WATCHING_PARTITION in self._folds
+        return self._folds.owns(WATCHING_PARTITION)
 
     @property
     def evaluates(self) -> bool:
         """Whether this process evaluates the alerts."""
         return self.is_shown or self.watches
-
-    @property
-    def _all_folds(self) -> "Sequence[WatchFold]":
-        return [*self._folds.values(), *(self._others.folds.values() if self._others is not None else ())]
 
     async def run(
         self, notifier: Notifier | None = None, others: Callable[[], Sequence[AlertInstance]] = lambda: ()
@@ -238,11 +223,7 @@ class WatchStage:
 
     async def look(self, now: float) -> list[AlertInstance]:
         """Evaluate, find what explains drops, and remember what fires; nothing where only another process does."""
-        if self._others is not None:
-            before = set(self._others.folds)
-            await self._others.read_on(self._folds, now, wanted=self.evaluates)
-            if before != set(self._others.folds):
-                self._drops.clear()
+        await self._folds.read_on(now, wanted=self.evaluates)
         dropped = frozenset(self._dropped)
         active = self.update(now)
         is_explained, is_answered = await self._explain(now), await self.trust.wait_for_answer()
@@ -305,8 +286,11 @@ class WatchStage:
         self.telemetry.replace(DROP_LOG_EVIDENCE, self._evidence)
 
     def _evaluate_all(self, now: float) -> Iterator[AlertInstance]:
-        series = sorted({each for fold in self._all_folds for each in fold.buckets.series()})
-        for fold in self._all_folds:
+        if self._evaluated_changes != self._folds.changes:
+            self._drops.clear()
+        self._evaluated_changes = self._folds.changes
+        series = sorted({each for fold in self._folds for each in fold.buckets.series()})
+        for fold in self._folds:
             fold.buckets.forget(now)
         for each in series:
             detector = self.rules.targets.get(each[:2])
@@ -314,7 +298,7 @@ class WatchStage:
                 yield from self._evaluate_series(each, detector, now)
             else:
                 self._suspects.pop(each, None)
-        for fold in self._all_folds:
+        for fold in self._folds:
             fold.buckets.touched.clear()
 
     def incidents(self, series: Series) -> Sequence[Period]:
@@ -334,11 +318,11 @@ class WatchStage:
 
     def _evaluate_series(self, series: Series, detector: DropDetector, now: float) -> Iterator[AlertInstance]:
         monitor, evaluator, version = series
-        buckets = merge_buckets(fold.buckets.of(series) for fold in self._all_folds)
+        buckets = merge_buckets(fold.buckets.of(series) for fold in self._folds)
         begin = self._target_since.get(series[:2], 0), self._incidents.get(series, ())
         recovers = recovery_threshold(self.rules.settings.false_recovery_days * DAY, self.interval)
         drop = self._drops.setdefault(series, DropState(detector, recovers, *begin))
-        for fold in self._all_folds:
+        for fold in self._folds:
             if series in fold.buckets.touched:
                 drop.invalidate(fold.buckets.touched[series])
         drop.advance(buckets, int(now // self.interval))
@@ -409,7 +393,7 @@ class WatchStage:
         """How far each window's mean may be off by what is known of its judge, and by what has no score."""
         here = (
             fold.buckets.of(series)
-            for fold in self._all_folds
+            for fold in self._folds
             for series in fold.buckets.series()
             if series[:2] == (monitor, evaluator)
         )
