@@ -10,16 +10,14 @@ from contextlib import asynccontextmanager
 from typing import Generic, TypeVar
 
 from collector.backoff import FailureLog
-from collector.errors import BadInput
 from collector.logs.log import Committed, Log, LogUnavailable, StoredRecord, UntimedFold
 from collector.logs.whole_log import first_offset
 from collector.records.epochs import RecentIds, valid_evaluations
-from collector.records.json import evaluation_from_json
+from collector.records.json import evaluation_from_json, readable
 from evaluators.results import Evaluation
 
 OFFSET_EVERY = 3600.0
 """Seconds between two remembered offsets; the memory begins at one of them."""
-_BATCH = 500
 
 
 class MemoryFold(UntimedFold, ABC):
@@ -45,11 +43,8 @@ class MemoryFold(UntimedFold, ABC):
             self._remember_offset(record)
             if record.headers:  # a tick, a label, or a control record
                 continue
-            try:
-                evaluation = evaluation_from_json(record.value)
-            except BadInput:
-                continue
-            self.take(evaluation, record.timestamp)
+            if (evaluation := readable(evaluation_from_json, record.value)) is not None:
+                self.take(evaluation, record.timestamp)
 
     @abstractmethod
     def take(self, evaluation: Evaluation, time: float) -> None:
@@ -118,18 +113,6 @@ class PartitionFolds(Generic[F]):
                     self._next[partition] = await first_offset(log, partition, now - self._memory)
                     self._others[partition] = self._make_fold()
                     self.changes += 1
-                await self._read(log, partition)
-
-    async def _read(self, log: Log, partition: int) -> None:
-        batch: list[StoredRecord] = []
-        async for record in valid_evaluations(log, partition, self._next[partition]):
-            batch.append(record)
-            if len(batch) == _BATCH:
-                await self._take(partition, batch)
-                batch = []
-        await self._take(partition, batch)
-
-    async def _take(self, partition: int, batch: Sequence[StoredRecord]) -> None:
-        if batch:
-            await self._others[partition].deliver(batch)
-            self._next[partition] = batch[-1].offset + 1
+                async for record in valid_evaluations(log, partition, self._next[partition]):
+                    await self._others[partition].deliver([record])
+                    self._next[partition] = record.offset + 1

@@ -28,7 +28,7 @@ from collector.records.feedback import (
     parse_feedback_entry,
     repeated_record,
 )
-from collector.records.json import evaluation_from_json, label_to_json
+from collector.records.json import evaluation_from_json, label_to_json, readable
 from collector.records.labels import label_of
 from collector.records.references import Reference, reference_records
 from collector.telemetry.drop_reasons import DropReason
@@ -229,10 +229,8 @@ class _EvaluationsReader:
     def _add(self, record: StoredRecord) -> tuple[str, ...]:
         if record.headers or not record.value:
             return ()
-        try:
-            evaluation = evaluation_from_json(record.value)
-        except BadInput:
-            return ()  # the exporters report it
+        if (evaluation := readable(evaluation_from_json, record.value)) is None:
+            return ()
         return self._subjects.add(evaluation, LogPlace(record.partition, record.offset), record.timestamp)
 
     async def read(self, evaluation_id: str) -> Evaluation | None:

@@ -4,10 +4,9 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
 from collector.calibration.labels import HumanLabel, mean_label
-from collector.errors import BadInput
 from collector.logs.log import StoredRecord
 from collector.records.audits import AuditScore, audit_in
-from collector.records.json import label_from_json
+from collector.records.json import label_from_json, readable
 from collector.statistics.audited_sums import scored_name
 from collector.statistics.bounded_sums import Weight
 from evaluators.results import Label as PageLabel
@@ -54,11 +53,8 @@ class LabelIndex:
         """Add a record of the labels log; returns the version whose labels change, None if it does not count."""
         if record.headers:
             return None  # feedback, which is about a turn and not about its scores
-        try:
-            label = label_from_json(record.value)
-        except BadInput:
-            return None
-        return self._add(label)
+        label = readable(label_from_json, record.value)
+        return None if label is None else self._add(label)
 
     def _add(self, label: PageLabel) -> Version | None:
         if label.judge_score is None:

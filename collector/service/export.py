@@ -39,7 +39,7 @@ from collector.otlp.own_items import OwnItems
 from collector.receive.feedback_ingest import FeedbackRules, parse_feedback
 from collector.receive.rejection import Rejected
 from collector.records.feedback import is_feedback
-from collector.records.json import evaluation_from_json
+from collector.records.json import evaluation_from_json, readable
 from collector.redact.redactor import Redactor
 from collector.service.open_logs import Logs
 from collector.service.plan_builder import known_usd
@@ -165,11 +165,9 @@ class _RecentSubjects:
     def _add(self, record: StoredRecord) -> None:
         if record.headers or not record.value:
             return
-        try:
-            subject = evaluation_from_json(record.value).subject
-        except BadInput:
-            return  # the exporter reports it
-        self._subjects.pop(subject, None)
+        if (evaluation := readable(evaluation_from_json, record.value)) is None:
+            return
+        self._subjects.pop(subject := evaluation.subject, None)
         self._subjects[subject] = record.timestamp
         if len(self._subjects) > MOST_SUBJECTS:
             del self._subjects[next(iter(self._subjects))]

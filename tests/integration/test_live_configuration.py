@@ -1048,6 +1048,7 @@ async def test_a_machine_that_the_changed_file_has_not_reached_turns_nobody_back
     monkeypatch.setattr(app, "others_evaluate", AsyncMock(return_value=True))
     async with serve_judge() as url:
         file = ConfigFile(tmp_path, url)
+        file.change(lambda values: values["export"].update(prometheus={"port": free_port()}))
         old = file.path.read_text()
         async with running(load(file.path), {"evaluate"}, path=file.path) as service:
             await put(service, range(5))
@@ -1072,6 +1073,9 @@ async def test_a_machine_that_the_changed_file_has_not_reached_turns_nobody_back
             assert "has configuration 1 (of " in caplog.messages[-1], "the reason, as in /readyz"
             assert "others have replaced by configuration 2 (of " in caplog.messages[-1]
             assert "; to make all go back to configuration 1, send SIGHUP to this process; else" in caplog.messages[-1]
+            preview = await compared(file)
+            assert "\nat present configuration refused since " in preview
+            assert "seconds after the file is saved" not in preview, "it is this process's file, which it refuses"
             await put(service, range(10, 15))
             made = await until(service, answers=15, short=15)
             assert len(set(versions(made)[5:])) == 1
@@ -1087,6 +1091,7 @@ async def test_a_machine_that_the_changed_file_has_not_reached_turns_nobody_back
             await put(service, range(15, 20))
             made = await until(service, answers=20, short=20)
             assert len({versions(made)[0], *versions(made)[15:]}) == 1
+        file.change(lambda values: values["export"].pop("prometheus"))  # no process ran that stage
         await clean(file)
 
 

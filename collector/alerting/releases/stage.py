@@ -75,29 +75,28 @@ class ReleaseStage:
         for fold in self._folds:
             fold.scores.forget(now)
         self.current = releases((fold.scores for fold in self._folds), self.rules, now) if self.wanted() else ()
-        starts: dict[tuple[str, ...], float] = {}
-        differences: dict[tuple[str, ...], float] = {}
-        bounds: dict[tuple[str, ...], float] = {}
-        worse: dict[tuple[str, ...], float] = {}
-        for release in self.current:
-            where = release.place
-            place = (where.monitor, where.attribute, where.within, release.baseline, release.version)
-            labels = (release.key.evaluator, release.key.version, *place)
-            starts[place] = release.started
-            worse[labels] = float(release.is_worse)
-            if release.difference is not None:
-                differences[labels] = release.difference.estimate
-                if release.difference.has_interval:
-                    bounds[(*labels, "low")] = release.difference.low
-                    bounds[(*labels, "high")] = release.difference.high
-        self.telemetry.replace(RELEASE_STARTED, starts)
-        self.telemetry.replace(RELEASE_DIFFERENCE, differences)
+        by_labels = {_labels_of(release): release for release in self.current}
+        differences = {labels: known for labels, release in by_labels.items() if (known := release.difference)}
+        bounds = {
+            (*labels, bound): value
+            for labels, difference in differences.items()
+            for bound, value in (("low", difference.low), ("high", difference.high))
+            if difference.has_interval
+        }
+        self.telemetry.replace(RELEASE_STARTED, {labels[2:]: each.started for labels, each in by_labels.items()})
+        self.telemetry.replace(RELEASE_DIFFERENCE, {labels: each.estimate for labels, each in differences.items()})
         self.telemetry.replace(RELEASE_BOUND, bounds)
-        self.telemetry.replace(RELEASE_WORSE, worse)
+        self.telemetry.replace(RELEASE_WORSE, {labels: float(each.is_worse) for labels, each in by_labels.items()})
 
     def decide(self, question: GateQuestion) -> GateAnswer:
         """The decision on a version, by the scores that have been read so far."""
         return decide((fold.scores for fold in self._folds), self.rules, question, self.clock())
+
+
+def _labels_of(release: Release) -> tuple[str, ...]:
+    """Of its metrics: the evaluator and its version, which `RELEASE_STARTED` has not, and the place."""
+    key, where = release.key, release.place
+    return key.evaluator, key.version, where.monitor, where.attribute, where.within, release.baseline, release.version
 
 
 class ReleaseFold(MemoryFold):

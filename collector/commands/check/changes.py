@@ -268,7 +268,9 @@ async def running_configuration(config: Config) -> Compared:
         values = live_part.with_live_values(config, newest.values, source, answering=False)
         compared = Compared(values, name, knows_secrets=False)
     compared = await asyncio.to_thread(_with_start_keys, compared, config, newest.values)
-    return replace(compared, ignored=ignored) if compared.unseen else compared  # a service here takes a changed file
+    # a service here takes a changed file, but this may be its own file, which it refuses
+    is_refused = ignored.removeprefix("it ").partition(";")[0] in compared.refusal
+    return replace(compared, ignored=ignored) if compared.unseen or is_refused else compared
 
 
 async def _newest(config: Config) -> tuple[NumberedConfiguration, str]:

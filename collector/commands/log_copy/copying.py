@@ -13,7 +13,7 @@ import orjson
 from collector.assemble.open_trace_pieces import open_pieces
 from collector.assemble.open_traces import TraceLimits
 from collector.commands.log_copy.log_writer import LogWriter, PartitionStretch, in_order, stretches_by_progress
-from collector.errors import BadInput, ConfigError
+from collector.errors import ConfigError
 from collector.evaluate.budget.division import divide
 from collector.evaluate.budget.rates import FULL_RATES
 from collector.evaluate.conversations.snapshot import SNAPSHOT_HEADERS
@@ -30,6 +30,7 @@ from collector.export.stage import group_of
 from collector.logs.log import TICK, Committed, CopyableLog, Log, Record, StoredRecord
 from collector.page.stage import EVALUATIONS_GROUP, LABELS_GROUP, TURNS_GROUP
 from collector.records.epochs import CONTROL_HEADERS, Fence, unstamped
+from collector.records.json import readable
 from collector.service.app import is_note
 from collector.service.open_logs import Logs
 
@@ -393,8 +394,6 @@ def oldest_retained(retention: float | None, now: float) -> float:
 
 def _opened(record: StoredRecord) -> int:
     """How many more batches of judges' requests are open after a control record."""
-    try:
-        batches = parse_control_record(record.value).batches or {}
-    except BadInput:
-        return 0
+    control = readable(parse_control_record, record.value)
+    batches = (control and control.batches) or {}
     return {"planned": 1, "dropped": -1, "ended": -1}.get(str(batches.get("event")), 0)

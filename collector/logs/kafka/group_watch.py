@@ -103,33 +103,35 @@ class _JoinWait:
         self.long_wait: float | None = None
         self._since: float | None = None
         self._is_logged = False
+        self._answers: list[Answer] | None = None
+        """What brokers have answered in this wait; None before they are asked."""
 
     def see(self, now: float, *, joined: bool, reached: bool) -> None:
         if joined:
             if self._is_logged and self._since is not None:
                 logger.info("group %s is joined after %.0f s", self._group, now - self._since)
-            self._since, self._is_logged, self.long_wait = None, False, None
+            # an answer that comes later is of no wait any more: its line would have no end
+            self._since, self._is_logged, self.long_wait, self._answers = None, False, None, None
             return
         if self._since is None or not reached:  # of an outage the log says that no broker answers
             self._since, self.long_wait = now, None
         if now - self._since >= LONG:
             self.long_wait = now - self._since
-            if not self._is_logged:
+            if self._answers is None:
+                self._answers = []
+                self._ask(self._answers.append)
+            if self._answers and not self._is_logged:
                 self._is_logged = True
-                self._ask(partial(self._log_wait, self.long_wait))
+                self._log_wait(self.long_wait, self._answers[0])
 
     def _log_wait(self, waited: float, answer: Answer) -> None:
-        """In another thread."""
-        if isinstance(answer, Exception):
-            logger.warning(
-                "group %s: could not be joined for %.0f s, so nothing is read (%s)", self._group, waited, answer
+        why = f" ({answer})"
+        if not isinstance(answer, Exception):
+            why = (
+                ": brokers wait until each of its members has joined again, or was not heard of for its "
+                f"session_timeout; members: {', '.join(answer.names) or 'none'}"
             )
-        else:
-            logger.warning(
-                "group %s: could not be joined for %.0f s, so nothing is read: brokers wait until each of its members "
-                "has joined again, or was not heard of for its session_timeout; members: %s",
-                self._group, waited, ", ".join(answer.names) or "none",
-            )  # fmt: skip
+        logger.warning("group %s: could not be joined for %.0f s, so nothing is read%s", self._group, waited, why)
 
 
 class _Owners:

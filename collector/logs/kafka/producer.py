@@ -36,6 +36,10 @@ CLOSE_WITHIN = 5.0
 """Seconds that appends in flight may take when the producer is closed."""
 
 
+class _ProducerClosed(LogUnavailable):
+    """Another append has ended the producer: brokers may have refused that one."""
+
+
 class _Append:
     """One append: collects its acknowledgements, in kafka-python's thread until all are there.
 
@@ -91,8 +95,8 @@ def _unacknowledged(error: Exception, topic: str) -> LogError:
     That a broker accepts every record that we accept is checked when the topics are opened: who lowers the limit
     meanwhile makes them wait.
     """
-    if isinstance(error, IllegalStateError):  # another append has ended the producer, and has said why
-        return LogUnavailable("its producer was closed before brokers acknowledged the write; a new producer is made")
+    if isinstance(error, IllegalStateError):
+        return _ProducerClosed("its producer was closed before brokers acknowledged the write; a new producer is made")
     translated = translate(error, topic=topic)
     if isinstance(translated, RecordTooLarge):
         return LogUnavailable(f"the topic takes no batch as large as this one; raise its max.message.bytes ({error!r})")
@@ -120,6 +124,8 @@ class SharedProducer:
         self._handing_over: asyncio.TimerHandle | None = None
         self._refused: tuple[float, LogRefused] | None = None
         """When brokers have refused an append, and why; none since was acknowledged."""
+        self._closed_for = self._refused
+        """The same when the last producer was given up."""
 
     def require_answers(self) -> None:
         """See that brokers acknowledge what is appended.
@@ -173,6 +179,9 @@ class SharedProducer:
         self._gather(append, size)
         try:
             await asyncio.shield(append.done)
+        except _ProducerClosed as closed:
+            cause = f"; it was closed because of: {self._closed_for[1]}" if self._closed_for else ""
+            raise LogUnavailable(f"{closed}{cause}") from closed
         except asyncio.CancelledError:
             if append.begin():  # nothing of it was sent, and nothing will be
                 append.done.cancel()
@@ -247,7 +256,7 @@ class SharedProducer:
 
     def _discard(self, producer: Any) -> None:
         if producer is not None and producer is self._producer:  # else another append has replaced it already
-            self._producer = None
+            self._producer, self._closed_for = None, self._refused
             abandon(producer)
 
     def _options(self) -> dict[str, Any]:

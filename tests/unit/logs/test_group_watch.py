@@ -152,6 +152,42 @@ def test_a_long_wait_is_said_once_with_the_members(caplog: pytest.LogCaptureFixt
     assert "group evaluate is joined after 79 s" in caplog.records[1].getMessage()
 
 
+def test_a_wait_that_ends_before_brokers_answer_has_no_line(caplog: pytest.LogCaptureFixture) -> None:
+    """The line came from another thread after the end, and had none: whoever read it thought that nothing is read."""
+    caplog.set_level(logging.INFO)
+    answers = list[Callable[[Answer], None]]()
+    now, joined = [0.0], [False]
+    watch = GroupWatch("evaluate", answers.append, instance=None, clock=lambda: now[0])
+
+    def pass_seconds(number: float) -> None:
+        for _ in range(int(number)):
+            watch.should_rejoin(lambda: replace(FOLLOWER, joined=joined[0]))
+            now[0] += 1.0
+
+    for _ in range(2):
+        joined[0] = False
+        pass_seconds(LONG + 2)
+        joined[0] = True
+        pass_seconds(2)
+        assert len(answers) == 1
+        joined[0] = False
+        pass_seconds(2)
+        answers.pop()(OTHERS_HAVE_THE_REST)  # during another wait
+        pass_seconds(2)
+        assert not caplog.records
+        joined[0] = True
+        pass_seconds(2)
+    joined[0] = False
+    pass_seconds(LONG + 2)
+    answers.pop()(OTHERS_HAVE_THE_REST)
+    pass_seconds(2)
+    joined[0] = True
+    pass_seconds(2)
+    begin, end = [record.getMessage() for record in caplog.records]
+    assert begin.startswith("group evaluate: could not be joined for 22 s")
+    assert end.startswith("group evaluate is joined after 24 s")
+
+
 def test_a_long_wait_is_said_when_no_broker_answers(caplog: pytest.LogCaptureFixture) -> None:
     world = World()
     world.view, world.answer = replace(FOLLOWER, joined=False), LogUnavailable("no broker answers")
