@@ -282,7 +282,7 @@ def alerts_for_page(process: Process, watching: Watching) -> Callable[[], Sequen
         own.start_if_needed()
         process.changes.append(partial(_prepare_targets, stage, PAGE_INTERVAL))
         process.changes.append(without_preparation(own.take_over))
-    stage.is_shown = True
+    stage.has_page = True
     return lambda: [_page_alert(alert) for alert in _gravest(stage.firing)]
 
 

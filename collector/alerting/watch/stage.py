@@ -149,8 +149,8 @@ class WatchStage:
     recent: RecentScores | None = None
     trust: JudgeTrust = field(default_factory=JudgeTrust)
     clock: Callable[[], float] = time.time
-    is_shown: bool = False
-    """Whether a page shows what fires: then alerts are evaluated here, too, while another process watches."""
+    has_page: bool = False
+    """Whether a page here lists what fires: then alerts are evaluated here, too, while another process watches."""
     log: InitVar[Log | None] = None
 
     def __post_init__(self, log: Log | None) -> None:
@@ -207,7 +207,7 @@ class WatchStage:
     @property
     def evaluates(self) -> bool:
         """Whether this process evaluates the alerts."""
-        return self.is_shown or self.watches
+        return self.has_page or self.watches
 
     async def run(
         self, notifier: Notifier | None = None, others: Callable[[], Sequence[AlertInstance]] = lambda: ()

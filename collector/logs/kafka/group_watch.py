@@ -104,7 +104,7 @@ class _JoinWait:
         self._since: float | None = None
         self._is_logged = False
         self._answers: list[Answer] | None = None
-        """What brokers have answered in this wait; None before they are asked."""
+        """The answer of brokers in this wait, once it comes; None before they are asked."""
 
     def see(self, now: float, *, joined: bool, reached: bool) -> None:
         if joined:

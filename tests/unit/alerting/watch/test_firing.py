@@ -370,7 +370,7 @@ async def test_the_page_has_what_fires_while_another_process_watches_and_after_e
         assert len(posted) == before
         running.cancel()
         assert in_metrics()
-        stage.is_shown = False
+        stage.has_page = False
         assert await stage.look(started + 120.0) == []
         assert in_metrics() == [], "of a process that does not watch any more"
     series = ("all", "exact", scored().evaluator_version)
