@@ -16,6 +16,7 @@ from typing import Any
 import orjson
 from aiohttp import web
 
+from collector.admission.listener import Address, serving
 from evaluators.asking.judge_input import iter_texts
 from evaluators.asking.prompt_isolation import ANSWER_KEY
 from evaluators.testing import required_answer_key
@@ -146,11 +147,6 @@ async def serve_judge() -> AsyncGenerator[str]:
     """Serve the stand-in until left; gives its base URL, with /v1."""
     application = web.Application(client_max_size=32 * 1024**2)
     application.router.add_post("/v1/chat/completions", _complete)
-    runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.5)
-    await runner.setup()
-    try:
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        yield f"http://127.0.0.1:{site.port}/v1"
-    finally:
-        await runner.cleanup()
+    address = Address("judge", "127.0.0.1", 0)
+    async with serving(application, address=address, max_connections=1000, idle_timeout=75.0, stop_grace=0.5) as port:
+        yield f"http://127.0.0.1:{port}/v1"

@@ -12,7 +12,7 @@ import random
 import re
 import time
 from collections.abc import AsyncGenerator, Callable, Hashable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, Self, TypedDict
 
@@ -192,10 +192,8 @@ async def _until_closed(connection: Connecting) -> AsyncGenerator[None]:
     """Holds a connection open. `asyncio.run` ends the generators of its loop before the loop itself, and so closes the
     connection of a judge that was left open: nothing else is told in time that a loop ends.
     """
-    try:
+    async with aclosing(connection):
         yield
-    finally:
-        await connection.aclose()
 
 
 @dataclass(frozen=True, slots=True)
