@@ -6,8 +6,9 @@ Locks of SQLite end with the process; a pid file would outlive a crash.
 """
 
 import sqlite3
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
+from glob import escape
 from pathlib import Path
 from urllib.parse import quote
 
@@ -93,6 +94,16 @@ def reserve(path: Path, command: str) -> bool:
         lock.execute("INSERT INTO command VALUES (?)", [command])
         lock.execute("COMMIT")
     return True
+
+
+def has_consumer(file: Path) -> bool:
+    """Whether a process consumes a log of the file, as far as the locks tell."""
+    for path in file.parent.glob(f"{escape(file.name)}-*.lock"):
+        with suppress(sqlite3.Error):
+            if (lock := lock_alone(path)) is None:
+                return True
+            lock.close()
+    return False
 
 
 def group_in_use(file: Path, log: str, group: str) -> GroupInUse:

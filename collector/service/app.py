@@ -33,6 +33,7 @@ from collector.logs.journal.guard import FatalUnits, Guard
 from collector.logs.journal.journal_file import JournalFile, private_folder
 from collector.logs.journal.stall_watchdog import StallWatchdog, exit_stalled
 from collector.logs.log import Log, LogError, LogUnavailable
+from collector.logs.sqlite_shares import has_consumer
 from collector.page.score_series import RETENTION
 from collector.service.assembly_builder import follow_wanted, start_assemble, start_link
 from collector.service.evaluate import EvaluateTask
@@ -427,8 +428,12 @@ async def _serve_port(tasks: Tasks, serve: Work) -> None:
         tasks.start("metrics", partial(Backoff().repeat, serve, ConfigError, action=action, failed=error))
 
 
-def addresses_of(config: Config, stages: Collection[str]) -> list[Address]:
-    """All addresses that these stages need."""
+async def require_ports(config: Config, stages: Collection[str]) -> None:
+    """See that these stages can listen on their ports.
+
+    Raises:
+        ConfigError: one is taken. It says first if the log's file is in use: the same service may run already.
+    """
     settings = config.settings
     sections = {
         "receive.otlp_http": settings.receive.otlp_http,
@@ -437,7 +442,14 @@ def addresses_of(config: Config, stages: Collection[str]) -> list[Address]:
         "export.prometheus": config.prometheus,
     }
     named = ((name, section) for name, section in sections.items() if name.partition(".")[0] in stages)
-    return [Address(name, section.host, section.port) for name, section in named if section is not None]
+    try:
+        await require_free([Address(name, at.host, at.port) for name, at in named if at is not None])
+    except ConfigError as error:
+        file = settings.log.path
+        if settings.log.kind != "sqlite" or not has_consumer(Path(file)):
+            raise
+        already = f"log: {file}: a process consumes this file already; if it is this service, stop it first"
+        raise ConfigError(f"{already}\n{error}") from error
 
 
 @asynccontextmanager
@@ -463,7 +475,7 @@ async def running(
     show_build(telemetry, config, stages)
     async with AsyncExitStack() as stack:
         if worker is None:
-            await require_free(addresses_of(config, stages))  # before there is a file that a failed start would leave
+            await require_ports(config, stages)  # before there is a file that a failed start would leave
         opening = partial(open_logs, config.settings.log, page=config.settings.page is not None, telemetry=telemetry)
         logs = await stack.enter_async_context(opening(share=worker.share if worker else None, **config.optional_logs))
         steps = await _open_steps(logs, config)

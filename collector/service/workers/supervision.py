@@ -25,7 +25,7 @@ import aiohttp
 from aiohttp import web
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
-from collector.admission.listener import Address, require_free, serving
+from collector.admission.listener import Address, serving
 from collector.admission.shared_port import SharedPort
 from collector.config.configured import Config
 from collector.config.settings import LogSettings
@@ -33,7 +33,7 @@ from collector.errors import ConfigError
 from collector.evaluate.stage import GROUP
 from collector.export.scrape import MOST_CONNECTIONS, application_of
 from collector.logs.sqlite_shares import PartitionShare, group_in_use, lock_path, reserve
-from collector.service.app import addresses_of, serve
+from collector.service.app import require_ports, serve
 from collector.service.workers.worker import Worker
 from collector.telemetry.logging import LogLevel, level_of, log_as_json
 from evaluators.wire.http_client import HttpClient
@@ -216,7 +216,7 @@ def serve_workers(config: Config, divided: Sequence[frozenset[str]], *, log_leve
     Raises:
         ConfigError: a port of this process is taken, or another process has the file.
     """
-    asyncio.run(require_free(addresses_of(config, divided[0])))
+    asyncio.run(require_ports(config, divided[0]))
     shares = share_file(config.settings.log, len(divided))
     ports = {name: SharedPort.among(len(divided)) for name in SHARED_PORTS}
     folder = Path(tempfile.mkdtemp(prefix="evalstream-"))

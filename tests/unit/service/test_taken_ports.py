@@ -53,6 +53,20 @@ async def test_a_service_that_is_refused_a_port_makes_no_log(section: str, port:
     assert not contents(tmp_path)
 
 
+async def test_a_second_start_of_a_running_service_says_so_before_the_port(tmp_path: Path):
+    """The remedy was another port, which leads away from the cause. Of another log, the port is the cause."""
+    async with running(configuration(tmp_path, "receive.otlp_http", 0)) as service:
+        again = configuration(tmp_path, "receive.otlp_http", service.otlp_port)
+        with pytest.raises(
+            ConfigError, match=r"^log: .*e\.db: a process consumes this file already; .*\nreceive\.otlp"
+        ):
+            async with running(again):
+                pass
+    with socket.create_server(("127.0.0.1", 0)) as other, pytest.raises(ConfigError, match=r"^receive\.otlp_http: "):
+        async with running(configuration(tmp_path, "receive.otlp_http", other.getsockname()[1])):
+            pass  # the file is there, and nobody has it
+
+
 def test_neither_do_workers(port: int, tmp_path: Path):
     with pytest.raises(ConfigError, match="cannot be listened on"):
         serve_workers(configuration(tmp_path, "page", port), [frozenset({"receive", "page"})] * 2)
