@@ -768,8 +768,8 @@ def explain(
     Shows how the spans were read and why, the turn, monitor, draw, rate and weight, how long the evaluation waited, the
     judge's question, answer and cost, and which exporters have taken the result. Can run beside the service.
 
-    With another id, shows each evaluator's outcome for every turn, or why there is none: no monitor matched, or sampled
-    out.
+    With the id of a trace, turn or conversation, shows each evaluator's outcome for every turn, or why there is none:
+    no monitor matched, or sampled out.
     """
     from collector.commands.trace import trace_evaluation
 

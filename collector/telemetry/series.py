@@ -105,7 +105,7 @@ CORRECTED_W2Y2 = counter("evalstream_corrected_w2y2_total", _EVALUATION)
 CORRECTED_SUMS = (CORRECTED_WY, CORRECTED_W2Y, CORRECTED_W2Y2)
 """The counters of the corrected sums of cascades, in the same order."""
 CORRECTED_SHIFT = gauge("evalstream_corrected_shift", ("evaluator", "evaluator_version", "monitor"))
-"""The amount that is added to the corrected scores of a cascade, so their sums never fall: 1 / `share` - 1."""
+"""The amount added to the corrected scores of a cascade, so their sums never fall: 1 / `share` - 1."""
 ESCALATIONS = counter("evalstream_escalations_total", ("evaluator", "monitor", "reason"))
 """Evaluations by a cascade, by the reason why its second judge was asked (share, doubt, unknown, unreadable) or not
 (sure)."""
@@ -133,17 +133,18 @@ LABEL_WEIGHT = counter("evalstream_label_weight_total", (*_EVALUATION, "label"))
 EVALUATIONS = counter("evalstream_evaluations_total", (*_EVALUATION, "outcome", "reason"))
 """Exported evaluations, each once, by outcome (scored, skipped, failed) and, without a score, by reason."""
 EVALUATIONS_RETRIED = counter("evalstream_evaluations_retried_total", (*_EVALUATION, "reason"))
-"""Failures that *Make it again* on the page has replaced, by their reason; `evalstream_evaluations_total` counts both.
-Those by `rejudge` count in `evalstream_evaluations_backfilled_total`."""
+"""Failures that *Make it again* on the page has replaced, by their reason; `evalstream_evaluations_total` counts them
+and their replacements. Those that `rejudge` makes count in `evalstream_evaluations_backfilled_total`."""
 EVALUATIONS_BACKFILLED = counter(
     "evalstream_evaluations_backfilled_total", ("evaluator", "evaluator_version", "monitor", "outcome")
 )
 """Evaluations that `evalstream rejudge` requested, by outcome. Metrics of scores, weights and verdicts leave them
 out; those of tokens, calls, seconds and cost do not."""
 QUARTER, REPLACED_AGES = 900.0, ("0m", "15m", "30m", "45m")
-"""The least ages of failures that were replaced, by quarters of an hour."""
+"""Quarters of an hour (s), and the ages of replaced failures, rounded down to them."""
 EVALUATIONS_REPLACED = counter("evalstream_evaluations_replaced_total", ("evaluator", "monitor", "age"))
-"""Failures and losses replaced within an hour, by their least age; EvalstreamUnscored leaves them out."""
+"""Failures and losses replaced within an hour, by age in quarters of an hour, rounded down; EvalstreamUnscored leaves
+them out."""
 EVALUATION_WEIGHT = counter("evalstream_evaluation_weight_total", _EVALUATION)
 """Sum of 1 / this service's sampling probability over all evaluations, whatever their outcome: an estimate of the
 traffic received, without what upstream samplers removed."""
@@ -256,12 +257,12 @@ a queue."""
 RECEIVE_PENDING_BYTES = gauge("evalstream_receive_pending_bytes")
 """Bytes in memory for OTLP requests that are not yet durable: bodies, decompressed and not, and records."""
 RECEIVE_REJECTED = counter("evalstream_receive_rejected_total", ("source", "reason", "tenant"))
-"""OTLP requests that were not accepted, and connections over HTTP that were refused (reason connections). By reason and
+"""OTLP requests not accepted, and connections over HTTP refused (reason connections). By reason and
 by the tenant of their credential (`unnamed` without one)."""
 REFUSED_CONNECTIONS = counter("evalstream_refused_connections_total", ("source",))
-"""Connections that were refused because too many were open, by listener: otlp_http, page, metrics."""
+"""Connections refused because too many were open, by listener: otlp_http, page, metrics."""
 WRONG_TOKENS = counter("evalstream_wrong_tokens_total", ("source",))
-"""Bearer tokens that are not valid, by where they were sent: otlp_http, otlp_grpc, page."""
+"""Invalid bearer tokens, by where they were sent: otlp_http, otlp_grpc, page."""
 RECEIVE_BYTES = counter("evalstream_receive_bytes_total", ("source", "signal"))
 """Bytes that became durable: OTLP requests after decompression, and ready-made turns."""
 RECEIVE_ITEMS = counter("evalstream_receive_items_total", ("source", "signal", "result"))
@@ -321,7 +322,7 @@ EVALUATIONS_STARTED = counter("evalstream_evaluations_started_total", ("monitor"
 """Evaluations that went to their judge's queue: without those sampled out, duplicate, or requested by `rejudge`.
 Those resumed after a restart count again."""
 EVALUATIONS_ENDED = counter("evalstream_evaluations_ended_total", ("monitor", "evaluator", "outcome", "reason"))
-"""Evaluations by outcome: scored, skipped, failed (recorded, with the reason), sampled_out (turns), duplicate,
+"""Evaluations by outcome: scored, skipped, failed (recorded, with the reason), sampled_out (turns only), duplicate,
 superseded, reassigned (unfinished; resumed by the partition's next owner), removed (unfinished; a changed configuration
 no longer has its evaluator)."""
 FEEDBACK = counter("evalstream_feedback_total", ("outcome",))
@@ -348,7 +349,7 @@ REFERENCES = counter("evalstream_references_total", ("outcome",))
 needed it). A reference that is never joined was for no known turn, or for one
 that was not sampled."""
 REFERENCES_MISSING = counter("evalstream_references_missing_total", ("monitor", "evaluator"))
-"""Evaluations that were skipped as no reference had come within the wait."""
+"""Evaluations skipped as no reference came within the wait."""
 REFERENCES_AWAITED = gauge("evalstream_references_awaited")
 """Evaluations that wait for a reference in this process; they are not due yet."""
 WAITING_WEIGHT = gauge("evalstream_evaluations_waiting_weight", ("monitor", "evaluator"))
@@ -378,7 +379,7 @@ BATCHES_ABSENT = gauge("evalstream_batches_absent", ("judge",))
 UNDEFERRED = counter("evalstream_evaluations_undeferred_total", ("monitor",))
 """Evaluations that may wait and were made at once, at the full price, as their judge takes no batches."""
 PAUSED_PARTITIONS = gauge("evalstream_paused_partitions", ("judge",))
-"""Partitions of the turns log that are paused until an evaluation of this judge ends (none: of evaluators without a
+"""Partitions of the turns log paused until an evaluation of this judge ends (none: of evaluators without a
 judge)."""
 # --- out ---
 EXPORT_EVALUATIONS = counter("evalstream_export_evaluations_total", ("exporter", "result"))
@@ -403,7 +404,7 @@ the baseline's in the same hours a week before, or else on the day before (then 
 RELEASE_BOUND = gauge("evalstream_release_difference_bound", ("evaluator", "evaluator_version", *_RELEASE, "bound"))
 """Bounds of that difference's 95 % interval, low or high: valid however often you look."""
 RELEASE_WORSE = gauge("evalstream_release_worse", ("evaluator", "evaluator_version", *_RELEASE))
-"""1 for a version that is worse than its baseline for sure (alerts.release_error_rate), else 0."""
+"""1 for a version surely worse than its baseline (alerts.release_error_rate), else 0."""
 # --- the service ---
 CONSUMER_LAG_RECORDS = gauge("evalstream_consumer_lag_records", ("consumer", "log"))
 """Records that a consumer has not received yet, in the partitions this process owns; absent while none can be
@@ -419,13 +420,13 @@ hides it."""
 OLDEST_NEEDED = gauge("evalstream_oldest_needed_seconds", ("consumer", "log"))
 """Age of the oldest record that a consumer still needs, unread or for its open state; 0 if it needs none."""
 DEAD_LETTERS = counter("evalstream_dead_letters_total", ("stage", "reason"))
-"""Records that could not be processed and were dead-lettered, by stage and reason."""
+"""Dead-lettered records, by stage and reason."""
 DROPS = counter("evalstream_drops_total", ("stage", "reason"))
-"""Items that were lost or left out. The reason tells what kind of item: see the runbook EvalstreamDrops."""
+"""Items lost or left out. The reason tells what kind of item: see the runbook EvalstreamDrops."""
 LABEL_OVERFLOW = counter("evalstream_label_overflow_total", ("label",))
-"""Uses of a label value beyond the cap, counted under `other` instead."""
+"""Uses of a label value beyond the cap, counted under `other`."""
 ABSURD_VALUES = counter("evalstream_absurd_values_total", ("metric",))
-"""Values that a metric cannot have and that were left out of it: negative, too large, no number."""
+"""Impossible values, left out of a metric: negative, too large, no number."""
 TASK_FAILURES = counter("evalstream_task_failures_total", ("task",))
 """Unexpected failures of the service's background tasks, which were started again."""
 HEALTH_CHECK = gauge("evalstream_health_check_ok", ("check",))
@@ -439,7 +440,7 @@ PACKAGE_INFO = gauge("evalstream_package_info", ("package", "version"))
 CONFIG_INFO = gauge("evalstream_config_info", ("hash",))
 """Always 1; its label is a hash of the running configuration."""
 CONFIG_SECTION_INFO = gauge("evalstream_config_section_info", ("section", "hash"))
-"""1 for each section of the running configuration, with a hash of it."""
+"""1 for each section of the running configuration, with its hash."""
 RULES_INFO = gauge("evalstream_rules_info", ("hash",))
 """Always 1; its label is a hash of the alert rules that `evalstream rules` writes for the running configuration."""
 CONFIGURATION_NUMBER = gauge("evalstream_configuration_number")
