@@ -267,8 +267,8 @@ class Sampling:
 class Retry:
     """A repeated evaluation: the number of the attempt, from 2 on, and why the attempt before failed.
 
-    `failed_at` is when the failure or loss ended that alerts count. They count no backfill: if the attempt before was
-    one, it is when what that one replaced ended; None if no attempt was counted.
+    `failed_at` is when the last failure or loss ended that alerts count; None if there is none. Alerts count no
+    backfill, so a retry of one keeps its `failed_at`.
     """
 
     attempt: int

@@ -230,7 +230,7 @@ krippendorff_alpha, equal_verdicts, cohen_kappa, sensitivity, specificity, youde
 AGREEMENT_BOUND = gauge("evalstream_judge_agreement_bound", ("evaluator", "evaluator_version", "statistic", "bound"))
 """Bounds of that agreement's 95 % interval: low or high; too narrow below 200 labels."""
 AGREEMENT_LABELS = gauge("evalstream_judge_agreement_labels", ("evaluator", "evaluator_version"))
-"""Labelled evaluations that the agreement is computed from, 1000 at most."""
+"""Labelled evaluations behind the agreement, 1000 at most."""
 PEOPLE_AGREEMENT = gauge("evalstream_people_agreement", ("evaluator", "evaluator_version", "statistic", "bound"))
 """Weighted agreement between the judge's verdicts and people's, from drawn labels. Label `statistic`: share, kappa or
 youden_j; label `bound`: value, low or high (95 %)."""
@@ -355,9 +355,9 @@ REFERENCES_AWAITED = gauge("evalstream_references_awaited")
 WAITING_WEIGHT = gauge("evalstream_evaluations_waiting_weight", ("monitor", "evaluator"))
 """Sum of 1 / sampling probability over the evaluations that wait or run."""
 EVALUATIONS_IN_FLIGHT = gauge("evalstream_evaluations_in_flight")
-"""Evaluations that are due and have not ended: they wait or run."""
+"""Due evaluations that have not ended: they wait or run."""
 EVALUATIONS_RUNNING = gauge("evalstream_evaluations_running")
-"""Evaluations in flight that have a slot at their judge."""
+"""Evaluations in flight with a slot at their judge."""
 EVALUATIONS_WAITING = gauge("evalstream_evaluations_waiting", ("judge",))
 """Evaluations in flight that wait for a slot at their judge; each judge has its own (none: evaluators without a judge).
 """

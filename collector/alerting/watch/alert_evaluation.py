@@ -62,8 +62,8 @@ class FallOfMean:
     """Whether the mean is final."""
 
     def is_fall(self, of: DropDetector) -> bool:
-        """Whether the mean is known to have been better before, and a first fall's to have been at its target: where
-        that is raised, or never was met, the mean has not fallen.
+        """Whether the mean is known to have been better before and, at a first fall, to have been at its target. If the
+        target was raised, or never met, the mean has not fallen.
         """
         if self.before is None:
             return False

@@ -25,8 +25,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 
 {{/*
 Refuses what would make pods unreachable, idle, killed at work, unable to start or to keep a file, or one member of a
-group of many: a file that is pasted
-under `config` may say so. Ports are values of `service`, since containers, Services and the network policy name them too.
+group of many: a file that is pasted under `config` may say so. Ports are values of `service`, since containers, Services and the network policy name them too.
 */}}
 {{- define "evalstream.refuse" -}}
 {{- $config := .Values.config }}
