@@ -78,8 +78,8 @@ class PartitionFolds(Generic[F]):
         """How often a fold was added or removed."""
 
     def __iter__(self) -> Iterator[F]:
-        """All folds that there are now."""
-        return iter([*self.owned.values(), *self._others.values()])
+        """All folds that there are now, one of each partition: some may have come here while they were read."""
+        return iter([*(self._others | self.owned).values()])
 
     @asynccontextmanager
     async def open(self, partition: int, _committed: Committed | None) -> "AsyncGenerator[F]":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -102,6 +102,31 @@ async def test_a_process_that_owns_a_part_of_the_scores_compares_all_if_it_watch
         await stage.look(BEGAN + 30 * HOUR)
         assert stage.current == ()
         assert b"evalstream_release_worse{" not in generate_latest(telemetry.registry)
+
+
+async def test_a_partition_that_comes_to_this_process_while_others_are_read_counts_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Until the next look its scores counted twice: in the fold that it has now, and in that of another's partition."""
+    log, stack, came = MemoryLog("evaluations", 2), AsyncExitStack(), list[int]()
+    stage = ReleaseStage(RULES, Telemetry(), log, clock=lambda: BEGAN + 30.0 * HOUR)
+    entries = list(records(range(30)))
+    await log.append([Record(b"k", entry.value, partition=entry.offset % 2) for entry in entries])
+    expected, _ = await shown(range(30), 30)
+
+    async def read(partition: int, start: int) -> AsyncIterator[Sequence[StoredRecord]]:
+        if partition == 1 and not came:
+            came.append(partition)
+            fold = await stack.enter_async_context(stage.open_fold(0, None))
+            await fold.deliver([entry for entry in entries if entry.offset % 2 == 0])
+        async for batch in MemoryLog.read(log, partition, start):
+            yield batch
+
+    monkeypatch.setattr(log, "read", read)
+    async with stack:
+        await stage.look(BEGAN + 30 * HOUR)
+        (release,) = stage.current
+        assert release.conversations == expected.current[0].conversations
 
 
 async def test_what_is_over_is_shown_no_more() -> None:
