@@ -106,7 +106,8 @@ class TurnBuilder:
         begins_elsewhere, own = False, set[str]()
         for model_call in draft.calls:
             begins_elsewhere = begins_elsewhere or model_call.call.input_begins_elsewhere
-            own.update(parsed_span.span.span_id for parsed_span in model_call.parsed_spans)
+            for parsed_span in model_call.parsed_spans:
+                own.add(parsed_span.span.span_id)
         models, around = frozenset(own), draft.enclosing_span
         if around is not None:
             own.add(around.span.span_id)

@@ -204,7 +204,8 @@ class PrometheusExporter:
     async def export(self, batch: Sequence[Evaluation]) -> None:
         """Count the batch."""
         for evaluation in batch:
-            self._count_replaced(evaluation)
+            if evaluation.retry is not None:
+                self._count_replaced(evaluation)
             if evaluation.happened_at is None:
                 self._count(evaluation)
             else:  # a counter has no past: last week's scores would count as today's

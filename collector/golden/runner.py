@@ -34,17 +34,8 @@ from collector.logs.log import Log, LogUnavailable
 from collector.logs.whole_log import IncrementalReader, end_offsets
 from collector.records.json import evaluation_from_json, record_of
 from collector.records.numbered_lines import numbered_lines
+from collector.statistics import judge_change
 from collector.statistics.intervals import Z, plus_minus
-from collector.statistics.judge_change import (
-    MIN_PAIRS,
-    GoldenRun,
-    JudgeVerdict,
-    ScoreShift,
-    SingleCaseTest,
-    Suspicion,
-    judge_since,
-    score_shift,
-)
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import GOLDEN_CASES, GOLDEN_LAST_RUN, GOLDEN_SHIFT, GOLDEN_SHIFT_STDERR
 from collector.wording import listed, plural, unknown
@@ -126,11 +117,11 @@ def case_notes(
     for name, evaluator in evaluators.items():
         own = cases_for(evaluator, cases)
         lacking = [fields for case in own if (fields := _lacking(case, evaluator))]
-        if len(own) - len(lacking) < MIN_PAIRS:
+        if len(own) - len(lacking) < (needed := judge_change.MIN_PAIRS):
             fields = sorted({field for each in lacking for field in each})
             why = f" ({len(lacking)} lack {listed(fields)})" if fields else ""
             usable = f"{len(own) - len(lacking)} of {plural(len(cases), 'case')}"
-            yield f"golden.path: {name} can score {usable}{why}; a shift of its judge is seen with {MIN_PAIRS} or more"
+            yield f"golden.path: {name} can score {usable}{why}; a shift of its judge is seen with {needed} or more"
     for name in sorted({name for case in cases for name in case.scores}.difference(known)):
         yield f"golden.path: scores names an {unknown('evaluator', name, known)}"
 
@@ -298,11 +289,11 @@ class _Checked:
 
     published: _Published | None = None
     attempts: _Attempts = field(default_factory=_Attempts)
-    runs: list[GoldenRun] = field(default_factory=list[GoldenRun])
-    falling: Suspicion | None = None
+    runs: list[judge_change.GoldenRun] = field(default_factory=list[judge_change.GoldenRun])
+    falling: judge_change.Suspicion | None = None
     suspected_at: float = 0.0
     """When it was last said to be (s)."""
-    drip: SingleCaseTest = field(default_factory=SingleCaseTest)
+    drip: judge_change.SingleCaseTest = field(default_factory=judge_change.SingleCaseTest)
     calls: int = 0
     """The judge's live calls that single cases were asked for."""
     dripped: int = 0
@@ -353,7 +344,7 @@ class GoldenRuns:
         }
         self.checked = {target.key: _Checked() for target in self.targets}
         self._unscorable: set[str] = set()
-        self._shifts: dict[str, list[tuple[float, ScoreShift]]] = {}
+        self._shifts: dict[str, list[tuple[float, judge_change.ScoreShift]]] = {}
         """The shifts of each evaluator by the times of its runs (s), oldest first."""
         self._shifted_since: dict[str, float | None] = {}
         """The run (s) since which the shift of an evaluator's judge is significant, if it is."""
@@ -371,7 +362,7 @@ class GoldenRuns:
                 was = earlier.checked.get(key, known)
                 known.falling, known.suspected_at = was.falling, was.suspected_at
 
-    def significant_shift(self, evaluator: str) -> ScoreShift | None:
+    def significant_shift(self, evaluator: str) -> judge_change.ScoreShift | None:
         """How far the scores of an evaluator's judge have shifted by its newest run; None if not significantly."""
         shifts = self._shifts.get(evaluator)
         return shifts[-1][1] if shifts and shifts[-1][1].exceeds(self.rules.tolerance) else None
@@ -385,23 +376,27 @@ class GoldenRuns:
         sentence = f"On the golden set the scores of {evaluator} by its judge differ by {by} from their references."
         return sentence, self._shifted_since[evaluator]
 
-    def judge_since(self, evaluator: str, version: str, since: float, *, alerting: bool) -> JudgeVerdict | None:
+    def judge_since(
+        self, evaluator: str, version: str, since: float, *, alerting: bool
+    ) -> judge_change.JudgeVerdict | None:
         """The verdict of the set on a judge since scores seem to fall (s). Asks for a run if one is due."""
         for target in self.targets:
             if target.definition == (evaluator, version):
                 known = self.checked[target.key]
                 now = self.clock()
                 over = max((end for _, end in self.incidents.get(target.definition, ()) if end <= now), default=0.0)
-                before = (known.falling if now - known.suspected_at <= SAME_FALL else None) or Suspicion(since)
+                begun = judge_change.Suspicion(since)
+                before = (known.falling if now - known.suspected_at <= SAME_FALL else None) or begun
                 if before.since < over:  # another fall; of another monitor's that is on, the alert stays known
-                    before = Suspicion(since, before.alert_since if (before.alert_since or 0.0) >= over else None)
+                    alert_since = before.alert_since if (before.alert_since or 0.0) >= over else None
+                    before = judge_change.Suspicion(since, alert_since)
                 # while a window still holds a fall, scores that have recovered move its begin to now
                 since = min(since, before.since)
-                known.falling = Suspicion(since, (before.alert_since or now) if alerting else None)
+                known.falling = judge_change.Suspicion(since, (before.alert_since or now) if alerting else None)
                 known.suspected_at = now
                 if known.suspects(now) and known.may_run():
                     self._requests.ask()
-                return judge_since(known.runs, since)
+                return judge_change.judge_since(known.runs, since)
         return None
 
     def explained_miss(self, evaluator: str, lower_is_better: bool, length: float) -> float:
@@ -534,14 +529,14 @@ class GoldenRuns:
         """Publish a run, and keep it for later falls."""
         run, known = orjson.loads(text), self.checked[target.key]
         scores = {case: score for case, score in run["scores"].items() if score is not None}
-        moved = score_shift(scores, known.runs[-1].scores) if known.runs else None
-        known.runs = [*known.runs, GoldenRun(run["at"], scores)][-_HISTORY:]
+        moved = judge_change.score_shift(scores, known.runs[-1].scores) if known.runs else None
+        known.runs = [*known.runs, judge_change.GoldenRun(run["at"], scores)][-_HISTORY:]
         await self._publish(target, run["scores"], run["at"])
         judges = frozenset((str(model), fingerprint) for model, fingerprint in run.get("judges", ()))
         known.published, known.attempts = _Published(period, number, judges), _Attempts()
         # single cases are compared with the judge as it is since, whatever the run was for: else nobody sees a repair
         if known.drip.has_tripped or (moved is not None and moved.is_sure):
-            known.drip = SingleCaseTest(began=run["at"])
+            known.drip = judge_change.SingleCaseTest(began=run["at"])
 
     async def _results(self, target: GoldenTarget) -> dict[str, Result] | None:
         """The result of every case by its id; None if more than half of them failed.
@@ -588,7 +583,7 @@ class GoldenRuns:
         self.telemetry.gauge(GOLDEN_CASES, *labels, "scored").set(scored)
         self.telemetry.gauge(GOLDEN_CASES, *labels, "unscored").set(len(scores) - scored)
         self.telemetry.gauge(GOLDEN_LAST_RUN, *labels).set(at)
-        shift = score_shift(scores, await self._references(evaluator, scores))
+        shift = judge_change.score_shift(scores, await self._references(evaluator, scores))
         if shift is None:
             return
         shifts = sorted([*self._shifts.get(evaluator, ()), (at, shift)], key=itemgetter(0))

@@ -355,10 +355,12 @@ def scopes_of(request: Any) -> Iterator[tuple[Any, Any]]:
     """The (resource, scope) pairs of a request."""
     if hasattr(request, "resource_spans"):
         for resource in request.resource_spans:
-            yield from ((resource, scope) for scope in resource.scope_spans)
+            for scope in resource.scope_spans:
+                yield resource, scope
     else:
         for resource in request.resource_logs:
-            yield from ((resource, scope) for scope in resource.scope_logs)
+            for scope in resource.scope_logs:
+                yield resource, scope
 
 
 def items_of(scope: Any) -> Sequence[Any]:
