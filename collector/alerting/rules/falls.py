@@ -184,8 +184,9 @@ def _dropped(target: Target, alerts: AlertSettings, states: States, expr: str) -
     of_this = f"and {falls} > 0"
     settled = f"({states.recent(series.DROP_SETTLED)} > 0 and {incident} == {falls})"
     # a mean that was low from the start, or since its target was raised, did not fall
-    met = f"({states.recent(series.DROP_BEFORE)} {compared}= {target.mean:g} or {falls} > 1)"
-    better = f"{compared} ({states.recent(series.DROP_LEVEL)} {sign} {LEAST_DIFFERENCE:g}) {of_this} and {met}"
+    level = states.recent(series.DROP_LEVEL)
+    near = f"({states.recent(series.DROP_BEFORE)} {compared} ({level} + {target.mean:g}) / 2 or {falls} > 1)"
+    better = f"{compared} ({level} {sign} {LEAST_DIFFERENCE:g}) {of_this} and {near}"
     fallen = f"({states.recent(series.DROP_BEFORE)} {better})"
     # the day before may count an incident that is over, which the page and `diagnose` leave out
     day = f"{states.timing.seconds(DAY):g}"

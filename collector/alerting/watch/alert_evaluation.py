@@ -62,13 +62,13 @@ class FallOfMean:
     """Whether the mean is final."""
 
     def is_fall(self, of: DropDetector) -> bool:
-        """Whether the mean is known to have been better before and, at a first fall, to have been at its target. If the
-        target was raised, or never met, the mean has not fallen.
+        """Whether the mean is known to have been better before and, at a first fall, to have been nearer to its target
+        than to its level since. If the target was raised, or the mean was never near it, the mean has not fallen.
         """
         if self.before is None:
             return False
         short, before = of.shortfall(1.0, self.mean), of.shortfall(1.0, self.before)
-        return short - before > LEAST_DIFFERENCE and (before <= 0.0 or self.number > 1)
+        return short - before > LEAST_DIFFERENCE and (before < short / 2.0 or self.number > 1)
 
 
 def fall_of(drop: DropState, buckets: Mapping[int, Bucket], interval: float) -> FallOfMean | None:
