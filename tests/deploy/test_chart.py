@@ -389,6 +389,7 @@ def test_a_pasted_file_that_pods_could_not_run_with_is_refused(wrong: str, sente
         "config.monitors.chat.evaluators[0]=${env:CHOSEN}",
         "config.export.jsonl.path=/dev/stdout",
         "config.export.jsonl.path=/kept/a/scores.jsonl,extraVolumeMounts[0].mountPath=/kept,extraVolumeMounts[0].name=kept",
+        "config.export.jsonl.path=/a.jsonl,extraVolumeMounts[0].mountPath=/a.jsonl,extraVolumeMounts[0].name=file",
     ],
 )
 def test_a_pasted_file_that_pods_can_run_with_is_taken(right: str):

@@ -60,7 +60,7 @@ group of many: a file that is pasted under `config` may say so. Ports are values
 {{- with ($config.export | default dict).jsonl }}{{ with .path }}
 {{- $path := toString . }}
 {{- $kept := or (contains "${env:" $path) (hasPrefix "/dev/" $path) }}
-{{- range $.Values.extraVolumeMounts }}{{ $kept = or $kept (hasPrefix (printf "%s/" (trimSuffix "/" .mountPath)) $path) }}{{ end }}
+{{- range $.Values.extraVolumeMounts }}{{ $kept = or $kept (hasPrefix (printf "%s/" (trimSuffix "/" .mountPath)) (printf "%s/" $path)) }}{{ end }}
 {{- if not $kept }}
 {{- printf "config.export.jsonl.path: %s is on no volume that outlives a pod; add one to extraVolumes and extraVolumeMounts, and write a path on it" $path | fail }}
 {{- end }}
