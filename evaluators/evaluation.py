@@ -23,7 +23,7 @@ from evaluators.asking.transcript import MAX_INCOMPLETE, TranscriptSettings
 from evaluators.cases import Conversation, Json, Turn
 from evaluators.errors import BrokenPromise, EvaluationError, NotApplicable
 from evaluators.evaluator import Evaluator
-from evaluators.identity import conversation_id_of, turn_id_of
+from evaluators.identity import conversation_id_of, link_of, turn_id_of
 from evaluators.judge import Judge, NoJudge
 from evaluators.judges.audited import Audited
 from evaluators.judges.cascade import Cascade
@@ -473,5 +473,5 @@ def subject_of(case: Turn | Conversation) -> Subject:
         trace_id=last.trace_id,
         span_id=last.span_id,
         revision=case.revision,
-        links=tuple((turn.trace_id, turn.span_id) for turn in case.turns if turn.trace_id and turn.span_id),
+        links=tuple(map(link_of, case.turns)),
     )

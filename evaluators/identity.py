@@ -67,6 +67,11 @@ def turn_id_of(turn: Turn) -> str:
     return turn.turn_id or digest_of(turn)
 
 
+def link_of(turn: Turn) -> tuple[str, str]:
+    """The link of a turn in an evaluation of its conversation: its trace and span ids, or else "" and its own id."""
+    return (turn.trace_id, turn.span_id) if turn.trace_id and turn.span_id else ("", turn_id_of(turn))
+
+
 def conversation_id_of(case: Turn | Conversation) -> str:
     """The id of a conversation; a turn without conversation id is its own conversation."""
     if isinstance(case, Turn):

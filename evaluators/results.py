@@ -218,7 +218,8 @@ class Usage:
 class Subject:
     """The judged subject. `turn_id` is None for a conversation; trace and span are then the last turn's.
 
-    `links` are the (trace id, span id) of every judged turn of a conversation, in order.
+    `links` are the (trace id, span id) of every judged turn of a conversation, in order. A turn without a span has the
+    link ("", turn id).
     """
 
     conversation_id: str

@@ -48,6 +48,7 @@ from collector.statistics.agreement import ScoreScale
 from collector.telemetry.plain import plain
 from collector.wording import as_utc, listed, plural, usd
 from evaluators.cases import Turn
+from evaluators.identity import link_of
 from evaluators.results import Evaluation
 
 
@@ -215,7 +216,7 @@ def _outcomes(
 def _includes(judged: Evaluation, turn: Turn) -> bool:
     """Whether the judged revision of a conversation has the turn; True if it does not say which turns it has."""
     links = judged.subject.links
-    return not links or turn.span_id is None or (turn.trace_id, turn.span_id) in links
+    return not links or link_of(turn) in links
 
 
 def _why_none(
@@ -287,12 +288,12 @@ async def _turns(log: Log, evaluation: Evaluation, partition: int) -> list[tuple
     """The records of the judged turns, oldest first; an evaluation is in the partition of its turns."""
     subject = evaluation.subject
     key = subject.conversation_id.encode("utf-8", "replace")
-    spans = {span for _, span in subject.links}
+    links = {*subject.links}
     turns: dict[str, tuple[StoredRecord, Turn]] = {}
     for record in await _select(log, lambda record: record.key == key, partition):
         if (turn := readable_turn(record)) is None:
             continue
-        judged = turn.turn_id == subject.turn_id if subject.turn_id else not spans or turn.span_id in spans
+        judged = turn.turn_id == subject.turn_id if subject.turn_id else not links or link_of(turn) in links
         if judged:
             turns.setdefault(turn.turn_id, (record, turn))
     return list(turns.values())

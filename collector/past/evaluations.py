@@ -118,7 +118,7 @@ def key_of(evaluation: Evaluation) -> tuple[Hashable, ...]:
 
 def subject_key(evaluator: str, scope: Scope, subject: Subject, attributes: Mapping[str, Json]) -> tuple[Hashable, ...]:
     """An evaluator and its subject. Parts of a conversation with different turns are different subjects."""
-    turns = () if scope == "turn" else (subject.links, attributes.get("turns"))
+    turns = () if scope == "turn" else (frozenset(subject.links), attributes.get("turns"))
     return (evaluator, scope, subject.turn_id, subject.conversation_id, turns)
 
 

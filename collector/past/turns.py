@@ -12,6 +12,7 @@ from collector.records.shared_records import divide_records
 from collector.records.turns import conversation_key
 from collector.records.whole_conversation import conversation_fields
 from evaluators.cases import Conversation, Turn
+from evaluators.identity import link_of
 from evaluators.results import Evaluation, Label
 
 
@@ -92,11 +93,11 @@ def case_of(evaluation: Evaluation, turns: Turns) -> Turn | Conversation | None:
 def _conversation(evaluation: Evaluation, members: Mapping[str, Turn]) -> Conversation | None:
     """The conversation as it was then: without the turns that came later.
 
-    An evaluation has the spans of its turns, and their number. Turns without spans are known by their number alone: if
-    the conversation has more turns now, it is unknown which ones were judged.
+    An evaluation has a link for each of its turns, and their number. Without links, if the conversation has more turns
+    now, it is unknown which ones were judged.
     """
     links = set(evaluation.subject.links)
-    turns = [turn for turn in members.values() if not links or (turn.trace_id, turn.span_id) in links]
+    turns = [turn for turn in members.values() if not links or link_of(turn) in links]
     if not turns or len(turns) != evaluation.attributes.get("turns", len(links) or len(turns)):
         return None
     ordered = sorted(turns, key=lambda turn: (turn.started_at or _LONG_AGO, turn.turn_id))

@@ -649,9 +649,31 @@ async def test_parts_without_ids_of_traces_that_are_as_long_are_each_judged(worl
     await come(range(2), 2)
     world.configure(**present)
     await come(range(2, 4), 1)
-    for what in ("unscored", "all"):
-        dry = await rejudge(world, "--what", what, "--dry-run")
-        assert "all  complete  1" in dry.stdout, dry.output
+    for until in ("now", f"{turn(2).ended_at}"):  # with the judged part, and without it
+        for what in ("unscored", "all"):
+            dry = await rejudge(world, "--what", what, "--to", until, "--dry-run")
+            assert "all  complete  1" in dry.stdout, dry.output
+
+
+async def test_parts_without_ids_of_traces_that_another_version_judged_are_not_unscored(world: World) -> None:
+    """As both parts had one key, `unscored` judged them again. A failed part passed for expired."""
+    parts, spans = {"max_turns": 2, "end_markers": {}}, {"trace_id": None, "span_id": None}
+    world.configure(**monitored(world, "complete", **parts))
+    for numbers, faults in ((range(2), Faults()), (range(2, 4), BAD_REQUEST)):
+        world.judge.faults = faults
+        async with world.serving() as service:
+            turns = [replace(turn(n), conversation_id="c", **spans) for n in numbers]
+            await service.logs.turns.append(list(map(record, turns)))
+            await world.until(lambda found: len(found) == numbers.stop // 2)  # noqa: B023 - called before it changes
+            await world.until_drained()
+    world.judge.faults = Faults()
+    world.configure(**with_change(world, "complete", {"threshold": 0.9}) | monitored(world, "complete", **parts))
+    async with world.serving():
+        done = await rejudge(world, "--max-usd", "1")
+        assert "made 1 of 1 (1 scored)" in done.stdout, done.output
+    first, failed, retried = await world.ledger()
+    assert (failed.outcome, retried.supersedes) == ("failed", (failed.evaluation_id,))
+    assert retried.subject == failed.subject != first.subject
 
 
 async def test_a_part_without_ids_of_traces_replaces_no_other_part(world: World) -> None:

@@ -101,8 +101,6 @@ class Candidates:
     _owed: Mapping[Hashable, Sequence[Evaluation]] = field(default_factory=dict[Hashable, Sequence[Evaluation]])
     _superseded: set[str] = field(default_factory=set[str])
     _lived: dict[_Names, tuple[datetime, datetime]] = field(default_factory=dict[_Names, tuple[datetime, datetime]])
-    _parts: defaultdict[Hashable, set[str]] = field(default_factory=lambda: defaultdict(set))
-    """The conversations of each key, of those without ids of traces: parts of one that are as long have one key."""
     _earlier_runs: "EarlierRuns" = field(init=False)
 
     async def prepare(self) -> None:
@@ -115,8 +113,6 @@ class Candidates:
         self._owed = group_by((past.evaluation for past in self.known.owed.values()), _key)
         for partition in range(self.turns.partitions):
             async for job in self._due(partition):
-                if isinstance(job.case, Conversation) and not subject_of(job.case).links:
-                    self._parts[_key_of(job)].add(_name_of(job))
                 self._superseded.update(job.job.supersedes)
                 self._earlier_runs.add(job, is_left=self._is_left(job))
                 if not self.known.live.isdisjoint((job.job.evaluation_id, _key_of(job))):
@@ -176,8 +172,7 @@ class Candidates:
             if self._earlier_runs.stand_for(past_due_job, self._superseded):
                 self.left_out.represented += 1
                 continue
-            before = self.known.by_subject.get(key) if self._is_alone(key) else None
-            replayed = {evaluations.REPLAY_OF: before} if before else {}
+            replayed = {evaluations.REPLAY_OF: before} if (before := self.known.by_subject.get(key)) else {}
             owed = (name for failed in self._owed.get(key, ()) for name in (failed.evaluation_id, *failed.supersedes))
             request = BackfillRequest(
                 evaluation_id=name, monitor=job.monitor.name, evaluator=job.assignment.evaluator.name,
@@ -193,9 +188,9 @@ class Candidates:
         key = _key_of(past)
         owed = self._owed.get(key, ())
         if self.what == "unscored":
-            return bool(owed) or (self._is_alone(key) and key in self.known.by_subject)
+            return bool(owed) or key in self.known.by_subject
         is_retried = any(retry_id(failed.evaluation_id) in self.requested for failed in owed)
-        is_judged = is_retried or (self._is_alone(key) and key in self.known.by_present)
+        is_judged = is_retried or key in self.known.by_present
         return is_judged and _name_of(past) not in self._earlier_runs.rates
 
     def _repaired_at_less(self, past: PastDueJob) -> tuple[str, ...]:
@@ -206,10 +201,7 @@ class Candidates:
         key, present = _key_of(past), past.job.sampling.probability * (1 - 1e-9)  # rates are rounded
         made = self.known.by_present.get(key, "")
         is_less = self.known.rates.get(made, 1.0) < present and key not in self.known.live and key not in self._owed
-        return (made,) if self.what == "all" and is_less and self._is_alone(key) else ()
-
-    def _is_alone(self, key: Hashable) -> bool:
-        return len(self._parts.get(key, ())) < 2
+        return (made,) if self.what == "all" and is_less else ()
 
     def _was_at_work(self, past: PastDueJob) -> bool:
         """Whether it is between evaluations by this definition, as the traffic came."""

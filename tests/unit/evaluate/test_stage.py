@@ -298,7 +298,7 @@ async def test_a_conversation_is_judged_when_it_has_been_idle(bench: Bench) -> N
         assert stage.open_conversations == 0
     found = {each.subject.conversation_id: each for each in ledger}
     assert found["c"].explanation == "turn-1 turn-2"
-    assert found["c"].subject.links == ()
+    assert found["c"].subject.links == (("", "turn-1"), ("", "turn-2"))
     assert found["other"].attributes == {"closed_by": "idle", "turns": 1}
 
 
