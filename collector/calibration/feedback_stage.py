@@ -9,7 +9,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import KW_ONLY, InitVar, dataclass
+from dataclasses import KW_ONLY, InitVar, dataclass, field
 
 from collector.backoff import FailureLog
 from collector.calibration.feedback_join import FeedbackJoin, JoinSettings
@@ -57,12 +57,12 @@ class FeedbackStage:
     _: KW_ONLY
     wanted: frozenset[str] = frozenset()
     """A new configuration replaces them."""
+    subjects: JudgedSubjects = field(default_factory=JudgedSubjects)
     every: float = 1.0
     clock: Callable[[], float] = time.time
 
     def __post_init__(self, evaluations: Log) -> None:
-        self._subjects = JudgedSubjects()
-        self._evaluations = _EvaluationsReader(evaluations, self._subjects)
+        self._evaluations = _EvaluationsReader(evaluations, self.subjects)
         self._folds: dict[int, FeedbackFold] = {}
         self._failures = FailureLog("joining feedback")
         for outcome in ("joined", "unmatched", "crowded_out", "duplicate", "unreadable"):
@@ -104,8 +104,8 @@ class FeedbackStage:
         keys = await self._evaluations.read_new(now - self.settings.wait)
         for partition, fold in list(self._folds.items()):
             await self._forward(fold.join.arrivals)
-            fold.join.match(self._subjects, keys, now)
-            due = list(fold.join.due(self._subjects, now))
+            fold.join.match(self.subjects, keys, now)
+            due = list(fold.join.due(self.subjects, now))
             for first in range(0, len(due), _BATCH):
                 await self._append(partition, fold, due[first : first + _BATCH])
 
@@ -139,7 +139,7 @@ class FeedbackStage:
         """The labels that an expert's feedback is: of the evaluation that it names, or of those by its evaluator."""
         if joined.entry.source != "expert" or joined.outcome != "joined":
             return []
-        evaluations = [await self._evaluations.read(each) for each in self._subjects.evaluations_named(joined.entry)]
+        evaluations = [await self._evaluations.read(each) for each in self.subjects.evaluations_named(joined.entry)]
         labels = [
             _label(joined, evaluation, number, await self._evaluations.read(evaluation.shares or ""))
             for number, evaluation in enumerate(evaluations)

@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from collector.records.feedback import MOST_SUBJECTS, FeedbackEntry, FeedbackSubject
@@ -45,10 +45,14 @@ class _RememberedEvaluation(NamedTuple):
 
 
 class JudgedSubjects:
-    """The subjects of the newest evaluations."""
+    """The subjects of the newest evaluations.
 
-    def __init__(self, *, most: int = MOST_EVALUATIONS) -> None:
-        self._most = most
+    `of_both` are the monitors that judge turns and conversations. There, feedback joins only what it names: if feedback
+    about a turn that was not sampled joined its conversation, it would count more often than its weight says.
+    """
+
+    def __init__(self, *, most: int = MOST_EVALUATIONS, of_both: frozenset[str] = frozenset()) -> None:
+        self._most, self.of_both = most, of_both
         self._evaluations: OrderedDict[str, _RememberedEvaluation] = OrderedDict()
         self._subjects: dict[_SubjectKey, _JudgedSubject] = {}
         self._by_key: dict[str, dict[_SubjectKey, None]] = {}
@@ -63,6 +67,9 @@ class JudgedSubjects:
         subject = _subject_of(evaluation)
         key = (subject.monitor, subject.conversation_id, subject.turn_id)
         judged = self._subjects.setdefault(key, _JudgedSubject(subject))
+        known = judged.subject.sampling
+        if known.probability > subject.sampling.probability:  # a lower rate's sample is a part of a higher rate's
+            subject = replace(subject, sampling=known)
         judged.subject = subject  # the newest revision of a conversation
         judged.evaluations += 1
         judged.by_evaluator[evaluation.evaluator] = evaluation.evaluation_id
@@ -122,7 +129,7 @@ class JudgedSubjects:
         for key in {key: None for name in keys_of_entry(entry) for key in self._by_key.get(name, ())}:
             judged = self._subjects[key]
             rank = _rank(entry, judged)
-            if rank:
+            if rank > _WIDER or (rank and judged.subject.monitor not in self.of_both):
                 yield judged.subject, rank
 
     def _forget_oldest(self) -> None:
@@ -161,7 +168,7 @@ _WIDER, _IN_TRACE, _EXACT = 1, 2, 3
 def _rank(entry: FeedbackEntry, judged: _JudgedSubject) -> int:
     """How near a subject is to what an entry names: exactly it, its trace, something wider or narrower, or not at all.
 
-    Feedback on a conversation counts for its turns if only turns are judged, and the other way round.
+    Feedback on a conversation counts for its turns if its monitor judges only turns, and the other way round.
     """
     subject = judged.subject
     if not _may_speak_of(entry.tenant, subject):

@@ -238,9 +238,11 @@ class FeedbackExportFold(_StatelessFold):
 
 
 def by_monitor(joined: JoinedFeedback) -> dict[str, FeedbackSubject]:
-    """The first subject of each monitor: feedback counts once for a monitor, however many turns it is about."""
+    """The subject of each monitor that was the likeliest to be sampled: feedback about several turns counts once, and
+    joins if any of them was sampled.
+    """
     subjects: dict[str, FeedbackSubject] = {}
-    for subject in joined.subjects:
+    for subject in sorted(joined.subjects, key=lambda each: -each.sampling.probability):
         subjects.setdefault(subject.monitor, subject)
     return subjects
 

@@ -27,6 +27,7 @@ from collector.alerting.watch.stage import (
 from collector.calibration.agreement_watch import AgreementWatcher, PeopleSums, is_of_audits
 from collector.calibration.feedback_join import JoinSettings
 from collector.calibration.feedback_stage import GROUP as FEEDBACK_GROUP, FeedbackStage
+from collector.calibration.judged_subjects import JudgedSubjects
 from collector.calibration.page_labels import Version
 from collector.config.configured import Config
 from collector.evaluate.budget.controller import charge_of
@@ -239,15 +240,26 @@ def _start_feedback(process: Process) -> None:
     """Join feedback with what is judged, and give it to the evaluators that ask for it."""
     settings, logs = process.config.settings.feedback, process.logs
     join, wanted = JoinSettings(settings.wait, settings.scales), _wanted_outcomes(process.plan)
-    stage = FeedbackStage(logs.labels, logs.evaluations, logs.turns, join, process.telemetry, wanted=wanted)
+    stage = FeedbackStage(
+        logs.labels, logs.evaluations, logs.turns, join, process.telemetry, wanted=wanted,
+        subjects=JudgedSubjects(of_both=_of_both(process.plan)),
+    )  # fmt: skip
 
     async def take_over(changed: Process) -> None:
         stage.wanted = _wanted_outcomes(changed.plan)
+        stage.subjects.of_both = _of_both(changed.plan)
 
     process.changes.append(without_preparation(take_over))
     process.telemetry.reserve("feedback", *settings.names)
     process.follow("watch", logs.labels, FEEDBACK_GROUP, stage.open_fold)
     process.tasks.start("feedback", stage.run)
+
+
+def _of_both(plan: Plan) -> frozenset[str]:
+    """The monitors that judge turns and conversations."""
+    return frozenset(
+        monitor.name for monitor in plan.monitors if len({each.evaluator.scope for each in monitor.assignments}) > 1
+    )
 
 
 def _wanted_outcomes(plan: Plan) -> frozenset[str]:

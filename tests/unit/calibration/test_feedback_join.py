@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from evaluation_samples import of_conversation, scored
 from collector.calibration.feedback_join import SETTLE, SETTLE_NEARER, FeedbackJoin, JoinSettings
 from collector.calibration.judged_subjects import JudgedSubjects, LogPlace
 from collector.errors import BadInput
+from collector.export.stage import by_monitor
 from collector.records.feedback import (
     FeedbackEntry,
     JoinedFeedback,
@@ -21,9 +23,10 @@ from collector.records.feedback import (
     parse_joined_feedback,
 )
 from collector.records.references import reference_of
-from evaluators.results import Evaluation, Subject
+from evaluators.results import Evaluation, Sampling, Subject
 
 DAY = 86_400.0
+NOW = datetime(2026, 5, 4, tzinfo=UTC)
 
 
 def entry(**changes: Any) -> FeedbackEntry:
@@ -88,6 +91,32 @@ def test_the_nearest_of_each_monitor_counts() -> None:
     assert [each.monitor for each in subjects.matches(entry(trace_id="a" * 32)).subjects] == ["helpdesk", "talks"]
     assert [each.turn_id for each in subjects.matches(entry(conversation_id="c")).subjects] == ["t1", None]
     assert not subjects.matches(entry(conversation_id="c")).exact
+
+
+def test_where_turns_and_conversations_are_judged_feedback_joins_only_what_it_names() -> None:
+    """A turn that was not sampled had its feedback counted with its conversation's weight, so the mean was biased."""
+    talk = replace(of_conversation(4), subject=Subject(conversation_id="c", trace_id="a" * 32))
+    both = judged(of_turn(1, trace_id="b" * 32), talk)
+    assert about(both, trace_id="a" * 32) == [None]
+    both.of_both = frozenset({"helpdesk"})
+    assert about(both, trace_id="a" * 32) == []
+    assert about(both, conversation_id="c") == [None]
+    assert about(both, turn_id="t1") == ["t1"]
+    turn = judged(of_turn(1))
+    turn.of_both = frozenset({"helpdesk"})
+    assert about(turn, conversation_id="c") == []
+
+
+def test_a_subject_of_evaluators_with_several_rates_joins_by_the_highest() -> None:
+    """Each unit below the lower rate is below the higher one, too: a piece joins with the higher one's probability."""
+    rare, often = of_turn(1), replace(of_turn(1), sampling=Sampling(probability=0.8))
+    for order in ((rare, often), (often, rare)):
+        assert judged(*order).matches(entry(turn_id="t1")).subjects[0].sampling.probability == 0.8
+    other = replace(of_turn(2), sampling=Sampling(probability=0.5))
+    turns = judged(rare, other).matches(entry(conversation_id="c")).subjects
+    assert [each.sampling.probability for each in turns] == [0.25, 0.5]
+    joined = JoinedFeedback(entry=entry(conversation_id="c"), outcome="joined", received_at=NOW, subjects=turns)
+    assert [each.sampling.probability for each in by_monitor(joined).values()] == [0.5]
 
 
 def test_a_tenant_speaks_of_its_own_alone() -> None:
