@@ -51,8 +51,8 @@ class JudgedSubjects:
     about a turn that was not sampled joined its conversation, it would count more often than its weight says.
     """
 
-    def __init__(self, *, most: int = MOST_EVALUATIONS, of_both: frozenset[str] = frozenset()) -> None:
-        self._most, self.of_both = most, of_both
+    def __init__(self, *, most: int = MOST_EVALUATIONS) -> None:
+        self._most, self.of_both = most, frozenset[str]()
         self._evaluations: OrderedDict[str, _RememberedEvaluation] = OrderedDict()
         self._subjects: dict[_SubjectKey, _JudgedSubject] = {}
         self._by_key: dict[str, dict[_SubjectKey, None]] = {}

@@ -27,7 +27,6 @@ from collector.alerting.watch.stage import (
 from collector.calibration.agreement_watch import AgreementWatcher, PeopleSums, is_of_audits
 from collector.calibration.feedback_join import JoinSettings
 from collector.calibration.feedback_stage import GROUP as FEEDBACK_GROUP, FeedbackStage
-from collector.calibration.judged_subjects import JudgedSubjects
 from collector.calibration.page_labels import Version
 from collector.config.configured import Config
 from collector.evaluate.budget.controller import charge_of
@@ -240,10 +239,8 @@ def _start_feedback(process: Process) -> None:
     """Join feedback with what is judged, and give it to the evaluators that ask for it."""
     settings, logs = process.config.settings.feedback, process.logs
     join, wanted = JoinSettings(settings.wait, settings.scales), _wanted_outcomes(process.plan)
-    stage = FeedbackStage(
-        logs.labels, logs.evaluations, logs.turns, join, process.telemetry, wanted=wanted,
-        subjects=JudgedSubjects(of_both=_of_both(process.plan)),
-    )  # fmt: skip
+    stage = FeedbackStage(logs.labels, logs.evaluations, logs.turns, join, process.telemetry, wanted=wanted)
+    stage.subjects.of_both = _of_both(process.plan)
 
     async def take_over(changed: Process) -> None:
         stage.wanted = _wanted_outcomes(changed.plan)
@@ -257,9 +254,7 @@ def _start_feedback(process: Process) -> None:
 
 def _of_both(plan: Plan) -> frozenset[str]:
     """The monitors that judge turns and conversations."""
-    return frozenset(
-        monitor.name for monitor in plan.monitors if len({each.evaluator.scope for each in monitor.assignments}) > 1
-    )
+    return frozenset(each.name for each in plan.monitors if each.of_scope("turn") and each.of_scope("conversation"))
 
 
 def _wanted_outcomes(plan: Plan) -> frozenset[str]:

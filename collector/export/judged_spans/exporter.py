@@ -9,13 +9,7 @@ from typing import ClassVar
 
 from collector.backoff import Backoff
 from collector.export.exporter import ExportContext
-from collector.export.judged_spans.destinations import (
-    EXPORTER,
-    JudgedSpansSettings,
-    OtlpSpans,
-    SpanDestination,
-    open_topic,
-)
+from collector.export.judged_spans import destinations
 from collector.export.judged_spans.fold import GROUP, JudgedSpansStage
 from collector.export.otlp_client import open_otlp_client
 from collector.logs.log import Log, OpenFold, append_until_durable
@@ -27,9 +21,9 @@ from evaluators.results import Evaluation
 class JudgedSpansExporter:
     """Appends evaluations to the log of judged spans, which has their spans already."""
 
-    Settings: ClassVar[type[JudgedSpansSettings]] = JudgedSpansSettings
+    Settings: ClassVar[type[destinations.JudgedSpansSettings]] = destinations.JudgedSpansSettings
 
-    def __init__(self, settings: JudgedSpansSettings, log: Log, stage: JudgedSpansStage) -> None:
+    def __init__(self, settings: destinations.JudgedSpansSettings, log: Log, stage: JudgedSpansStage) -> None:
         self._settings = settings
         self._log = log
         self._stage = stage
@@ -37,7 +31,7 @@ class JudgedSpansExporter:
     @classmethod
     @asynccontextmanager
     async def open(
-        cls, settings: JudgedSpansSettings, context: ExportContext, *, backoff: Backoff | None = None
+        cls, settings: destinations.JudgedSpansSettings, context: ExportContext, *, backoff: Backoff | None = None
     ) -> "AsyncGenerator[JudgedSpansExporter]":
         """Open the destination; an OTLP endpoint need not be there yet, a topic must.
 
@@ -75,15 +69,15 @@ class JudgedSpansExporter:
 
 @asynccontextmanager
 async def _destination(
-    settings: JudgedSpansSettings, context: ExportContext, backoff: Backoff
-) -> AsyncGenerator[SpanDestination]:
+    settings: destinations.JudgedSpansSettings, context: ExportContext, backoff: Backoff
+) -> AsyncGenerator[destinations.SpanDestination]:
     if settings.kafka is not None:
-        async with open_topic(
+        async with destinations.open_topic(
             settings.kafka, context.telemetry, backoff=backoff, confirm=context.confirm_spans
         ) as topic:
             yield topic
     else:
         assert settings.otlp is not None  # one of the two is there
-        opening = open_otlp_client(settings.otlp, context, backoff, exporter=EXPORTER, confirm=context.confirm_spans)
-        async with opening as client:
-            yield OtlpSpans(client, settings.otlp.batch_size)
+        name, confirm = destinations.EXPORTER, context.confirm_spans
+        async with open_otlp_client(settings.otlp, context, backoff, exporter=name, confirm=confirm) as client:
+            yield destinations.OtlpSpans(client, settings.otlp.batch_size)
