@@ -10,7 +10,7 @@ from collector.logs.log import Log, StoredRecord
 from collector.records.epochs import valid_evaluations
 from collector.records.json import evaluation_from_json, readable
 from collector.statistics.agreement import ScoreScale
-from evaluators.cases import Json, Scope
+from evaluators.cases import Scope
 from evaluators.results import NEVER_TRIED, Evaluation, Subject, Usage
 
 Converted = TypeVar("Converted")
@@ -113,13 +113,12 @@ def _rank(evaluation: Evaluation, rival: Evaluation) -> tuple[float, datetime]:
 
 def key_of(evaluation: Evaluation) -> tuple[Hashable, ...]:
     """The evaluator and its subject; see `subject_key`."""
-    return subject_key(evaluation.evaluator, evaluation.scope, evaluation.subject, evaluation.attributes)
+    return subject_key(evaluation.evaluator, evaluation.scope, evaluation.subject)
 
 
-def subject_key(evaluator: str, scope: Scope, subject: Subject, attributes: Mapping[str, Json]) -> tuple[Hashable, ...]:
+def subject_key(evaluator: str, scope: Scope, subject: Subject) -> tuple[Hashable, ...]:
     """An evaluator and its subject. Parts of a conversation with different turns are different subjects."""
-    turns = () if scope == "turn" else (frozenset(subject.links), attributes.get("turns"))
-    return (evaluator, scope, subject.turn_id, subject.conversation_id, turns)
+    return (evaluator, scope, subject.turn_id, subject.conversation_id, frozenset(subject.links))
 
 
 async def evaluation_records(log: Log, partitions: Iterable[int] | None = None) -> AsyncIterator[StoredRecord]:

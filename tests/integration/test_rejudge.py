@@ -721,6 +721,25 @@ async def test_a_repaired_failure_weighs_by_the_rate_of_all_others(world: World,
     assert made == (at_once if between else dict.fromkeys(range(PAST), 1.0))
 
 
+async def test_a_repair_that_failed_is_made_once_at_the_present_rate(world: World) -> None:
+    """`all` made it at the old rate, by which those that fail counted twice; only a second `all`, paid again, mended it."""
+    few = [n for n in range(PAST) if draw(SALT, f"c{n}") < 0.5]
+    world.configure(**monitored(world, "helpful", sample=0.5))
+    world.judge.faults = BAD_REQUEST
+    await live(world, expected=len(few))
+    changed = with_change(world, "helpful", KIND)
+    for sample, what, faults in ((0.5, "failed", BAD_REQUEST), (1.0, "all", Faults())):
+        world.judge.faults = faults
+        world.configure(**changed | monitored(world, "helpful", sample=sample))
+        async with world.serving():
+            done = await rejudge(world, "--what", what, "--max-usd", "1")
+    assert f"made {PAST} of {PAST} ({PAST} scored)" in done.stdout, done.output
+    assert "there is nothing to make" in (await rejudge(world, "--what", "all", "--dry-run")).stdout
+    made = live_ones(await world.ledger())
+    assert {each.sampling.probability for each in made} == {1.0}
+    assert len(made) == len({each.subject.turn_id for each in made}) == PAST
+
+
 async def test_all_makes_again_what_failed_in_a_monitor_whose_pack_has_another_version(world: World) -> None:
     """The failure was taken for one of another version, as the first monitor asks alone, and was never made."""
     alone = world.settings["monitors"]["all"] | {"evaluators": ["helpful", "kind"]}

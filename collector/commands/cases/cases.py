@@ -99,7 +99,7 @@ def _labels_of(evaluations: Iterable[Evaluation], labels: Iterable[Label]) -> Ma
     """
     by_answer: dict[Hashable, dict[str | None, Label]] = {}
     for label in sorted(labels, key=lambda label: (label.label_probability is not None, label.given_at)):
-        key = subject_key(label.evaluator, label.scope, label.subject, label.attributes)
+        key = subject_key(label.evaluator, label.scope, label.subject)
         by_answer.setdefault(key, {})[label.given_by] = label
     return {evaluation.evaluation_id: [*by_answer.get(key_of(evaluation), {}).values()] for evaluation in evaluations}
 

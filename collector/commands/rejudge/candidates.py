@@ -118,6 +118,10 @@ class Candidates:
                 if not self.known.live.isdisjoint((job.job.evaluation_id, _key_of(job))):
                     first, last = self._lived.get(_names(job), (job.happened_at, job.happened_at))
                     self._lived[_names(job)] = min(first, job.happened_at), max(last, job.happened_at)
+        if self._again:  # a failure that a backfill supersedes has no retry, which would be at the old rate
+            sources = [self._new(partition) for partition in range(self.turns.partitions)]
+            superseded = {name for source in sources async for new in source for name in new.request.supersedes}
+            self._again = [retry for retry in self._again if retry.request.supersedes[0] not in superseded]
 
     def _due(self, partition: int) -> AsyncIterator[PastDueJob]:
         return past_jobs(self.turns, partition, self.plan, self.controls[partition], self.stretch, self.left_out.turns)
@@ -174,10 +178,11 @@ class Candidates:
                 continue
             replayed = {evaluations.REPLAY_OF: before} if (before := self.known.by_subject.get(key)) else {}
             owed = (name for failed in self._owed.get(key, ()) for name in (failed.evaluation_id, *failed.supersedes))
+            superseded = dict.fromkeys((*repaired, *owed, *job.supersedes))
             request = BackfillRequest(
                 evaluation_id=name, monitor=job.monitor.name, evaluator=job.assignment.evaluator.name,
                 case=past_due_job.case, sampling=job.sampling, happened_at=past_due_job.happened_at,
-                supersedes=(*repaired, *owed, *job.supersedes), attributes={**job.attributes, **replayed},
+                supersedes=tuple(superseded), attributes={**job.attributes, **replayed},
             )  # fmt: skip
             yield Candidate(request, partition, job.monitor.name, past_due_job.happened_at)
 
@@ -186,21 +191,22 @@ class Candidates:
         retry, under another id.
         """
         key = _key_of(past)
-        owed = self._owed.get(key, ())
         if self.what == "unscored":
-            return bool(owed) or key in self.known.by_subject
-        is_retried = any(retry_id(failed.evaluation_id) in self.requested for failed in owed)
-        is_judged = is_retried or key in self.known.by_present
+            return key in self._owed or key in self.known.by_subject
+        is_judged = self._is_retried(key) or key in self.known.by_present
         return is_judged and _name_of(past) not in self._earlier_runs.rates
 
+    def _is_retried(self, key: Hashable) -> bool:
+        return any(retry_id(failed.evaluation_id) in self.requested for failed in self._owed.get(key, ()))
+
     def _repaired_at_less(self, past: PastDueJob) -> tuple[str, ...]:
-        """The evaluation by which this version repaired another one's failure, if its rate is below the present one.
+        """The evaluation by which this version retried another one's failure, if its rate is below the present one.
 
         It would count for subjects that this run draws, too, so `all` replaces it.
         """
         key, present = _key_of(past), past.job.sampling.probability * (1 - 1e-9)  # rates are rounded
         made = self.known.by_present.get(key, "")
-        is_less = self.known.rates.get(made, 1.0) < present and key not in self.known.live and key not in self._owed
+        is_less = self.known.rates.get(made, 1.0) < present and key not in self.known.live and not self._is_retried(key)
         return (made,) if self.what == "all" and is_less else ()
 
     def _was_at_work(self, past: PastDueJob) -> bool:
@@ -274,7 +280,7 @@ def _key(evaluation: Evaluation) -> Hashable:
 
 def _key_of(due: PastDueJob) -> Hashable:
     evaluator, subject = due.job.assignment.evaluator, subject_of(due.case)
-    return due.job.monitor.name, *evaluations.subject_key(evaluator.name, evaluator.scope, subject, due.job.attributes)
+    return due.job.monitor.name, *evaluations.subject_key(evaluator.name, evaluator.scope, subject)
 
 
 def _names(due: PastDueJob) -> _Names:
