@@ -288,12 +288,11 @@ async def _turns(log: Log, evaluation: Evaluation, partition: int) -> list[tuple
     """The records of the judged turns, oldest first; an evaluation is in the partition of its turns."""
     subject = evaluation.subject
     key = subject.conversation_id.encode("utf-8", "replace")
-    links = {*subject.links}
     turns: dict[str, tuple[StoredRecord, Turn]] = {}
     for record in await _select(log, lambda record: record.key == key, partition):
         if (turn := readable_turn(record)) is None:
             continue
-        judged = turn.turn_id == subject.turn_id if subject.turn_id else not links or link_of(turn) in links
+        judged = turn.turn_id == subject.turn_id if subject.turn_id else _includes(evaluation, turn)
         if judged:
             turns.setdefault(turn.turn_id, (record, turn))
     return list(turns.values())
