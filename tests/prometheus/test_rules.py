@@ -1104,6 +1104,23 @@ def test_old_failures_that_are_made_again_hide_no_present_ones(tmp_path: Path, a
     run(tmp_path, configured(), [{"inputs": [*in_full(120, stream), failed, *made], "alerts": alerts}])
 
 
+def test_what_replaced_failures_that_have_left_the_hour_hides_no_present_ones(tmp_path: Path):
+    """Failures of minute 10, made again at 24, were taken from those of after minute 70 until 84; the share was absent."""
+    stream = Stream(2.0, seed=6).run(120)
+    labels = {**SERIES, "instance": "a", "job": "evalstream"}
+    failing = [300.0 * (minute > 10) + 0.5 * max(0, minute - 60) for minute in range(121)]
+    failed = series("evalstream_evaluations_total", failing, **labels, outcome="failed", reason="judge_timeout")
+    share = "evalstream:unscored_share"
+    values = [
+        {"expr": f"count({share}) and max({share}) <= 0.2", "eval_time": at, "exp_samples": [{"labels": "{}", "value": 1}]}
+        for at in ("30m", "74m", "80m")
+    ]
+    unscored = {"alertname": "EvalstreamUnscored", "severity": "warning"}
+    alerts = [firing(60, "EvalstreamUnscored"), firing(95, "EvalstreamUnscored", unscored)]
+    again = replaced(300, minute=24, age="0m")
+    run(tmp_path, configured(), [{"inputs": [*in_full(120, stream), failed, again], "alerts": alerts, "values": values}])
+
+
 def test_a_judge_that_limits_every_request_is_unavailable(tmp_path: Path):
     """Its breaker stays closed, as the endpoint works; with some answers it is only slow."""
 

@@ -92,15 +92,17 @@ def _trust(targets: Sequence[Target], alerts: AlertSettings, timing: Timing) -> 
     failed = _SUBJECTS % (metrics.EVALUATIONS.name, '{outcome="failed"}', hour)
     lost = _SUBJECTS % (metrics.EVALUATIONS.name, f'{{outcome="skipped",reason=~"{LOST_REASONS}"}}', hour)
     wanted = _wanted(timing)
-    # What replaced an old failure leaves the window sooner, like the failure: it would hide a present one.
+    # What replaced a failure leaves the window with it, as half of an age's failures do, up to half a quarter off. It
+    # takes no more than there is: a present failure without traffic would else have no share at all.
     replaced = " or ".join(
-        f'increase({metrics.EVALUATIONS_REPLACED.name}{{age="{age}"}}[{timing.text(3600 - quarter * metrics.QUARTER)}])'
+        f'increase({metrics.EVALUATIONS_REPLACED.name}{{age="{age}"}}[{timing.text(3600 - (quarter + 0.5) * metrics.QUARTER)}])'
         for quarter, age in enumerate(metrics.REPLACED_AGES)
     )
     again = f"sum by (evaluator, monitor) ({replaced})"
-    without, subjects = (f"(({some}) + ({lost} or {some} * 0) or {lost})" for some in (failed, wanted))
-    left, of_all = (f"{some} - ({again} or {some} * 0)" for some in (without, subjects))
-    yield RecordingRule(series.UNSCORED_SHARE, f"clamp_min({left}, 0) / ({of_all} > 0)")
+    without = f"(({failed}) + ({lost} or {failed} * 0) or {lost})"
+    left = f"clamp_min({without} - ({again} or {without} * 0), 0)"
+    scored = _SUBJECTS % (metrics.EVALUATIONS.name, '{outcome="scored"}', hour)
+    yield RecordingRule(series.UNSCORED_SHARE, f"{left} / ((({scored}) + {left} or {left}) > 0)")
     unshown = f"{_SUBJECTS % (metrics.UNSHOWN.name, '', hour)} / ({wanted} > 0)"
     share = series.UNSCORED_SHARE
     yield RecordingRule(series.UNCOVERED_SHARE, f"clamp_max({share} + ({unshown} or {share} * 0), 1)")

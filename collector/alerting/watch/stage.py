@@ -416,13 +416,14 @@ class WatchFold(MemoryFold):
         series = list(self._series_of(evaluation))
         is_past = evaluation.happened_at is not None
         is_unwanted = evaluation.score is None and not evaluation.is_lost
-        is_uncounted = not series or is_unwanted or (is_past and evaluation.retry is None)
+        failed_at = evaluation.replaced_loss_at
+        is_uncounted = not series or ((is_past or is_unwanted) and failed_at is None)
         if is_uncounted or self._seen.repeats(evaluation.evaluation_id):
             return
-        if (failed_at := evaluation.replaced_loss_at) is not None:
+        if failed_at is not None:
             key = (evaluation.monitor, evaluation.evaluator, evaluation.evaluator_version)
             self.buckets.add_unscored(key, time=failed_at.timestamp(), number=-1)
-        if is_past:
+        if is_past or is_unwanted:
             return
         for name, score, detector in series:
             if name == audit_name(evaluation.evaluator):

@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 import pytest
 from configurations import checked
-from evaluation_samples import failed, label, scored
+from evaluation_samples import failed, label, scored, skipped
 from prometheus_client import generate_latest
 
 from collector.alerting.diagnosis.recent_scores import RecentScores
@@ -285,6 +285,9 @@ async def test_a_failure_of_yesterday_that_is_made_again_is_not_taken_from_those
         for number in range(10):
             fold.take(again(300 + number, now - 600.0), now)
         assert share() == pytest.approx(10 / 30)
+        for number in range(5):  # made again while it is live, and skipped: Prometheus takes the failure back, too
+            fold.take(skipped(400 + number, **names, retry=again(0, now - 600.0).retry), now)
+        assert share() == pytest.approx(5 / 25)
         assert fold.buckets.touched == {}, "no score has changed: nothing has to be computed again"
 
 
