@@ -67,9 +67,7 @@ class TraceReferences:
 
 
 def _is_whole(value: Json, span: Span | None, losses: Losses) -> bool:
-    if not isinstance(value, str):
-        return True
-    return (
+    return not isinstance(value, str) or (
         len(value) <= _LONGEST
         and not is_masked(value)
         and not is_unfinished(value)

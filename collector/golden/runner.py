@@ -21,6 +21,7 @@ from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
+from itertools import takewhile
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, TypeVar
@@ -346,8 +347,6 @@ class GoldenRuns:
         self._unscorable: set[str] = set()
         self._shifts: dict[str, list[tuple[float, judge_change.ScoreShift]]] = {}
         """The shifts of each evaluator by the times of its runs (s), oldest first."""
-        self._shifted_since: dict[str, float | None] = {}
-        """The run (s) since which the shift of an evaluator's judge is significant, if it is."""
         self.incidents: dict[tuple[str, str], Collection[tuple[float, float]]] = {}
         """Begins and ends (s) of incidents that are over, by evaluator and version."""
         self._requests = Requests()
@@ -362,19 +361,23 @@ class GoldenRuns:
                 was = earlier.checked.get(key, known)
                 known.falling, known.suspected_at = was.falling, was.suspected_at
 
-    def significant_shift(self, evaluator: str) -> judge_change.ScoreShift | None:
-        """How far the scores of an evaluator's judge have shifted by its newest run; None if not significantly."""
-        shifts = self._shifts.get(evaluator)
-        return shifts[-1][1] if shifts and shifts[-1][1].exceeds(self.rules.tolerance) else None
-
     def shifted(self, evaluator: str) -> tuple[str, float | None]:
-        """The significant shift of an evaluator's judge in a sentence, and since which run (s); "" without one."""
-        shift = self.significant_shift(evaluator)
-        if shift is None:
+        """The significant shift of an evaluator's judge by its newest run in a sentence, and since which run (s); ""
+        without one.
+        """
+        shifts = self._shifts.get(evaluator, [])
+        first = self._first_of_shift(shifts)
+        if first == len(shifts):
             return "", None
+        shift = shifts[-1][1]
         by = f"{shift.mean:+.2f} {plus_minus(Z * shift.stderr, 2)}"
         sentence = f"On the golden set the scores of {evaluator} by its judge differ by {by} from their references."
-        return sentence, self._shifted_since[evaluator]
+        return sentence, shifts[first][0]
+
+    def _first_of_shift(self, shifts: Sequence[tuple[float, judge_change.ScoreShift]]) -> int:
+        """The index of the first of the newest runs that all have a significant shift."""
+        newest = takewhile(lambda run: run[1].exceeds(self.rules.tolerance), reversed(shifts))
+        return len(shifts) - sum(1 for _ in newest)
 
     def judge_since(
         self, evaluator: str, version: str, since: float, *, alerting: bool
@@ -588,9 +591,8 @@ class GoldenRuns:
             return
         shifts = sorted([*self._shifts.get(evaluator, ()), (at, shift)], key=itemgetter(0))
         old = sum(run_at < self.clock() - _DAY for run_at, _ in shifts[1:])  # the newest of these is in force after it
-        self._shifts[evaluator] = shifts[old:]
-        since = self._shifted_since.get(evaluator) or at
-        self._shifted_since[evaluator] = since if shift.exceeds(self.rules.tolerance) else None
+        begin = shifts[self._first_of_shift(shifts) : old][:1]  # a shift that lasts is since its first run
+        self._shifts[evaluator] = [*begin, *shifts[old:]]
         self.telemetry.gauge(GOLDEN_SHIFT, *labels).set(shift.mean)
         self.telemetry.gauge(GOLDEN_SHIFT_STDERR, *labels).set(shift.stderr)
 

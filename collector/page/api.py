@@ -214,7 +214,7 @@ def _with_earlier(
     changes: list[float] = []
     for series in earlier:
         pairs = list(zip(columns, series.columns(name, now), strict=True))
-        filled = [max(pair, key=lambda column: bool(column[1] and column[1].is_judged)) for pair in pairs]
+        filled = [max(pair, key=lambda column: bool(column[1] and column[1].judged)) for pair in pairs]
         is_covered = any(_is_covered(own, other) for (_, own), (_, other) in pairs)
         changes += [series.newest or 0.0] if is_covered or filled != columns else []
         columns = filled
@@ -223,7 +223,7 @@ def _with_earlier(
 
 def _is_covered(own: Bin | None, other: Bin | None) -> bool:
     """Whether a version began in a column in which an earlier one ended, so that the curve lacks the other's scores."""
-    return bool(own and other and own.is_judged and other.is_judged and not own.past.w and not own.past_unscored)
+    return bool(own and other and own.judged and other.judged and not own.past.w and not own.past_unscored)
 
 
 def _point(start: float, column: Bin | None) -> list[float | int | None]:

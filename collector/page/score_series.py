@@ -117,9 +117,10 @@ class Bin:
     days, as `collector.statistics.conversations` has it. `unscored` is the weight of cases that should have a score and
     have none, `unaudited` the weight of cases that should have an audit's score, and `unshown` the weight of the parts
     of cases that judges were not shown. `past` is what rejudged scores add to the sums of seven days; `past_clipped`,
-    `past_unscored` and `past_unshown` are the parts that rejudging has of the weights without `past_`; `audited` and
-    `unaudited` are of live scores alone. `cost_usd`, `calls` and `tokens` are of what was judged in the column's time,
-    whatever time it is about; `past_usd` is the part of the cost that rejudging has, which budgets do not pay.
+    `past_unscored`, `past_unshown` and `past_judged` are the parts that rejudging has of the sums without `past_`;
+    `audited` and `unaudited` are of live scores alone. `cost_usd`, `calls` and `tokens` are of what was judged in the
+    column's time, whatever time it is about; `past_usd` is the part of the cost that rejudging has, which budgets do
+    not pay.
     """
 
     within_column: ScoreSums
@@ -142,11 +143,12 @@ class Bin:
     past_clipped: float = 0.0
     past_unscored: float = 0.0
     past_unshown: float = 0.0
+    past_judged: int = 0
 
     @property
-    def is_judged(self) -> bool:
-        """Whether evaluations are about the column's time, scored or not."""
-        return bool(self.across_columns.scores or self.skipped or self.failed)
+    def judged(self) -> int:
+        """The number of evaluations that are about the column's time, scored or not."""
+        return self.across_columns.scores + self.skipped + self.failed
 
     @property
     def bounds(self) -> MeanInterval | None:
@@ -175,15 +177,12 @@ class Bin:
 
     def count(self, evaluation: Evaluation, grown: BoundedIncrements | None) -> None:
         """Count an evaluation, all but its score and cost; `grown` is what its score adds, if there is one."""
-        self.skipped += evaluation.outcome == "skipped"
-        self.failed += evaluation.outcome == "failed"
-        unscored, unshown = _unscored(evaluation), Weight.of(evaluation.sampling).own * evaluation.unshown
+        self._count_outcome(evaluation, 1)
+        unshown = Weight.of(evaluation.sampling).own * evaluation.unshown
         clipped = 0.0 if grown is None else grown.clipped
-        self.unscored += unscored
         self.unshown += unshown
         self.clipped += clipped
         if evaluation.happened_at is not None:
-            self.past_unscored += unscored
             self.past_unshown += unshown
             self.past_clipped += clipped
         if grown is not None and evaluation.passed is not None:
@@ -200,10 +199,16 @@ class Bin:
 
     def discount(self, evaluation: Evaluation) -> None:
         """Count a skip or a failure no longer: another evaluation stands in for it. Its cost stays."""
-        self.skipped -= evaluation.outcome == "skipped"
-        self.failed -= evaluation.outcome == "failed"
-        self.unscored -= _unscored(evaluation)
-        self.past_unscored -= _unscored(evaluation) if evaluation.happened_at is not None else 0.0
+        self._count_outcome(evaluation, -1)
+
+    def _count_outcome(self, evaluation: Evaluation, number: int) -> None:
+        unscored = number * Weight.of(evaluation.sampling).own if evaluation.is_lost else 0.0
+        self.skipped += number * (evaluation.outcome == "skipped")
+        self.failed += number * (evaluation.outcome == "failed")
+        self.unscored += unscored
+        if evaluation.happened_at is not None:
+            self.past_judged += number
+            self.past_unscored += unscored
 
     def numbers(self) -> list[float]:
         """All that is counted. The order is part of stored records."""
@@ -213,23 +218,22 @@ class Bin:
             *across, *others, self.calls, self.tokens,
             *(each - more for each, more in zip(within, across, strict=True)), *self.audited.values,
             *self.week.values, self.unscored, self.unaudited, self.unshown, *self.past.values, self.past_usd,
-            self.past_clipped, self.past_unscored, self.past_unshown,
+            self.past_clipped, self.past_unscored, self.past_unshown, self.past_judged,
         ]  # fmt: skip
 
     @classmethod
     def from_numbers(cls, numbers: Sequence[float]) -> "Bin":
         """A column out of its numbers; those that are left out at the end are 0."""
         parts = (slice(7), slice(7, 15), slice(15, 22), slice(22, _NUMBERS - 5), slice(_NUMBERS - 5, _NUMBERS))
-        filled = [*numbers, *[0.0] * (_NUMBERS + 12)]
+        filled = [*numbers, *[0.0] * (_NUMBERS + 13)]
         across, others, less, audited, week = (filled[part] for part in parts)
         passed, verdicts, clipped, skipped, failed, cost, calls, tokens = others
         within = [each + more for each, more in zip(across, less, strict=True)]
         return cls(
             ScoreSums.from_numbers(within), ScoreSums.from_numbers(across), passed, verdicts, clipped,
             int(skipped), int(failed), cost, int(calls), int(tokens), AuditedSums(tuple(audited)), Sums(*week),
-            *filled[_NUMBERS : _NUMBERS + 3], past=Sums(*filled[_NUMBERS + 3 : _NUMBERS + 8]),
-            past_usd=filled[_NUMBERS + 8], past_clipped=filled[_NUMBERS + 9],
-            past_unscored=filled[_NUMBERS + 10], past_unshown=filled[_NUMBERS + 11],
+            *filled[_NUMBERS : _NUMBERS + 3], Sums(*filled[_NUMBERS + 3 : _NUMBERS + 8]),  # pyright: ignore[reportCallIssue]
+            *filled[_NUMBERS + 8 : _NUMBERS + 12], int(filled[_NUMBERS + 12]),  # pyright: ignore[reportCallIssue]
         )  # fmt: skip
 
     def add(self, other: "Bin") -> None:
@@ -246,11 +250,6 @@ _SUMMED = tuple(field.name for field in fields(Bin) if field.name not in {"withi
 def _lost_share(unscored: float, unshown: float, scored: float) -> float:
     """The share of all cases, by weight, that lack a score or that a judge was not shown."""
     return min(1.0, max(0.0, unscored + unshown) / max(unscored + scored, 1e-9))
-
-
-def _unscored(evaluation: Evaluation) -> float:
-    """The weight of an evaluation that should have a score and has none."""
-    return Weight.of(evaluation.sampling).own if evaluation.is_lost else 0.0
 
 
 class ScoreSeries:
@@ -318,9 +317,10 @@ class ScoreSeries:
         minute is not stored. If columns are narrower than a minute, the minute's first column holds all of it.
         """
         time = minute * MINUTE
-        if what.is_judged:
-            is_live = what.live is not None if what.across_columns.scores else not what.past_unscored
-            self._note_newest(time, rejudged=not is_live)
+        if what.judged:
+            # earlier releases did not count rejudged evaluations
+            is_past = what.judged <= what.past_judged or (not what.past_judged and what.rejudged > 1.0 - 1e-9)
+            self._note_newest(time, rejudged=is_past)
         self.forgotten = max(self.forgotten, time if forgotten is None else forgotten)
         if forgotten is None:
             what = replace(what, passed=0.0, verdicts=0.0)

@@ -126,11 +126,9 @@ class ParsedRequest:
         """Why items were rejected, for the sender; "" if none were."""
         traceless = self.rejected - self.unreadable
         parts = [f"{traceless} spans have no valid trace id"] if traceless else []
-        return "; ".join(
-            [*parts, f"{self.unreadable} left out, the first because {self.reason}"][
-                : len(parts) + bool(self.unreadable)
-            ]
-        )
+        if self.unreadable:
+            parts.append(f"{self.unreadable} left out, the first because {self.reason}")
+        return "; ".join(parts)
 
     def count(self, telemetry: Telemetry, source: str, size: int, now: float | None = None) -> None:
         """Count a durable request of `size` bytes, and its lag at `now` (s since the epoch; None counts no lag)."""

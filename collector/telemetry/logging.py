@@ -70,6 +70,8 @@ _GROUP = re.compile(r"\d++|\bgroup [^ :]++")
 _VARIES = re.compile(r"(?<![\w.])(?<!line )(?<!status )(?<!py:)\d[\d.]*+|'[^']{0,99}'|<[^>]{0,99}>|\([^()]{0,99}\)")
 """The parts in which two lines of one kind differ. A place in the code, a status and a name with a number are none."""
 _MOST_KINDS = 500
+_GONE_AFTER = 3 * EVERY
+"""Seconds without a record of the group whose line stands for others, after which one of these has a line."""
 
 
 class JsonLines(logging.Formatter):
@@ -108,7 +110,8 @@ class OncePerMinute(logging.Filter):
         super().__init__()
         self._clock = clock
         self._kinds: dict[tuple[object, ...], tuple[float, int]] = {}
-        self._begun = defaultdict[tuple[str, str], set[type]](set)  # errors of states whose end has no line yet
+        # errors of states whose end has no line yet, and when a group with a line last had each
+        self._begun = defaultdict[tuple[str, str], dict[type, float]](dict)
         self._written = set[tuple[str, str]]()  # what has a line at its begin, and none at its end
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -122,9 +125,13 @@ class OncePerMinute(logging.Filter):
                 self._written.remove(own)
                 self._begun.pop(state, None)
             return is_written
-        if (error in self._begun[state] and getattr(record, "again", False)) or not self._is_first(record):
+        begun, now = self._begun[state], self._clock()
+        if own in self._written and error in begun:
+            begun[error] = now
+        is_represented = getattr(record, "again", False) and now - begun.get(error, -math.inf) < _GONE_AFTER
+        if is_represented or not self._is_first(record):
             return False
-        self._begun[state].add(error)
+        begun[error] = now
         self._written.add(own)
         return True
 

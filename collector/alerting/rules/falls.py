@@ -184,10 +184,10 @@ def _dropped(target: Target, alerts: AlertSettings, states: States, expr: str) -
     of_this = f"and {falls} > 0"
     settled = f"({states.recent(series.DROP_SETTLED)} > 0 and {incident} == {falls})"
     # a mean that was low from the start, or since its target was raised, did not fall
-    level = states.recent(series.DROP_LEVEL)
-    near = f"({states.recent(series.DROP_BEFORE)} {compared} ({level} + {target.mean:g}) / 2 or {falls} > 1)"
-    better = f"{compared} ({level} {sign} {LEAST_DIFFERENCE:g}) {of_this} and {near}"
-    fallen = f"({states.recent(series.DROP_BEFORE)} {better})"
+    level, before = states.recent(series.DROP_LEVEL), states.recent(series.DROP_BEFORE)
+    near = f"({before} {compared} ({level} + {target.mean:g}) / 2)"
+    better = f"{compared} ({level} {sign} {LEAST_DIFFERENCE:g}) {of_this} and ({near} or {falls} > 1)"
+    fallen, low = f"({before} {better})", f"({before} unless {near})"
     # the day before may count an incident that is over, which the page and `diagnose` leave out
     day = f"{states.timing.seconds(DAY):g}"
     alone = f"{better} unless {states.recent(series.DROP_SINCE)} - {states.recent(series.DROP_RECOVERED)} < {day}"
@@ -202,8 +202,10 @@ def _dropped(target: Target, alerts: AlertSettings, states: States, expr: str) -
             ("sofar", series.DROP_MEAN, f"and {fallen} unless {settled}", " to {} so far"),
             ("level", series.DROP_LEVEL, f"and {fallen} and {settled}", " to {}"),
             ("stop", series.DROP_SINCE, f"and {fallen}", ". "),
-            ("short", series.DROP_EARLIEST, f"{of_this} unless {fallen}",
+            ("short", series.DROP_EARLIEST, f"{of_this} unless {fallen} unless {low}",
              f"The mean has been {side} its target since {{}}. "),
+            ("low", series.DROP_EARLIEST, f"{of_this} and {low} unless {fallen}",
+             f"The mean is {side} its target, and was before. "),
         )
     }  # fmt: skip
     ends = (
@@ -218,7 +220,7 @@ def _alert(
     name: str, target: Target, alerts: AlertSettings, states: States, expr: str, *, also: str = "", ends: str = ""
 ) -> AlertingRule:
     side = "above" if target.lower_is_better else "below"
-    begin = "{earliest}{latest}{before}{sofar}{level}{stop}{short}" if also else ""
+    begin = "{earliest}{latest}{before}{sofar}{level}{stop}{short}{low}" if also else ""
     by, hour = states.by, {"window": "1h"}
     length, period = ({"window": "24h"}, "day") if target.audited else (hour, "hour")
     unlike = ("<", series.SCORE_HIGHEST, "-"), (">", series.SCORE_LOWEST, "+")

@@ -1,6 +1,7 @@
 """Rules on the service itself: the trust in its scores, its progress, cost and losses."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import count
 from typing import Literal
 
 from collector.alerting.rules import series
@@ -91,19 +92,17 @@ def _trust(targets: Sequence[Target], alerts: AlertSettings, timing: Timing) -> 
     hour, long = timing.text(3600), timing.text(6 * 3600)
     failed = _SUBJECTS % (metrics.EVALUATIONS.name, '{outcome="failed"}', hour)
     lost = _SUBJECTS % (metrics.EVALUATIONS.name, f'{{outcome="skipped",reason=~"{LOST_REASONS}"}}', hour)
-    wanted = _wanted(timing)
     # What replaced a failure leaves the window with it, as half of an age's failures do, up to half a quarter off. It
     # takes no more than there is: a present failure without traffic would else have no share at all.
     replaced = " or ".join(
-        f'increase({metrics.EVALUATIONS_REPLACED.name}{{age="{age}"}}[{timing.text(3600 - (quarter + 0.5) * metrics.QUARTER)}])'
-        for quarter, age in enumerate(metrics.REPLACED_AGES)
+        f'increase({metrics.EVALUATIONS_REPLACED.name}{{age="{age}"}}[{timing.text(3600 - age_of_half)}])'
+        for age, age_of_half in zip(metrics.REPLACED_AGES, count(metrics.QUARTER / 2, metrics.QUARTER), strict=False)
     )
-    again = f"sum by (evaluator, monitor) ({replaced})"
     without = f"(({failed}) + ({lost} or {failed} * 0) or {lost})"
-    left = f"clamp_min({without} - ({again} or {without} * 0), 0)"
+    left = f"clamp_min({without} - (sum by (evaluator, monitor) ({replaced}) or {without} * 0), 0)"
     scored = _SUBJECTS % (metrics.EVALUATIONS.name, '{outcome="scored"}', hour)
     yield RecordingRule(series.UNSCORED_SHARE, f"{left} / ((({scored}) + {left} or {left}) > 0)")
-    unshown = f"{_SUBJECTS % (metrics.UNSHOWN.name, '', hour)} / ({wanted} > 0)"
+    unshown = f"{_SUBJECTS % (metrics.UNSHOWN.name, '', hour)} / ({_wanted(timing)} > 0)"
     share = series.UNSCORED_SHARE
     yield RecordingRule(series.UNCOVERED_SHARE, f"clamp_max({share} + ({unshown} or {share} * 0), 1)")
     yield AlertingRule(

@@ -65,10 +65,13 @@ class FallOfMean:
         """Whether the mean is known to have been better before and, at a first fall, to have been nearer to its target
         than to its level since. If the target was raised, or the mean was never near it, the mean has not fallen.
         """
-        if self.before is None:
+        if self.before is None or (self.was_low(of) and self.number == 1):
             return False
-        short, before = of.shortfall(1.0, self.mean), of.shortfall(1.0, self.before)
-        return short - before > LEAST_DIFFERENCE and (before < short / 2.0 or self.number > 1)
+        return of.shortfall(1.0, self.mean) - of.shortfall(1.0, self.before) > LEAST_DIFFERENCE
+
+    def was_low(self, of: DropDetector) -> bool:
+        """Whether the mean is known to have been no nearer to its target before: nobody knows since when."""
+        return self.before is not None and of.shortfall(1.0, self.before) >= of.shortfall(1.0, self.mean) / 2.0
 
 
 def fall_of(drop: DropState, buckets: Mapping[int, Bucket], interval: float) -> FallOfMean | None:

@@ -53,6 +53,8 @@ def drop_alert(watched: Watched, fall: FallOfMean, miss: TargetMiss | None, sett
     subject = "the share of the label" if watched.of_label else "the mean score"
     summary = f"is {side} its target of {of.target:g}"
     description = f"has been {side} its target since {_time(fall.began[0])}"
+    if fall.was_low(of):
+        description = f"is {side} its target, and was before"
     if fall.is_fall(of):
         levels = f"from {fall.before:.3g} to {fall.mean:.3g}{' so far' * (not fall.settled)}"
         summary = f"{verb} {levels}; its target is {of.target:g}"

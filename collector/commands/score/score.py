@@ -147,9 +147,7 @@ def summarize(evaluations: Iterable[Evaluation], before: Iterable[Evaluation] = 
 
 def below(summary: ScoreSummary, line: float, *, lower_is_better: bool = False) -> bool:
     """Whether the mean is worse than the line, or is missing. If lower is better, the line is 1 less the given one."""
-    if summary.mean is None:
-        return True
-    return summary.mean > turned(line) if lower_is_better else summary.mean < line
+    return summary.mean is None or (summary.mean > turned(line) if lower_is_better else summary.mean < line)
 
 
 def turned(line: float) -> float:

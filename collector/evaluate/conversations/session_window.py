@@ -48,9 +48,7 @@ class EndRule:
             return True
         if self.events and not self.events.isdisjoint(turn.events):
             return True
-        return bool(self.attributes) and any(
-            text_at(turn, f"attributes.{name}") in values for name, values in self.attributes.items()
-        )
+        return any(text_at(turn, f"attributes.{name}") in values for name, values in self.attributes.items())
 
 
 class ClosedRevision(NamedTuple):

@@ -114,7 +114,7 @@ class _JoinWait:
             self._since, self._is_logged, self.long_wait, self._answers = None, False, None, None
             return
         if self._since is None or not reached:  # of an outage the log says that no broker answers
-            self._since, self.long_wait = now, None
+            self._since, self.long_wait, self._answers = now, None, None  # the members may have changed meanwhile
         if now - self._since >= LONG:
             self.long_wait = now - self._since
             if self._answers is None:
@@ -167,10 +167,8 @@ class _Owners:
         if isinstance(answer, Exception):
             logger.debug("who owns the partitions of group %s is not known (%s)", self._group, answer)
             return False
-        if not answer.settled:
-            return False
         unread = (seen.partitions - answer.owned) | (answer.owned_by.get(self._instance, frozenset()) - seen.owned)
-        if not unread:
+        if not answer.settled or not unread:
             return False
         logger.warning(
             "group %s: nobody reads %d partitions of %s; joining once more",

@@ -54,6 +54,8 @@ class Bench:
         self.evaluations = MemoryLog("evaluations", partitions=2)
         self.time = 1000 * DAY
         self.share, self.score = 0.0, 0
+        self.others: list[GEval] = []
+        """Further versions that are checked."""
         self.judge: ScriptedJudge
         self.telemetry: Telemetry
         self.charged: list[tuple[str, Usage | None]] = []
@@ -72,7 +74,10 @@ class Bench:
         self.telemetry = Telemetry()
         runs = GoldenRuns(
             read_cases(self.path),
-            [GoldenTarget(Assignment(evaluator, self.judge, evaluator.version), "main", "all")],
+            [
+                GoldenTarget(Assignment(each, self.judge, each.version), "main", "all")
+                for each in (evaluator, *self.others)
+            ],
             await GeneratedStepsStore.open(self.log),
             self.telemetry,
             ReportedJudges(self.evaluations),
@@ -106,11 +111,10 @@ class Bench:
 
 async def test_a_judge_that_stays_has_not_moved_and_one_that_moves_has(tmp_path: Path):
     bench = Bench(golden_file(tmp_path, helpful=0.8))
-    assert (await bench.look(8)).significant_shift("helpful") is None
+    assert (await bench.look(8)).shifted("helpful")[0] == ""
     assert bench.metric("evalstream_golden_shift") == pytest.approx(0.0)
     bench.time += DAY
-    shift = (await bench.look(6)).significant_shift("helpful")
-    assert shift is not None
+    assert (await bench.look(6)).shifted("helpful")[0] != ""
     assert bench.metric("evalstream_golden_shift") == pytest.approx(-0.2)
     assert bench.metric("evalstream_golden_shift_stderr") > 0
     assert bench.metric("evalstream_golden_cases") == 20
@@ -133,7 +137,7 @@ async def test_a_restart_judges_nothing_again_and_knows_the_shift(tmp_path: Path
     assert len(bench.judge.questions) == 20
     runs = await bench.look(9)
     assert bench.judge.questions == []
-    assert runs.significant_shift("helpful") is not None
+    assert runs.shifted("helpful")[0] != ""
 
 
 async def test_a_new_version_of_the_evaluator_is_judged_at_once(tmp_path: Path):
@@ -146,7 +150,7 @@ async def test_a_new_version_of_the_evaluator_is_judged_at_once(tmp_path: Path):
 async def test_a_judge_that_is_down_has_not_moved_and_is_asked_again(tmp_path: Path):
     bench = Bench(golden_file(tmp_path, helpful=0.8))
     runs = await bench.look(99)  # not on the scale: no score
-    assert runs.significant_shift("helpful") is None
+    assert runs.shifted("helpful")[0] == ""
     assert bench.metric("evalstream_golden_shift") is None
     await bench.look(8)
     assert len(bench.judge.questions) == 20
@@ -170,10 +174,10 @@ async def test_a_provider_that_changes_the_judge_silently_starts_a_run(tmp_path:
     await bench.answer("scripted")
     await again.run_due()
     assert bench.judge.questions == [], "a restart knows the newest run and its judge"
-    assert again.significant_shift("helpful") is None
+    assert again.shifted("helpful")[0] == ""
     await bench.answer("scripted-3")
     await again.run_due()
-    assert again.significant_shift("helpful") is not None
+    assert again.shifted("helpful")[0] != ""
 
 
 async def test_an_endpoint_with_ever_another_fingerprint_costs_a_few_runs_a_period(tmp_path: Path):
@@ -355,7 +359,7 @@ async def test_a_judge_that_shifted_in_the_day_is_shifted_after_a_restart_on_the
     bench.score = 5
     await runs.run_due()
     again = await bench.look(5)
-    assert again.significant_shift("helpful") is not None, "on the same day"
+    assert again.shifted("helpful")[0] != "", "on the same day"
     bench.time += DAY
     [known] = (await bench.look(5)).checked.values()
     assert [run.scores[next(iter(run.scores))] for run in known.runs] == [0.8, 0.5, 0.5]
@@ -379,6 +383,23 @@ async def test_a_shift_is_since_its_first_run_also_after_restarts_and_one_that_c
     assert (await bench.look(8)).shifted("helpful") == ("", None)
     bench.time += DAY
     assert (await bench.look(5)).shifted("helpful")[1] == bench.time
+
+
+async def test_an_older_run_of_another_version_does_not_make_a_shift_begin_again(tmp_path: Path) -> None:
+    """It was read after the newest run of the first version, and the shift was since the restart."""
+    bench = Bench(golden_file(tmp_path, helpful=0.8))
+    other = GEval(
+        name="helpful", evaluation_steps=("Is it kind?",), evaluation_params=("input", "actual_output"), mode="single"
+    )
+    bench.others = [other]
+    await bench.look(8)
+    bench.others, bench.time = [], bench.time + DAY
+    began = bench.time
+    for _ in range(3):
+        assert (await bench.look(5)).shifted("helpful")[1] == began
+        bench.time += DAY
+    bench.others = [other]
+    assert (await bench.look(5)).shifted("helpful")[1] == began
 
 
 async def test_another_configuration_asks_nothing_again_for_an_alert_that_lasts(tmp_path: Path) -> None:
@@ -456,14 +477,14 @@ async def test_single_cases_see_a_repair_after_a_run_that_a_fall_asked_for(tmp_p
     [key] = runs.checked
     runs.judge_since("helpful", key.split("/")[1], bench.time - 60.0, alerting=True)
     await runs.run_due()
-    assert runs.significant_shift("helpful") is not None
+    assert runs.shifted("helpful")[0] != ""
     bench.share, bench.score = 0.1, 8
     again = await bench.look(8)
     for _ in range(100):
         await bench.answer("scripted")
     bench.time += 60.0
     await again.run_due()
-    assert again.significant_shift("helpful") is None
+    assert again.shifted("helpful")[0] == ""
 
 
 async def test_single_cases_that_move_once_more_get_a_run_or_a_line_says_why_not(

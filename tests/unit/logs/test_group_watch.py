@@ -208,6 +208,24 @@ def test_an_outage_of_brokers_is_no_wait_for_the_members_of_the_group(caplog: py
     assert "group evaluate: could not be joined for 20 s" in record.getMessage()
 
 
+def test_the_members_are_those_of_after_an_outage(caplog: pytest.LogCaptureFixture) -> None:
+    """The answer came as brokers went away, and the line named the members of before."""
+    answers = list[Callable[[Answer], None]]()
+    now, away = [0.0], replace(FOLLOWER, joined=False)
+    watch = GroupWatch("evaluate", answers.append, instance=None, clock=lambda: now[0])
+    for second in range(90):
+        now[0] = float(second)
+        watch.should_rejoin(lambda: away, reached=not 21 <= second < 60)
+        if second == 22:
+            answers.pop()(replace(OTHERS_HAVE_THE_REST, names=("gone",)))
+    assert len(answers) == 1
+    answers.pop()(replace(OTHERS_HAVE_THE_REST, names=("present",)))
+    now[0] = 91.0
+    watch.should_rejoin(lambda: away)
+    [record] = caplog.records
+    assert "members: present" in record.getMessage()
+
+
 def test_a_short_wait_is_not_said(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     world = World()

@@ -1,9 +1,10 @@
 """The cost that the page shows: of all versions of an evaluator, and never too low without saying so."""
 
+from collections.abc import Sequence
 from datetime import timedelta
 
 import pytest
-from evaluation_samples import scored
+from evaluation_samples import failed, scored, skipped
 
 from collector.evaluate.budget.windows import Budget
 from collector.evaluate.plan import Monitor, Plan
@@ -11,6 +12,7 @@ from collector.page.api import _with_earlier, _work
 from collector.page.providers import usage_from_view
 from collector.page.score_series import stretch_from_json, stretch_to_json
 from collector.page.view import EvaluatorView, View
+from evaluators.results import Evaluation
 
 KEY = ("helpdesk", "answers_question")
 NOW = scored().ended_at
@@ -80,6 +82,28 @@ def test_the_newest_time_is_of_traffic_if_the_newest_score_is_rejudged_however_m
         series = (restored(view) if restarts else view).score_series[KEY]
         assert series.newest == pytest.approx(made.timestamp(), abs=60.0)
         assert series.newest_is_rejudged == is_rejudged
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize(
+    ("made", "is_rejudged"),
+    [
+        ((skipped(1, happened_at=NOW - timedelta(hours=2)),), True),
+        ((scored(1, happened_at=NOW - timedelta(hours=2)), failed(2, ended_at=NOW - timedelta(hours=2))), False),
+        ((skipped(1, ended_at=NOW - timedelta(hours=2)),), False),
+        ((failed(1, happened_at=NOW - timedelta(hours=2)),), True),
+    ],
+    ids=["a rejudged skip", "a live failure beside", "a live skip", "a rejudged failure"],
+)
+def test_a_restart_knows_whether_the_newest_minute_is_rejudged_by_what_has_no_score(
+    restarts: bool, made: Sequence[Evaluation], is_rejudged: bool
+) -> None:
+    """A skip without loss has no weight, and a failure beside a score had no say."""
+    view = View([])
+    for number, evaluation in enumerate(made, 1):
+        view.add_evaluation(evaluation, 0, number, NOW.timestamp())
+    series = (restored(view) if restarts else view).score_series[KEY]
+    assert series.newest_is_rejudged == is_rejudged
 
 
 @pytest.mark.parametrize("restarts", [False, True])

@@ -124,6 +124,23 @@ def test_a_state_that_was_given_up_does_not_hide_the_next_one(caplog: pytest.Log
         assert lines.filter(caplog.records[-1])
 
 
+def test_a_group_that_ends_without_recovery_hides_no_other_that_fails_on(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The first group's line stood for all of them, also after the group had ended."""
+    now, written = [0.0], list[tuple[float, str]]()
+    monkeypatch.setattr("collector.backoff.StateLines", partial(StateLines, clock=lambda: now[0]))
+    lines, (ends, fails_on) = OncePerMinute(lambda: now[0]), (FailureLog(f"reading for group {name}") for name in "ab")
+    for second in range(0, 600, 10):
+        now[0] = float(second)
+        for log in [ends, fails_on] if second < 400 else [fails_on]:
+            log.failed("no broker")
+        written += [(now[0], record.getMessage()) for record in caplog.records if lines.filter(record)]
+        caplog.clear()
+    assert [text.split()[3] for _, text in written] == ["a", "b"], "one line while the group of the line fails"
+    assert 400 < written[1][0] < 600
+
+
 def test_lines_of_a_file_that_cannot_be_read_are_one_line() -> None:
     lines = OncePerMinute(lambda: 0.0)
     text = "qa.jsonl:%d is skipped: category: unknown key in a turn"

@@ -20,8 +20,8 @@ from prometheus_client import generate_latest
 
 from collector.alerting.diagnosis.recent_scores import RecentScores
 from collector.alerting.rules.targets import detector, targets
-from collector.alerting.watch.alert_evaluation import TargetMiss, target_misses, unscored_share
-from collector.alerting.watch.alert_texts import Watched, mean_alert
+from collector.alerting.watch.alert_evaluation import FallOfMean, TargetMiss, target_misses, unscored_share
+from collector.alerting.watch.alert_texts import Watched, drop_alert, mean_alert
 from collector.alerting.watch.buckets import Buckets
 from collector.alerting.watch.notifier import AlertInstance, Notifier
 from collector.alerting.watch.stage import JudgeTrust, WatchFold, WatchRules, WatchStage
@@ -225,6 +225,18 @@ async def test_a_mean_that_was_never_near_its_target_has_not_fallen(
         (alert,) = stage.update(start + 60.0 * len(levels))
     assert summary in alert.annotations["summary"]
     assert description in alert.annotations["description"]
+
+
+@pytest.mark.parametrize(("before", "is_dated"), [(None, True), (0.768, True), (0.6, False)])
+def test_a_mean_that_was_already_far_below_its_target_is_so_since_no_time(before: float | None, is_dated: bool) -> None:
+    """It "has been below its target since" the begin of the detector's fall, and was before."""
+    config = configured(threshold=0.77)
+    of = detector(targets(config)[0], targets(config), config.settings.alerts, 1)
+    level = 0.764 if before == 0.768 else 0.5
+    fall = FallOfMean(1, (1_795_000_020.0, 1_795_000_080.0), before, level, level)
+    text = drop_alert(Watched("all", "exact", "v1", of), fall, None, config.settings.alerts).annotations["description"]
+    assert (" has been below its target since 2026-" in text) == is_dated
+    assert (" is below its target, and was before. Its target is 0.77. " in text) == (not is_dated)
 
 
 async def test_the_mean_before_a_fall_is_without_an_incident_that_is_over_also_after_a_restart() -> None:
