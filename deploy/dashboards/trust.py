@@ -2,8 +2,7 @@
 
 from grafana_foundation_sdk.builders import dashboard as boards
 
-from collector.alerting.rules.series import AUDIT_GAIN, AUDIT_NUMBER, SCORE_MARGIN, SCORE_MEAN
-from collector.alerting.rules.service import LOST_REASONS
+from collector.alerting.rules.series import AUDIT_GAIN, AUDIT_NUMBER, SCORE_MARGIN, SCORE_MEAN, UNSCORED_SHARE
 from collector.statistics.intervals import Z
 from collector.telemetry.series import (
     AGREEMENT,
@@ -35,9 +34,6 @@ MATCHED = '{monitor=~"$monitor",outcome=~"sampled|sampled_out"}'
 SAMPLED = '{monitor=~"$monitor",outcome="sampled"}'
 DRAWN = '{evaluator=~"($evaluator)(:audit)?",statistic="kappa"}'
 KAPPA = 'statistic="cohen_kappa"'
-WANTED = SEGMENTS.replace("}", ',outcome=~"scored|failed"}')
-FAILED = SEGMENTS.replace("}", ',outcome="failed"}')
-LOST = SEGMENTS.replace("}", f',outcome="skipped",reason=~"{LOST_REASONS}"}}')
 UNSCORED = SEGMENTS.replace("}", ',outcome!="scored"}')
 
 UNAUDITED = WATCHED.replace("}", ',outcome!="scored"}')
@@ -87,17 +83,23 @@ def _unscored() -> list[object]:
         lines(
             Look(
                 "Unscored share",
-                "Evaluations without a score that should have one: they failed, or were skipped to save money or time,"
-                " or as their turn is incomplete. They are missing for a reason (long ones time out), so beyond a few"
-                " percent the mean is of another traffic. What an evaluator does not apply to is not among them.",
+                "Evaluations of the last hour without a score that should have one, in all segments, as the alert"
+                " EvalstreamUnscored has it: they failed, or were skipped to save money or time, or as their turn is"
+                " incomplete. They are missing for a reason (long ones time out), so beyond a few percent the mean is"
+                " of another traffic. Neither what an evaluator does not apply to is among them, nor what `rejudge`"
+                " replaced with a score.",
                 unit="percentunit",
                 low=0,
                 steps=((0.05, "red"),),
             ),
-            Query(_unscored_share(), LEGEND),
+            Query(f"{UNSCORED_SHARE}{WATCHED}", LEGEND),
         ),
         lines(
-            Look("Why there is no score", "Evaluations over the window by the reason.", width=8),
+            Look(
+                "Why there is no score",
+                "Evaluations over the window by the reason, also of what `rejudge` has replaced since.",
+                width=8,
+            ),
             Query(
                 f"{increase(EVALUATIONS, 'evaluator, outcome, reason', UNSCORED, WINDOW)} > 0",
                 "{{evaluator}} {{outcome}}: {{reason}}",
@@ -111,14 +113,6 @@ def _unscored() -> list[object]:
             Query(f"time() - max by ({PAIR}) ({LAST_SUCCESS.name}{WATCHED})", LEGEND),
         ),
     ]
-
-
-def _unscored_share() -> str:
-    """As the alert EvalstreamUnscored has it; a part without series counts as 0."""
-    failed, lost, wanted = (increase(EVALUATIONS, PAIR, each, WINDOW) for each in (FAILED, LOST, WANTED))
-    anything = f"{increase(EVALUATIONS, PAIR, SEGMENTS, WINDOW)} * 0"
-    lost, failed, wanted = (f"({each} or {anything})" for each in (lost, failed, wanted))
-    return f"({failed} + {lost}) / (({wanted} + {lost}) > 0)"
 
 
 def _judge() -> list[object]:

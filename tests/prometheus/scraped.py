@@ -74,6 +74,7 @@ BY_HAND = {
     "origin": ("matched", "resumed"),
     "statistic": ("cohen_kappa", "spearman", "kappa"),
     "bound": ("low", "high"),
+    "age": ("0m",),
 }
 """What labels are in series that are not fed by the exporter; any other label is `some`."""
 
