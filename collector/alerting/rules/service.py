@@ -215,7 +215,7 @@ def _stale(target: Target, timing: Timing) -> AlertingRule:
         labels=where,
         summary="{label:evaluator} of {label:monitor}: evaluations start, but none is scored",
         description=(
-            "At least about {count} evaluations by {label:evaluator} started for {label:monitor} in the last "
+            "About {count} evaluations by {label:evaluator} started for {label:monitor} in the last "
             f"{Timing().text(900.0 + target.delay)}, and none was scored. The means shown are old."
         ),
     )
@@ -294,7 +294,7 @@ def _unavailable(timing: Timing) -> Iterator[RecordingRule | AlertingRule]:
         facts={
             result: Fact(
                 series.JUDGE_RESULTS, ("judge",), {"result": result},
-                phrase=f"{meaning} ({result}: at least about {{}} requests in a quarter of an hour). ",
+                phrase=f"{meaning} ({result}: about {{}} requests in a quarter of an hour). ",
             )
             for result, meaning in _OUTAGES.items()
         },
@@ -310,7 +310,7 @@ def _refused(timing: Timing) -> AlertingRule:
         severity="warning",
         summary="{label:monitor}: the hard cap of a budget is reached",
         description=(
-            "At least about {count} evaluations of {label:monitor} were skipped in the last 15 minutes, as its budget "
+            "About {count} evaluations of {label:monitor} were skipped in the last 15 minutes, as its budget "
             "or the budget of all monitors (evaluate.budget) has reached its hard cap. Which ones are missing depends "
             "on their time, so means are biased until this ends."
         ),
@@ -347,7 +347,7 @@ def _progress(alerts: AlertSettings, timing: Timing) -> Iterator[AlertingRule]:
         "EvalstreamExportFails",
         f"sum by (exporter, reason) (increase({metrics.EXPORT_FAILURES.name}[{window}])) > 0",
         "{label:exporter}: exports fail",
-        "At least about {count} attempts of {label:exporter} failed in 15 minutes ({label:reason}). Nothing is lost.",
+        "About {count} attempts of {label:exporter} failed in 15 minutes ({label:reason}). Nothing is lost.",
     )
     for which, severity, meaning in _CHECKS:
         yield alert(
@@ -388,7 +388,7 @@ def _progress(alerts: AlertSettings, timing: Timing) -> Iterator[AlertingRule]:
         f"sum by (stage, reason) (increase({metrics.DROPS.name}[{window}])) > 0"
         f" or sum by (stage, reason) ({metrics.DROPS.name} unless {metrics.DROPS.name} offset {window}) > 0",
         "{label:stage} dropped records ({label:reason})",
-        "{label:stage} dropped at least about {count} records in 15 minutes ({label:reason}).",
+        "{label:stage} dropped about {count} records in 15 minutes ({label:reason}).",
     )
 
 
@@ -411,7 +411,7 @@ def _losses(timing: Timing) -> Iterator[AlertingRule]:
         severity="page",
         summary="{label:consumer}: retention deleted records of {label:log} that it needed",
         description=(
-            "At least about {count} records of {label:log} were deleted by the topic's retention in the last 15 "
+            "About {count} records of {label:log} were deleted by the topic's retention in the last 15 "
             "minutes although {label:consumer} still needed them ({label:reason}). They get no scores. "
             "Raise retention.ms of the topic now: more will follow while {label:consumer} lags."
         ),
