@@ -278,7 +278,7 @@ def test_a_bound_is_never_rounded_to_a_value_that_makes_it_false(tmp_path: Path)
     ]
     description = (
         "With any scores for the cases that have none, the mean of the last hour would be between 0.67 and 0.75. "
-        "Missing or doubtful scores may have moved the mean by 0.13, and no more. "
+        "Missing or doubtful scores may have moved the mean by at most 0.13. "
         "The judge has not changed: the same cases, scored again, moved by at most 0.03. "
     )
     shown = {"exp_labels": of | {"severity": "warning"}, "exp_annotations": {
@@ -1156,8 +1156,8 @@ def test_a_judge_that_is_unavailable_has_its_cause_in_the_alert(tmp_path: Path):
     inputs += [series("evalstream_start_timestamp_seconds", "0x30", instance=instance) for instance in ("a", "b")]
     annotations = {
         "summary": "main: the judge is unavailable, or refuses every request",
-        "description": "main answers no question. Its endpoint refuses the key, the model or the account (judge_denied: at "
-        "least about 48 requests in a quarter of an hour). Evaluations wait; the log of the service says what to correct.",
+        "description": "main answers no question. Its endpoint refuses the key, the model or the account (judge_denied: about "
+        "48 requests in a quarter of an hour). Evaluations wait; the log of the service says what to correct.",
         "runbook_url": f"deploy/runbooks/{name}.md",
     }
     alert = {"exp_labels": {"severity": "page", "judge": "main"}, "exp_annotations": annotations}

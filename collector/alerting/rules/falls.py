@@ -120,7 +120,7 @@ _BOUNDS = "With any scores for the cases that have none, the mean of the last %s
 _CLIPPED = (
     "The mean leaves out {} of the weight of the last hour, so that no single conversation outweighs the others. "
 )
-_DOUBT = "Missing or doubtful scores may have moved the mean by {}, and no more. "
+_DOUBT = "Missing or doubtful scores may have moved the mean by at most {}. "
 
 
 def overlap_rules(timing: Timing, by: Sequence[str]) -> Iterator[RecordingRule]:
