@@ -318,6 +318,10 @@ class GroupInUse(LogError, ConfigError):
     """Another process consumes a log with this group, and they cannot share it."""
 
 
+class InstanceTaken(LogError):
+    """Another process has the `group_instance_id` of this one. Both cannot go on, so this one ends."""
+
+
 class RecordTooLarge(LogError):
     """A record is larger than the log accepts."""
 

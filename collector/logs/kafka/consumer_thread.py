@@ -271,7 +271,7 @@ class ConsumerThread:
         self._consumer: Any = None
         self._send_heartbeat: Callable[[], None] | None = None
         self._call = partial(_call_in, asyncio.get_running_loop())
-        self._commits = owned_partitions.CommitSender(self._call, subscription.group)
+        self._commits = owned_partitions.CommitSender(self._call, subscription.group, settings)
         self.owned = owned_partitions.OwnedPartitions(subscription, listener, flow, self._commits, self._call)
         self._failing_since: float | None = None
         self._hidden_since: float | None = None
@@ -403,9 +403,6 @@ class ConsumerThread:
     def _tolerate(self, error: Exception) -> None:
         """Let an error of `poll` pass, up to the patience: most go away, and kafka-python retries by itself."""
         problem = translate(error, self._settings, group=self._subscription.group)
-        if isinstance(error, FencedInstanceIdError):
-            name = self._settings.group_instance_id
-            raise LogError(f"another process has taken the group_instance_id {name!r}; give each its own") from error
         if not isinstance(problem, LogUnavailable):
             raise problem from error
         if isinstance(problem, LogRefused):  # an operator has to grant the right, and we wait for that

@@ -16,13 +16,14 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import orjson
 from kafka.errors import KafkaError
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
-from collector.logs.kafka.settings import translate
+from collector.logs.kafka.settings import KafkaSettings, translate
 from collector.logs.kafka.subscription import Assigned, GroupListener, LostRecords, Subscription
 from collector.logs.kafka.workarounds import position_after_reset, topic_id
 from collector.logs.log import Committed, LogError, LogUnavailable, StoredRecord
@@ -240,9 +241,9 @@ class CommitCommand:
 class CommitSender:
     """Queues and sends a group's commits, and keeps those that no broker has answered."""
 
-    def __init__(self, call: CallInLoop, group: str) -> None:
+    def __init__(self, call: CallInLoop, group: str, settings: KafkaSettings | None = None) -> None:
         self._call = call
-        self._group = group
+        self._translated = partial(translate, settings=settings, group=group)
         self._queued: deque[CommitCommand] = deque()
         self._unanswered: set[Done] = set()
 
@@ -264,7 +265,7 @@ class CommitSender:
 
         def answered(_offsets: object, answer: object) -> None:
             self._unanswered.discard(done)
-            self._call(done, translate(answer, group=self._group) if isinstance(answer, Exception) else None)
+            self._call(done, self._translated(answer) if isinstance(answer, Exception) else None)
 
         self._unanswered.add(done)
         try:

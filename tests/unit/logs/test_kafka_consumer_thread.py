@@ -9,7 +9,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from kafka.errors import GroupAuthorizationFailedError, KafkaTimeoutError, TopicAuthorizationFailedError
+from kafka.errors import (
+    FencedInstanceIdError,
+    GroupAuthorizationFailedError,
+    KafkaTimeoutError,
+    TopicAuthorizationFailedError,
+)
 from kafka.structs import TopicPartition
 
 from collector.logs.consumer_runner import AT_ONCE, INTERVAL, ConsumerTiming
@@ -21,7 +26,7 @@ from collector.logs.kafka.owned_partitions import PrefetchLimiter
 from collector.logs.kafka.records import RecordDecoder
 from collector.logs.kafka.settings import KafkaSettings
 from collector.logs.kafka.subscription import Assigned, PartitionNumbering, Polled, Subscription
-from collector.logs.log import Committed, LogError, StoredRecord
+from collector.logs.log import Committed, InstanceTaken, LogError, StoredRecord
 
 OLD, NEW = TopicPartition("turns", 0), TopicPartition("turns", 1)
 POLLS = 3
@@ -235,6 +240,18 @@ def test_a_group_whose_commit_is_refused_is_named():
     sender = owned_partitions.CommitSender(lambda done, answer: done(answer), "g")
     sender.send(SimpleNamespace(commit_async=refuse), {}, answers.append)
     assert "to use the group g;" in str(answers[0])
+
+
+def test_a_commit_of_a_member_whose_name_is_taken_says_so_as_a_poll_does():
+    def refuse(offsets: object, callback: Any) -> None:
+        callback(offsets, FencedInstanceIdError())
+
+    answers = list[object]()
+    settings = KafkaSettings(bootstrap_servers=["nowhere:1"], group_instance_id="pod-0")
+    sender = owned_partitions.CommitSender(lambda done, answer: done(answer), "g", settings)
+    sender.send(SimpleNamespace(commit_async=refuse), {}, answers.append)
+    assert isinstance(answers[0], InstanceTaken)
+    assert "another process has taken the group_instance_id 'pod-0'" in str(answers[0])
 
 
 async def test_an_outage_skips_no_record_that_waits_in_the_client(monkeypatch):

@@ -12,7 +12,7 @@ import pytest
 
 from collector.errors import BadInput, ConfigError, EvalstreamError
 from collector.logs.journal.guard import Guard
-from collector.logs.log import Committed, LogError, LogUnavailable, Record, StoredRecord
+from collector.logs.log import Committed, InstanceTaken, LogError, LogUnavailable, Record, StoredRecord
 from collector.logs.memory import MemoryLog
 from collector.service.tasks import TASKS, Tasks, open_tasks
 from collector.telemetry.registry import Telemetry
@@ -86,10 +86,16 @@ async def test_every_other_task_survives_every_exception(kind: str, error: Excep
 
 
 @pytest.mark.parametrize("kind", sorted(TASKS))
-@pytest.mark.parametrize("error", [ConfigError("export: no such place"), MemoryError()], ids=["config", "memory"])
-async def test_what_no_repetition_mends_ends_the_process(kind: str, error: Exception) -> None:
+@pytest.mark.parametrize(
+    "error", [ConfigError("x"), InstanceTaken("x"), MemoryError()], ids=["config", "taken", "memory"]
+)
+async def test_what_no_repetition_mends_ends_the_process(
+    kind: str, error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    """`task export.jsonl failed and starts again in 1 s`, seven times, before another process had its place."""
     with pytest.raises(type(error)):
         await _serve_until_it_ends(kind, error)
+    assert not caplog.messages
 
 
 async def _serve_until_it_ends(kind: str, error: Exception) -> Never:
