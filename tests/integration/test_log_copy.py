@@ -43,7 +43,7 @@ from collector.dead_letters import append_letters, letter_of, letters_in
 from collector.errors import BadInput, ConfigError
 from collector.evaluate.plan import Plan
 from collector.logs.kafka import KafkaLog
-from collector.logs.log import Committed, Log, Record, StoredRecord
+from collector.logs.log import TICK, Committed, Log, Record, StoredRecord
 from collector.logs.memory import MemoryLog
 from collector.records.epochs import claim_record, stamped
 from collector.records.judged_spans import EVALUATION, SPAN
@@ -524,3 +524,29 @@ async def test_what_a_former_owner_wrote_is_left_out_and_epochs_end() -> None:
     assert values == [b'{"subject":{"conversation_id":"c"},"by":"%d"}' % epoch for epoch in (1, 2)]
     [counts] = [each.left_out for each in copied if each.name == "evaluations"]
     assert counts == {"records of former owners": 1, "internal decisions, made again": 2}
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+async def test_marks_and_states_that_the_copy_makes_are_not_counted_as_copied(partitions: int) -> None:
+    """`spans 1,576 records copied; left out: 8 internal time marks` counted six new marks, one a partition."""
+    source, target = [Logs(**{name: MemoryLog(name, count) for name in NAMES}) for count in (2, partitions)]
+    for number in range(10):
+        await source.turns.append([Record(b"c%d" % number, b"turn")])
+        await source.spans.append([Record(b"c%d" % number, b"", (("signal", b"traces"),))])
+    await source.spans.append([Record(None, b"", TICK, number) for number in range(2)])
+    await source.definitions.append([Record(b"steps", b"Look.", partition=0)])
+    await append_letters(
+        source.dead_letters,
+        [letter_of("evaluate", "turns", StoredRecord(0, 0, 0.0, b"c", b"turn"), BadInput("x"), keep=False)],
+    )
+    for log, group in ((source.spans, "assemble"), (source.turns, "evaluate")):
+        await log.set_committed(group, {number: Committed(at, at) for number, at in enumerate(await log_ends(log))})
+    copied = await LogCopy(Plan(()), TraceLimits(), (), source, target, 1_000.0).run()
+    counts = {each.name: each.copied for each in copied if each.copied}
+    assert counts == {"spans": 10, "turns": 10, "definitions": 1, "dead_letters": 1}
+    written = [sum(await log_ends(log)) for log in (target.spans, target.turns)]
+    assert written == [10 + partitions, 10 + partitions], "a mark or a state in each partition"
+
+
+async def log_ends(log: Log) -> list[int]:
+    return [await log.end_offset(number) for number in range(log.partitions)]

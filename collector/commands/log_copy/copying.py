@@ -40,10 +40,10 @@ COPY_NOTE = b"log copy"
 
 @dataclass(frozen=True, slots=True)
 class CopiedLog:
-    """The outcome of copying a log: how many were written, and which were left out, by reason."""
+    """The outcome of copying a log: how many records were copied, and which were left out, by reason."""
 
     name: str
-    written: int
+    copied: int
     left_out: Mapping[str, int]
 
 
@@ -144,8 +144,8 @@ class LogCopy:
         problems = [problem for writer in self._writers.values() for problem in await writer.verify()]
         if problems:
             raise ConfigError(f"the copy is not whole: {'; '.join(problems)}; run it again")
-        written = {name: writer.written for name, writer in self._writers.items()}
-        return [CopiedLog(name, number, dict(self._sources[name].left_out)) for name, number in written.items()]
+        left_out = {name: dict(source.left_out) for name, source in self._sources.items()}
+        return [CopiedLog(name, writer.copied, left_out[name]) for name, writer in self._writers.items()]
 
     async def commit(self) -> None:
         """Have every consumer continue where it was."""
@@ -237,7 +237,8 @@ class LogCopy:
             if record.key in (COPY_NOTE, RATES_KEY) or is_note(record.key):
                 source.left_out["internal notes, made again"] += 1
             elif self._is_wanted("definitions", record, read=True):
-                await writer.add(Record(record.key, record.value, record.headers, 0, record.timestamp))
+                note = Record(record.key, record.value, record.headers, 0, record.timestamp)
+                await writer.add(note, of_source=True)
 
     async def _copy_spans(self) -> None:
         """Pieces of open traces come last of what was read, in the order of their times, then what was not."""
@@ -368,7 +369,8 @@ class LogCopy:
             name = hashlib.sha256(f"copied\x1f{letter['letter_id']}".encode()).hexdigest()[:16]
             value = orjson.dumps(letter | {"letter_id": name, "position": -1})
             partition = writer.partition_of(name.encode(), record.partition)
-            await writer.add(Record(name.encode(), value, record.headers, partition, record.timestamp))
+            copy = Record(name.encode(), value, record.headers, partition, record.timestamp)
+            await writer.add(copy, of_source=True)
 
 
 def _conversation_of(record: StoredRecord) -> bytes | None:

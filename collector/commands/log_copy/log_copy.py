@@ -241,7 +241,7 @@ def _lines(copied: Sequence[CopiedLog]) -> Iterator[str]:
     for log in copied:
         left_out = [f"{number} {reason}" for reason, number in sorted(log.left_out.items()) if number]
         others = f"; left out: {listed(left_out)}" if left_out else ""
-        yield f"{log.name:<14}{plural(log.written, 'record')} copied{others}"
+        yield f"{log.name:<14}{plural(log.copied, 'record')} copied{others}"
 
 
 def _require_other(config: Config, to: Config) -> None:

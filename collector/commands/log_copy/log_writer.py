@@ -34,7 +34,7 @@ class LogWriter:
     def __init__(self, source_partitions: int, target: CopyableLog, base: Mapping[int, int]) -> None:
         """`base` has the end of each partition before."""
         self.target = target
-        self.written = 0
+        self.copied = 0
         self._same = source_partitions == target.partitions
         self._base = dict(base)
         self._next = dict(base)
@@ -75,16 +75,19 @@ class LogWriter:
             if record.offset >= mark.offsets.get(record.partition, 0):
                 mark.places.setdefault(partition, offset)
         copy = Record(record.key, record.value if value is None else value, record.headers, partition, record.timestamp)
-        await self.add(copy)
+        await self.add(copy, of_source=True)
 
-    async def add(self, record: Record) -> None:
-        """Write a record; its partition is named. Times of a partition do not fall: at least that of the one before."""
+    async def add(self, record: Record, *, of_source: bool = False) -> None:
+        """Write a record; its partition is named. Times of a partition do not fall: at least that of the one before.
+
+        Only records of the source count as copied, and not the marks and states that the copy makes.
+        """
         partition = record.partition
         assert partition is not None
         time = self._times[partition] = max(self._times[partition], record.timestamp or 0.0)
         self._digests[partition].update(_bytes_of(record))
         self._next[partition] += 1
-        self.written += 1
+        self.copied += of_source
         self._batch.append(replace(record, timestamp=time))
         self._size += len(record.value)
         if len(self._batch) >= _BATCH_RECORDS or self._size >= _BATCH_BYTES:
