@@ -366,7 +366,7 @@ async def test_what_was_drawn_at_another_rate_is_compared_at_that_rate(world: Wo
     world.change("DELETE FROM records WHERE id = ?", world.row("evaluations", 4))
     result = await world.audit()
     assert "1 evaluation by exact of all became due at turns[0] offset 1, without an outcome\n" in result.output
-    assert f"; sampled out: {brief['sampled_out']}, which /metrics counts as due\n" in result.output
+    assert f"; sampled out: {brief['sampled_out']} (not made; /metrics counts them as due)\n" in result.output
 
 
 @pytest.mark.parametrize(
