@@ -217,6 +217,9 @@ def test_contradictions_are_named_and_texts_are_not(tmp_path: Path) -> None:
     assert first["actual_output"] not in text
     found = orjson.loads(run(tmp_path, str(path), "--proposer", "strong", "--json", "-o", f"{tmp_path}/o").stdout)
     assert {"passing": [verdicts[0]], "failing": [verdicts[1]]} in found["contradictions"]
+    assert found["labels"]["used"] == found["labels"]["training"] + found["labels"]["held_out"] == 159, (
+        "without the tie"
+    )
 
 
 @pytest.mark.parametrize(

@@ -1061,6 +1061,7 @@ async def test_a_machine_that_the_changed_file_has_not_reached_turns_nobody_back
         preview = await compared(file)
         assert "\nstart      takes configuration 2, in force since " in preview
         assert ", not this file: it has configuration 1 (of " in preview
+        assert "; if none runs, start after log.kafka.session_timeout" in preview
         assert "seconds after the file is saved" not in preview, "a start takes the newest one"
         monkeypatch.setattr(app, "others_evaluate", AsyncMock(return_value=False))
         assert "seconds after the file is saved" in await compared(file), "alone, its start takes it"
@@ -1086,7 +1087,7 @@ async def test_a_machine_that_the_changed_file_has_not_reached_turns_nobody_back
             assert [each.levelname for each in back] == ["WARNING"]
             assert str(file.path) in back[0].message
             assert back[0].message.endswith(
-                "goes back to configuration 1 (most keys of export, log, page and receive are in no numbered configuration, so they may differ)"
+                "goes back to configuration 1 (numbers leave out most keys of export, log, page and receive: compare these yourself)"
             )
             await put(service, range(15, 20))
             made = await until(service, answers=20, short=20)
@@ -1217,6 +1218,14 @@ async def test_a_file_that_others_have_replaced_is_named_after_a_minute(tmp_path
         problem = service.reload.exchange.process.status.problem or ""
         assert "has configuration 1 (of " in problem
         assert "others have replaced by configuration 2 (of " in problem
+        file.change(lambda values: values["monitors"]["all"].update(sample=0.25))
+        newest = load(file.path)
+        file.path.write_text(old)
+        assert await others.take(newest) == 3
+        for _ in range(41):
+            await service.reload.look()
+        problem = service.reload.exchange.process.status.problem or ""
+        assert "others have replaced by configuration 3 (of " in problem, "the one in force, not the next one"
         file.write()
         for _ in range(2):
             await service.reload.look()

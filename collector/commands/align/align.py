@@ -32,6 +32,7 @@ from collector.telemetry.plain import show
 from collector.wording import plural, unknown
 from evaluators.cases import Turn
 from evaluators.evaluator import Evaluator
+from evaluators.identity import subject_id_of
 from evaluators.judge import Judge, Prompt
 
 
@@ -313,10 +314,7 @@ _LONGEST_NAME = 100
 
 
 def _output(config: Config, options: AlignOptions) -> Path:
-    safe = "".join(
-        character if character.isalnum() or character in "-_" else "_"
-        for character in _new_name(config, options.evaluator)
-    )
+    safe = "".join(char if char.isalnum() or char in "-_" else "_" for char in _new_name(config, options.evaluator))
     return options.output or config.folder / f"{safe}.yaml"
 
 
@@ -367,9 +365,11 @@ def _check_parts(parts: reading.Parts, read: reading.LabelledCases, options: Ali
 def _first_report(
     config: Config, options: AlignOptions, read: reading.LabelledCases, known: reading.Consistent, parts: reading.Parts
 ) -> AlignReport:
+    used = {subject_id_of(subject.case) for subject in (*parts.training, *parts.holdout)}
+    labels = sum(subject_id_of(label.case) in used for label in read.labels)
     return AlignReport(
         evaluator=options.evaluator, name=_new_name(config, options.evaluator),
         judge=config.evaluators[options.evaluator].judge or "", proposer=_proposer(config, options),
-        labels=len(read.labels), training=len(parts.training), holdout=len(parts.holdout), at_random=parts.at_random,
+        labels=labels, training=len(parts.training), holdout=len(parts.holdout), at_random=parts.at_random,
         gone=read.gone, contradictions=known.contradictions, output=_output(config, options),
     )  # fmt: skip

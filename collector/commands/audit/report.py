@@ -135,10 +135,8 @@ def _balance(balance: Balance) -> str:
     again = f"; {balance.retried:,} made again after a failure or skip" if balance.retried else ""
     others = f"; the log holds {plural(balance.others, 'other evaluation')}, {_OTHERS}" if balance.others else ""
     others += f"; {balance.later:,} made after the audit began" if balance.later else ""
-    sampled_out = (
-        f"; sampled out: {number:,} (not made; /metrics counts them as due)" if (number := balance.sampled_out) else ""
-    )
-    return (f" = {listed(parts)}" if parts else "") + again + others + sampled_out
+    others += f"; sampled out: {out:,} (not made; /metrics counts them as due)" if (out := balance.sampled_out) else ""
+    return (f" = {listed(parts)}" if parts else "") + again + others
 
 
 def _problems(audit: Audit, *, drained: bool) -> Iterator[str]:

@@ -289,7 +289,7 @@ async def _newest(config: Config) -> tuple[NumberedConfiguration, str]:
     earlier = await earlier_than_others(history, config) if is_shared else None
     if earlier is None:
         return newest, ""
-    way = f"to go back to configuration {earlier.number}, write the file to a process that evaluates"
+    way = "to go back, write the file to a process that evaluates; if none runs, start after log.kafka.session_timeout"
     return newest, f"it has {history.replaced(earlier)}; {way}"
 
 

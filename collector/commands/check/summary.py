@@ -114,11 +114,11 @@ def usd_per_1000(config: Config, spent: Spent) -> float | None:
 
 def _alerts(config: Config) -> Iterator[str]:
     """Targets, and what has none; how small a drop pages is in the details."""
-    every = [target for target in targets(config) if target.label is None]
+    every = targets(config)
     aims = [f"{_named(target, every)} {target.mean:g}" for target in every if target.mean is not None]
     without = [_named(target, every) for target in unalerted(every)]
     if aims:
-        yield f"alerts     if a mean falls below its target: {', '.join(dict.fromkeys(aims))}"
+        yield f"alerts     if a mean or share gets worse than its target: {', '.join(dict.fromkeys(aims))}"
     if without:
         yield f"           no score alert: {listed(list(dict.fromkeys(without)))} (no threshold written, no target)"
 

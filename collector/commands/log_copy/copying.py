@@ -144,8 +144,7 @@ class LogCopy:
         problems = [problem for writer in self._writers.values() for problem in await writer.verify()]
         if problems:
             raise ConfigError(f"the copy is not whole: {'; '.join(problems)}; run it again")
-        left_out = {name: dict(source.left_out) for name, source in self._sources.items()}
-        return [CopiedLog(name, writer.copied, left_out[name]) for name, writer in self._writers.items()]
+        return [CopiedLog(name, each.copied, self._sources[name].left_out) for name, each in self._writers.items()]
 
     async def commit(self) -> None:
         """Have every consumer continue where it was."""
@@ -237,8 +236,7 @@ class LogCopy:
             if record.key in (COPY_NOTE, RATES_KEY) or is_note(record.key):
                 source.left_out["internal notes, made again"] += 1
             elif self._is_wanted("definitions", record, read=True):
-                note = Record(record.key, record.value, record.headers, 0, record.timestamp)
-                await writer.add(note, of_source=True)
+                await writer.add(Record(record.key, record.value, record.headers, 0, record.timestamp), of_source=True)
 
     async def _copy_spans(self) -> None:
         """Pieces of open traces come last of what was read, in the order of their times, then what was not."""
@@ -369,8 +367,7 @@ class LogCopy:
             name = hashlib.sha256(f"copied\x1f{letter['letter_id']}".encode()).hexdigest()[:16]
             value = orjson.dumps(letter | {"letter_id": name, "position": -1})
             partition = writer.partition_of(name.encode(), record.partition)
-            copy = Record(name.encode(), value, record.headers, partition, record.timestamp)
-            await writer.add(copy, of_source=True)
+            await writer.add(Record(name.encode(), value, record.headers, partition, record.timestamp), of_source=True)
 
 
 def _conversation_of(record: StoredRecord) -> bytes | None:

@@ -78,10 +78,7 @@ class LogWriter:
         await self.add(copy, of_source=True)
 
     async def add(self, record: Record, *, of_source: bool = False) -> None:
-        """Write a record; its partition is named. Times of a partition do not fall: at least that of the one before.
-
-        Only records of the source count as copied, and not the marks and states that the copy makes.
-        """
+        """Write a record into the partition it names, where times do not fall. Only those `of_source` are `copied`."""
         partition = record.partition
         assert partition is not None
         time = self._times[partition] = max(self._times[partition], record.timestamp or 0.0)

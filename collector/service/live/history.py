@@ -24,7 +24,7 @@ from collector.service.plan_builder import build_unasked_plan
 
 logger = logging.getLogger(__name__)
 
-_BUT = " (most keys of export, log, page and receive are in no numbered configuration, so they may differ)"
+_BUT = " (numbers leave out most keys of export, log, page and receive: compare these yourself)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +105,8 @@ class ConfigurationHistory:
         return f"configuration {number} (of {at}{entry.origin and ', from '}{entry.origin})"
 
     def replaced(self, entry: NumberedConfiguration) -> str:
-        """An earlier configuration, and the one that replaced it."""
-        return f"{self.describe(entry.number)}, which others have replaced by {self.describe(entry.number + 1)}"
+        """An earlier configuration, and the newest, which is in force in its place."""
+        return f"{self.describe(entry.number)}, which others have replaced by {self.describe(len(self._entries))}"
 
     def report_change(self, number: int) -> None:
         """Log which file counts for all processes; as a warning if the deployment has gone back by it."""

@@ -46,10 +46,27 @@ def test_an_audited_evaluator_with_a_threshold_is_not_said_to_have_no_alert() ->
         "monitors": {"all": {"evaluators": ["e0", "e1", "e2"]}},
     }
     lines = summed(**more)
-    assert "alerts     if a mean falls below its target: e0:audit 0.6" in lines
+    assert "alerts     if a mean or share gets worse than its target: e0:audit 0.6" in lines
     assert "           no score alert: e1, e1:audit and e2 (no threshold written, no target)" in lines
     details = [line for line in alert_lines(check({**more}, "c.yaml")) if "no score alert" in line]
     assert [line.split()[1] for line in details] == ["all/e1:", "all/e1:audit:", "all/e2:"]
+
+
+def test_an_alert_on_a_share_is_named() -> None:
+    """`no score alert: topic` alone sounded as if the target of the share were ignored."""
+    topic = {
+        "kind": "classifier",
+        "question": "What about?",
+        "labels": {"billing": "money", "other": "else"},
+        "evaluation_params": ["input"],
+        "judge": "main",
+    }
+    lines = summed(
+        judges={"main": {"model": "m"}}, evaluators={"topic": topic},
+        monitors={"all": {"evaluators": ["topic"], "alerts": {"shares": {"topic": {"other": {"at_most": 0.3}}}}}},
+    )  # fmt: skip
+    assert "alerts     if a mean or share gets worse than its target: topic=other 0.3" in lines
+    assert "           no score alert: topic (no threshold written, no target)" in lines
 
 
 def test_targets_that_differ_between_monitors_name_these() -> None:
@@ -59,7 +76,7 @@ def test_targets_that_differ_between_monitors_name_these() -> None:
         evaluators={"exact": {"kind": "exact_match"}, "same": {"kind": "exact_match", "threshold": 0.5}},
         monitors={"a": {**uses, "alerts": {"targets": {"exact": 0.8}}}, "b": {**uses, "alerts": {"targets": {"exact": 0.9}}}, "c": uses},
     )  # fmt: skip
-    assert "alerts     if a mean falls below its target: a/exact 0.8, same 0.5, b/exact 0.9" in lines
+    assert "alerts     if a mean or share gets worse than its target: a/exact 0.8, same 0.5, b/exact 0.9" in lines
     assert "           no score alert: c/exact (no threshold written, no target)" in lines
 
 
