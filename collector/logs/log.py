@@ -318,7 +318,7 @@ class GroupInUse(LogError, ConfigError):
     """Another process consumes a log with this group, and they cannot share it."""
 
 
-class InstanceTaken(LogError):
+class InstanceInUse(LogError):
     """Another process has the `group_instance_id` of this one. Both cannot go on, so this one ends."""
 
 

@@ -18,7 +18,7 @@ from typing import Any, Literal
 from collector.errors import ConfigError, first_of
 from collector.logs.consumer_lag import ConsumerLag
 from collector.logs.journal.guard import Guard
-from collector.logs.log import InstanceTaken, Log, OpenFold, SharedGroups
+from collector.logs.log import InstanceInUse, Log, OpenFold, SharedGroups
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import TASK_FAILURES
 
@@ -79,7 +79,7 @@ class Tasks:
             began = self.clock()
             try:
                 return await work()
-            except (ConfigError, InstanceTaken, MemoryError):
+            except (ConfigError, InstanceInUse, MemoryError):
                 raise
             except Exception as error:
                 if failing == "ends the process":

@@ -16,7 +16,7 @@ from log_stores import TIMING
 from collector.config.settings import KafkaLogSettings
 from collector.logs.kafka import KafkaLog, KafkaSource
 from collector.logs.kafka.topics import ensure_topics, set_commits
-from collector.logs.log import Committed, InstanceTaken, LogError, LogUnavailable
+from collector.logs.log import Committed, InstanceInUse, LogError, LogUnavailable
 from collector.service.open_logs import topic_configs
 
 pytestmark = pytest.mark.kafka
@@ -223,7 +223,7 @@ async def test_a_second_process_with_the_same_instance_id_stops_the_first(kafka_
         follows = asyncio.create_task(first.follow(group, one.open_fold))
         await one.until(lambda: one.folds)
         async with following(second, group, two.open_fold):
-            with pytest.raises(InstanceTaken, match="has taken the group_instance_id 'pod-0'"):
+            with pytest.raises(InstanceInUse, match="has taken the group_instance_id 'pod-0'"):
                 await asyncio.wait_for(follows, 60)
 
 

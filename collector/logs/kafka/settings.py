@@ -10,7 +10,7 @@ from kafka import errors
 from kafka.record import util as record_util
 
 from collector.logs.kafka.credentials import Credentials
-from collector.logs.log import InstanceTaken, LogError, LogRefused, LogUnavailable, NotPermitted, RecordTooLarge
+from collector.logs.log import InstanceInUse, LogError, LogRefused, LogUnavailable, NotPermitted, RecordTooLarge
 from collector.wording import listed
 
 _LOGIN = (errors.SaslAuthenticationFailedError, errors.UnsupportedSaslMechanismError, errors.IllegalSaslStateError)
@@ -117,7 +117,7 @@ def translate(
         return error
     if isinstance(error, errors.FencedInstanceIdError):
         name = "" if settings is None else f" {settings.group_instance_id!r}"
-        return InstanceTaken(f"another process has taken the group_instance_id{name}; give each its own")
+        return InstanceInUse(f"another process has taken the group_instance_id{name}; give each its own")
     if isinstance(error, _TOO_LARGE):
         return RecordTooLarge(text)
     if refusal := _REFUSAL.search(text):  # the client does not always raise the error that it names

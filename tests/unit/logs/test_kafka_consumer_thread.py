@@ -26,7 +26,7 @@ from collector.logs.kafka.owned_partitions import PrefetchLimiter
 from collector.logs.kafka.records import RecordDecoder
 from collector.logs.kafka.settings import KafkaSettings
 from collector.logs.kafka.subscription import Assigned, PartitionNumbering, Polled, Subscription
-from collector.logs.log import Committed, InstanceTaken, LogError, StoredRecord
+from collector.logs.log import Committed, InstanceInUse, LogError, StoredRecord
 
 OLD, NEW = TopicPartition("turns", 0), TopicPartition("turns", 1)
 POLLS = 3
@@ -250,7 +250,7 @@ def test_a_commit_of_a_member_whose_name_is_taken_says_so_as_a_poll_does():
     settings = KafkaSettings(bootstrap_servers=["nowhere:1"], group_instance_id="pod-0")
     sender = owned_partitions.CommitSender(lambda done, answer: done(answer), "g", settings)
     sender.send(SimpleNamespace(commit_async=refuse), {}, answers.append)
-    assert isinstance(answers[0], InstanceTaken)
+    assert isinstance(answers[0], InstanceInUse)
     assert "another process has taken the group_instance_id 'pod-0'" in str(answers[0])
 
 

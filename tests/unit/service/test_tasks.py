@@ -12,7 +12,7 @@ import pytest
 
 from collector.errors import BadInput, ConfigError, EvalstreamError
 from collector.logs.journal.guard import Guard
-from collector.logs.log import Committed, InstanceTaken, LogError, LogUnavailable, Record, StoredRecord
+from collector.logs.log import Committed, InstanceInUse, LogError, LogUnavailable, Record, StoredRecord
 from collector.logs.memory import MemoryLog
 from collector.service.tasks import TASKS, Tasks, open_tasks
 from collector.telemetry.registry import Telemetry
@@ -87,7 +87,7 @@ async def test_every_other_task_survives_every_exception(kind: str, error: Excep
 
 @pytest.mark.parametrize("kind", sorted(TASKS))
 @pytest.mark.parametrize(
-    "error", [ConfigError("x"), InstanceTaken("x"), MemoryError()], ids=["config", "taken", "memory"]
+    "error", [ConfigError("x"), InstanceInUse("x"), MemoryError()], ids=["config", "taken", "memory"]
 )
 async def test_what_no_repetition_mends_ends_the_process(
     kind: str, error: Exception, caplog: pytest.LogCaptureFixture
