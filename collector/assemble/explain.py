@@ -59,7 +59,8 @@ class ExplainedTurn:
 class ExplainedTrace:
     """How a trace was read, without judged text.
 
-    `unreadable` has the errors of invalid pieces, `events` the names of its log records.
+    `unreadable` has the errors of invalid pieces, `events` the names of its log records, `suspected_cuts` the grounds
+    for which texts are taken to be cut.
     """
 
     trace_id: str
@@ -67,6 +68,7 @@ class ExplainedTrace:
     spans: Sequence[ExplainedSpan]
     records: int
     events: Sequence[str]
+    suspected_cuts: Sequence[str] = ()
     turns: Sequence[ExplainedTurn]
 
 
@@ -85,6 +87,7 @@ def explain(trace_id: str, pieces: Iterable[TracePiece], assembler: Assembler) -
         spans=[_explain_span(span, by_id.get(span.span_id), analysis, assembler) for span in trace.spans],
         records=len(trace.records),
         events=sorted({record.event_name for record in trace.records}),
+        suspected_cuts=analysis.losses.grounds,
         turns=[_explain_turn(turn, analysis.tree, assembler.identity) for turn in analysis.assembly.turns],
     )
 
@@ -100,6 +103,7 @@ def format_lines(trace: ExplainedTrace) -> Iterator[str]:
         yield from _format_span(span)
     if trace.records:
         yield f"  {trace.records} log records: {', '.join(trace.events)}"
+    yield from (f"  probably cut by a limit: {ground}" for ground in trace.suspected_cuts)
     for turn in trace.turns:
         outcome = _FAILED if turn.failed else (f"incomplete, {turn.incomplete}" if turn.incomplete else "complete")
         conversation = turn.conversation_id or "its trace (or name its attribute: assemble.identity.conversation)"
@@ -220,17 +224,15 @@ def _explain_span(
 
 def _list_incomplete(parsed_span: ParsedSpan) -> Sequence[str]:
     call = parsed_span.call
-    reasons = [
-        f"input is incomplete: {call.input_incomplete}" if call.input_incomplete else "",
-        f"output is incomplete: {call.output_incomplete}" if call.output_incomplete else "",
-    ]
+    sides = {"input": call.input_incomplete, "output": call.output_incomplete}
+    reasons = [f"{side} is incomplete: {reason}" for side, reason in sides.items() if reason]
     if parsed_span.span.dropped_attributes:
         reasons.append(f"{parsed_span.span.dropped_attributes} attributes dropped by the sender")
     if _may_hold_thoughts(parsed_span):
         reasons.append(
             "its usage counts thoughts, none is marked, and its answer has several texts: some may be thoughts"
         )
-    return [reason for reason in reasons if reason]
+    return reasons
 
 
 _TEXT_PART = re.compile(r'"type":\s{0,4}"text"')

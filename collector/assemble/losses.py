@@ -18,8 +18,9 @@ _SHORTEST_LIMIT = 32
 """The fewest characters of a limit; a shorter text is whole."""
 _USUAL_LIMITS = frozenset((*(1 << power for power in range(6, 17)), *range(50, 1000, 50), *range(1000, 50_001, 500)))
 """Limits (characters) that people choose. A single text of such a length that ends within a sentence was cut."""
-_ENDS = frozenset(".!?。！？…\"'`)]}>|*:;\n")
-_SHORTEST_PROSE = 50
+_ENDS = frozenset(".!?。！？؟।…\"'`”’»」』)]}>|*:;\n")
+_SHORTEST_UNUSUAL = 256
+"""The fewest characters of a limit that is not usual; shorter texts often have the same length by chance."""
 _DISTINCTIVE_LENGTH = 16
 PROMPT_FIELDS = ("history", "system_prompt")
 _SEARCH_FIELDS = ("retrieval_context", "tools_called")
@@ -27,24 +28,23 @@ _SEARCH_FIELDS = ("retrieval_context", "tools_called")
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """The texts of a trace that were cut, by the ids of their spans, and the ids of all spans that lost anything."""
+    """The texts of a trace that were cut, by the ids of their spans, and the ids of all spans that lost anything.
+
+    `grounds` say why a cut is suspected.
+    """
 
     texts: Mapping[str, AbstractSet[str]] = field(default_factory=dict[str, AbstractSet[str]])
     spans: frozenset[str] = frozenset()
+    grounds: tuple[str, ...] = ()
 
     def has_cut(self, texts: Iterable[str | None], own: Iterable[Span]) -> bool:
         """Whether a turn's text comes from a cut text of its own spans. An empty text may be the rest of a dropped
         one.
         """
-        if not self.texts:
-            return False
         ids = ("", *(span.span_id for span in own))  # "": log records without a span
         cut = {text for span_id in ids for text in self.texts.get(span_id, ())}
-        known = [text for text in texts if text is not None] if cut else []
-        if not cut.isdisjoint(known):
-            return True
-        known = [normalize_whitespace(text) for text in known]
-        cut = {normalize_whitespace(text) for text in cut} if known else set()
+        known = [normalize_whitespace(text) for text in texts if text is not None] if cut else []
+        cut = {normalize_whitespace(text) for text in cut} if known else set[str]()
         return any(
             one.endswith(text) or one in text or (len(text) >= _DISTINCTIVE_LENGTH and text in one)
             for text in known
@@ -80,8 +80,12 @@ def find_losses(parsed_spans: Iterable[ParsedSpan], spans: Sequence[Span], recor
         known = services.get(str(span.resource.get("service.name")))
         if span.attributes and not (known and len(known[0][1][0]) >= SHORT):  # else limits are longer than its texts
             _add_longest(span, services, cut)
-    for service in services.values():
-        cut += service if _is_limit(service) else ()
+    grounds = [f"JSON in {f'span {span_id}' if span_id else 'a log record'} is unfinished" for span_id, _ in cut]
+    for name, service in services.items():
+        if _is_limit(service):
+            cut += service
+            length = len(service[0][1][0])
+            grounds.append(f"no text of {name} exceeds {length:,} characters, where a sentence or JSON breaks off")
     lost = [
         span.span_id
         for span, call in parsed_spans
@@ -98,7 +102,7 @@ def find_losses(parsed_spans: Iterable[ParsedSpan], spans: Sequence[Span], recor
         whole = [text for text in texts if not is_unfinished(text) or is_marked(text)]
         if whole:
             by_span.setdefault(span_id, set()).update(whole)
-    return Losses(by_span, frozenset(lost))
+    return Losses(by_span, frozenset(lost), tuple(grounds))
 
 
 _LOSSES = frozenset(("truncated", "evicted_attributes"))
@@ -154,18 +158,26 @@ def _find_longest(values: Iterable[Json], texts: list[str]) -> list[str]:
 
 def _is_limit(longest: Sequence[_Texts]) -> bool:
     """Whether the longest texts end at a limit, rather than where their authors ended them."""
-    texts = longest[0][1]
-    if len(longest) > 1 or len(texts) > 1:
-        texts = list({text for _, some in longest for text in some})
+    texts = {text for _, some in longest for text in some}
     length = len(longest[0][1][0])
     is_usual = length in _USUAL_LIMITS
-    prose = 0
+    prose: dict[tuple[str, ...], list[str]] = {}
     for text in texts:
         if text[-1] not in _ENDS and " " in text:
-            prose += 1
+            prose.setdefault(tuple(text[-_DISTINCTIVE_LENGTH * 4 :].split()[-2:]), []).append(text)
         # most documents are whole, and parsing takes a tenth of the time of counting brackets
         if (text[0] in CLOSING or begins_document(text)) and not is_json(text):
             is_balanced = text.count("{") == text.count("}") and text.count("[") == text.count("]")
             if is_unfinished(text, at_once=not is_usual and is_balanced):
                 return True
-    return prose > (not is_usual) and length >= _SHORTEST_PROSE
+    # a limit cuts at arbitrary places; texts with the same last words are whole, such as those with one signature
+    alone = [text for text, *others in prose.values() if not others]
+    if is_usual:
+        return bool(alone)
+    return length >= _SHORTEST_UNUSUAL and any(not _have_one_template(alone[0], text) for text in alone[1:])
+
+
+def _have_one_template(text: str, other: str) -> bool:
+    """Whether at least half of the words, apart from those with digits, are in both texts."""
+    words, others = ({word for word in each.split() if not any(map(str.isdigit, word))} for each in (text, other))
+    return 2 * len(words & others) >= max(len(words), len(others))

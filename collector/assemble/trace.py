@@ -256,6 +256,7 @@ class TraceAnalysis(NamedTuple):
     calls: tuple[ModelCall, ...]
     drafts: tuple[TurnDraft, ...]
     assembly: Assembly
+    losses: Losses
 
 
 class Assembler:
@@ -326,7 +327,7 @@ class Assembler:
         if unread := len(tree.spans.keys() - read):
             spans[UNREAD] = unread
         assembly = Assembly(tuple(turns), spans, feedback)
-        return TraceAnalysis(trace, tree, tuple(parsed_spans), tuple(calls), tuple(drafts), assembly)
+        return TraceAnalysis(trace, tree, tuple(parsed_spans), tuple(calls), tuple(drafts), assembly, losses)
 
     def _build_turns(
         self, drafts: Sequence[TurnDraft], parsed_spans: Sequence[ParsedSpan], tree: SpanTree, losses: Losses
