@@ -451,8 +451,8 @@ _INTERRUPTS = frozenset({"GraphInterrupt", "NodeInterrupt"})
 
 
 def _find_first_reason(reasons: Iterable[Incomplete | None], spans: list[Span]) -> Incomplete:
-    found = next(filter(None, reasons), None)
-    return found or ("evicted_attributes" if any(span.dropped_attributes for span in spans) else "no_content")
+    reason = next(filter(None, reasons), None)
+    return reason or ("evicted_attributes" if any(span.dropped_attributes for span in spans) else "no_content")
 
 
 def _is_empty_answer(draft: TurnDraft, spans: Sequence[Span]) -> bool:
