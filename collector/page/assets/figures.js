@@ -17,7 +17,7 @@ function showFunnel({ funnel, started, turns, deferred }) {
     byId("funnel").querySelector(".body"),
     monitors.map((monitor) => monitorFunnel(monitor, funnel)),
     deferred ? h("p", { class: "what" }, waiting(deferred)) : null,
-    h("p", { class: "what" }, unmatched ? `${plural(unmatched, "turn is", "turns are")} watched by no monitor` : `the page has read ${plural(turns, "turn")}, of those before ${clock(started, false)} only the newest${Object.keys(funnel.traffic).length ? "" : "; this process has not sampled all of them: each process counts its own in its metrics"}`),
+    h("p", { class: "what" }, unmatched ? `${plural(unmatched, "turn is", "turns are")} watched by no monitor` : `the page has read ${plural(turns, "turn")}; it started at ${clock(started, false)}, and may have left out earlier ones${Object.keys(funnel.traffic).length ? "" : "; how many were sampled, each process counts in its own metrics"}`),
   );
 }
 
