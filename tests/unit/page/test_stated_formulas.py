@@ -162,12 +162,7 @@ def test_the_mean_by_audits_its_error_and_lambda_are_those_of_the_stated_formula
 
 
 def by_people(**given: Any) -> dict[str, Any]:
-    """The lines of audits, then those that differ; `least` is that of the new ones."""
-    names = by_statement("judges.md", "`w` is the sum of weights", **given)
-    least = next(line for line in stated("judges.md", "`w` is the sum of weights").splitlines() if "least =" in line)
-    *lines, error = stated("page.md", "## The mean by people").splitlines()
-    exec("\n".join((*lines, least, error)), names | {"minimum": np.minimum}, changed := {})
-    return names | changed
+    return by_statement("page.md", "## The mean by people", minimum=np.minimum, **given)
 
 
 def test_the_mean_by_people_is_that_of_the_stated_formula() -> None:
