@@ -451,8 +451,8 @@ _INTERRUPTS = frozenset({"GraphInterrupt", "NodeInterrupt"})
 
 
 def _find_first_reason(reasons: Iterable[Incomplete | None], spans: list[Span]) -> Incomplete:
-    reason = next(filter(None, reasons), None)
-    return reason or ("evicted_attributes" if any(span.dropped_attributes for span in spans) else "no_content")
+    otherwise: Incomplete = "evicted_attributes" if any(span.dropped_attributes for span in spans) else "no_content"
+    return next(filter(None, reasons), otherwise)
 
 
 def _is_empty_answer(draft: TurnDraft, spans: Sequence[Span]) -> bool:

@@ -251,8 +251,7 @@ def test_evaluations_of_an_earlier_configuration_are_no_surplus() -> None:
     )
     assert _balance(balance) == (
         " = 747 scored and 3,541 not compared, as due under an earlier configuration or revision of a plug-in; the log"
-        " holds 3,541 other evaluations, not compared: of a deleted or copied turn, by a replay, or by an earlier configuration or"
-        " revision of a plug-in"
+        " also holds 3,541 evaluations by an earlier configuration or revision of a plug-in, by a replay, or of a deleted or copied turn"
     )
 
 
@@ -262,7 +261,7 @@ async def test_a_deleted_turn_is_a_hole(world: World) -> None:
     assert result.exit_code == 1
     assert "turns[0]: 1 record (offsets 4 to 4) is gone from the middle of the log" in result.output
     assert (
-        "brief of all: 11 = 11 scored; the log holds 1 other evaluation, not compared: of a deleted or copied turn, by a replay, or by an earlier configuration or revision of a plug-in"
+        "brief of all: 11 = 11 scored; the log also holds 1 evaluation by an earlier configuration or revision of a plug-in, by a replay, or of a deleted or copied turn"
         in result.output
     )
 

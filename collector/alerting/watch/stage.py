@@ -106,6 +106,10 @@ class WatchRules:
         return versions is None or version in versions
 
 
+def _no_verdict(_evaluator: str, _version: str, _since: float, /, *, alerting: bool) -> None:
+    del alerting
+
+
 async def _no_answer() -> bool:
     return False
 
@@ -124,7 +128,7 @@ class JudgeTrust:
     largest: Callable[[str, bool, float, float], float] = lambda _evaluator, _lower, _since, _until: 0.0
     uncalibrated: UncalibratedReason = lambda _monitor, _evaluator, _version: ""
     shifted: Callable[[str], tuple[str, float | None]] = lambda _evaluator: ("", None)
-    judge_since: JudgeSince = lambda *_fall, **_how: None  # pyright: ignore[reportUnknownLambdaType, reportUnknownVariableType]
+    judge_since: JudgeSince = _no_verdict
     wait_for_answer: Callable[[], Awaitable[bool]] = _no_answer
     note_incidents: Callable[[str, str, Sequence[Period]], None] = lambda _evaluator, _version, _over: None
 

@@ -14,9 +14,7 @@ _EMPTY = "Nothing to compare: no span and no turn. Run this in the folder of the
 
 _NOT_DRAINED = "It adds up, but is not drained: stop the senders, wait assemble.idle_timeout, then stop the service:"
 
-_OTHERS = (
-    "not compared: of a deleted or copied turn, by a replay, or by an earlier configuration or revision of a plug-in"
-)
+_OTHERS = "by an earlier configuration or revision of a plug-in, by a replay, or of a deleted or copied turn"
 
 
 @dataclass(slots=True)
@@ -133,7 +131,7 @@ def _balance(balance: Balance) -> str:
     ):
         parts += [f"{number:,} {name}"] if number else []
     again = f"; {balance.retried:,} made again after a failure or skip" if balance.retried else ""
-    others = f"; the log holds {plural(balance.others, 'other evaluation')}, {_OTHERS}" if balance.others else ""
+    others = f"; the log also holds {plural(balance.others, 'evaluation')} {_OTHERS}" if balance.others else ""
     others += f"; {balance.later:,} made after the audit began" if balance.later else ""
     others += f"; sampled out: {out:,} (not made; /metrics counts them as due)" if (out := balance.sampled_out) else ""
     return (f" = {listed(parts)}" if parts else "") + again + others
