@@ -452,7 +452,7 @@ _INTERRUPTS = frozenset({"GraphInterrupt", "NodeInterrupt"})
 
 def _find_first_reason(reasons: Iterable[Incomplete | None], spans: list[Span]) -> Incomplete:
     otherwise: Incomplete = "evicted_attributes" if any(span.dropped_attributes for span in spans) else "no_content"
-    return next(filter(None, reasons), otherwise)
+    return next(filter(None, reasons), None) or otherwise
 
 
 def _is_empty_answer(draft: TurnDraft, spans: Sequence[Span]) -> bool:
