@@ -451,8 +451,10 @@ _INTERRUPTS = frozenset({"GraphInterrupt", "NodeInterrupt"})
 
 
 def _find_first_reason(reasons: Iterable[Incomplete | None], spans: list[Span]) -> Incomplete:
-    otherwise: Incomplete = "evicted_attributes" if any(span.dropped_attributes for span in spans) else "no_content"
-    return next(filter(None, reasons), None) or otherwise
+    for reason in reasons:
+        if reason is not None:
+            return reason
+    return "evicted_attributes" if any(span.dropped_attributes for span in spans) else "no_content"
 
 
 def _is_empty_answer(draft: TurnDraft, spans: Sequence[Span]) -> bool:

@@ -67,10 +67,9 @@ class JudgedSubjects:
         subject = _subject_of(evaluation)
         key = (subject.monitor, subject.conversation_id, subject.turn_id)
         judged = self._subjects.setdefault(key, _JudgedSubject(subject))
-        known = judged.subject.sampling
-        if known.probability > subject.sampling.probability:  # a lower rate's sample is a part of a higher rate's
-            subject = replace(subject, sampling=known)
-        judged.subject = subject  # the newest revision of a conversation
+        # a lower rate's sample is a part of a higher rate's
+        highest = max(subject.sampling, judged.subject.sampling, key=lambda each: each.probability)
+        judged.subject = replace(subject, sampling=highest)  # the newest revision of a conversation
         judged.evaluations += 1
         judged.by_evaluator[evaluation.evaluator] = evaluation.evaluation_id
         for name in _keys_of(evaluation):
