@@ -199,6 +199,17 @@ async def test_a_raised_target_is_no_fall_and_its_alert_ends_when_it_is_set_back
         assert stage.update(start + 60.0 * 152) == []
 
 
+def minutes_of(levels: Sequence[float], start: float) -> list[StoredRecord]:
+    """Fifty scores of 0 or 1 in each minute from `start` (s), with these means."""
+    return [
+        StoredRecord(0, number, start + 60.0 * (number // 50), b"k", evaluation_to_json(scored(
+            number, evaluator="exact", monitor="all", score=float(number % 50 < 50 * level),
+            subject=replace(scored().subject, conversation_id=str(number)),
+        )))
+        for number, level in enumerate(level for level in levels for _ in range(50))
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("levels", "summary", "description"),
     [
@@ -213,13 +224,7 @@ async def test_a_mean_that_was_never_near_its_target_has_not_fallen(
     config, start = configured(threshold=0.97), 1_795_000_020.0
     of = detector(targets(config)[0], targets(config), config.settings.alerts, 1)
     stage = WatchStage(WatchRules({("all", "exact"): of}, config.settings.alerts), Telemetry())
-    stored = [
-        StoredRecord(0, number, start + 60.0 * (number // 50), b"k", evaluation_to_json(scored(
-            number, evaluator="exact", monitor="all", score=float(number % 50 < 50 * level),
-            subject=replace(scored().subject, conversation_id=str(number)),
-        )))
-        for number, level in enumerate(level for level in levels for _ in range(50))
-    ]  # fmt: skip
+    stored = minutes_of(levels, start)
     async with stage.open_fold(0, None) as fold:
         await fold.deliver(stored)
         (alert,) = stage.update(start + 60.0 * len(levels))
@@ -244,13 +249,7 @@ async def test_the_mean_before_a_fall_is_without_an_incident_that_is_over_also_a
     config, start = configured(threshold=0.7), 1_795_000_020.0
     of = detector(targets(config)[0], targets(config), config.settings.alerts, 1)
     levels = [0.8] * 60 + [0.2] * 30 + [0.8] * 40 + [0.4] * 20
-    stored = [
-        StoredRecord(0, number, start + 60.0 * (number // 50), b"k", evaluation_to_json(scored(
-            number, evaluator="exact", monitor="all", score=float(number % 50 < 50 * level),
-            subject=replace(scored().subject, conversation_id=str(number)),
-        )))
-        for number, level in enumerate(level for level in levels for _ in range(50))
-    ]  # fmt: skip
+    stored = minutes_of(levels, start)
     since = set[float | None]()
     for restarts in (False, True):
         stage = WatchStage(WatchRules({("all", "exact"): of}, config.settings.alerts), Telemetry())
