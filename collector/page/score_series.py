@@ -19,6 +19,7 @@ import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
+from itertools import chain, islice, repeat
 from operator import attrgetter
 from typing import Any, cast
 
@@ -57,7 +58,6 @@ _RINGS = RANGES | {_PAST: ChartRange(300.0, 9 * 288, 0)}
 """The ranges, and what was within nine days, to compare with."""
 MINUTE = 60.0
 _WIDTHS = {name: chart_range.width for name, chart_range in _RINGS.items()} | {"": MINUTE}
-_NUMBERS = 22 + len(SUM_NAMES) + 5
 
 
 @dataclass(slots=True)
@@ -224,16 +224,18 @@ class Bin:
     @classmethod
     def from_numbers(cls, numbers: Sequence[float]) -> "Bin":
         """A column out of its numbers; those that are left out at the end are 0."""
-        parts = (slice(7), slice(7, 15), slice(15, 22), slice(22, _NUMBERS - 5), slice(_NUMBERS - 5, _NUMBERS))
-        filled = [*numbers, *[0.0] * (_NUMBERS + 13)]
-        across, others, less, audited, week = (filled[part] for part in parts)
-        passed, verdicts, clipped, skipped, failed, cost, calls, tokens = others
-        within = [each + more for each, more in zip(across, less, strict=True)]
+        filled = chain(numbers, repeat(0.0))
+        across = list(islice(filled, 7))
+        passed, verdicts, clipped, skipped, failed, cost, calls, tokens = islice(filled, 8)
+        within = [each + more for each, more in zip(across, islice(filled, 7), strict=True)]
+        audited, week = AuditedSums(tuple(islice(filled, len(SUM_NAMES)))), Sums(*islice(filled, 5))
+        unscored, unaudited, unshown = islice(filled, 3)
+        past = Sums(*islice(filled, 5))
+        usd, past_clipped, past_unscored, past_unshown, past_judged = islice(filled, 5)
         return cls(
             ScoreSums.from_numbers(within), ScoreSums.from_numbers(across), passed, verdicts, clipped,
-            int(skipped), int(failed), cost, int(calls), int(tokens), AuditedSums(tuple(audited)), Sums(*week),
-            *filled[_NUMBERS : _NUMBERS + 3], Sums(*filled[_NUMBERS + 3 : _NUMBERS + 8]),  # pyright: ignore[reportCallIssue]
-            *filled[_NUMBERS + 8 : _NUMBERS + 12], int(filled[_NUMBERS + 12]),  # pyright: ignore[reportCallIssue]
+            int(skipped), int(failed), cost, int(calls), int(tokens), audited, week, unscored, unaudited, unshown,
+            past, usd, past_clipped, past_unscored, past_unshown, int(past_judged),
         )  # fmt: skip
 
     def add(self, other: "Bin") -> None:
