@@ -98,10 +98,8 @@ def _collect(
     on_unknown: Callable[[int], None],
 ) -> CollectedTrace | None:
     """Collect pieces; raises DecodeError where one of them cannot be read."""
-    values: dict[decode.Signal, set[bytes]] = {"logs": set(), "traces": set()}
-    for piece in pieces:
-        values[piece.signal].add(piece.value)
-    logs, traces = sorted(values["logs"]), sorted(values["traces"])  # an order that does not depend on when they came
+    # in an order that does not depend on when they came
+    logs, traces = (sorted({piece.value for piece in pieces if piece.signal == of}) for of in ("logs", "traces"))
     findings = _Findings(dialects, identity, names)
     records = _collect_records([outline_of(log, "logs") for log in logs], dialects, findings) if logs else []
     examined: list[decode.ExaminedScope] = []

@@ -113,10 +113,8 @@ def _add_longest(holder: Span | LogRecord, services: dict[str, list[_Texts]], cu
     texts = _list_longest(holder)
     if not texts:
         return
-    for text in texts:
-        if text[0] in CLOSING and text[-1] != CLOSING[text[0]] and is_unfinished(text):
-            cut.append((holder.span_id or "", texts))
-            break
+    if any(text[0] in CLOSING and text[-1] != CLOSING[text[0]] and is_unfinished(text) for text in texts):
+        cut.append((holder.span_id or "", texts))
     known = services.setdefault(str(holder.resource.get("service.name")), [])
     longer = len(texts[0]) - len(known[0][1][0]) if known else 0
     if longer > 0:

@@ -110,10 +110,8 @@ _PARTS = frozenset({"tool", "retrieval", "auxiliary", "other"})
 def _with_kinds(parsed_spans: list[ParsedSpan], tree: SpanTree) -> list[ParsedSpan]:
     """Give the spans the kinds that their content shows: calls that a chat program makes for itself answer no user."""
     lone: list[ParsedSpan] = []
-    for span, _ in parsed_spans:
-        if _BASE in span.attributes:
-            parsed_spans = _with_whole_inputs(parsed_spans)
-            break
+    if any(_BASE in span.attributes for span, _ in parsed_spans):
+        parsed_spans = _with_whole_inputs(parsed_spans)
     for index, (span, call) in enumerate(parsed_spans):
         if (call.input or call.system) and call.kind in _ANSWERS and find_task(call):
             parsed_spans[index] = ParsedSpan(span, call._replace(kind="auxiliary"))
@@ -296,20 +294,14 @@ _LIMIT = re.compile(r"\bwords?\b|\bcharacters\b|\bonly\b|nothing else|concise|\b
 
 def find_task(call: Call) -> str | None:
     """Name the task of a call that answers the program rather than its user; None if it answers the user."""
-    question, system = "", call.system or ""
-    for message in reversed(call.input or ()):
-        if message.role == "user":
-            question = message.text
-            break
+    messages = call.input or ()
+    question = next((message.text for message in reversed(messages) if message.role == "user"), "")
     if "#" in question[:_BEFORE_TASK] and _TASK.match(question) and _HISTORY.search(question):
         return "a task of the chat program"
     answer = call.output[-1].text.strip() if call.output else ""
     if len(answer) > _LONGEST_TITLE or "\n\n" in answer:
         return None
-    for message in () if system else call.input or ():
-        if message.role == "system":
-            system = message.text
-            break
+    system = call.system or next((message.text for message in messages if message.role == "system"), "")
     is_possible = "itle" in question or "itle" in system  # most calls end here
     for text in (question[:_MOST], system[:_MOST]) if is_possible else ():
         if "itle" in text and _TITLE.search(text) and _LIMIT.search(text):

@@ -181,10 +181,8 @@ def parse_passages(value: Json) -> tuple[Passage, ...]:
     """Parse documents or texts: a list, an object with a list under `documents` or a similar key, or JSON of either."""
     value = decode(value)
     fields = as_dict(value)
-    for key in ("documents", "source_documents", "source_nodes", "results", "data", "output"):
-        if isinstance(fields.get(key), list):
-            value = fields[key]
-            break
+    keys = ("documents", "source_documents", "source_nodes", "results", "data", "output")
+    value = next((fields[key] for key in keys if isinstance(fields.get(key), list)), value)
     items = [(each, as_dict(decode(each))) for each in as_list(value)]
     return tuple(
         parse_passage(fields) if fields else Passage(each) for each, fields in items if fields or _is_text(each)

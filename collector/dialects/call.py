@@ -153,15 +153,9 @@ def merge(calls: Sequence[Call]) -> Call:
 
 def _with_most_tool_calls(best: Call, calls: Sequence[Call]) -> Call:
     """Prefer the same messages with their tool calls, which some libraries leave out of the input."""
-    tool_count = _count_tool_calls(best)
-    for other in calls:
-        if (
-            other is not best
-            and len(other.input or ()) == len(best.input or ())
-            and _count_tool_calls(other) > tool_count
-        ):
-            return other
-    return best
+    length, tool_count = len(best.input or ()), _count_tool_calls(best)
+    richer = (other for other in calls if len(other.input or ()) == length and _count_tool_calls(other) > tool_count)
+    return next(richer, best)
 
 
 def _with_attachments(

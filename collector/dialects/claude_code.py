@@ -228,10 +228,8 @@ def _read_interaction(attributes: Attributes, log: _Log) -> Call:
 
 def _without_question(messages: Sequence[ChatMessage]) -> Sequence[ChatMessage]:
     """The messages before the last one of the user."""
-    for index in range(len(messages) - 1, -1, -1):
-        if messages[index].role == "user":
-            return messages[:index]
-    return ()
+    questions = (index for index in range(len(messages) - 1, -1, -1) if messages[index].role == "user")
+    return messages[: next(questions, 0)]
 
 
 def _parse_prompt(text: str | None) -> tuple[tuple[ChatMessage, ...] | None, Incomplete | None]:

@@ -187,11 +187,8 @@ def is_free_of_tools(value: Json) -> bool:
 
 def parse_tool_call(item: JsonObject) -> ToolCall | None:
     """Parse a tool call, flat or with its function inside; None if it names no tool."""
-    function: JsonObject = item
-    for key in ("function", "server_tool_call", *_CALL_KEYS):
-        if isinstance(item.get(key), dict):
-            function = {**item, **as_dict(item[key])}
-            break
+    inner = (item[key] for key in ("function", "server_tool_call", *_CALL_KEYS) if isinstance(item.get(key), dict))
+    function: JsonObject = {**item, **as_dict(within)} if (within := next(inner, None)) is not None else item
     name = find_text(function, "name", "tool_name", "toolName") or (
         find_text(function, "type") if function is not item else None
     )

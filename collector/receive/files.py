@@ -288,10 +288,8 @@ def _signal_of_json(body: bytes, path: Path) -> Incoming:
 
 def _document_kind(path: Path) -> Literal["references", "feedback"] | None:
     """The contents of a file by its name, if they are not traffic."""
-    for kind in ("references", "feedback"):
-        if path.name.endswith((f".{kind}.json", f".{kind}.jsonl")):
-            return kind
-    return None
+    kinds: tuple[Literal["references", "feedback"], ...] = ("references", "feedback")
+    return next((kind for kind in kinds if path.name.endswith((f".{kind}.json", f".{kind}.jsonl"))), None)
 
 
 _KEYS: Mapping[Signal, tuple[bytes, ...]] = {

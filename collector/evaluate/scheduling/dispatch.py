@@ -65,8 +65,6 @@ class SharedVerdicts:
         """The evaluation whose verdict a job may repeat. A skip is never repeated, as each monitor has its own reasons
         to skip.
         """
-        if not job.assignment.sharers:
-            return None
         for name in job.verdict_ids:
             if (record := self._records.get(name)) is not None and (verdict := _verdict(record)) is not None:
                 return verdict
