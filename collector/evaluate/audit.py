@@ -42,8 +42,8 @@ class Balance:
     """The outcomes of the evaluations of one monitor and evaluator.
 
     The states of `audit.sql` have the names of these fields. `replaced` counts those that a later revision superseded
-    before they were made. `not_compared` counts those that became due before the first evaluation by the present
-    configuration.
+    before they were made. What became due before the first evaluation by the present definition was not due then:
+    `made_earlier` counts those whose subjects another definition has judged, `not_compared` the others.
     """
 
     monitor: str
@@ -56,15 +56,22 @@ class Balance:
     retried: int = 0
     """Failed evaluations that are made again. The two count as one, with the outcome of the second."""
     in_flight: int = 0
+    made_earlier: int = 0
     not_compared: int = 0
     missing: int = 0
     examples: list[MissingEvaluation] = field(default_factory=list[MissingEvaluation])
+    earlier: int = 0
+    """Evaluations in the log that are not due, of subjects of which another one is due: by another definition."""
     others: int = 0
-    """Evaluations in the log that are not due: of an earlier configuration or a replay, or their turns are gone."""
+    """Evaluations in the log of subjects of which none is due: their turns are gone, or an earlier configuration judged
+    more."""
     later: int = 0
     """Evaluations that are not due, and were appended after the audit began."""
     repeated: int = 0
     """The number of evaluations that are in the log more than once."""
+    scored_twice: int = 0
+    """Subjects with several live scores by one version of the evaluator, under different ids."""
+    scored_twice_example: str = ""
 
 
 class EvaluationAudit(AbstractContextManager["EvaluationAudit"]):
@@ -85,7 +92,7 @@ class EvaluationAudit(AbstractContextManager["EvaluationAudit"]):
             self._database.execute(
                 _SQL["add_due"],
                 [job.evaluation_id, partition, job.trigger_offset, job.monitor.name, job.assignment.evaluator.name,
-                 " ".join(job.subject), job.sampling.probability,
+                 *job.subject, job.sampling.probability,
                  2 if job.retry is not None else int(job.happened_at is not None)],
             )  # fmt: skip
             superseded = [(name,) for name in job.supersedes]
@@ -98,12 +105,16 @@ class EvaluationAudit(AbstractContextManager["EvaluationAudit"]):
 
     def add_done(self, evaluation: Evaluation, *, later: bool = False) -> None:
         """Add an evaluation of the evaluations log; `later`: appended after the audit began."""
+        subject, is_live_score = evaluation.subject, evaluation.score is not None and evaluation.happened_at is None
         self._database.execute(
-            "INSERT INTO done VALUES (?, ?, ?, ?, ?, ?, ?, 1) ON CONFLICT (id) DO UPDATE SET number = number + 1",
-            [evaluation.evaluation_id, evaluation.monitor, evaluation.evaluator,
+            "INSERT INTO done VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 1) ON CONFLICT (id) DO UPDATE SET number = number + 1",
+            [evaluation.evaluation_id, evaluation.monitor, evaluation.evaluator, subject.id,
+             f"{evaluation.evaluator_version} of {hash(subject.links)}" if is_live_score else None,
              evaluation.reason_code if evaluation.reason_code == SkipReason.OVER_BUDGET else evaluation.outcome,
              evaluation.sampling.probability, evaluation.happened_at is not None, later],
         )  # fmt: skip
+        superseded = [(name,) for name in evaluation.supersedes]
+        self._database.executemany("UPDATE done SET live_score_by = NULL WHERE id = ?", superseded)
 
     def is_done(self, evaluation_id: str) -> bool:
         """Whether an evaluation was added as done."""
@@ -135,11 +146,14 @@ class EvaluationAudit(AbstractContextManager["EvaluationAudit"]):
                     ]
         for monitor, evaluator, outcome, state, number, repeated in self._rows(_SQL["outcomes"], {}):
             each = balance(monitor, evaluator)
-            if state in ("others", "later"):
+            if state in ("earlier", "others", "later"):
                 setattr(each, state, getattr(each, state) + number)
             elif state != "retried":
                 each.outcomes[outcome] = each.outcomes.get(outcome, 0) + number
             each.repeated += repeated
+        for monitor, evaluator, number, example in self._rows(_SQL["scored_twice"], {}):
+            each = balance(monitor, evaluator)
+            each.scored_twice, each.scored_twice_example = number, example
         return [balances[key] for key in sorted(balances)]
 
     def _rows(self, query: str, parameters: Mapping[str, object]) -> Iterator[tuple[Any, ...]]:

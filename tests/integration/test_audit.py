@@ -8,6 +8,7 @@ import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -22,17 +23,17 @@ from typer.testing import CliRunner
 from collector.cli import app
 from collector.commands.audit import audit
 from collector.commands.audit.positions import LogContent, content_of
-from collector.commands.audit.report import _balance
 from collector.config.loading import load
 from collector.errors import ConfigError
-from collector.evaluate.audit import Balance
+from collector.evaluate.audit import EvaluationAudit
 from collector.logs.log import TICK, Log, Record
 from collector.records.json import evaluation_from_json, evaluation_to_json, turn_to_json
 from collector.records.shared_records import share_records
 from collector.service.app import Running, running
 from collector.service.open_logs import open_logs
-from evaluators import GEval
+from evaluators import GEval, Length
 from evaluators.cases import Turn
+from evaluators.results import Evaluation, Subject
 
 TURNS = 12
 MIDDLE = "number = 3"
@@ -244,15 +245,16 @@ async def test_what_is_made_during_the_audit_is_told_from_what_is_not_compared(
     assert line.endswith(" = 12 scored; 2 made after the audit began")
 
 
-def test_evaluations_of_an_earlier_configuration_are_no_surplus() -> None:
-    """After a new version of a plug-in, 3,541 were read as missing, and 3,541 more as too many."""
-    balance = Balance(
-        evaluator="brief", monitor="all", due=4288, outcomes={"scored": 747}, not_compared=3541, others=3541
-    )
-    assert _balance(balance) == (
-        " = 747 scored and 3,541 not compared, as due under an earlier configuration or revision of a plug-in; the log"
-        " also holds 3,541 evaluations by an earlier configuration or revision of a plug-in, by a replay, or of a deleted or copied turn"
-    )
+async def test_evaluations_by_an_earlier_revision_are_one_number(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a new revision of a plug-in, 3,541 were read as missing, and the same 3,541 as too many."""
+    monkeypatch.setattr(Length, "revision", 1000)
+    lines = (await world.audit()).output.splitlines()
+    earlier = "by an earlier configuration or version of the evaluator"
+    assert f"due        brief of all: 12 = 12 made {earlier} (not compared)" in lines
+    await world.judge(first=TURNS, turns=3)
+    result = await world.audit()
+    assert f"due        brief of all: 15 = 3 scored and 12 made {earlier} (not compared)" in result.output.splitlines()
+    assert result.exit_code == 0, result.output
 
 
 async def test_a_deleted_turn_is_a_hole(world: World) -> None:
@@ -261,7 +263,7 @@ async def test_a_deleted_turn_is_a_hole(world: World) -> None:
     assert result.exit_code == 1
     assert "turns[0]: 1 record (offsets 4 to 4) is gone from the middle of the log" in result.output
     assert (
-        "brief of all: 11 = 11 scored; the log also holds 1 evaluation by an earlier configuration or revision of a plug-in, by a replay, or of a deleted or copied turn"
+        "brief of all: 11 = 11 scored; 1 more of deleted or copied turns, or by an earlier configuration\n"
         in result.output
     )
 
@@ -324,6 +326,56 @@ async def test_an_evaluation_that_is_there_twice(world: World) -> None:
     assert "is in the evaluations log more than once" in result.output
 
 
+async def test_a_turn_that_was_scored_twice_under_two_ids_is_named(world: World) -> None:
+    """A replay did not find what had been judged, after a monitor had come before the other one: its ids are others."""
+    nobody = {"evaluators": ["brief", "exact"], "match": {"service": "nobody"}}
+    world.configure(monitors={"added": nobody, "all": {"evaluators": ["brief", "exact"]}})
+    async with world.serving():
+        assert (await world.audit()).exit_code == 0, "the same order without a loss"
+    with closing(sqlite3.connect(world.folder / "logs.db")) as connection:
+        (note,) = connection.execute("SELECT note FROM commits WHERE \"group\" = 'evaluate'").fetchone()
+    note = orjson.dumps(orjson.loads(note) | {"l": 1000, "e": 0}).decode()
+    back = "UPDATE commits SET position = 0, low_watermark = 0, note = ? WHERE \"group\" = 'evaluate'"
+    world.change(back, note)
+    async with world.serving() as service, asyncio.timeout(60):
+        while await service.logs.evaluations.end_offset(0) < 4 * TURNS:
+            await asyncio.sleep(0.05)
+    result = await world.audit()
+    assert result.exit_code == 1
+    assert (
+        "12 subjects of brief of all got several scores by one version, under different ids (for example turn-0), as"
+        " evaluate did not find its earlier results."
+    ) in result.output
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "number"),
+    [
+        ({}, {}, 1),
+        ({}, {"score": None, "outcome": "failed"}, 0),
+        ({"score": None, "outcome": "failed"}, {"supersedes": ("first",)}, 0),  # by `rejudge`
+        ({}, {"supersedes": ("first",)}, 0),  # by a later revision of a conversation
+        ({}, {"happened_at": datetime(2026, 1, 1, tzinfo=UTC)}, 0),  # a backfill
+        ({}, {"evaluator_version": "another"}, 0),
+        ({}, {"monitor": "another"}, 0),
+        ({}, {"subject": Subject(conversation_id="c", turn_id="another")}, 0),
+        ({}, {"subject": Subject(conversation_id="c", turn_id="t", links=(("a", "b"),))}, 0),  # of other turns
+    ],
+)
+def test_only_two_live_scores_of_one_subject_and_version_are_two(
+    first: dict[str, Any], second: dict[str, Any], number: int
+) -> None:
+    now = datetime.now(UTC)
+    one = Evaluation(
+        evaluation_id="first", evaluator="brief", evaluator_version="v", scope="turn", monitor="all", outcome="scored",
+        subject=Subject(conversation_id="c", turn_id="t"), score=1.0, started_at=now, ended_at=now,
+    )  # fmt: skip
+    with EvaluationAudit() as comparison:
+        comparison.add_done(replace(one, **first))
+        comparison.add_done(replace(one, evaluation_id="second", **second))
+        assert sum(balance.scored_twice for balance in comparison.balances({0: 1})) == number
+
+
 async def test_another_configuration_is_no_loss(world: World) -> None:
     """What became due before it took effect was judged as it was configured then."""
     evaluators = {"brief": {"kind": "length", "maximum": 50}, "exact": {"kind": "exact_match"}}
@@ -365,7 +417,8 @@ async def test_what_was_drawn_at_another_rate_is_compared_at_that_rate(world: Wo
     world.change("DELETE FROM records WHERE id = ?", world.row("evaluations", 4))
     result = await world.audit()
     assert "1 evaluation by exact of all became due at turns[0] offset 1, without an outcome\n" in result.output
-    assert f"; sampled out: {brief['sampled_out']} (not made; /metrics counts them as due)\n" in result.output
+    never = "more sampled out, so never made (evalstream_evaluations_due_total counts them)"
+    assert f"; {brief['sampled_out']} {never}\n" in result.output
 
 
 @pytest.mark.parametrize(

@@ -235,6 +235,7 @@ class _PartitionTurns:
                 jobs = [self._as_made(job, comparison) for job in await self._state.apply(processed)]
                 comparison.add_due(partition, (job for job in jobs if job is not None and self._is_comparable(job)))
         self.content.finish(partition)
+        result.lacks_turns |= bool(self.content.starts[partition] or self.content.gaps or self._copied_at)
         deleted = self.content.starts[partition] > 0 and self._began is not None
         return max(self._copied_at, (self._began or 0.0) + APPENDED_WITHIN if deleted else 0.0)
 

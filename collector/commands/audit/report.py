@@ -14,7 +14,12 @@ _EMPTY = "Nothing to compare: no span and no turn. Run this in the folder of the
 
 _NOT_DRAINED = "It adds up, but is not drained: stop the senders, wait assemble.idle_timeout, then stop the service:"
 
-_OTHERS = "by an earlier configuration or revision of a plug-in, by a replay, or of a deleted or copied turn"
+_EARLIER = "by an earlier configuration or version of the evaluator"
+
+_REMEDY = (
+    "as evaluate did not find its earlier results. Metrics, alerts and exports count all: sum exported scores by the"
+    " newest of each subject, and restore or copy logs only together with their positions"
+)
 
 
 @dataclass(slots=True)
@@ -29,6 +34,8 @@ class Audit:
     turns: int = 0
     repeated: int = 0
     """Of them, those that were in the log before."""
+    lacks_turns: bool = False
+    """Whether the turns log lacks turns that were judged: retention or somebody deleted them, or they were copied."""
     unreadable_turns: int = 0
     """Records of the turns log that cannot be read and have no dead letter."""
     unreadable_evaluations: int = 0
@@ -89,19 +96,20 @@ def _lines(audit: Audit) -> Iterator[str]:
     again = f" ({plural(audit.repeated, 'more record')} of the same turns)" if audit.repeated else ""
     turns = plural(audit.turns - audit.repeated, "turn")
     yield f"assembled  {turns} in the turns log{again}{_behind(audit.readings[-1])}"
+    others = f"{'of deleted or copied turns, or ' if audit.lacks_turns else ''}by an earlier configuration"
     for balance in audit.balances:
-        yield f"due        {balance.evaluator} of {balance.monitor}: {balance.due:,}{_balance(balance)}"
+        yield f"due        {balance.evaluator} of {balance.monitor}: {balance.due:,}{_balance(balance, others)}"
     for export in audit.exports:
         name, number = export.group.removeprefix("export."), plural(export.read, "evaluation")
         yield f"exported   {name}: {number} read{_behind(export)}"
-    for balance in audit.readings:
-        if balance.log == "judged_spans":
-            yield f"spans      {plural(records[balance.log], 'record')} of spans and their scores{_behind(balance)}"
+    for reading in audit.readings:
+        if reading.log == "judged_spans":
+            yield f"spans      {plural(records[reading.log], 'record')} of spans and their scores{_behind(reading)}"
     if audit.dead_letters:
         letters = [f"{number:,} of {stage} ({state})" for (stage, state), number in sorted(audit.dead_letters.items())]
         yield f"letters    {listed(letters)}"
     if audit.void:
-        yield f"void       {plural(audit.void, 'record')} by processes that no longer owned the partition"
+        yield f"void       {plural(audit.void, 'record')} by processes that no longer owned the partition (not counted)"
 
 
 def _traces(traces: TraceBalance) -> str:
@@ -121,33 +129,40 @@ def _behind(reading: Reading) -> str:
     return f"; {reading.behind:,} not read by {reading.group} yet" if reading.behind else ""
 
 
-def _balance(balance: Balance) -> str:
+def _balance(balance: Balance, others: str) -> str:
+    """What became of the evaluations that are due, then what is not due; `others` says why the log holds more."""
     parts = [f"{number:,} {outcome}" for outcome, number in sorted(balance.outcomes.items())]
     for name, number in (
-        ("replaced by the evaluation of a later revision", balance.replaced),
+        ("replaced, as the conversation went on", balance.replaced),
         ("in flight", balance.in_flight),
-        ("not compared, as due under an earlier configuration or revision of a plug-in", balance.not_compared),
+        (f"made {_EARLIER} (not compared)", balance.made_earlier),
+        ("due before the first evaluation by this version (not compared)", balance.not_compared),
         ("MISSING", balance.missing),
     ):
         parts += [f"{number:,} {name}"] if number else []
-    again = f"; {balance.retried:,} made again after a failure or skip" if balance.retried else ""
-    others = f"; the log also holds {plural(balance.others, 'evaluation')} {_OTHERS}" if balance.others else ""
-    others += f"; {balance.later:,} made after the audit began" if balance.later else ""
-    others += f"; sampled out: {out:,} (not made; /metrics counts them as due)" if (out := balance.sampled_out) else ""
-    return (f" = {listed(parts)}" if parts else "") + again + others
+    more = max(0, balance.earlier - balance.made_earlier)
+    notes = (
+        (balance.retried, "made again after a failure or skip"),
+        (more, f"more of the same subjects {_EARLIER}"),
+        (balance.others, f"more {others}"),
+        (balance.later, "made after the audit began"),
+        (balance.sampled_out, "more sampled out, so never made (evalstream_evaluations_due_total counts them)"),
+    )
+    whole = f" = {listed(parts)}" if parts else ""
+    return "; ".join([whole, *(f"{number:,} {what}" for number, what in notes if number)])
 
 
 def _problems(audit: Audit, *, drained: bool) -> Iterator[str]:
     for content in audit.contents:
         yield from _gaps(content)
-    for content in (*audit.readings, *audit.exports):
-        yield from _losses(content)
-        if drained and content.behind:
-            behind = f"{plural(content.behind, 'record')} of the {content.log} log {_are(content.behind)}"
-            yield f"{behind} not read by {content.group}"
+    for reading in (*audit.readings, *audit.exports):
+        yield from _losses(reading)
+        if drained and reading.behind:
+            behind = f"{plural(reading.behind, 'record')} of the {reading.log} log {_are(reading.behind)}"
+            yield f"{behind} not read by {reading.group}"
     yield from _lost_traces(audit.traces, drained=drained)
-    for content in audit.balances:
-        yield from _missing(content, drained=drained)
+    for balance in audit.balances:
+        yield from _missing(balance, drained=drained)
     if bad := audit.unreadable_turns:
         yield f"{plural(bad, 'record')} of the turns log cannot be read, and became no dead letter"
 
@@ -197,8 +212,12 @@ def _missing(balance: Balance, *, drained: bool) -> Iterator[str]:
         number = plural(balance.missing, "evaluation")
         yield f"{number} {of} became due at{more} {where}, without an outcome"
     if balance.repeated:
-        number = plural(balance.repeated, "evaluation")
-        yield f"{number} {of} {_are(balance.repeated)} in the evaluations log more than once"
+        are = f"{plural(balance.repeated, 'evaluation')} {of} {_are(balance.repeated)}"
+        yield f"{are} in the evaluations log more than once, {_REMEDY}"
+    if balance.scored_twice:
+        have = f"{plural(balance.scored_twice, 'subject')} of {balance.evaluator} of {balance.monitor}"
+        example = f"(for example {balance.scored_twice_example})"
+        yield f"{have} got several scores by one version, under different ids {example}, {_REMEDY}"
     if drained and balance.in_flight:
         yield f"{plural(balance.in_flight, 'evaluation')} {of} {_are(balance.in_flight)} still in flight"
 
