@@ -42,7 +42,7 @@ class Balance:
     """The outcomes of the evaluations of one monitor and evaluator.
 
     The states of `audit.sql` have the names of these fields. `replaced` counts those that a later revision superseded
-    before they were made. What became due before the first evaluation by the present definition was not due then:
+    before they were made. Evaluations that became due before the first one by the present definition are not compared:
     `made_earlier` counts those whose subjects another definition has judged, `not_compared` the others.
     """
 

@@ -130,7 +130,7 @@ def _behind(reading: Reading) -> str:
 
 
 def _balance(balance: Balance, others: str) -> str:
-    """What became of the evaluations that are due, then what is not due; `others` says why the log holds more."""
+    """The outcomes of evaluations that are due, then those that are not due; `others` says why the log has these."""
     parts = [f"{number:,} {outcome}" for outcome, number in sorted(balance.outcomes.items())]
     for name, number in (
         ("replaced, as the conversation went on", balance.replaced),
