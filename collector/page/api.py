@@ -47,8 +47,8 @@ class PageApi:
         deferred = self.sources.deferred() if self.sources.deferred else None
         return {
             "version": self.view.version, "now": now, "started": self.view.started,
-            "text": self.settings.show_text, "listed": len(self.view), "turns": self.view.turns,
-            "tracks": tracks, "funnel": self._funnel(), "alerts": _all(self.sources.alerts),
+            "text": self.settings.show_text, "listed": len(self.view), "tracks": tracks,
+            "funnel": self._funnel(), "alerts": _all(self.sources.alerts),
             "configuration": asdict(self.sources.configuration()) if self.sources.configuration else None,
             "releases": _all(self.sources.releases), "budgets": _all(self.sources.budgets),
             "dead_letters": _all(self.sources.dead_letters),
@@ -187,17 +187,20 @@ class PageApi:
         return results[watched.evaluator].as_json() if results else None
 
     def _funnel(self) -> Json:
-        traffic = self.sources.traffic() if self.sources.traffic else ()
-        unjudged = {(view.monitor, name): counts for view in traffic for name, counts in view.unjudged.items()}
+        traffic = self.sources.traffic()
+        without_record = {
+            (view.monitor, name): of for view in traffic.monitors for name, of in view.evaluations.items()
+        }
         return {
-            "traffic": {view.monitor: view.counts for view in traffic},
+            "traffic": {view.monitor: view.counts for view in traffic.monitors},
+            "unknown": traffic.unknown,
             "outcomes": [
                 {
                     "monitor": monitor,
                     "evaluator": evaluator,
                     "scored": outcomes.scored,
                     "others": [[*why, count] for why, count in outcomes.others.most_common(20)],
-                    "open": unjudged.get((monitor, evaluator), {}),
+                    "open": without_record.get((monitor, evaluator), {}),
                 }
                 for (monitor, evaluator), outcomes in self.view.outcomes.items()
             ],

@@ -8,7 +8,7 @@ from collector.evaluate.budget.controller import ALL_MONITORS, BudgetUsage
 from collector.evaluate.budget.windows import DAY, HOUR, PERIODS
 from collector.evaluate.plan import Plan
 from collector.page.score_series import WEEK
-from collector.page.sources import AlertView, BudgetView, DeferredView, DropView, TrafficView
+from collector.page.sources import AlertView, BudgetView, DeferredView, DropView, Traffic, TrafficView
 from collector.page.view import EvaluatorView, OutcomeCounts, View
 from collector.statistics.agreement import ScoreScale
 from collector.telemetry import series
@@ -134,29 +134,30 @@ _LOGGED = frozenset({"scored", "skipped", "failed", "reassigned"})
 """How evaluations end that leave a record, or may: the log may have taken it when the partition was taken away."""
 
 
-def traffic_views(telemetry: Telemetry, outcomes: Mapping[tuple[str, str], OutcomeCounts]) -> Sequence[TrafficView]:
+def traffic(telemetry: Telemetry, outcomes: Mapping[tuple[str, str], OutcomeCounts]) -> Traffic:
     """The turns that this process has counted, by monitor, and the evaluations that it has not made.
 
-    Empty if the log has more `outcomes` than this process can have made: others made some, and have counted turns.
+    Unknown if the log has more `outcomes` than this process can have made: others made some, and have counted turns.
     """
     counts: dict[str, dict[str, int]] = {}
     for labels, value in _samples(telemetry, series.TURNS):
         counts.setdefault(labels["monitor"], {})[labels["outcome"]] = int(value)
     for _, value in _samples(telemetry, series.UNMATCHED_TURNS):
         counts |= {"": {"unmatched": int(value)}} if value else {}
-    unjudged: dict[str, dict[str, Counter[str]]] = {}
+    evaluations: dict[str, dict[str, Counter[str]]] = {}
     possible: Counter[tuple[str, str]] = Counter()
     for metric, sign in ((series.EVALUATIONS_DUE, 1), (series.EVALUATIONS_ENDED, -1)):
         for labels, value in _samples(telemetry, metric):
-            of = unjudged.setdefault(labels["monitor"], {}).setdefault(labels["evaluator"], Counter())
+            of = evaluations.setdefault(labels["monitor"], {}).setdefault(labels["evaluator"], Counter())
             of["waiting"] += sign * int(value)
-            if labels.get("outcome") == "sampled_out":
-                of["sampled_out"] += int(value)
+            if (kind := labels.get("origin") or labels.get("outcome")) in {"resumed", "sampled_out"}:
+                of[kind] += int(value)
             if labels.get("outcome") not in _LOGGED:
                 possible[labels["monitor"], labels["evaluator"]] += sign * int(value)
     if any(ended.scored + ended.others.total() > possible[key] for key, ended in outcomes.items()):
-        return ()
-    return [TrafficView(monitor=name, counts=each, unjudged=unjudged.get(name, {})) for name, each in counts.items()]
+        return Traffic(unknown="Another process has evaluated, too, since this one started.")
+    views = (TrafficView(monitor=name, counts=of, evaluations=evaluations.get(name, {})) for name, of in counts.items())
+    return Traffic(tuple(views))
 
 
 def _samples(telemetry: Telemetry, of: series.Series) -> Iterator[tuple[dict[str, str], float]]:

@@ -83,12 +83,21 @@ class DeferredView:
 class TrafficView:
     """A monitor's turns since the start, by outcome; the monitor "" counts the turns that no monitor watches.
 
-    `unjudged` are the evaluations without a record, by evaluator and by why: sampled_out, waiting.
+    `evaluations` are those without a record, by evaluator and by why: sampled_out, waiting. `resumed` ones, recorded or
+    not, were left unfinished by an earlier process, which has counted their turns.
     """
 
     monitor: str
     counts: dict[str, int]
-    unjudged: Mapping[str, Mapping[str, int]] = field(default_factory=dict[str, Mapping[str, int]])
+    evaluations: Mapping[str, Mapping[str, int]] = field(default_factory=dict[str, Mapping[str, int]])
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """The turns of all monitors; or, in a sentence, the reason why this process does not know them."""
+
+    monitors: Sequence[TrafficView] = ()
+    unknown: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +167,6 @@ class Sources:
     deferred: Callable[[], DeferredView | None] | None = None
     people: Callable[[], Mapping[tuple[str, str], PeopleView]] | None = None
     """By monitor and evaluator."""
-    traffic: Callable[[], Sequence[TrafficView]] | None = None
-    """Empty where other processes evaluate, too, as each counts its own turns."""
+    traffic: Callable[[], Traffic] = Traffic
     draw_key: DrawKey = PUBLIC
     """Draws what people are asked to label."""

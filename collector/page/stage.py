@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from collector.errors import BadInput
-from collector.logs.log import Committed, StoredRecord
+from collector.logs.log import Committed, StoredRecord, UntimedFold
 from collector.page.score_series import MINUTE, SumsHistory
 from collector.page.view import View
 from collector.records.feedback import is_joined_feedback, parse_joined_feedback
@@ -54,7 +54,7 @@ class PageStage:
     @asynccontextmanager
     async def open_turns(self, partition: int, _committed: Committed | None) -> "AsyncGenerator[_Fold]":
         """Open the fold of a partition of the turns log."""
-        self._view.open_turns(partition)
+        self._view.turn_cache.forget(partition)
         yield _Fold(self._add_turn, lambda: self._view.turn_cache.lowest(partition), self._changed)
 
     @asynccontextmanager
@@ -112,7 +112,7 @@ class PageStage:
 
 
 @dataclass(eq=False, repr=False)
-class _Fold:
+class _Fold(UntimedFold):
     """One partition's way into the view."""
 
     add: Callable[[StoredRecord], None]
@@ -120,9 +120,6 @@ class _Fold:
     changed: Callable[[], None]
     save: Callable[[float], Awaitable[None]] | None = None
     note_position: Callable[[StoredRecord], None] = lambda _record: None
-
-    due_at = None
-    metadata = ""
 
     @property
     def low_watermark(self) -> int | None:

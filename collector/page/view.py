@@ -212,7 +212,6 @@ class View:
         self.turn_cache = TurnCache(text_bytes)
         self._series: dict[SeriesKey, ScoreSeries] = {}
         self.outcomes: dict[tuple[str, str], OutcomeCounts] = {}
-        self.turns = 0
         self._limit = evaluations
         self._keep = keep
         self._listed: OrderedDict[str, ListedEvaluation] = OrderedDict()
@@ -225,10 +224,6 @@ class View:
         """By partition, the first offset that is not in the series of scores yet."""
         self._known_offsets: dict[int, int] = {}
         """By partition, the first offset that this process has not read yet: nothing counts twice."""
-        self._known_turns: dict[int, int] = {}
-        """By partition of the turns log, the first offset that was not read before the partition was opened."""
-        self._last_turns: dict[int, int] = {}
-        """By partition of the turns log, the last offset that was read. Turns of one record share it."""
         self._unsaved: dict[int, tuple[int, float]] = {}
         """By partition, the first offset that the history does not have, and when the log took it."""
         self._changes: dict[str, tuple[int, float]] = {}
@@ -298,19 +293,8 @@ class View:
         """A listed evaluation."""
         return self._listed.get(evaluation_id)
 
-    def open_turns(self, partition: int) -> None:
-        """A partition of the turns log is read, perhaps again: what was read before is not counted twice."""
-        self.turn_cache.forget(partition)
-        self._known_turns[partition] = self._last_turns.get(partition, -1) + 1
-
     def add_turn(self, turn: Turn, size: int, partition: int, position: int) -> None:
-        """A turn was assembled; `size` is that of its record.
-
-        A killed process writes turns again: such a copy is not counted while the first is cached.
-        """
-        if position >= self._known_turns.get(partition, 0):
-            self.turns += self.turn_cache.turn(conversation_key(turn), turn.turn_id) is None
-            self._last_turns[partition] = position
+        """A turn was assembled; `size` is that of its record."""
         self.version += 1
         self.turn_cache.add(turn, size, partition, position)
 

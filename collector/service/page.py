@@ -17,7 +17,7 @@ from collector.evaluate.sampling.draw_key import draw_key
 from collector.page import providers
 from collector.page.server import Login, Page, PageLogs
 from collector.page.settings import PageSettings
-from collector.page.sources import AlertView, BudgetView, Sources, TrafficView
+from collector.page.sources import AlertView, BudgetView, Sources, Traffic
 from collector.page.view import EvaluatorView
 from collector.receive.access import BearerTokens
 from collector.records.tenants import tenant_of
@@ -56,15 +56,20 @@ async def start_page(process: Process, watching: Watching, evaluating: EvaluateT
     if settings is None:
         return None
 
-    def current_budgets() -> Sequence[BudgetView]:
-        if evaluating is not None and evaluating.budgets.has_all_partitions:
-            return providers.budget_views(evaluating.budgets.usages(process.clock()))
-        return providers.budget_views(providers.usage_from_view(current.plan, page.view, process.clock()))
+    def others() -> str:
+        """A sentence that other processes evaluate; "" if none does."""
+        if evaluating is None:
+            return "Other processes evaluate."
+        owned, of = evaluating.budgets.owned_partitions, process.logs.turns.partitions
+        return "" if owned == of else f"This process evaluates {owned} of {of} partitions."
 
-    def current_traffic() -> Sequence[TrafficView]:
-        if evaluating is not None and evaluating.budgets.has_all_partitions:
-            return providers.traffic_views(process.telemetry, page.view.outcomes)
-        return ()
+    def current_budgets() -> Sequence[BudgetView]:
+        if evaluating is None or others():
+            return providers.budget_views(providers.usage_from_view(current.plan, page.view, process.clock()))
+        return providers.budget_views(evaluating.budgets.usages(process.clock()))
+
+    def current_traffic() -> Traffic:
+        return Traffic(unknown=others()) if others() else providers.traffic(process.telemetry, page.view.outcomes)
 
     agreement = watching.agreement or await start_agreement(process)
     watched = alerts_for_page(process, replace(watching, agreement=agreement))

@@ -348,9 +348,9 @@ class BudgetController:
         return used
 
     @property
-    def has_all_partitions(self) -> bool:
-        """Whether no other process has a part of the budgets."""
-        return len(self._by_partition) == self._partitions
+    def owned_partitions(self) -> int:
+        """The number of partitions whose part of the budgets this process has."""
+        return len(self._by_partition)
 
     def usages(self, now: float) -> Iterator[BudgetUsage]:
         """The usage of every budget, if this process has all partitions."""

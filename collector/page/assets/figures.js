@@ -1,7 +1,7 @@
 // Where the traffic went, what it cost, and what could not be processed.
 
 import { byId, fill, h } from "./dom.js";
-import { clock, compact, count, listed, money, percent, plural, span } from "./format.js";
+import { compact, count, listed, moment, money, percent, plural, span } from "./format.js";
 
 export function showFigures(overview) {
   showFunnel(overview);
@@ -9,15 +9,16 @@ export function showFigures(overview) {
   showDead(overview.dead_letters);
 }
 
-function showFunnel({ funnel, started, turns, deferred }) {
-  byId("funnel-note").textContent = `since ${clock(started, false)}, all versions`;
+function showFunnel({ funnel, started, now, deferred }) {
+  byId("funnel-note").textContent = `since ${moment(started, now, false)}, all versions`;
   const monitors = [...new Set([...funnel.outcomes.map((each) => each.monitor), ...Object.keys(funnel.traffic).filter(Boolean)])];
   const unmatched = funnel.traffic[""]?.unmatched;
   fill(
     byId("funnel").querySelector(".body"),
     monitors.map((monitor) => monitorFunnel(monitor, funnel)),
     deferred ? h("p", { class: "what" }, waiting(deferred)) : null,
-    h("p", { class: "what" }, unmatched ? `${plural(unmatched, "turn is", "turns are")} watched by no monitor` : `the page has read ${plural(turns, "turn")}; it started at ${clock(started, false)}, and may have left out earlier ones${Object.keys(funnel.traffic).length ? "" : "; how many were sampled, each process counts in its own metrics"}`),
+    unmatched ? h("p", { class: "what" }, `${plural(unmatched, "turn is", "turns are")} watched by no monitor`) : null,
+    funnel.unknown ? h("p", { class: "what" }, `Not known here: how many turns matched and were sampled, and how many evaluations wait. ${funnel.unknown} Each process counts its own turns; their sum in Prometheus: `, h("code", {}, "sum by (monitor, outcome) (evalstream_turns_total)")) : null,
   );
 }
 
@@ -32,13 +33,13 @@ function monitorFunnel(monitor, { traffic, outcomes }) {
   const shares = turns ? Object.entries(turns).map(([name, number]) => [name, number, name === "sampled" ? "good" : "muted"]) : [];
   return h(
     "div", { class: "funnel" },
-    h("h3", {}, monitor, turns ? h("span", { class: "what" }, ` ${count(matched)} turns matched`) : null),
+    h("h3", {}, monitor, turns ? h("span", { class: "what" }, ` ${plural(matched, "turn")} matched`) : null),
     shares.length ? bar(shares) : null,
     outcomes.filter((each) => each.monitor === monitor).map(outcomeFunnel),
   );
 }
 
-function outcomeFunnel({ evaluator, scored, others, open }) {
+function outcomeFunnel({ evaluator, scored, others, open: { resumed, ...open } }) {
   const of = (outcome) => others.filter(([each]) => each === outcome);
   const sum = (rows) => rows.reduce((all, row) => all + row[2], 0);
   const skipped = of("skipped");
@@ -47,6 +48,7 @@ function outcomeFunnel({ evaluator, scored, others, open }) {
     "div", { class: "judged" },
     h("p", { class: "evaluator" }, evaluator),
     bar([["scored", scored, "good"], ["skipped", sum(skipped), "muted"], ["failed", sum(failed), "bad"], ...Object.entries(open).map(([name, number]) => [name, number, "muted"])]),
+    resumed ? h("p", { class: "what" }, `${plural(resumed, "evaluation was", "evaluations were")} resumed: an earlier process counted their turns`) : null,
     others.length ? h("ul", { class: "why" }, others.map(([outcome, reason, number]) => h("li", {}, `${count(number)} ${outcome}: ${reason.replaceAll("_", " ")}`))) : null,
   );
 }

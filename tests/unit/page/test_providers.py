@@ -17,10 +17,10 @@ from collector.page.providers import (
     deferred_view,
     drop_views,
     judge_alerts,
-    traffic_views,
+    traffic,
     usage_from_view,
 )
-from collector.page.sources import BudgetView, DeferredView, DropView, TrafficView
+from collector.page.sources import BudgetView, DeferredView, DropView, Traffic, TrafficView
 from collector.page.view import OutcomeCounts, View
 from collector.service.gauges import hide_open_batches, show_deferred, show_open_batches
 from collector.telemetry.registry import Telemetry
@@ -38,23 +38,25 @@ from evaluators.judge import NoJudge
 
 def test_tells_what_the_process_has_counted():
     telemetry = Telemetry()
-    assert (traffic_views(telemetry, {}), drop_views(telemetry)) == ([], [])
+    assert (traffic(telemetry, {}), drop_views(telemetry)) == (Traffic(), [])
     telemetry.counter(TURNS, "helpdesk", "sampled").inc(3)
     telemetry.counter(TURNS, "helpdesk", "sampled_out").inc(2)
-    for series, outcome, number in ((EVALUATIONS_DUE, "matched", 5), (EVALUATIONS_ENDED, "sampled_out", 2)):
+    for series, outcome, number in (
+        (EVALUATIONS_DUE, "matched", 4), (EVALUATIONS_DUE, "resumed", 1), (EVALUATIONS_ENDED, "sampled_out", 2),
+    ):  # fmt: skip
         labels = ("helpdesk", "exact", outcome, "")[: len(series.labels)]
         telemetry.counter(series, *labels).inc(number)
     telemetry.counter(EVALUATIONS_ENDED, "helpdesk", "exact", "scored", "").inc(1)
     telemetry.counter(UNMATCHED_TURNS).inc()
     telemetry.drop("assemble", "unreadable")
-    assert traffic_views(telemetry, {}) == [
+    assert traffic(telemetry, {}).monitors == (
         TrafficView(
             monitor="helpdesk",
             counts={"sampled": 3, "sampled_out": 2},
-            unjudged={"exact": {"waiting": 2, "sampled_out": 2}},
+            evaluations={"exact": {"waiting": 2, "sampled_out": 2, "resumed": 1}},
         ),
         TrafficView(monitor="", counts={"unmatched": 1}),
-    ]
+    )
     assert drop_views(telemetry) == [DropView(stage="assemble", reason="unreadable", count=1)]
 
 
@@ -66,9 +68,11 @@ def test_no_turns_beside_evaluations_of_which_others_have_made_some():
     for outcome, number in (("scored", 2), ("failed", 1), ("duplicate", 1)):
         telemetry.counter(EVALUATIONS_ENDED, *key, outcome, "").inc(number)
     can_have_made = OutcomeCounts(scored=3, others=Counter({("failed", "refused"): 1}))
-    assert traffic_views(telemetry, {key: can_have_made}), "one waits: the log may have its record already"
-    assert not traffic_views(telemetry, {key: replace(can_have_made, scored=4)})
-    assert not traffic_views(telemetry, {("gone", "exact"): OutcomeCounts(scored=1)})
+    assert traffic(telemetry, {key: can_have_made}).monitors, "one waits: the log may have its record already"
+    for more in ({key: replace(can_have_made, scored=4)}, {("gone", "exact"): OutcomeCounts(scored=1)}):
+        assert traffic(telemetry, more) == Traffic(
+            unknown="Another process has evaluated, too, since this one started."
+        )
 
 
 def test_a_judge_whose_breaker_is_open_is_an_alert():

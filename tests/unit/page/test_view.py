@@ -281,18 +281,6 @@ def test_the_side_of_the_target_is_that_of_the_whole_range() -> None:
     assert tracked(view, now + 300.0, "15m")["state"] == "silent", "nothing was scored in the last two minutes"
 
 
-def test_the_copy_of_a_turn_is_not_counted_again():
-    """A killed process writes turns again: the page had read 2,231, of 2,200."""
-    view = View([])
-    for position, name in enumerate("aabcb"):
-        view.add_turn(Turn(turn_id=name * 32, conversation_id="visit-7"), 100, 0, position)
-    assert view.turns == 3
-    view.open_turns(0)  # read again
-    for position, name in enumerate("aabcbd"):
-        view.add_turn(Turn(turn_id=name * 32, conversation_id="visit-7"), 100, 0, position)
-    assert view.turns == 4
-
-
 def test_a_conversation_that_continues_after_a_restart_is_no_new_one():
     """The minute's sums were stored between two turns of a conversation; the page said 62 conversations, of 61."""
     evaluator, now = EvaluatorView(monitor="helpdesk", evaluator="answers_question"), NEW.timestamp()

@@ -73,10 +73,10 @@ def test_who_owns_a_quarter_of_the_partitions_may_spend_a_quarter() -> None:
 def test_a_process_with_all_partitions_shows_the_whole_budget() -> None:
     budget = purse_of(4, own=4)
     budget.settle(JOB, 1, 1.5, 5.0)
-    assert budget.has_all_partitions
+    assert budget.owned_partitions == 4
     assert list(budget.usages(10.0)) == [BudgetUsage("m", HOUR, 10.0, 1.5)]
     budget.remove_partition(3)
-    assert not budget.has_all_partitions
+    assert budget.owned_partitions == 3
 
 
 def test_where_nothing_came_nothing_is_held_back() -> None:
