@@ -34,7 +34,7 @@ _BY_ON_FAILURE: Mapping[OnFailure, tuple[str, ...]] = {
     "starts again": (*_OF_THE_LOGS, *_OF_THE_FIGURES),
 }
 TASKS: Mapping[str, OnFailure] = {task: on_failure for on_failure, tasks in _BY_ON_FAILURE.items() for task in tasks}
-"""The meaning of each task's failure; inside.md has the same table with what each is for."""
+"""The meaning of each task's failure; inside.md lists them, with what each is for."""
 
 FIRST_WAIT, LONGEST_WAIT = 1.0, 60.0
 """Seconds before a task starts again, after its first failure and at most."""

@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "deploy" / "docs" / "inside.md").read_text(encoding="utf-8")
-CLASSES = re.findall(r"^\| `(\S+)\.(\w+)` \|", PAGE, re.MULTILINE)
+CLASSES = re.findall(r"^- `(\S+)\.(\w+)`: ", PAGE, re.MULTILINE)
 PATHS = sorted({path for path in re.findall(r"`((?:collector|evaluators)/[\w/.]*)`", PAGE) if "<" not in path})
 
 
