@@ -8,7 +8,7 @@ _COLUMNS = ("messages", "tools", "retrieval", "conversation", "user", "feedback"
 
 def table() -> str:
     """A Markdown table of every dialect: the libraries that write it, and what it delivers."""
-    heads = ("dialect", "written by", *_COLUMNS)
+    heads = ("dialect", "written by", "read besides messages")
     return "\n".join(f"| {' | '.join(line)} |" for line in [heads, ("---",) * len(heads), *map(_row, _sorted())]) + "\n"
 
 
@@ -21,10 +21,10 @@ def _sorted() -> list[Dialect]:
     return sorted(Dialects.installed().all, key=lambda each: each.name)
 
 
-def _row(dialect: Dialect) -> tuple[str, ...]:
-    places = (getattr(dialect.coverage, column) for column in _COLUMNS)
-    delivers = ("–" if not place or place.startswith("none") else "yes" for place in places)
-    return (f"[`{dialect.name}`](#{dialect.name})", dialect.coverage.libraries, *delivers)
+def _row(dialect: Dialect) -> tuple[str, str, str]:
+    places = ((column, getattr(dialect.coverage, column)) for column in _COLUMNS[1:])
+    delivered = (column for column, place in places if place and not place.startswith("none"))
+    return (f"[`{dialect.name}`](#{dialect.name})", dialect.coverage.libraries, ", ".join(delivered))
 
 
 def _section(dialect: Dialect) -> str:
