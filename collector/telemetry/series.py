@@ -133,8 +133,8 @@ LABEL_WEIGHT = counter("evalstream_label_weight_total", (*_EVALUATION, "label"))
 EVALUATIONS = counter("evalstream_evaluations_total", (*_EVALUATION, "outcome", "reason"))
 """Exported evaluations, each once, by outcome (scored, skipped, failed) and, without a score, by reason."""
 EVALUATIONS_RETRIED = counter("evalstream_evaluations_retried_total", (*_EVALUATION, "reason"))
-"""Failures that *Make it again* on the page has replaced, by their reason; `evalstream_evaluations_total` counts them
-and their replacements. Those that `rejudge` makes count in `evalstream_evaluations_backfilled_total`."""
+"""Failures that the page's *Make it again* replaced, by reason of the failure. `evalstream_evaluations_total` counts
+both failure and replacement. Replacements by `rejudge` count in `evalstream_evaluations_backfilled_total`."""
 EVALUATIONS_BACKFILLED = counter(
     "evalstream_evaluations_backfilled_total", ("evaluator", "evaluator_version", "monitor", "outcome")
 )
@@ -143,8 +143,8 @@ out; those of tokens, calls, seconds and cost do not."""
 QUARTER, REPLACED_AGES = 900.0, ("0m", "15m", "30m", "45m")
 """Quarters of an hour (s), and the ages of replaced failures, rounded down to them."""
 EVALUATIONS_REPLACED = counter("evalstream_evaluations_replaced_total", ("evaluator", "monitor", "age"))
-"""Failures and losses replaced within an hour, by age in quarters of an hour, rounded down; EvalstreamUnscored leaves
-them out."""
+"""Failures and losses that were replaced within an hour, by their age then, rounded down to quarters of an hour.
+EvalstreamUnscored leaves them out."""
 EVALUATION_WEIGHT = counter("evalstream_evaluation_weight_total", _EVALUATION)
 """Sum of 1 / this service's sampling probability over all evaluations, whatever their outcome: an estimate of the
 traffic received, without what upstream samplers removed."""
@@ -192,8 +192,8 @@ TOTAL_BUDGET_SPENT = gauge("evalstream_total_budget_spent_ratio")
 """The largest share of the hard caps of all monitors together that this process has spent or reserved."""
 # --- judges ---
 JUDGE_REQUESTS = counter("evalstream_judge_requests_total", ("judge", "result"))
-"""Requests to a judge by result: ok, or the type of the error. Each attempt counts; an unusable answer and the answer
-to the repeated question count as one."""
+"""Requests to a judge by result: ok, or the type of the error. Each attempt counts. If an answer is unusable, the
+request and its repetition count as one."""
 JUDGE_REQUEST_DURATION = histogram("evalstream_judge_request_duration_seconds", ("judge",), _LONG_SECONDS)
 """Time from a request to a judge to its answer, without the wait for a free slot."""
 JUDGE_REQUESTS_IN_FLIGHT = gauge("evalstream_judge_requests_in_flight", ("judge",))
@@ -232,8 +232,8 @@ AGREEMENT_BOUND = gauge("evalstream_judge_agreement_bound", ("evaluator", "evalu
 AGREEMENT_LABELS = gauge("evalstream_judge_agreement_labels", ("evaluator", "evaluator_version"))
 """Labelled evaluations behind the agreement, 1000 at most."""
 PEOPLE_AGREEMENT = gauge("evalstream_people_agreement", ("evaluator", "evaluator_version", "statistic", "bound"))
-"""Weighted agreement between the judge's verdicts and people's, from drawn labels. Label `statistic`: share, kappa or
-youden_j; label `bound`: value, low or high (95 %)."""
+"""Weighted agreement between the judge's verdicts and people's, from the queue's labels. Label `statistic`: share,
+kappa or youden_j; label `bound`: value, low or high (95 %)."""
 PEOPLE_SEGMENT_AGREEMENT = gauge(
     "evalstream_people_segment_agreement", ("evaluator", "evaluator_version", "segment", "statistic", "bound")
 )
@@ -241,8 +241,8 @@ PEOPLE_SEGMENT_AGREEMENT = gauge(
 PEOPLE_LABELS = gauge("evalstream_people_labels", ("evaluator", "evaluator_version"))
 """Effective number of labelled conversations behind the agreement with people."""
 PEOPLE_SUMS = gauge("evalstream_people_sums", ("evaluator", "evaluator_version", "monitor", "segment", "sum"))
-"""Sums over drawn labels of seven days, by which people correct a mean (helpful:people). Label `sum`, value logged: the
-weight of all scores of these days, of every version."""
+"""Sums over the queue's labels of seven days, from which the mean by people (helpful:people) is computed. The sum
+`logged` is the weight of all scores of these days, of every version."""
 PEOPLE_WITHHELD = gauge("evalstream_people_withheld", ("evaluator", "evaluator_version", "monitor", "reason"))
 """1 if the mean by people is withheld, by reason: few (effective number below 30), undecided (few with a verdict), weak
 (sensitivity + specificity - 1 is small) or drift."""
@@ -252,8 +252,8 @@ RECEIVE_REQUESTS = counter("evalstream_receive_requests_total", ("source", "sign
 RECEIVE_DURATION = histogram("evalstream_receive_duration_seconds", ("source", "signal"), _SECONDS)
 """Time from an OTLP request's headers to its answer: body, decoding and the durable append."""
 INGEST_LAG = histogram("evalstream_ingest_lag_seconds", ("source",), _AGES)
-"""Age of the last span of an OTLP request, or of ready-made turns, once durable: the sender's batching, and the time in
-a queue."""
+"""Time from the end of an OTLP request's last span, or of ready-made turns, until they are durable. It includes the
+sender's batching and the time in queues."""
 RECEIVE_PENDING_BYTES = gauge("evalstream_receive_pending_bytes")
 """Bytes in memory for OTLP requests that are not yet durable: bodies, decompressed and not, and records."""
 RECEIVE_REJECTED = counter("evalstream_receive_rejected_total", ("source", "reason", "tenant"))
@@ -303,8 +303,8 @@ UNMATCHED_TURNS = counter("evalstream_unmatched_turns_total")
 UPSTREAM_IGNORED = counter("evalstream_upstream_ignored_total", ("monitor",))
 """Matched turns whose tracestate names an earlier sampling rate that `receive.trust_tracestate` does not believe."""
 CONVERSATIONS = counter("evalstream_conversations_total", ("monitor",))
-"""Conversations that became idle, sampled or not: the population of conversation evaluators. One that continues
-afterwards counts again."""
+"""Conversations that became idle, sampled or not: the population of conversation evaluators. A conversation
+that continues afterwards counts again."""
 CONVERSATIONS_CLOSED = counter("evalstream_conversations_closed_total", ("monitor", "reason"))
 """Sampled conversations that closed, by reason: idle, explicit, max_age, max_turns, max_bytes, evicted (early, to bound
 memory)."""
@@ -377,7 +377,7 @@ BATCH_CALLS_FAILED = counter("evalstream_batch_calls_failed_total", ("judge", "r
 BATCHES_ABSENT = gauge("evalstream_batches_absent", ("judge",))
 """1 while a judge's endpoint takes no batches, so evaluations that may wait are made at once; else 0."""
 UNDEFERRED = counter("evalstream_evaluations_undeferred_total", ("monitor",))
-"""Evaluations that may wait and were made at once, at the full price, as their judge takes no batches."""
+"""Evaluations that might wait for a batch, but were made at once, at the full price: their judge takes no batches."""
 PAUSED_PARTITIONS = gauge("evalstream_paused_partitions", ("judge",))
 """Partitions of the turns log paused until an evaluation of this judge ends (none: of evaluators without a
 judge)."""

@@ -249,6 +249,6 @@ def test_the_queue_draws_with_the_stated_probability(score: float, details: dict
     }
     known = {"uncertainty": 0.0, "disagreement": 0.0} | details
     by_hand = by_statement(
-        "page.md", "The doubt", score=score, threshold=0.5, random=0.05, doubtful=0.9, audited=audited, **known
+        "page.md", "An answer's doubt", score=score, threshold=0.5, random=0.05, doubtful=0.9, audited=audited, **known
     )
     assert list(probabilities) == [pytest.approx(by_hand["probability"], abs=1e-12)]
