@@ -285,32 +285,18 @@ def alerts_for_page(process: Process, watching: Watching) -> Callable[[], Sequen
     if stage is None:
         trust = watching.trust or JudgeTrust(uncalibrated=PeopleAgreement(process.config).uncalibrated)
         stage = _stage(process, trust, interval=PAGE_INTERVAL, memory=PAGE_MEMORY)
-        own = _PageWatcher(process, stage)
-        own.start_if_needed()
+        process.tasks.start("alerts", partial(_start_when_needed, process, stage))
         process.changes.append(partial(_prepare_targets, stage, PAGE_INTERVAL))
-        process.changes.append(without_preparation(own.take_over))
     stage.has_page = True
     return lambda: [_page_alert(alert) for alert in _gravest(stage.firing)]
 
 
-class _PageWatcher:
-    """A watcher for the page alone. It reads nothing until there is a target."""
-
-    def __init__(self, process: Process, stage: WatchStage) -> None:
-        self._process = process
-        self._stage = stage
-        self._runs = False
-
-    def start_if_needed(self) -> None:
-        if self._runs or not self._stage.rules.targets:
-            return
-        self._runs = True
-        process = self._process
-        process.follow("watch", process.logs.evaluations, "page.watch", self._stage.open_fold)
-        process.tasks.start("alerts", self._stage.run)
-
-    async def take_over(self, _changed: Process) -> None:
-        self.start_if_needed()
+async def _start_when_needed(process: Process, stage: WatchStage) -> None:
+    """Start a watcher for the page alone. It reads nothing until there is a target."""
+    while not stage.rules.targets:  # noqa: ASYNC110 - a changed configuration may bring the first one
+        await asyncio.sleep(PAGE_INTERVAL)
+    process.follow("watch", process.logs.evaluations, "page.watch", stage.open_fold)
+    process.tasks.start("alerts", stage.run)
 
 
 def _gravest(firings: Sequence[ActiveAlert]) -> Iterable[ActiveAlert]:
@@ -345,7 +331,9 @@ def _stage(process: Process, trust: JudgeTrust, *, interval: float, memory: floa
 
 def watch_rules(config: Config, interval: float) -> WatchRules:
     """The watched series of a configuration, for alerts that are evaluated once in `interval` seconds."""
-    return WatchRules(_detectors(config, interval), config.settings.alerts, _labels(config), _audits(config))
+    judged = frozenset(name for name, evaluator in config.evaluators.items() if evaluator.judge is not None)
+    detectors, labels = _detectors(config, interval), _labels(config)
+    return WatchRules(detectors, config.settings.alerts, labels, _audits(config), judged=judged)
 
 
 def _labels(config: Config) -> WatchedLabels:

@@ -48,6 +48,10 @@ _SUSPICIOUS, _SUSPICIOUS_ERRORS = 0.3, 2.0
 known when an alert begins."""
 _EXPLAIN_EVERY, _LEAST_PAUSE = 60.0, 20.0
 """Seconds until causes are computed again; if none was found, as a multiple of the computing time."""
+UNKNOWN_JUDGE = (
+    "This process does not ask whether the judge has changed: see the notification of the process that watches, or "
+    "the metric evalstream_judge_moved."
+)
 SURE = 2.0
 """The evidence of a drop counts only if the mean is beyond the explained part by so many standard errors."""
 
@@ -94,6 +98,8 @@ class WatchRules:
     labels: WatchedLabels = field(default_factory=dict[tuple[str, str], Any])
     audits: AuditVersions = field(default_factory=dict[tuple[str, str], Any])
     versions: VersionsInUse = field(default_factory=dict[tuple[str, str], Any])
+    judged: Collection[str] = ()
+    """The evaluators that ask a judge."""
 
     def is_share(self, monitor: str, series: str) -> bool:
         """Whether a series of scores is the share of a label."""
@@ -106,10 +112,6 @@ class WatchRules:
         return versions is None or version in versions
 
 
-def _no_verdict(_evaluator: str, _version: str, _since: float, /, *, alerting: bool) -> None:
-    del alerting
-
-
 async def _no_answer() -> bool:
     return False
 
@@ -119,16 +121,16 @@ class JudgeTrust:
     """The known errors of judges: alerts fire for a miss beyond `explained`, and only warn where `uncalibrated`. A fall
     no larger than the `largest` shift of its judge in some time (s) does not alert.
 
-    `judge_since` may ask for what it does not know yet; `wait_for_answer` waits for that, and says whether there was
-    anything. `note_incidents` takes the incidents that are over. `shifted` says how far an evaluator's judge has left
-    its references, and since when (s); "" if not significantly.
+    `judge_since` may ask for what it does not know yet; it is None where only other processes ask. `wait_for_answer`
+    waits for that, and says whether there was anything. `note_incidents` takes the incidents that are over. `shifted`
+    says how far an evaluator's judge has left its references, and since when (s); "" if not significantly.
     """
 
     explained: ExplainedMiss = lambda _evaluator, _lower, _length: 0.0
     largest: Callable[[str, bool, float, float], float] = lambda _evaluator, _lower, _since, _until: 0.0
     uncalibrated: UncalibratedReason = lambda _monitor, _evaluator, _version: ""
     shifted: Callable[[str], tuple[str, float | None]] = lambda _evaluator: ("", None)
-    judge_since: JudgeSince = _no_verdict
+    judge_since: JudgeSince | None = None
     wait_for_answer: Callable[[], Awaitable[bool]] = _no_answer
     note_incidents: Callable[[str, str, Sequence[Period]], None] = lambda _evaluator, _version, _over: None
 
@@ -361,10 +363,13 @@ class WatchStage:
             # of another series, too: its judge is the same, and one look has both
             is_alerting = now - self._alerted.get((evaluator, version), 0.0) <= 1.5 * self.interval
             # the process that watches asks the judge, which costs money
-            verdict = self.trust.judge_since(evaluator, version, since, alerting=is_alerting) if self.watches else None
+            judge_since = self.trust.judge_since if self.watches else None
+            verdict = judge_since(evaluator, version, since, alerting=is_alerting) if judge_since is not None else None
             if verdict is not None:
                 word, judge_verdict = verdict.beside_a_fall(lower_is_better=detector.lower_is_better)
                 self._verdicts[evaluator, version, monitor, word] = verdict.shift
+            elif judge_since is None and evaluator in self.rules.judged:
+                judge_verdict = UNKNOWN_JUDGE
         subject = Watched(
             monitor, evaluator, version, detector, of_label=self.rules.is_share(monitor, evaluator),
             causes=explanation.causes, otherwise=explanation.otherwise,

@@ -24,7 +24,7 @@ from collector.alerting.watch.alert_evaluation import FallOfMean, TargetMiss, ta
 from collector.alerting.watch.alert_texts import Watched, drop_alert, mean_alert
 from collector.alerting.watch.buckets import Buckets
 from collector.alerting.watch.notifier import AlertInstance, Notifier
-from collector.alerting.watch.stage import JudgeTrust, WatchFold, WatchRules, WatchStage
+from collector.alerting.watch.stage import UNKNOWN_JUDGE, JudgeTrust, WatchFold, WatchRules, WatchStage
 from collector.calibration.agreement_watch import AgreementWatcher
 from collector.config.configured import Config
 from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
@@ -41,7 +41,7 @@ from collector.service.plan_builder import build_plan, evaluator_version_in
 from collector.service.process import Process
 from collector.service.process_resources import ProcessResources
 from collector.service.tasks import Tasks, open_tasks
-from collector.service.watch import PAGE_INTERVAL, PeopleAgreement, Watching, alerts_for_page, start_watch
+from collector.service.watch import PAGE_INTERVAL, PeopleAgreement, Watching, alerts_for_page, start_watch, watch_rules
 from collector.statistics.agreement import ScoreScale
 from collector.statistics.bounded_sums import Sums, Weight
 from collector.statistics.judge_change import JudgeVerdict
@@ -340,7 +340,8 @@ async def test_the_page_has_what_fires_while_another_process_watches_and_after_e
     """It had no alert, though two had been posted, since its process had `watch`, too, and had not partition 0."""
     config, kept, telemetry = configured(threshold=0.77), logs(2), Telemetry()
     held = targets(config)
-    rules = WatchRules({("all", "exact"): detector(held[0], held, config.settings.alerts, 1)}, config.settings.alerts)
+    detectors = {("all", "exact"): detector(held[0], held, config.settings.alerts, 1)}
+    rules = WatchRules(detectors, config.settings.alerts, judged={"exact"})
     records, asked, posted = list(bad_scores(datetime.now(UTC))), list[bool](), list[int]()
     await kept.evaluations.append([replace(record, partition=number % 2) for number, record in enumerate(records)])
 
@@ -380,13 +381,15 @@ async def test_the_page_has_what_fires_while_another_process_watches_and_after_e
             while not alerts():
                 await asyncio.sleep(0.01)
         (waiting,) = alerts()
+        assert waiting.summary.endswith(f" {UNKNOWN_JUDGE}")
+        watching = replace(waiting, summary=waiting.summary.removesuffix(f" {UNKNOWN_JUDGE}"))
         assert (posted, asked) == ([], []), "the process that watches has posted, and has asked the judge"
         async with stage.open_fold(0, None) as fold:
             await read(fold, 0)
             async with asyncio.timeout(60):
                 while len(posted) < 3:
                     await asyncio.sleep(0.01)
-            assert alerts() == [waiting]
+            assert alerts() == [watching]
         assert set(posted) == {1}
         before = len(posted)
         await asyncio.sleep(0.1)
@@ -493,6 +496,7 @@ async def test_alerts_of_a_judge_that_is_not_proven_warn_and_say_so() -> None:
         alerts={"min_agreement": 0.4},
     )
     kept, agreement = logs(), PeopleAgreement(config)
+    assert watch_rules(config, 60.0).judged == {"exact"}
     configured_targets = targets(config)
     of = detector(configured_targets[0], configured_targets, config.settings.alerts, 1)
     stage = WatchStage(
