@@ -22,6 +22,10 @@ _ENDS = frozenset(".!?。！？؟।…\"'`”’»」』)]}>|*:;\n")
 _SHORTEST_UNUSUAL = 256
 """The fewest characters of a limit that is not usual; shorter texts often have the same length by chance."""
 _DISTINCTIVE_LENGTH = 16
+_LONGEST_ENDING = 64
+"""The characters in which the last two words of a text are looked for: few texts have longer ones, and a text may have
+millions of characters to split.
+"""
 PROMPT_FIELDS = ("history", "system_prompt")
 _SEARCH_FIELDS = ("retrieval_context", "tools_called")
 
@@ -162,7 +166,7 @@ def _is_limit(longest: Sequence[_Texts]) -> bool:
     prose: dict[tuple[str, ...], list[str]] = {}
     for text in texts:
         if text[-1] not in _ENDS and " " in text:
-            prose.setdefault(tuple(text[-_DISTINCTIVE_LENGTH * 4 :].split()[-2:]), []).append(text)
+            prose.setdefault(tuple(text[-_LONGEST_ENDING:].split()[-2:]), []).append(text)
         # most documents are whole, and parsing takes a tenth of the time of counting brackets
         if (text[0] in CLOSING or begins_document(text)) and not is_json(text):
             is_balanced = text.count("{") == text.count("}") and text.count("[") == text.count("]")
