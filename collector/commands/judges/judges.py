@@ -7,6 +7,7 @@ table with a conclusion, or as JSON.
 import asyncio
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import orjson
@@ -320,11 +321,12 @@ def _jobs(
     }  # fmt: skip
     for number, labelled in enumerate(cases):
         subject, revision = subject_id_of(labelled.case)
+        make_job = partial(command_job, case=labelled.case, digest=digest_of(labelled.case))
         for attempt in range(repeat):
             for name, assignment in assignments.items():
                 parts = (assignment.version, f"{name}\x1f{assignment.judge.model}", subject)
                 evaluation_id = make_evaluation_id(evaluator.name, *parts, f"{revision}\x1f{number}\x1f{attempt}")
-                yield command_job(monitor, assignment, labelled.case, evaluation_id=evaluation_id), (name, number)
+                yield make_job(monitor, assignment, evaluation_id=evaluation_id), (name, number)
 
 
 def _judged(
