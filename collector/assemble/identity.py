@@ -78,10 +78,9 @@ class _AttributeRanking:
     def _find_in_json(self, value: Json) -> str | None:
         if not isinstance(value, (str, dict)) or (isinstance(value, str) and not self._pattern.search(value)):
             return None
-        for key, each in as_dict(decode_json(value)).items():
-            if self._pattern.fullmatch(key) and (identifier := parse_identifier(each)):
-                return identifier
-        return None
+        members = as_dict(decode_json(value)).items()
+        found = (parse_identifier(each) for key, each in members if self._pattern.fullmatch(key))
+        return next(filter(None, found), None)
 
 
 def parse_identifier(value: Json) -> str | None:

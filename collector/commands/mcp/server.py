@@ -236,10 +236,8 @@ class Gate:
 
 
 def _token(scope: Scope) -> str | None:
-    for name, value in scope["headers"]:
-        if name == b"authorization" and value[:7].lower() == b"bearer ":
-            return bytes(value[7:]).decode("latin-1").strip()
-    return None
+    values = (value for name, value in scope["headers"] if name == b"authorization")
+    return next((bytes(each[7:]).decode("latin-1").strip() for each in values if each[:7].lower() == b"bearer "), None)
 
 
 async def _refuse(send: Send, status: int) -> None:

@@ -65,10 +65,8 @@ class SharedVerdicts:
         """The evaluation whose verdict a job may repeat. A skip is never repeated, as each monitor has its own reasons
         to skip.
         """
-        for name in job.verdict_ids:
-            if (record := self._records.get(name)) is not None and (verdict := _verdict(record)) is not None:
-                return verdict
-        return None
+        records = filter(None, map(self._records.get, job.verdict_ids))
+        return next(filter(None, map(_verdict, records)), None)
 
 
 def _verdict(record: bytes) -> Evaluation | None:
