@@ -343,7 +343,7 @@ async def test_a_turn_that_was_scored_twice_under_two_ids_is_named(world: World)
     result = await world.audit()
     assert result.exit_code == 1
     assert (
-        "12 subjects of brief of all got several scores by one version, under different ids (for example turn-0), as"
+        "12 subjects got several scores by brief of all in one version, under different ids (for example turn-0), as"
         " evaluate did not find its earlier results."
     ) in result.output
 

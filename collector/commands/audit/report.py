@@ -215,9 +215,8 @@ def _missing(balance: Balance, *, drained: bool) -> Iterator[str]:
         are = f"{plural(balance.repeated, 'evaluation')} {of} {_are(balance.repeated)}"
         yield f"{are} in the evaluations log more than once, {_REMEDY}"
     if balance.scored_twice:
-        have = f"{plural(balance.scored_twice, 'subject')} of {balance.evaluator} of {balance.monitor}"
-        example = f"(for example {balance.scored_twice_example})"
-        yield f"{have} got several scores by one version, under different ids {example}, {_REMEDY}"
+        got = f"{plural(balance.scored_twice, 'subject')} got several scores {of} in one version"
+        yield f"{got}, under different ids (for example {balance.scored_twice_example}), {_REMEDY}"
     if drained and balance.in_flight:
         yield f"{plural(balance.in_flight, 'evaluation')} {of} {_are(balance.in_flight)} still in flight"
 
