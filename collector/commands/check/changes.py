@@ -27,7 +27,7 @@ from collector.logs.log import LogUnavailable
 from collector.plugins.folder import folders
 from collector.records.json import indented_json
 from collector.service.app import earlier_than_others, require_startable
-from collector.service.live.history import ConfigurationHistory, NumberedConfiguration
+from collector.service.live.history import ConfigurationHistory, NumberedConfiguration, going_back_to
 from collector.service.open_logs import open_stored_logs
 from collector.service.plan_builder import audited_usd, evaluator_versions, judges_behind, known_usd, tokens_usd
 from collector.wording import listed, plural, usd
@@ -250,7 +250,7 @@ async def running_configuration(config: Config) -> Compared:
         ConfigError: the logs cannot be read, no service has run with them, or the one that runs has others.
     """
     try:
-        newest, ignored = await _newest(config)
+        newest, ignored, earlier = await _newest(config)
     except ConfigError as error:
         _, running, _ = await asyncio.to_thread(here.running_sections, config)
         keys = _of_log(differing(section_hashes(config), running)) if running else []
@@ -269,12 +269,14 @@ async def running_configuration(config: Config) -> Compared:
         compared = Compared(values, name, knows_secrets=False)
     compared = await asyncio.to_thread(_with_start_keys, compared, config, newest.values)
     # a service here takes a changed file, but this may be its own file, which it refuses
-    is_refused = ignored.removeprefix("it ").partition(";")[0] in compared.refusal
+    is_refused = going_back_to(earlier) in compared.refusal
     return replace(compared, ignored=ignored) if compared.unseen or is_refused else compared
 
 
-async def _newest(config: Config) -> tuple[NumberedConfiguration, str]:
-    """The newest configuration, and why a start takes it instead of the file; "" if it takes the file."""
+async def _newest(config: Config) -> tuple[NumberedConfiguration, str, int]:
+    """The newest configuration, why a start takes it instead of the file, and the earlier number that the file has; ""
+    and the newest number if a start takes the file.
+    """
     async with open_stored_logs(config.settings.log) as logs:
         try:
             steps = await logs.generated_steps()
@@ -288,9 +290,9 @@ async def _newest(config: Config) -> tuple[NumberedConfiguration, str]:
         raise ConfigError("log: no service has taken a configuration there yet; compare with a file (--against)")
     earlier = await earlier_than_others(history, config) if is_shared else None
     if earlier is None:
-        return newest, ""
+        return newest, "", newest.number
     way = "to go back, write the file to a process that evaluates; if none runs, start after log.kafka.session_timeout"
-    return newest, f"it has {history.replaced(earlier)}; {way}"
+    return newest, f"it has {history.replaced(earlier)}; {way}", earlier.number
 
 
 _NO_COSTS = "the process on this port has no stage export, which counts costs; use the port of one that has it"

@@ -38,6 +38,13 @@ class NumberedConfiguration:
     origin: str = ""
 
 
+def going_back_to(number: int) -> str:
+    """The words with the number by which a process names the earlier configuration that its file has, as it refuses it.
+    `check --diff` finds the number there, in what processes of earlier releases say, too.
+    """
+    return f"go back to configuration {number},"
+
+
 @dataclass(eq=False, repr=False)
 class ConfigurationHistory:
     """All configurations of a deployment. `number` is the number of this process's configuration."""

@@ -19,7 +19,7 @@ from collector.config.loading import code_change, load
 from collector.errors import ConfigError
 from collector.evaluate.recovery.configurations import UNNUMBERED
 from collector.service.live.exchange import Exchange
-from collector.service.live.history import ConfigurationHistory, NumberedConfiguration
+from collector.service.live.history import ConfigurationHistory, NumberedConfiguration, going_back_to
 from collector.telemetry.plain import fault_of
 from collector.wording import listed
 
@@ -125,11 +125,11 @@ class Reload:
         """The sentence about a file that has what this process does not run, with the remedy."""
         if not (keys := live_keys(self._running.settings, config.settings)):
             return None
-        has, take = f"another {_named(keys)} than this process runs", "take this file"
+        has, take = f"another {_named(keys)} than this process runs", "take this file,"
         if (old := self.history.earlier(config)) is not None:
-            has, take = self.history.replaced(old), f"go back to configuration {old.number}"
+            has, take = self.history.replaced(old), going_back_to(old.number)
         way = "send SIGHUP to this process" if self.evaluates else "write it to a process that evaluates"
-        return f"{self.path} has {has}; to make all {take}, {way}; else write the other processes' file here"
+        return f"{self.path} has {has}; to make all {take} {way}; else write the other processes' file here"
 
     async def _succeeds(self, attempt: Awaitable[None], *, again: bool) -> bool:
         """Whether an attempt ends without a refusal. `again`: it is a repetition for which nobody asked."""
