@@ -79,8 +79,8 @@ class _AttributeRanking:
         if not isinstance(value, (str, dict)) or (isinstance(value, str) and not self._pattern.search(value)):
             return None
         members = as_dict(decode_json(value)).items()
-        found = (parse_identifier(each) for key, each in members if self._pattern.fullmatch(key))
-        return next(filter(None, found), None)
+        identifiers = (parse_identifier(each) for key, each in members if self._pattern.fullmatch(key))
+        return next(filter(None, identifiers), None)
 
 
 def parse_identifier(value: Json) -> str | None:

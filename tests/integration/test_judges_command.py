@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,16 +17,20 @@ from typer.testing import CliRunner
 
 from collector.calibration.labels import LabelRow
 from collector.cli import app
+from collector.commands.judges import judges
 from collector.commands.judges.bench import Bench, Figure, JudgeFigures, _take
 from collector.commands.judges.judges import as_text
 from collector.commands.replay.people import labels_of_file
 from collector.config.loading import load
+from collector.evaluate import job_builder
 from collector.logs.log import Record
 from collector.past.evaluations import key_of
 from collector.records.json import evaluation_from_json, evaluation_to_json
 from collector.records.ready_made import LABEL_KEYS
 from collector.service.open_logs import open_logs
 from collector.statistics.agreement import ScoreScale
+from evaluators.cases import Conversation, Turn
+from evaluators.identity import digest_of
 from evaluators.results import Evaluation, Sampling, Subject
 
 JUDGES = '''
@@ -103,6 +108,22 @@ def run(config: Path, cases: Path, *arguments: str, status: int = 0) -> str:
     result = CliRunner().invoke(app, ["compare", "judges", "-c", str(config), "--file", str(cases), *arguments])
     assert result.exit_code == status, result.output + repr(result.exception)
     return result.stdout
+
+
+def test_a_case_is_digested_once_for_all_judges(config: Path, cases: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A case of a thousand turns was written as JSON for each attempt of each judge."""
+    digests = Counter[str]()
+
+    def counted(case: Turn | Conversation) -> str:
+        digests[name := digest_of(case)] += 1
+        return name
+
+    for module in (judges, job_builder):
+        monkeypatch.setattr(module, "digest_of", counted)
+    lines = cases.read_bytes().splitlines(keepends=True)
+    cases.write_bytes(b"".join(lines[:3]))
+    run(config, cases, "--json", "--margin", "0.1")
+    assert set(digests.values()) == {2}, "to recognize a case that comes again, and for all of its attempts"
 
 
 def test_the_cheapest_judge_that_is_enough_is_proposed(config: Path, cases: Path, tmp_path: Path) -> None:
