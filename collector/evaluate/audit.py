@@ -106,10 +106,11 @@ class EvaluationAudit(AbstractContextManager["EvaluationAudit"]):
     def add_done(self, evaluation: Evaluation, *, later: bool = False) -> None:
         """Add an evaluation of the evaluations log; `later`: appended after the audit began."""
         subject, is_live_score = evaluation.subject, evaluation.score is not None and evaluation.happened_at is None
+        is_known = len({*subject.links}) == len(subject.links)  # else it does not say which turns of a span were judged
         self._database.execute(
             "INSERT INTO done VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 1) ON CONFLICT (id) DO UPDATE SET number = number + 1",
             [evaluation.evaluation_id, evaluation.monitor, evaluation.evaluator, subject.id,
-             f"{evaluation.evaluator_version} of {hash(subject.links)}" if is_live_score else None,
+             f"{evaluation.evaluator_version} of {hash(subject.links)}" if is_live_score and is_known else None,
              evaluation.reason_code if evaluation.reason_code == SkipReason.OVER_BUDGET else evaluation.outcome,
              evaluation.sampling.probability, evaluation.happened_at is not None, later],
         )  # fmt: skip

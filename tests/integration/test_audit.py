@@ -348,6 +348,10 @@ async def test_a_turn_that_was_scored_twice_under_two_ids_is_named(world: World)
     ) in result.output
 
 
+def of_turns(*spans: str) -> dict[str, Any]:
+    return {"subject": Subject(conversation_id="c", links=tuple(("trace", span) for span in spans))}
+
+
 @pytest.mark.parametrize(
     ("first", "second", "number"),
     [
@@ -359,7 +363,9 @@ async def test_a_turn_that_was_scored_twice_under_two_ids_is_named(world: World)
         ({}, {"evaluator_version": "another"}, 0),
         ({}, {"monitor": "another"}, 0),
         ({}, {"subject": Subject(conversation_id="c", turn_id="another")}, 0),
-        ({}, {"subject": Subject(conversation_id="c", turn_id="t", links=(("a", "b"),))}, 0),  # of other turns
+        (of_turns("a"), of_turns("a"), 1),
+        (of_turns("a"), of_turns("b"), 0),
+        (of_turns("a", "a"), of_turns("a", "a"), 0),  # one span has several turns, so these may be others
     ],
 )
 def test_only_two_live_scores_of_one_subject_and_version_are_two(
