@@ -119,8 +119,7 @@ class JudgedSubjects:
 
     def _ranked(self, entry: FeedbackEntry) -> Iterator[tuple[FeedbackSubject, int]]:
         if entry.evaluation_id is not None:
-            remembered = self._evaluations.get(entry.evaluation_id)
-            if remembered is not None:
+            if (remembered := self._evaluations.get(entry.evaluation_id)) is not None:
                 subject = self._subjects[remembered.key].subject
                 if _may_speak_of(entry.tenant, subject):
                     yield subject, _EXACT
@@ -219,6 +218,5 @@ def _keys_of(evaluation: Evaluation) -> Iterator[str]:
         yield from (f"trace_id:{trace.lower()}" for trace in traces if trace)
         return
     for name in _OF_TURNS:
-        value = getattr(subject, name)
-        if value is not None:
+        if (value := getattr(subject, name)) is not None:
             yield f"{name}:{comparable_id(name, value)}"

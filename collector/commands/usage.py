@@ -33,8 +33,7 @@ _WORDS = (
 def usage_sentence(error: Any, commands: Mapping[str, object]) -> str:
     """The mistake in a command line, by the parser's error; `commands` are those of the root."""
     message = _ENVIRONMENT.sub("", error.format_message())
-    command = _NO_COMMAND.fullmatch(message)
-    if command is not None:
+    if (command := _NO_COMMAND.fullmatch(message)) is not None:
         name = command[1]
         known = sorted(getattr(getattr(error.ctx, "command", None), "commands", commands))
         remedy = f"write {HABITS[name]}" if name in HABITS else suggestion(name, known)
@@ -48,12 +47,10 @@ def usage_sentence(error: Any, commands: Mapping[str, object]) -> str:
 
 
 def _in_our_words(message: str) -> str:
-    argument = _NO_ARGUMENT.fullmatch(message)
-    if argument is not None:
+    if (argument := _NO_ARGUMENT.fullmatch(message)) is not None:
         return f"{argument[1].upper()} is missing"
     for pattern, words in _WORDS:
-        match = pattern.fullmatch(message.rstrip("."))
-        if match is not None:
+        if (match := pattern.fullmatch(message.rstrip("."))) is not None:
             return match.expand(words).replace("' / '", " or ")
     return message.rstrip(".")
 

@@ -108,8 +108,7 @@ class Pair:
         return replace(difference, low=low, high=high)
 
     def _of_scores(self, error_rate: float) -> Difference | None:
-        blocks = _blocks(self.old, self.new, self.started)
-        if blocks:
+        if blocks := _blocks(self.old, self.new, self.started):
             return _difference(blocks, error_rate, "in the same hours")
         earlier = self.week_before
         blocks = _blocks(earlier, {hour: sums for hour, sums in self.new.items() if hour in earlier}, self.started)

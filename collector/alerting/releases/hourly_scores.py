@@ -82,8 +82,7 @@ class HourlyScores:
         added = list(self._sums_of(evaluation))
         for attribute in attributes:
             value = text_of(evaluation.attributes.get(attribute.name))
-            versions = self._count_value(attribute, evaluation, value)
-            if versions is not None:
+            if (versions := self._count_value(attribute, evaluation, value)) is not None:
                 for key, sums in added:
                     hours = versions.setdefault(value, {}).setdefault(key, {})
                     hours[hour] = hours.get(hour, _NOTHING) + sums

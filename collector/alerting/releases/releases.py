@@ -130,8 +130,7 @@ def _pairs_to_compare(attribute: ComparedAttribute, versions: Versions, now: int
     new = [each for each, span in seen.items() if span[0] > begin + _SETTLING and _is_fresh(span, now)]
     new = [each for each in new if _effective_number(versions[each]) >= FEWEST]
     for each in sorted(new, key=lambda name: -seen[name][0])[:NEWEST]:
-        baseline = baseline_of(each, versions)
-        if baseline is not None:
+        if (baseline := baseline_of(each, versions)) is not None:
             yield baseline, each, seen[each][0]
 
 

@@ -41,8 +41,7 @@ def alert_lines(config: Config) -> Iterator[str]:
             "alerts     sample: auto makes as many evaluations as its error needs. Those may be far fewer "
             "than all; small drops then page later"
         )
-    series = segments * sum(target.mean is not None for target in every)
-    if series:
+    if series := segments * sum(target.mean is not None for target in every):
         yield (
             f"alerts     the drop detector raises at most one false alarm per {alerts.false_alarm_days:g} days "
             f"over {plural(series, 'series', 'series')}, if means keep their targets and no conversation lasts for "

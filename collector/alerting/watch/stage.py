@@ -472,6 +472,5 @@ class WatchFold(MemoryFold):
         labels = self._stage.rules.labels.get((evaluation.monitor, evaluation.evaluator), ())
         audits = ((audit_name(evaluation.evaluator), evaluation.score),)
         for name, score in (*((evaluation.evaluator, evaluation.score), *label_scores(evaluation, labels)), *audits):
-            detector = self._stage.rules.targets.get((evaluation.monitor, name))
-            if detector is not None:
+            if (detector := self._stage.rules.targets.get((evaluation.monitor, name))) is not None:
                 yield name, score, detector

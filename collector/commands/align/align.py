@@ -228,8 +228,7 @@ def _labels_to_learn(
     for right, most in ((False, proposal.MOST_DISAGREEMENTS), (True, proposal.MOST_AGREEMENTS)):
         both = zip_longest(kinds.get((right, True), ()), kinds.get((right, False), ()))
         for subject in [each for each in chain.from_iterable(both) if each is not None][:most]:
-            label = _label(subject, number + 1, before, evaluator, redactors)
-            if label is not None:
+            if (label := _label(subject, number + 1, before, evaluator, redactors)) is not None:
                 number += 1
                 yield label
 

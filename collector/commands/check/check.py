@@ -188,8 +188,7 @@ def _keep(config: Config) -> Iterator[str]:
     """The effect of `keep: wanted` on this plan."""
     if config.settings.assemble.keep == "all":
         return
-    reason = why_all_are_wanted(build_unasked_plan(config))
-    if reason is not None:
+    if (reason := why_all_are_wanted(build_unasked_plan(config))) is not None:
         yield f"every turn is assembled in full (assemble.keep), because {reason}"
     else:
         yield "keep: wanted: turns that no sample selects are stored without content, and most are not assembled"
@@ -408,8 +407,7 @@ def _budget(budget: BudgetSettings, monitors: Collection[MonitorSettings], confi
 
 
 def _golden(config: Config) -> Iterator[str]:
-    golden = config.settings.golden
-    if golden is not None:
+    if (golden := config.settings.golden) is not None:
         cases = read_cases(Path(golden.path))
         when = f"every {_time(golden.interval)}, whenever a judge or evaluator changes, and when scores seem to fall"
         when += f"; between runs, single cases ({golden.share:.0%} of the judge's calls)" if golden.share else ""

@@ -51,8 +51,7 @@ def deferred_lines(name: str, config: Config) -> Iterator[str]:
 
 def batch_lines(config: Config) -> Iterator[str]:
     """The judges of monitors whose evaluations may wait that have batches, as their endpoints say."""
-    part = deferred_part(config)
-    if part is not None:
+    if (part := deferred_part(config)) is not None:
         yield from asyncio.run(_endpoint_lines(part))
 
 

@@ -30,8 +30,7 @@ async def read(api: ApiReader, wanted: Wanted) -> AsyncGenerator[bytes, None]:
         while open_stretches:
             begin, end = open_stretches.pop(0)
             matches = trace_ids_of(api.document(await api.get("/api/search", search_query(wanted.query, begin, end))))
-            narrower = halves(begin, end, _SECOND) if len(matches) >= _MOST else []
-            if narrower:
+            if narrower := halves(begin, end, _SECOND) if len(matches) >= _MOST else []:
                 open_stretches = [*narrower, *open_stretches]
                 continue
             if len(matches) >= _MOST:
