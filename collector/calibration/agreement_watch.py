@@ -93,9 +93,16 @@ def people_sums(labels: Iterable[HumanLabel], *, are_scored: bool = True, of: fl
     )
 
 
+def are_enough(labels: Sequence[HumanLabel]) -> bool:
+    """Whether drawn labels correct a mean. Those of a monitor's audited answers correct its audited mean from then on;
+    until then, labels of all answers correct the judge's.
+    """
+    return people_sums(labels).audits >= FEWEST_AUDITS
+
+
 def why_withheld(labels: Sequence[HumanLabel], scale: ScoreScale) -> WithheldReason:
     """Why labels that were drawn, the oldest first, correct no mean; "" if they do."""
-    if people_sums(labels).audits < FEWEST_AUDITS:
+    if not are_enough(labels):
         return "few"
     of_verdicts = verdict_agreement(_scores_of(labels), scale)
     if of_verdicts.number < FEWEST and (scale.by_label or scale.threshold is not None):
@@ -231,9 +238,9 @@ class AgreementWatcher:
         audited answers are enough: until then people correct the judge's mean.
         """
         week, scale = recent_labels(current, now), self._judged[version]
-        why = why_withheld(week, scale)
-        if is_of_audits(version) and why == "few":
+        if is_of_audits(version) and not are_enough(week):
             return None
+        why = why_withheld(week, scale)
         notes = (*_notes(week, _labels_since(now, whole), self._queue), *undecided(current, scale))
         return PeopleSums(version, why, people_sums(week, are_scored=not is_of_audits(version)), notes)
 

@@ -13,7 +13,15 @@ from statistics import fmean
 import orjson
 from rich.table import Table
 
-from collector.calibration.agreement_watch import DRIFT_ERRORS, WEAKEST, labels_of_queue, people_sums, why_withheld
+from collector.calibration.agreement_watch import (
+    DRIFT_ERRORS,
+    WEAKEST,
+    are_enough,
+    labels_of_queue,
+    people_sums,
+    recent_labels,
+    why_withheld,
+)
 from collector.calibration.labels import (
     SCORED_EXAMPLE,
     HumanLabel,
@@ -42,7 +50,7 @@ from collector.records.labels import tokens_read
 from collector.service.open_logs import open_stored_logs
 from collector.service.plan_builder import audit_version_in, evaluator_version_in
 from collector.statistics.agreement import ENOUGH, FEWEST, Agreement, ScoreScale, agreement
-from collector.statistics.audited_sums import CorrectedMean, sums_of_scores
+from collector.statistics.audited_sums import CorrectedMean, audit_name, sums_of_scores
 from collector.statistics.bias import AUDIT_ERRORS, PEOPLE_ERRORS, JudgedPair, biases, labels_of
 from collector.statistics.bounded_sums import Sums
 from collector.statistics.certificate import Certificate, JudgedVerdict, VerdictPair, certify
@@ -108,8 +116,8 @@ def printed(result: Calibration, options: CalibrateOptions) -> str:
     return as_json(result) if options.json else as_text(result)
 
 
-def measure(config: Config, options: CalibrateOptions) -> Calibration:
-    """Compare scores and labels.
+def measure(config: Config, options: CalibrateOptions, *, now: float) -> Calibration:
+    """Compare scores and labels; `now` is in seconds since the epoch.
 
     Raises:
         ConfigError: the evaluator does not exist, or the labels cannot be used.
@@ -145,11 +153,21 @@ def measure(config: Config, options: CalibrateOptions) -> Calibration:
              *_note_on_sample(labels_of_queue(once), scored))  # fmt: skip
     result = calibration(options, once, [one.judged for one in scored], scale, notes)
     monitors = dict(_by_monitor(labels, ledger.scored, scale))
-    if result.corrected_mean is not None and config.evaluators[options.evaluator].audit is not None:
+    if result.corrected_mean is not None:
+        notes = _note_on_audits(options, ledger.book, audit_version_in(config, version[0]), now)
+        result = replace(result, notes=(*result.notes, *notes))
+    return replace(result, agreements=(result.agreements[0], *_segments(labels, scale)), monitors=monitors)
+
+
+def _note_on_audits(options: CalibrateOptions, book: LabelIndex, auditor: str | None, now: float) -> Iterator[str]:
+    """A note on the monitors in which the page's mean by people is another than this one."""
+    labels = labels_of_queue(book.labels((audit_name(options.evaluator), auditor or "")))
+    by_monitor = group_by(recent_labels(labels, now), lambda label: label.monitor)
+    monitors = [name for name, week in sorted(by_monitor.items()) if are_enough(week)]
+    if of := [name for name in monitors if options.monitor in (None, name)]:
         audited = "corrects the audited mean, by labels of audited answers alone"
         why = "This mean corrects the judge's, by all drawn labels, so the two differ, in their errors too"
-        result = replace(result, notes=(*result.notes, f"The page's mean by people {audited}. {why}."))
-    return replace(result, agreements=(result.agreements[0], *_segments(labels, scale)), monitors=monitors)
+        yield f"The page's mean by people in {listed(of)} {audited}. {why}."
 
 
 def _of_monitor(labels: Sequence[HumanLabel], ledger: "LabelLedger", monitor: str) -> list[HumanLabel]:
@@ -528,8 +546,8 @@ def _notes_on_mean(why: str, at_random: Sequence[HumanLabel], ledger: Sequence[W
     """Why there is no corrected mean, and what it rests on."""
     if not ledger:
         yield "No corrected mean, with or without --random: the log has no score by this version of the evaluator."
-    elif why in WITHHELD:
-        yield WITHHELD[why]
+    elif why not in ("", "few"):
+        yield f"Withheld: the corrected mean, because {WITHHELD[why]}."
     elif at_random and why:
         conversations = plural(len(by_conversation(one.weighted() for one in at_random)), "conversation")
         number = people_sums(at_random).audits
@@ -542,16 +560,6 @@ def _notes_on_mean(why: str, at_random: Sequence[HumanLabel], ledger: Sequence[W
     if ledger and (strange := sum(not label.name for label in at_random)):
         what = f"Not checked: whether {plural(strange, 'drawn label')} of answers outside the log"
         yield f"{what} are of the same traffic as the log's scores. Means and certificate suppose that."
-
-
-WITHHELD: Mapping[str, str] = {
-    "undecided": f"Withheld: the corrected mean. Labels whose scores have a verdict count as fewer than "
-    f"{FEWEST}: too few to show whether the judge agrees with people.",
-    "weak": f"Withheld: the corrected mean. Sensitivity + specificity - 1 is below {WEAKEST:g}: the judge's "
-    "verdicts say too little about people's.",
-    "drift": "Withheld: the corrected mean. The newer half of the labels differs from the older one by more than "
-    f"{DRIFT_ERRORS:g} standard errors: the judge, or people, have changed. Label more new answers.",
-}
 
 
 def _certificate(
@@ -665,17 +673,17 @@ def _suggestion(result: Calibration) -> str:
     return f"{fits} {fails} label as good."
 
 
-_REASONS: Mapping[str, str] = {
+WITHHELD: Mapping[str, str] = {
     "few": f"the monitor's drawn labels count as fewer than {FEWEST_AUDITS}",
-    "undecided": f"labels whose scores have a verdict count as fewer than {FEWEST}",
-    "weak": "the judge's verdicts say too little about people's",
-    "drift": "newer labels differ from older ones",
+    "undecided": f"labels whose scores have a verdict count as fewer than {FEWEST}: too few to show if people agree",
+    "weak": f"sensitivity + specificity - 1 is below {WEAKEST:g}: the judge's verdicts say too little about people's",
+    "drift": f"newer labels differ from older ones by more than {DRIFT_ERRORS:g} standard errors; label new answers",
 }
 
 
 def _means(raw: float, by_people: CorrectedMean | None, why: str = "") -> str:
     if by_people is None:
-        return f"{raw:.3f}, not corrected: {_REASONS[why or 'few']}"
+        return f"{raw:.3f}, not corrected: {WITHHELD[why or 'few']}"
     return f"{raw:.3f}; corrected by the labels: {mean_text(by_people.mean, by_people.error, by_people.audits)}"
 
 
