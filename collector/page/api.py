@@ -273,16 +273,22 @@ def _corrected(whole: Bin) -> Json | None:
 
 def _people(people: PeopleView, scores: Bin) -> Json:
     """People's verdict: their mean of seven days, or why there is none, and how the judge agrees with them."""
-    agreements = [_agreement(*agreement) for agreement in people.agreements.items()]
-    known = {"withheld": people.withheld, "agreements": agreements, "biases": list(people.biases)}
-    mean = None if people.withheld else _by_people(people, scores)
-    return known if mean is None else known | {"mean": mean.mean, "interval": mean.interval, "labels": mean.audits}
+    mean, why = _by_people(people, scores)
+    known = {
+        "withheld": why, "labels": people.sums.audits, "biases": list(people.biases),
+        "agreements": [_agreement(*agreement) for agreement in people.agreements.items()],
+    }  # fmt: skip
+    return known if mean is None else known | {"mean": mean.mean, "interval": mean.interval}
 
 
-def _by_people(people: PeopleView, scores: Bin) -> CorrectedMean | None:
+def _by_people(people: PeopleView, scores: Bin) -> tuple[CorrectedMean | None, str]:
+    """The mean by people, or else why it is withheld: by its labels, or for want of what they correct."""
+    if people.withheld:
+        return None, people.withheld
     if people.correct_audits:
-        return corrected_by_people(people.sums, audited) if (audited := scores.audited.corrected()) else None
-    return None if scores.live is None else (people.sums + sums_of_scores(scores.live)).corrected()
+        audited = scores.audited.corrected()
+        return (None, "audits") if audited is None else (corrected_by_people(people.sums, audited), "")
+    return (None, "scores") if scores.live is None else ((people.sums + sums_of_scores(scores.live)).corrected(), "")
 
 
 def _agreement(segment: str, of: VerdictAgreement) -> Json:

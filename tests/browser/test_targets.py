@@ -12,7 +12,7 @@ from playwright.async_api import expect
 from shown import WATCHED, a_busy_hour, showing
 
 from collector.page.sources import AlertView, Cause, PeopleView, Sources
-from collector.statistics.audited_sums import AuditedSums
+from collector.statistics.audited_sums import SUM_NAMES, AuditedSums
 from collector.statistics.confusion import UNKNOWN, Bounded, Confusion, VerdictAgreement
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")  # where the browser runs
@@ -62,6 +62,30 @@ async def test_an_agreement_is_said_to_be_of_all_monitors(chromium: Chromium) ->
                 await expect(tab.locator(".agreement")).to_have_count(len(watched))
                 await expect(tab.locator(".agreement").first).to_contain_text(f"agreement with {text} verdict 92 %")
                 await expect(tab.locator("#rows .chip")).to_have_attribute("title", "does not pass")
+
+
+@pytest.mark.parametrize(
+    ("why", "text"),
+    [
+        ("few", "too few labels (effectively 29 of 30)"),
+        ("undecided", "too few labels whose scores have a verdict"),
+        ("weak", "the judge's verdicts say too little about people's"),
+        ("drift", "newer labels differ from older ones"),
+        ("", "too few audits"),
+    ],
+)
+async def test_a_card_says_why_the_mean_by_people_is_withheld(chromium: Chromium, why: str, text: str) -> None:
+    """Of too few labels in its monitor it was silent, below the number of labels of all monitors."""
+    number = 29.9  # is not yet 30
+    sums = AuditedSums(tuple(number if name in ("a", "a_a") else 0.0 for name in SUM_NAMES))
+    view = PeopleView(withheld=why, sums=sums, correct_audits=True, agreements={})
+    key = WATCHED[0].monitor, WATCHED[0].evaluator
+    async with showing(watched=WATCHED[:1], sources=Sources(people=lambda: {key: view})) as shown:
+        turn = await shown.put_turn("c", "Is it open?", "Yes.")
+        await shown.put(shown.judged(turn, 0.3))
+        async with chromium.browsing(shown.url()) as tab:
+            line = tab.locator(".track .corrected")
+            await expect(line).to_have_text(f"–by people, last 7 days: withheld, {text}")
 
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1360), ("dark", 1360), ("light", 390)])

@@ -68,21 +68,25 @@ function withLost(bounds) {
 /** What the audits make of the live scores of the whole range: the dear judge's mean, with the cheap scores' help. */
 function corrected({ corrected: mean, rejudged }) {
   if (!mean) return null;
-  const about = mean.mean === null ? `too few audits (${Math.round(mean.audits)} of 30)` : `by audits, as exact as ${Math.round(mean.worth)} audits alone${rejudged ? ", without rejudged scores" : ""}${withLost(mean.bounds)}`;
+  const about = mean.mean === null ? `too few audits (${Math.floor(mean.audits)} of 30)` : `by audits, as exact as ${Math.round(mean.worth)} audits alone${rejudged ? ", without rejudged scores" : ""}${withLost(mean.bounds)}`;
   return h("p", { class: "whole corrected" }, mean.mean === null ? "–" : `${score(mean.mean)} ${margin(mean)}`, h("span", { class: "what" }, about));
 }
 
 const WITHHELD = {
-  undecided: "mean withheld: too few labels whose scores have a verdict",
-  weak: "mean withheld: the judge's verdicts say too little about people's",
-  drift: "mean withheld: newer labels differ from older ones",
+  few: "too few labels",
+  undecided: "too few labels whose scores have a verdict",
+  weak: "the judge's verdicts say too little about people's",
+  drift: "newer labels differ from older ones",
+  audits: "too few audits",
+  scores: "no live score",
 };
 
 /** The mean of seven days by people's labels, with the judge's help; or why there is none. */
 function byPeople(people) {
-  const known = people?.mean !== undefined;
-  if (!people || people.withheld === "few") return null; // the line on agreement says how many labels there are
-  const about = known ? "by people, last 7 days" : WITHHELD[people.withheld] ?? "by people: too few audits";
+  if (!people) return null;
+  const known = people.mean !== undefined;
+  const few = people.withheld === "few" ? ` (effectively ${Math.floor(people.labels)} of 30)` : "";
+  const about = known ? "by people, last 7 days" : `by people, last 7 days: withheld, ${WITHHELD[people.withheld]}${few}`;
   return h("p", { class: "whole corrected" }, known ? `${score(people.mean)} ${margin(people)}` : "–", h("span", { class: "what" }, about));
 }
 

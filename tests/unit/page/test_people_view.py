@@ -131,7 +131,16 @@ def test_labels_correct_the_judges_mean_until_enough_are_of_audited_answers() ->
 def test_a_mean_that_is_withheld_is_not_there_and_says_why(why: str) -> None:
     shown = track(PeopleView(withheld=why, sums=labels_of(60), agreements={}))["people"]
     assert "mean" not in shown
-    assert shown["withheld"] == why
+    assert (shown["withheld"], shown["labels"]) == (why, pytest.approx(60))
+
+
+def test_a_mean_without_what_labels_correct_is_withheld_too() -> None:
+    """Its card blamed the audits, of an evaluator that has none, if the page had no live score."""
+    enough = PeopleView(withheld="", sums=labels_of(60), agreements={})
+    view = View([EvaluatorView(monitor=KEY[0], evaluator=KEY[1], threshold=0.5)])
+    view.add_evaluation(scored(happened_at=START), 0, 1, START.timestamp())
+    assert overview_of(view, enough)["people"]["withheld"] == "scores"
+    assert track(replace(enough, correct_audits=True))["people"]["withheld"] == "audits"
 
 
 def test_a_label_on_the_page_has_no_attributes_of_its_evaluation() -> None:
