@@ -267,7 +267,10 @@ def score(config: Config, options: ScoreOptions) -> int:
         gate = compare_with_base(base, made.evaluations, tolerance=options.tolerance, lower_is_better=lower)
     elif len(names := options.evaluators) == 2 and (both := compare_two(made.evaluations, *names)):
         more.append((names[1], "comparison", {"compared_with": names[0], **fields_of(both, "pairs", "mean")}))
-        text += f"{' → '.join(names)}, case by case: {both.mean}\n"
+        two = [config.evaluators[name].evaluator for name in names]
+        alike = len({(one.kind, one.direction, tuple(one.label_names)) for one in two}) == 1
+        of_what = "" if alike else " (of two kinds or scales: it tells nothing unless both measure the same)"
+        text += f"{' → '.join(names)}, case by case: {both.mean}{of_what}\n"
     for result in gate:
         paired = fields_of(result.comparison, "pairs", "mean") if result.comparison else {"pairs": 0}
         more.append((result.evaluator, "comparison", {"verdict": result.verdict, **paired}))
