@@ -76,9 +76,12 @@ async def test_an_agreement_is_said_to_be_of_all_monitors(chromium: Chromium) ->
 )
 async def test_a_card_says_why_the_mean_by_people_is_withheld(chromium: Chromium, why: str, text: str) -> None:
     """Of too few labels in its monitor it was silent, below the number of labels of all monitors."""
-    number = 29.9  # is not yet 30
+    number, few = (
+        29.9,
+        VerdictAgreement(9.9, UNKNOWN, UNKNOWN, UNKNOWN, Confusion({("bad", "bad"): 9.9})),
+    )  # not yet 30, not 10
     sums = AuditedSums(tuple(number if name in ("a", "a_a") else 0.0 for name in SUM_NAMES))
-    view = PeopleView(withheld=why, sums=sums, correct_audits=True, agreements={})
+    view = PeopleView(withheld=why, sums=sums, correct_audits=True, agreements={"": few})
     key = WATCHED[0].monitor, WATCHED[0].evaluator
     async with showing(watched=WATCHED[:1], sources=Sources(people=lambda: {key: view})) as shown:
         turn = await shown.put_turn("c", "Is it open?", "Yes.")
@@ -86,6 +89,7 @@ async def test_a_card_says_why_the_mean_by_people_is_withheld(chromium: Chromium
         async with chromium.browsing(shown.url()) as tab:
             line = tab.locator(".track .corrected")
             await expect(line).to_have_text(f"–by people, last 7 days: withheld, {text}")
+            await expect(tab.locator(".agreement")).to_contain_text("effectively 9 labels: too few to say")
 
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1360), ("dark", 1360), ("light", 390)])

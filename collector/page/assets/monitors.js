@@ -97,7 +97,7 @@ function agreement(people, monitors) {
   if (!people) return null;
   const all = monitors > 1 ? ", of all monitors" : "";
   const few = people.agreements.filter((each) => !each.segment && each.labels < FEWEST_LABELS);
-  return h("div", { class: "counts agreement" }, few.map((each) => h("p", {}, `effectively ${plural(Math.round(each.labels), "label")}: too few to say how far people agree${all}`)), people.agreements.filter((each) => each.labels >= FEWEST_LABELS).map((each) => h("div", {}, h("p", {},
+  return h("div", { class: "counts agreement" }, few.map((each) => h("p", {}, `effectively ${plural(Math.floor(each.labels), "label")}: too few to say how far people agree${all}`)), people.agreements.filter((each) => each.labels >= FEWEST_LABELS).map((each) => h("div", {}, h("p", {},
     `${each.segment || "agreement with people"}${all}: ${[measure(each.share, "same verdict", percent), measure(each.kappa, "kappa"), measure(each.youden_j, "J")].filter(Boolean).join(" · ")} · effectively ${plural(Math.round(each.labels), "label")}`), each.segment ? null : matrix("verdicts by people (effective numbers)", each.verdicts))),
     people.biases.map((bias) => h("p", {}, bias)));
 }
