@@ -154,8 +154,8 @@ def measure(config: Config, options: CalibrateOptions, *, now: float) -> Calibra
     result = calibration(options, once, [one.judged for one in scored], scale, notes)
     monitors = dict(_by_monitor(labels, ledger.scored, scale))
     if result.corrected_mean is not None:
-        notes = _note_on_audits(options, ledger.book, audit_version_in(config, version[0]), now)
-        result = replace(result, notes=(*result.notes, *notes))
+        on_audits = _note_on_audits(options, ledger.book, audit_version_in(config, version[0]), now)
+        result = replace(result, notes=(*result.notes, *on_audits))
     return replace(result, agreements=(result.agreements[0], *_segments(labels, scale)), monitors=monitors)
 
 
