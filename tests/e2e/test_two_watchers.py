@@ -1,4 +1,4 @@
-"""Two processes with default stages over a real broker: one of them watches all scores, the other says nothing."""
+"""Two processes with default stages over a real broker: one watches all scores, the other only shows what fires."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 from configurations import checked
 from servers import Webhook, webhook
-from service import ServiceProcess
+from service import ServiceProcess, free_port
 from topics import PARTITIONS, Topics
 
 from collector.config.settings import LogSettings
@@ -72,8 +73,9 @@ async def test_one_of_two_watches_all_partitions_and_the_other_takes_over(tmp_pa
         for number in range(2):
             own, folder = copy.deepcopy(config), tmp_path / str(number)
             own["log"]["kafka"]["group_instance_id"] = f"replica-{number}"
+            own["page"] = {"port": free_port()}
             folder.mkdir()
-            processes.append(ServiceProcess(folder, own, ("--stages", "receive,assemble,evaluate,export,watch")))
+            processes.append(ServiceProcess(folder, own, ("--stages", "receive,assemble,evaluate,export,watch,page")))
             stack.push_async_callback(processes[-1].end)
         await asyncio.gather(*(process.start() for process in processes))
         async with open_logs(LogSettings.model_validate(config["log"])) as logs:
@@ -84,6 +86,12 @@ async def test_one_of_two_watches_all_partitions_and_the_other_takes_over(tmp_pa
             assert status == "firing"
             assert "the mean is 0.6" in text, text
             assert text.count("the mean is") == 1
+            for process in processes:
+                (alert,), part, unknown = await page_of(process)
+                assert alert["name"] == "EvalstreamScoreDropped"
+                assert f"from {NUMBER} effective conversations" in alert["summary"], "all scores, not those of its part"
+                assert f"of {PARTITIONS} partitions: another process has the others" in part
+                assert unknown.startswith("This process evaluates "), unknown
             owner = await watcher_of(processes)
             await owner.kill()
             await until_told(hook, 2)
@@ -91,6 +99,19 @@ async def test_one_of_two_watches_all_partitions_and_the_other_takes_over(tmp_pa
             _, (status, text) = pages(hook)
             assert status == "firing", "the other one says it once more"
             assert "the mean is 0.6" in text, text
+            (survivor,) = (process for process in processes if process is not owner)
+            (alert,), part, unknown = await page_of(survivor)
+            assert f"from {NUMBER} effective conversations" in alert["summary"]
+            assert part is None
+            assert unknown == "Another process has evaluated, too, since this one started."
+
+
+async def page_of(process: ServiceProcess) -> tuple[list[dict[str, Any]], str | None, str]:
+    """The alerts on a process's page, what it says of its partitions, and why it does not know the turns."""
+    address = f"http://127.0.0.1:{process.config['page']['port']}/api/overview"
+    async with aiohttp.ClientSession() as session, session.get(address) as response:
+        overview = await response.json()
+    return overview["alerts"], overview["part"], overview["funnel"]["unknown"]
 
 
 def pages(hook: Webhook) -> list[tuple[str, str]]:
