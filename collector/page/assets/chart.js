@@ -1,7 +1,7 @@
 // A chart of scores over time: the mean of each column, its 95 % interval, the threshold and the target.
 
 import { h, s } from "./dom.js";
-import { clock, day, margin, plural, score } from "./format.js";
+import { clock, day, margin, moment, plural, score } from "./format.js";
 
 const W = 600;
 const H = 100;
@@ -41,9 +41,10 @@ export function chart(track, name) {
 export function marks(track) {
   const first = track.points[0][0];
   const length = track.width * track.points.length;
+  const when = (at) => moment(at, Date.now() / 1000);
   return [
-    ...(track.changes || []).map((at) => ({ at, kind: "change", text: `v: an earlier version of evaluator or judge gave its last score at ${clock(at)}` })),
-    ...(track.releases || []).filter(({ beside }) => !beside).map(({ version, started }) => ({ at: started, kind: "release", text: `r: release ${version} at ${clock(started)}` })),
+    ...(track.changes || []).map((at) => ({ at, kind: "change", text: `v: an earlier version of evaluator or judge was last used at ${when(at)}` })),
+    ...(track.releases || []).filter(({ beside }) => !beside).map(({ version, started }) => ({ at: started, kind: "release", text: `r: release ${version} at ${when(started)}` })),
   ].map((moment) => ({ ...moment, place: (moment.at - first) / length })).filter(({ place }) => place >= 0 && place <= 1);
 }
 

@@ -3,7 +3,7 @@
 import { href } from "./address.js";
 import { chart, drawsTarget, marks } from "./chart.js";
 import { byId, fill, h } from "./dom.js";
-import { clock, count, margin, moment, percent, plural, score, span } from "./format.js";
+import { count, margin, moment, percent, plural, score, span } from "./format.js";
 
 const STATES = {
   good: ["above its threshold", "✓"],
@@ -140,6 +140,7 @@ function badge(track, alerts) {
 
 function counts(track) {
   const { whole, newest, newest_is_rejudged: isRejudged, changes } = track;
+  const now = Date.now() / 1000;
   const parts = [`${plural(whole.scores, "score")} of ${plural(whole.conversations, "conversation")}`];
   if (whole.skipped) parts.push(`${whole.skipped} skipped`);
   if (whole.failed) parts.push(`${whole.failed} failed`);
@@ -147,10 +148,10 @@ function counts(track) {
   if (lost) parts.push(lost.slice(2));
   if (whole.clipped >= 0.005) parts.push(`${percent(whole.clipped)} of the weight left out: one conversation outweighed the others`);
   if (whole.rejudged) parts.push(`${percent(whole.rejudged)} of the weight rejudged; without rejudged scores, as in metrics and alerts, the mean is ${score(whole.live)}`);
-  if (changes?.length) parts.push(`an earlier version of evaluator or judge ended its last evaluation at ${clock(changes[0])}: the figures leave out its scores; the curve shows those of the steps in which the present version has none`);
+  if (changes?.length) parts.push(`an earlier version of evaluator or judge was last used at ${moment(changes[0], now)}: these figures leave out its scores; the curve has them where the present version has none`);
   parts.push(...marks(track).filter(({ kind }) => kind === "release").map(({ text }) => text.slice(3)));
   // A rejudged score is at the time of its subject, which may be before the version that made it.
-  if (newest) parts.push(`${isRejudged ? "scores of traffic until" : "last evaluation ended"} ${clock(newest)}`);
+  if (newest) parts.push(`${isRejudged ? "scores of traffic until" : "last evaluation ended"} ${moment(newest, now)}`);
   return parts.join(" · ");
 }
 
@@ -178,7 +179,7 @@ function causes(alert, state) {
   return h("span", { class: "causes" }, ...alert.causes.map((cause) => h(
     "span", { class: "cause" },
     h("strong", {}, cause.part),
-    cause.first_seen === null ? ` explains ${percent(cause.share)} of the change: ` : `, the first candidate, first seen ${clock(cause.first_seen)}: `,
+    cause.first_seen === null ? ` explains ${percent(cause.share)} of the change: ` : `, the first candidate, first seen ${moment(cause.first_seen, Date.now() / 1000)}: `,
     cause.before === null ? `new, ${score(cause.mean)}` : `${score(cause.before)} before, ${score(cause.mean)} since`,
     `, ${percent(cause.traffic)} of the traffic. Read `,
     ...cause.read.flatMap((id, place) => [place ? ", " : "", h("a", { href: href({ ...state, evaluation: id }) }, String(place + 1))]),
