@@ -66,5 +66,5 @@ def _rules(alerts: AlertSettings, timing: Timing) -> Iterator[RecordingRule | Al
         expr=f"sum by (outcome) (increase({lost}[{window}])) > 0",
         severity="warning",
         summary="feedback is lost ({label:outcome})",
-        description="Feedback that joined nothing in 15 minutes, as it is {label:outcome}: about {count}.",
+        description="About {count} pieces of feedback were given up in 15 minutes ({label:outcome}).",
     )

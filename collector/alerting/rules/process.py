@@ -36,7 +36,7 @@ def _missing(stage: str, timing: Timing) -> AlertingRule:
         summary="No process runs the stage {label:stage}",
         description=(
             "Prometheus scrapes evalstream, but no process runs the stage {label:stage}. "
-            "Records wait in the log before it: no score arrives, and nothing is lost until the log's retention ends."
+            "Until one does, no score arrives. Its input waits, and is lost only if the log's retention deletes it."
         ),
     )
 
@@ -84,8 +84,8 @@ def deferred_groups(settings: Settings, timing: Timing) -> Sequence[RuleGroup]:
         summary="an evaluation waits for its judge's batches for longer than a day",
         description=(
             f"The oldest evaluation that waits for batches has waited for {{value}} s; a batch is answered within "
-            f"{once / _HOUR:.1f} h. Its batch expired and was submitted once more, its evaluator "
-            "asks in several rounds, or the provider does not answer. Its score comes late, and nothing is lost yet."
+            f"{once / _HOUR:.1f} h. Either the batch expired and was submitted once more, or the evaluator "
+            "asks in several rounds, or the provider does not answer. The score comes late; nothing is lost yet."
         ),
     )
     page = late(
@@ -95,7 +95,7 @@ def deferred_groups(settings: Settings, timing: Timing) -> Sequence[RuleGroup]:
         description=(
             f"The oldest evaluation that waits for batches has waited for {{value}} s; "
             f"after {twice / _HOUR:.1f} h it should have a score or have failed. "
-            f"The log has to retain its turn meanwhile: from {LONGEST_WAIT / _HOUR:g} h on it may be gone."
+            f"From {LONGEST_WAIT / _HOUR:g} h on, the log may delete its turn, which then gets no score."
         ),
     )
     return (RuleGroup("evalstream-deferred", timing.seconds(60.0), (warning, page)),)

@@ -202,8 +202,8 @@ def _dominated(timing: Timing, by: Sequence[str]) -> AlertingRule:
         summary="{label:evaluator} of {label:monitor}: very few conversations decide the mean",
         description=(
             "Very few conversations decide the mean of {label:evaluator} ({label:monitor}). {windows}. "
-            "The mean of 6h leaves out a share of {clipped} of the weight, as none may outweigh the others. A "
-            "conversation is very long, a budget has lowered its rate, or a trusted tracestate claims a very low one."
+            "The mean of 6h leaves out a share of {clipped} of the weight, so that none outweighs the others. "
+            "A conversation is very long, a budget lowered the rate, or a trusted tracestate claims a very low rate."
         ),
         facts={
             "windows": Fact(series.SCORE_N_EFF, tuple(by), only=f"< {_FEW}", listed=_EFFECTIVE),

@@ -111,7 +111,7 @@ def _trust(targets: Sequence[Target], alerts: AlertSettings, timing: Timing) -> 
         description=(
             "In the last hour a share of {value} of the evaluations by {label:evaluator} ({label:monitor}) has no "
             f"score; the limit is {alerts.max_unscored_share:g}. Failures are rarely random, so the mean may "
-            "be off by as much. Until this ends, score alerts fire only for larger differences."
+            "be off by up to this share. Until this ends, score alerts fire only for larger differences."
         ),
     )  # fmt: skip
     # Evaluations that wait for batches get their weights up to a day after their traffic: over hours they do not add
@@ -270,7 +270,7 @@ _OUTAGES = {
     "judge_rate_limited": "Its endpoint limits requests (429)",
     "judge_no_completion": "Its endpoint answers with something that is not a completion",
     "judge_timeout": "Its endpoint does not answer in time",
-    "judge_unavailable": "Its endpoint does not answer, or with an error of its own",
+    "judge_unavailable": "Its endpoint does not answer, or answers with an error of its own",
 }
 """The sentences of the alert by the results of requests."""
 
@@ -311,8 +311,8 @@ def _refused(timing: Timing) -> AlertingRule:
         summary="{label:monitor}: the hard cap of a budget is reached",
         description=(
             "About {count} evaluations of {label:monitor} were skipped in the last 15 minutes, as its budget "
-            "or the budget of all monitors (evaluate.budget) has reached its hard cap. Which ones are missing depends "
-            "on their time, so means are biased until this ends."
+            "or the budget of all monitors (evaluate.budget) has reached its hard cap. The missing ones are "
+            "all of the same time, so means are biased until this ends."
         ),
     )
 
@@ -371,8 +371,8 @@ def _progress(alerts: AlertSettings, timing: Timing) -> Iterator[AlertingRule]:
         f"max({metrics.CONFIGURATION_NUMBER.name}) - min({metrics.CONFIGURATION_NUMBER.name}) > 0"
         f" unless max({metrics.CONFIGURATION_REFUSED.name}) > 0",
         "a process has not taken the newest configuration",
-        "A process is {value} behind the newest configuration, and has not refused it. "
-        "The process judges its partitions by an older configuration.",
+        "A process has not refused the newest configuration, but runs an older one (changes since: {value}). "
+        "The process judges its partitions by the older configuration.",
     )
     behind = f"sum by (consumer) ({metrics.CONSUMER_LAG_RECORDS.name}) > {alerts.max_backlog:g}"
     yield alert(
@@ -395,7 +395,7 @@ def _progress(alerts: AlertSettings, timing: Timing) -> Iterator[AlertingRule]:
 _CHECKS: Sequence[tuple[str, Severity, str]] = (
     ('check="log"', "page", "Senders may get 503, and stages wait: a log cannot be written or read."),
     # EvalstreamUnscored tells of failing evaluators
-    ('check!~"log|configuration|evaluators"', "warning", "What is accepted waits in the log."),
+    ('check!~"log|configuration|evaluators"', "warning", "Accepted data waits in the log."),
 )
 """The health checks by what their failing means."""
 
@@ -412,7 +412,7 @@ def _losses(timing: Timing) -> Iterator[AlertingRule]:
         summary="{label:consumer}: retention deleted records of {label:log} that it needed",
         description=(
             "About {count} records of {label:log} were deleted by the topic's retention in the last 15 "
-            "minutes although {label:consumer} still needed them ({label:reason}). They get no scores. "
+            "minutes although {label:consumer} still needed them ({label:reason}). Turns in them may get no scores. "
             "Raise retention.ms of the topic now: more will follow while {label:consumer} lags."
         ),
     )
