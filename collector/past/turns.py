@@ -100,7 +100,8 @@ def _conversation(evaluation: Evaluation, members: Mapping[str, Turn]) -> Conver
     turns = [turn for turn in members.values() if not links or link_of(turn) in links]
     if not turns or len(turns) != evaluation.attributes.get("turns", len(links) or len(turns)):
         return None
-    ordered = sorted(turns, key=lambda turn: (turn.started_at or _LONG_AGO, turn.turn_id))
+    # Turns that do not say when they began stand in the order of their arrival: their ids say nothing about time.
+    ordered = sorted(turns, key=lambda turn: (turn.started_at or _LONG_AGO, turn.turn_id if turn.started_at else ""))
     return Conversation(
         **conversation_fields(ordered),
         conversation_id=evaluation.subject.conversation_id,
