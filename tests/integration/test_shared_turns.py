@@ -109,7 +109,6 @@ async def test_commands_and_page_have_each_of_them() -> None:
     for partition in (0, 1, 2, 0, 1, 2):  # each partition leaves, and is read again
         async with dividing(stage.open_turns)(partition, None) as fold:
             await fold.deliver([each for each in await records_of(log) if each.partition == partition])
-    assert view.turns == len(TURNS)
     for name in TALKS:
         assert by_id(view.turn_cache.turns(name)) == by_id([each for each in STORED if each.conversation_id == name])
 
