@@ -42,6 +42,11 @@ def as_utc(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+def minute_in_utc(seconds: float) -> str:
+    """A time in seconds since the epoch, to the minute, as people read it."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
 def plural(count: int, noun: str, several: str | None = None) -> str:
     """A count with its noun: `1 call`, `1,200 calls`. `several` is a plural that does not end in -s."""
     return f"{count:,} {noun if count == 1 else several or noun + 's'}"

@@ -39,7 +39,7 @@ from collector.statistics import judge_change
 from collector.statistics.intervals import Z, plus_minus
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import GOLDEN_CASES, GOLDEN_LAST_RUN, GOLDEN_SHIFT, GOLDEN_SHIFT_STDERR
-from collector.wording import listed, plural, unknown
+from collector.wording import listed, minute_in_utc, plural, unknown
 from evaluators.asking.judge_input import is_missing
 from evaluators.cases import Conversation, Turn, scope_of
 from evaluators.evaluation import Result, evaluate
@@ -371,13 +371,13 @@ class GoldenRuns:
             return "", None
         shift = shifts[-1][1]
         by = f"{shift.mean:+.2f} {plus_minus(Z * shift.stderr, 2)}"
-        sentence = f"On the golden set the scores of {evaluator} by its judge differ by {by} from their references."
+        judge = next((of.judge for of in self.targets if of.assignment.evaluator.name == evaluator), "its judge")
+        sentence = f"On the golden set the scores of {evaluator} by {judge} differ by {by} from their references."
         return sentence, shifts[first][0]
 
     def _first_of_shift(self, shifts: Sequence[tuple[float, judge_change.ScoreShift]]) -> int:
         """The index of the first of the newest runs that all have a significant shift."""
-        newest = takewhile(lambda run: run[1].exceeds(self.rules.tolerance), reversed(shifts))
-        return len(shifts) - sum(1 for _ in newest)
+        return len(shifts) - sum(1 for _ in takewhile(lambda of: of[1].exceeds(self.rules.tolerance), reversed(shifts)))
 
     def judge_since(
         self, evaluator: str, version: str, since: float, *, alerting: bool
@@ -499,7 +499,7 @@ class GoldenRuns:
                 "the judge of %s may have changed, but the golden set was scored %d times in this golden.interval, "
                 "which is the most; it is scored again at %s",
                 target.assignment.evaluator.name, newest.number + 1,
-                f"{datetime.fromtimestamp((period + 1) * self.rules.every, UTC):%Y-%m-%d %H:%M} UTC",
+                minute_in_utc((period + 1) * self.rules.every),
             )  # fmt: skip
         return None
 

@@ -8,6 +8,7 @@ from collector.alerting.diagnosis.explain_drop import ERROR_RATE, DropExplanatio
 from collector.alerting.diagnosis.slices import FEWEST_CONVERSATIONS, ScoredItem, Slice
 from collector.page.sources import Cause
 from collector.statistics.bias import labels_of
+from collector.wording import minute_in_utc
 from evaluators.results import Evaluation
 
 _MOST, _OLDEST = 20_000, 26 * 3600.0
@@ -87,17 +88,18 @@ def explanation_of(
     """
     before = scores_between((item for _, item in scores), since - _REFERENCE, since, incidents)
     after = [item for time, item in scores if time >= since]
+    when = minute_in_utc(since)
     counts = [len({item.conversation for item in items}) for items in (before, after)]
     if min(counts) < FEWEST_CONVERSATIONS:
         return Explanation(
-            otherwise=f"There are too few conversations ({counts[0]} before, {counts[1]} since) to compare parts of "
-            f"the traffic; {FEWEST_CONVERSATIONS} each are needed."
+            otherwise=f"There are too few conversations ({counts[0]} before {when}, {counts[1]} since) to compare "
+            f"parts of the traffic; {FEWEST_CONVERSATIONS} each are needed."
         )
     rate = ERROR_RATE / max(1, evaluators)
     explained = explain_drop(before, after, lower_is_better=lower_is_better, error_rate=rate, moved=moved)
     change = explained.change
     if change * (-1.0 if lower_is_better else 1.0) >= 0.0:
-        return Explanation(otherwise="The mean was no better the day before: no part of the traffic explains a fall.")
+        return Explanation(otherwise=f"The mean was no better the day before {when}, so no part explains a fall.")
     move = explained.move
     first = () if move is None else (_moved(explained, move, after, since, lower_is_better),)
     named = tuple(

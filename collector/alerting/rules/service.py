@@ -31,6 +31,11 @@ LOST, RETENTION = "EvalstreamRecordsLost", "EvalstreamRetentionNear"
 REFUSED, OUTRUN = "EvalstreamConfigurationRefused", "EvalstreamConfigurationBehind"
 _RETENTION_USED = 0.5
 """The share of a log's retention that a consumer's lag may reach: half of it is left to act."""
+SHIFT_EFFECT = (
+    "Only the judge can have caused this. If its scores are worse than the references, score alerts on this evaluator "
+    "fire only for larger drops until these scores have left the windows; if they are better, they may hide a drop."
+)
+"""A shift's consequence for the alerts on scores."""
 _SHIFT_ERRORS = 4.0
 _DUE, _ENDED = metrics.EVALUATIONS_DUE.name, metrics.EVALUATIONS_ENDED.name
 _WAITING = 0.05
@@ -241,8 +246,7 @@ def _shifted(alerts: AlertSettings, timing: Timing) -> AlertingRule:
         summary="{label:evaluator}: the judge has shifted",
         description=(
             "On the golden set the scores of {label:evaluator} by {label:judge} differ by {shift} (95 %: ± {error}) "
-            f"from their references; the limit is {alerts.judge_shift_tolerance:g}. Only the judge can have caused "
-            "this. Until its scores have left the windows, score alerts on this evaluator fire only for larger drops."
+            f"from their references; the limit is {alerts.judge_shift_tolerance:g}. {SHIFT_EFFECT}"
         ),
         facts={
             "shift": Fact(metrics.GOLDEN_SHIFT.name, by, within=memory),

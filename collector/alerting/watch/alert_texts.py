@@ -2,18 +2,17 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 
 from collector.alerting.rules.falls import BELOW, DROPPED
 from collector.alerting.rules.formats import dashboard_address
-from collector.alerting.rules.service import SHIFT
+from collector.alerting.rules.service import SHIFT, SHIFT_EFFECT
 from collector.alerting.watch.alert_evaluation import FallOfMean, TargetMiss
 from collector.alerting.watch.notifier import AlertInstance
 from collector.config.alerts import AlertSettings
 from collector.page.sources import Cause
 from collector.statistics.incident import DropDetector, margin
 from collector.statistics.intervals import mean_text
-from collector.wording import at_least, at_most
+from collector.wording import at_least, at_most, minute_in_utc
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +51,13 @@ def drop_alert(watched: Watched, fall: FallOfMean, miss: TargetMiss | None, sett
     now = "" if miss is None else f" Now: {_mean(miss)}."
     subject = "the share of the label" if watched.of_label else "the mean score"
     summary = f"is {side} its target of {of.target:g}"
-    description = f"has been {side} its target since {_time(fall.began[0])}"
+    description = f"has been {side} its target since {minute_in_utc(fall.began[0])}"
     if fall.was_low(of):
         description = f"is {side} its target, and was before"
     if fall.is_fall(of):
         levels = f"from {fall.before:.3g} to {fall.mean:.3g}{' so far' * (not fall.settled)}"
         summary = f"{verb} {levels}; its target is {of.target:g}"
-        description = f"{verb} between {_time(fall.began[0])} and {_time(fall.began[1])}, {levels}"
+        description = f"{verb} between {minute_in_utc(fall.began[0])} and {minute_in_utc(fall.began[1])}, {levels}"
     return _alert(
         DROPPED,
         "warning" if watched.uncalibrated else "page",
@@ -102,8 +101,7 @@ def shift_alert(watched: Watched, shifted: str, since: float | None, settings: A
         replace(watched, causes=(), since=since),
         {},
         f"{watched.evaluator} of {watched.monitor}: the judge has shifted",
-        f"{shifted} Only the judge can have caused this. Until these scores have left the windows, score alerts on "
-        "this evaluator fire only for larger drops.",
+        f"{shifted} {SHIFT_EFFECT}",
         settings,
     )
 
@@ -118,7 +116,7 @@ def _of_judge(of: Watched) -> str:
 
 def _explained(watched: Watched) -> str:
     moved = "".join(
-        f"The first candidate: {cause.part}, first seen {_time(cause.first_seen)}"
+        f"The first candidate: {cause.part}, first seen {minute_in_utc(cause.first_seen)}"
         f"{'; the fall began then' * cause.with_fall}. "
         for cause in watched.causes
         if cause.first_seen is not None
@@ -130,9 +128,7 @@ def _explained(watched: Watched) -> str:
 
 
 def _mean(miss: TargetMiss) -> str:
-    left_out = (
-        f", without {miss.clipped:.0%} of the weight, which few conversations have" if miss.clipped >= 0.005 else ""
-    )
+    left_out = f", without {miss.clipped:.0%} of the weight, which few conversations have" * (miss.clipped >= 0.005)
     return (
         f"over {miss.window} the mean is {mean_text(miss.sums.mean, miss.stderr, miss.sums.n_eff)} from "
         f"{miss.sums.n_eff:.0f} effective conversations{left_out}{_failed(miss)}"
@@ -162,10 +158,5 @@ def _alert(
 def links(name: str, labels: Mapping[str, str], settings: AlertSettings) -> dict[str, str]:
     """Annotations that say where to look, as alerts of the rules have them: the runbook, and the dashboard if known."""
     runbook = {"runbook_url": f"{settings.runbooks}/{name}.md"}
-    if settings.dashboards is None:
-        return runbook
-    return runbook | {"dashboard_url": dashboard_address(settings.dashboards, "quality", labels)}
-
-
-def _time(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    dashboard = settings.dashboards and dashboard_address(settings.dashboards, "quality", labels)
+    return runbook | ({"dashboard_url": dashboard} if dashboard else {})

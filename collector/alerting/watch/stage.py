@@ -273,7 +273,7 @@ class WatchStage:
         """Evaluate, and remember what fires."""
         active = list(self.evaluate(now))
         seen = {alert.alert.key: alert.since for alert in self.firing}
-        self.firing = tuple(ActiveAlert(alert, seen.get(alert.key, alert.since or now)) for alert in active)
+        self.firing = tuple(ActiveAlert(alert, alert.since or seen.get(alert.key, now)) for alert in active)
         return active
 
     def evaluate(self, now: float) -> Iterator[AlertInstance]:
@@ -355,8 +355,9 @@ class WatchStage:
             or life.evidence > _SUSPICIOUS * detector.threshold
             or (worst is not None and worst.standard_errors > _SUSPICIOUS_ERRORS)
         ):
-            self._suspects[series] = life.likely_start * self.interval
-            since = life.start * self.interval  # a begin that moves with every look would ask the judge again
+            self._suspects[series] = max(drop.first, life.likely_start) * self.interval
+            # a begin that moves with every look would ask the judge again
+            since = max(drop.first, life.start) * self.interval
             self.trust.note_incidents(evaluator, version, self.incidents(series))
             if has_fallen or is_below:
                 self._alerted[evaluator, version] = now

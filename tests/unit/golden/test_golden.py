@@ -440,7 +440,7 @@ async def test_a_share_of_the_live_calls_is_asked_of_single_cases_and_a_judge_th
     await runs.run_due()
     assert len(bench.judge.questions) == asked + 10 + 10 + 20, "ten cases, then all"
     assert runs.shifted("helpful") == (
-        "On the golden set the scores of helpful by its judge differ by -0.30 (95 %: ± 0.00) from their references.",
+        "On the golden set the scores of helpful by main differ by -0.30 (95 %: ± 0.00) from their references.",
         bench.time,
     )
     for _ in range(200):

@@ -174,6 +174,31 @@ async def test_where_nothing_could_be_looked_at_the_text_says_that() -> None:
         assert "20 each are needed." in alert.annotations["description"]
 
 
+@pytest.mark.parametrize("after", [7, 0])
+async def test_a_changed_target_has_one_moment_in_the_text_and_as_its_begin(after: int) -> None:
+    """The page said "since 04:12", when the mean began to miss the target before, and "44 before, 7 since" 04:39."""
+    config, clock = configured(), [NOW]
+    held = targets(config)
+    lower = detector(replace(held[0], mean=0.6), held, config.settings.alerts, 1)
+    higher = detector(replace(held[0], mean=0.75), held, config.settings.alerts, 1)
+    rules = WatchRules({("all", "exact"): lower}, config.settings.alerts)
+    stage = WatchStage(rules, Telemetry(), recent=RecentScores({"model"}), clock=lambda: clock[0])
+    async with stage.open_fold(0, None) as fold:
+        await fold.deliver([record(number, number * 20.0, 0.4 + number % 3 / 10, "m-1") for number in range(73)])
+        await stage.look(NOW + 1500.0)
+        [before] = stage.firing
+        clock[0] = NOW + 1505.0
+        stage.reconfigure(replace(rules, targets={("all", "exact"): higher}))
+        await fold.deliver([record(100 + number, 1510.0 + number, 0.5, "m-1") for number in range(after)])
+        await stage.look(NOW + 1620.0)
+        [alert] = stage.firing
+    began = (NOW + 1505.0) // 60.0 * 60.0
+    assert before.since < NOW + 60.0
+    assert (alert.alert.key, alert.since) == (before.alert.key, began)
+    moment = f"{datetime.fromtimestamp(began, UTC):%Y-%m-%d %H:%M} UTC"
+    assert f"(73 before {moment}, {after} since)" in alert.alert.annotations["description"]
+
+
 @pytest.mark.parametrize("moved", [0.95, 0.97, 1.0])
 async def test_where_all_of_the_traffic_moved_the_new_value_is_the_first_candidate(moved: float) -> None:
     """The fall was denied where no rest was left: all went from one model to another, and the mean from 1 to 0.3."""
