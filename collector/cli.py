@@ -623,7 +623,7 @@ def rejudge(
             "all: also what was judged by another version."
         ),
     ] = "unscored",
-    reasons: Annotated[list[str] | None, Option("--reason", help="Only failures of this type; repeatable.")] = None,
+    reasons: Annotated[list[str] | None, Option("--reason", help="Only what has this reason; repeatable.")] = None,
     evaluators: EvaluatorNames = None,
     monitors: Monitors = None,
     max_usd: Annotated[

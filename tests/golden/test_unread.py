@@ -105,7 +105,7 @@ def test_calls_without_content_get_the_setting_that_writes_it() -> None:
     trace.span(1, "chat m", {"gen_ai.operation.name": "chat", "gen_ai.usage.output_tokens": 9}, scope=scope)
     examination = examine([trace.pieces()], Assembler(INSTALLED))
     assert examination.settings[scope].startswith("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true")
-    assert "to turn them on" in "\n".join(examination.lines())
+    assert "to have both in traces" in "\n".join(examination.lines())
 
 
 @pytest.mark.parametrize("folder", folders())

@@ -26,6 +26,7 @@ from collector.commands.rejudge.candidates import What
 from collector.commands.rejudge.rejudge import RejudgeOptions, rejudge as request
 from collector.config.loading import load
 from collector.errors import ConfigError
+from collector.evaluate.budget.windows import FLOOR
 from collector.evaluate.retry.past_jobs import Stretch
 from collector.evaluate.retry.request import requested_evaluations
 from collector.evaluate.sampling.draw import draw, keyed_salt
@@ -884,6 +885,26 @@ async def test_a_budget_that_is_new_does_not_reduce_the_sample_of_before(world: 
     assert f"all  helpful  {PAST}" in dry.stdout, dry.output
 
 
+async def test_what_a_budget_skipped_is_made_alone_though_a_new_evaluator_lacks_the_past(world: World) -> None:
+    """The runbook's command spent its limit on the past of an evaluator that was new, and made no skipped evaluation."""
+    world.configure(**monitored(world, "helpful", budget={"usd_per_hour": 1e-9}))
+    async with world.serving() as service:
+        at_every_rate = [n for n in range(4000) if draw(SALT, f"c{n}") < FLOOR]
+        await service.logs.turns.append([record(turn(n)) for n in at_every_rate])
+        await world.until_drained()
+    skipped = [each.evaluation_id for each in await world.ledger() if each.reason_code == "over_budget"]
+    assert skipped
+    world.configure(**monitored(world, "helpful", "complete"))
+    async with world.serving():
+        other = await rejudge(world, "--reason", "shed", "--max-usd", "1")
+        assert "there is nothing to make" in other.stdout, other.output
+        done = await rejudge(world, "--reason", "over_budget", "--max-usd", "1")
+    assert f"made {len(skipped)} of {len(skipped)} (" in done.stdout, done.output
+    ledger = await world.ledger()
+    assert of(ledger, "complete") == []
+    assert {name for each in ledger for name in each.supersedes} == {*skipped}
+
+
 @pytest.mark.parametrize("evaluator", ["helpful", "complete"])
 async def test_what_a_budget_left_out_stays_out_after_the_budget_is_removed(world: World, evaluator: str) -> None:
     """A new budget left out most conversations; a minute after its removal a run made them, at the full rate."""
@@ -916,8 +937,7 @@ async def test_what_a_budget_left_out_stays_out_after_the_budget_is_removed(worl
             {"monitors": {name: {"evaluators": [of]} for name, of in (("all", "helpful"), ("other", "short"))}},
             "--evaluator: no selected monitor uses 'short', so it has nothing to judge",
         ),
-        (["--reason", "judge_timeout"], {}, "--reason: selects failures; add --what failed"),
-        (["--reason", "shed"], {}, "shed are no failures: --what unscored, without --reason, makes these"),
+        (["--reason", "shed", "--what", "all"], {}, "--reason: selects what failed or was skipped, not --what all"),
         (["--to", "8d"], {}, "the time must begin before it ends"),
     ],
 )

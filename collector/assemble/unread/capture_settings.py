@@ -48,9 +48,8 @@ def setting_for(scope: str, keys: Iterable[str] = ()) -> str | None:
 def missing_settings(parsed_spans: Iterable[ParsedSpan]) -> dict[str, str]:
     """The settings for the scopes of model calls without question or answer, by scope."""
     settings: dict[str, str] = {}
-    for parsed_span in parsed_spans:
-        call = parsed_span.call
+    for parsed in parsed_spans:
+        call = parsed.call
         if call.kind == "model" and call.error is None and (call.input is None or call.output is None):
-            scope = parsed_span.span.scope or "a span without a scope"
-            settings[scope] = setting_for(parsed_span.span.scope, parsed_span.span.attributes) or UNKNOWN
+            settings[parsed.span.scope] = setting_for(parsed.span.scope, parsed.span.attributes) or UNKNOWN
     return settings

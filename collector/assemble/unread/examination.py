@@ -175,7 +175,8 @@ class Examination:
             yield f"put this mapping, a guess that gives {tried}, into the configuration, restart, see later traces:"
             yield from self.proposal.lines()
         for scope, setting in sorted(self.settings.items()):
-            yield f"{scope} writes no question or no answer; to turn them on: {setting}"
+            named = f"scope {scope!r}" if scope else "a span without a scope"
+            yield f"{named} writes no question or no answer; to have both in traces: {setting}"
         yield from (unrepeated.sentence() for unrepeated in self.unrepeated)
 
 

@@ -82,7 +82,7 @@ def _judges(config: Config, spent: Spent) -> Iterator[str]:
 
 def for_turns(config: Config) -> str:
     """The turns that a cost is of; it counts an evaluator of several monitors once."""
-    return f"for 1,000 {'matching turns' if len(config.settings.monitors) < 2 else 'turns that all monitors match'}"
+    return f"for 1,000 {'matching turns' if len(config.settings.monitors) < 2 else 'turns, if all monitors match them'}"
 
 
 def basis(config: Config, spent: Spent, paid: str = "by calls since the start") -> str:

@@ -108,7 +108,7 @@ class Candidates:
         requested = {name: rate for name, (_, rate) in self.requested.items()}
         self._earlier_runs = EarlierRuns(self.plan, ChainMap(self.known.rates, requested))
         await self._find_owed()
-        if self.what == "failed":
+        if self.what == "failed" or self.reasons:
             return
         self._owed = group_by((past.evaluation for past in self.known.owed.values()), _key)
         for partition in range(self.turns.partitions):
@@ -131,7 +131,7 @@ class Candidates:
         self.left_out.unsampled = self.left_out.represented = self.left_out.in_flight = 0
         self.left_out.turns.numbers.clear()
         self.left_out.no_reference = self._unreferenced
-        partitions = () if self.what == "failed" else range(self.turns.partitions)
+        partitions = () if self.what == "failed" or self.reasons else range(self.turns.partitions)
         sources = [_listed(self._again), *(self._new(partition) for partition in partitions)]
         seen, paid = set[str](), set[str]()
         async for candidate in merge(sources, lambda candidate: candidate.happened_at):
@@ -238,10 +238,11 @@ class Candidates:
         self._again.sort(key=lambda candidate: candidate.happened_at)
 
     def _is_wanted(self, evaluation: Evaluation) -> bool:
-        if self.what == "failed":
-            return evaluations.needs_retry(evaluation) and (not self.reasons or evaluation.reason_code in self.reasons)
-        known = self.known
-        return self.what != "all" or known.is_current(evaluation) or known.by_subject[_key(evaluation)] is None
+        if self.what == "failed" and not evaluations.needs_retry(evaluation):
+            return False
+        if self.what != "all":
+            return not self.reasons or evaluation.reason_code in self.reasons
+        return self.known.is_current(evaluation) or self.known.by_subject[_key(evaluation)] is None
 
     def _add_owed(
         self, owed: evaluations.PastEvaluation, case: Turn | Conversation | None, references: ReferencesByKey

@@ -27,15 +27,13 @@ from evaluators.results import NEVER_TRIED, Evaluation
 PATIENCE = 120.0
 """Seconds without any evaluation after which the command no longer waits for the service."""
 
-_UNTRIED = f"{listed(sorted(NEVER_TRIED))} are no failures: --what unscored, without --reason, makes these"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RejudgeOptions:
     """The command's options: `what` is missing of subjects that ended in a stretch, of these evaluators (none: all).
 
-    With `reasons`, only failures of these types. `max_usd` is the limit of what all backfills of the stretch by these
-    monitors and evaluators cost, earlier runs and versions included.
+    With `reasons`, only failures and skips for these. `max_usd` is the limit of what all backfills of the stretch by
+    these monitors and evaluators cost, earlier runs and versions included.
     """
 
     stretch: Stretch
@@ -122,8 +120,8 @@ def _usd_now(config: Config) -> Callable[[Evaluation], float | None]:
 def _versions(config: Config, options: RejudgeOptions) -> Versions:
     """The present versions of the wanted evaluators."""
     settings = config.settings
-    if options.reasons and options.what != "failed":
-        raise ConfigError(f"--reason: selects failures; add --what failed ({_UNTRIED})")
+    if options.reasons and options.what == "all":
+        raise ConfigError("--reason: selects what failed or was skipped, not --what all; leave one of them out")
     if not settings.store_text:
         raise ConfigError(
             f"{config.source}: store_text is false, so the texts are not stored and cannot be judged again; "
@@ -199,8 +197,8 @@ def _notes(left_out: LeftOut) -> list[str]:
 
 def _nothing(options: RejudgeOptions, known: KnownEvaluations) -> str:
     nothing = f"there is nothing to make since {options.stretch.since:%Y-%m-%dT%H:%M:%SZ}"
-    if not NEVER_TRIED.isdisjoint(options.reasons):
-        return f"{nothing}; {_UNTRIED}"
+    if options.what == "failed" and not NEVER_TRIED.isdisjoint(options.reasons):
+        return f"{nothing}; {listed(sorted(NEVER_TRIED))} are no failures: --what unscored makes these"
     failed = (past.evaluation for past in known.owed.values() if options.reasons and needs_retry(past.evaluation))
     if others := Counter(failure.reason_code for failure in failed if failure.time >= options.stretch.since):
         return f"{nothing}; failed for other reasons: {listed(f'{count:,} {of}' for of, count in others.items())}"

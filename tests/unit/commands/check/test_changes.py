@@ -148,7 +148,7 @@ def test_a_rate_that_another_monitor_exceeds_changes_the_cost_of_its_own(tmp_pat
     assert cost.where.endswith(" of other")
     assert (cost.before, cost.after) == (pytest.approx(5 * (cost.after or 0)), cost.after)
     assert changes.cost.before == changes.cost.after, "of a turn that matches both"
-    assert changes.cost.where.startswith("for 1,000 turns that all monitors match")
+    assert changes.cost.where.startswith("for 1,000 turns, if all monitors match them")
     result = CliRunner().invoke(app, ["check", "-c", str(tmp_path / "new"), "--against", str(tmp_path / "old")])
     assert " of other" in result.stdout
     assert not compared(tmp_path, FILE, FILE.replace("tokens: 1.0", "tokens: 2.0")).monitor_costs

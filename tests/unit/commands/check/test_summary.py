@@ -106,7 +106,8 @@ def test_two_monitors_that_use_one_evaluator_pay_once_and_the_guess_is_said() ->
     lines = summed(judges={"main": judge}, evaluators={"e": G_EVAL}, monitors=several)
     guess = "assuming 1,500 tokens in and 200 out per evaluation"
     assert any(
-        f"≈ 1,000 judge calls, ≈ 1.50 USD ({guess}) for 1,000 turns that all monitors match" in line for line in lines
+        f"≈ 1,000 judge calls, ≈ 1.50 USD ({guess}) for 1,000 turns, if all monitors match them" in line
+        for line in lines
     )
 
 

@@ -43,10 +43,9 @@ def test_unread_text_comes_with_its_mapping(tmp_path: Path) -> None:
 def test_a_call_without_messages_comes_with_the_option_to_look_for(scope: str, tmp_path: Path) -> None:
     call = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "m"}
     lines = list(trace_lines(config(files=[]), [payload(tmp_path, call, scope)]))
-    named = scope or "a span without a scope"
-    assert any(
-        f"{named} writes no question or no answer; to turn them on: look for its option" in line for line in lines
-    )
+    named = "scope 'acme.sdk'" if scope else "a span without a scope"
+    said = f"{named} writes no question or no answer; to have both in traces: look for its option"
+    assert any(said in line for line in lines)
 
 
 def test_files_that_are_received_are_examined_and_what_is_no_trace_is_passed_over(tmp_path: Path) -> None:
