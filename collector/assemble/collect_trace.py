@@ -98,13 +98,15 @@ def _collect(
     on_unknown: Callable[[int], None],
 ) -> CollectedTrace | None:
     """Collect pieces; raises DecodeError where one of them cannot be read."""
-    # in an order that does not depend on when they came
-    logs, traces = (sorted({piece.value for piece in pieces if piece.signal == of}) for of in ("logs", "traces"))
+    logs, traces = set[bytes](), set[bytes]()
+    for piece in pieces:
+        (logs if piece.signal == "logs" else traces).add(piece.value)
     findings = _Findings(dialects, identity, names)
-    records = _collect_records([outline_of(log, "logs") for log in logs], dialects, findings) if logs else []
+    # sorted: in an order that does not depend on when they came
+    records = _collect_records([outline_of(log, "logs") for log in sorted(logs)], dialects, findings) if logs else []
     examined: list[decode.ExaminedScope] = []
     if traces:  # all at once: concatenated messages are their union, and one parse is much cheaper
-        joined = outline_of(traces[0] if len(traces) == 1 else b"".join(traces), "traces")
+        joined = outline_of(b"".join(sorted(traces)), "traces")
         examined = decode.examine_spans(decode.span_parts(joined), findings.find_evidence, findings.silent)
     if not (findings.matched or records):
         on_unknown(len({span.span_id for scope in examined for span, *_ in scope.spans}))

@@ -294,14 +294,17 @@ _LIMIT = re.compile(r"\bwords?\b|\bcharacters\b|\bonly\b|nothing else|concise|\b
 
 def find_task(call: Call) -> str | None:
     """Name the task of a call that answers the program rather than its user; None if it answers the user."""
-    messages = call.input or ()
-    question = next((message.text for message in reversed(messages) if message.role == "user"), "")
+    question, system = "", call.system or ""
+    for message in call.input or ():
+        if message.role == "user":
+            question = message.text
+        elif message.role == "system":
+            system = system or message.text
     if "#" in question[:_BEFORE_TASK] and _TASK.match(question) and _HISTORY.search(question):
         return "a task of the chat program"
     answer = call.output[-1].text.strip() if call.output else ""
     if len(answer) > _LONGEST_TITLE or "\n\n" in answer:
         return None
-    system = call.system or next((message.text for message in messages if message.role == "system"), "")
     is_possible = "itle" in question or "itle" in system  # most calls end here
     for text in (question[:_MOST], system[:_MOST]) if is_possible else ():
         if "itle" in text and _TITLE.search(text) and _LIMIT.search(text):

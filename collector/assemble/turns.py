@@ -419,14 +419,12 @@ def _missing_reason(draft: TurnDraft, losses: Losses) -> Incomplete | None:
     if enclosing_span is not None:
         calls.append(enclosing_span.call)
         spans.append(enclosing_span.span)
-    inputs: list[Incomplete | None] = [call.input_incomplete for call in calls]
-    outputs: list[Incomplete | None] = [call.output_incomplete for call in calls]
     if draft.answer is None and not _is_empty_answer(draft, spans):
-        return _find_first_reason(outputs + inputs, spans)
+        return _find_first_reason(calls, spans, of_answer=True)
     if not draft.answer and _is_unrecorded_answer(draft):
         return "no_content"
     if draft.question is None:
-        return _find_first_reason(inputs + outputs, spans)
+        return _find_first_reason(calls, spans, of_answer=False)
     if enclosing_span is not None:
         if any(_is_context_prompt_cut(call, spans) for call in calls):
             return "truncated"
@@ -450,8 +448,10 @@ def _find_interrupt(spans: Iterable[Span]) -> bool:
 _INTERRUPTS = frozenset({"GraphInterrupt", "NodeInterrupt"})
 
 
-def _find_first_reason(reasons: Iterable[Incomplete | None], spans: list[Span]) -> Incomplete:
-    for reason in reasons:
+def _find_first_reason(calls: Sequence[Call], spans: list[Span], *, of_answer: bool) -> Incomplete:
+    inputs: list[Incomplete | None] = [call.input_incomplete for call in calls]
+    outputs: list[Incomplete | None] = [call.output_incomplete for call in calls]
+    for reason in outputs + inputs if of_answer else inputs + outputs:
         if reason is not None:
             return reason
     return "evicted_attributes" if any(span.dropped_attributes for span in spans) else "no_content"

@@ -13,7 +13,6 @@ from collector.evaluate.recovery.replay_point import ReplayPoint, SampleRates
 from collector.evaluate.sampling.draw import UpstreamTrust, draw, keyed_salt
 from collector.evaluate.sampling.strata import Strata
 from collector.records.attributes import attributes_of, text_at
-from collector.records.json import fields_of
 from collector.records.recorded_turn import TurnFields
 from evaluators.cases import Conversation, Json, Scope, Turn
 from evaluators.evaluation import Result, make_record
@@ -388,7 +387,10 @@ def _own_fields(job: Job, case: Turn | Conversation) -> dict[str, Any]:
     """The fields that a record has from its job, whoever made its verdict."""
     fallback = {FALLBACK_ATTRIBUTE: job.judge.model} if job.fallback else {}
     return {
-        **fields_of(job, "evaluation_id", "supersedes", "retry", "happened_at"),
+        "evaluation_id": job.evaluation_id,
+        "supersedes": job.supersedes,
+        "retry": job.retry,
+        "happened_at": job.happened_at,
         "monitor": job.monitor.name,
         "attributes": {**attributes_of(case, job.monitor.attributes), **job.attributes, **fallback},
     }

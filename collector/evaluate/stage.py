@@ -184,9 +184,9 @@ class PartitionProcessor:
         """Process new records. Waits while a judge's bulkhead, its limit on evaluations, is full."""
         if self._is_replay:
             self._end_replay()
-        for are_snapshots, group in groupby(records, lambda record: record.headers == SNAPSHOT_HEADERS):
+        for headers, group in groupby(records, attrgetter("headers")):
             batch = list(group)
-            if are_snapshots:
+            if headers == SNAPSHOT_HEADERS:
                 await self._validate_snapshots(batch)
             for record in batch:
                 await self._process(record)
@@ -244,7 +244,7 @@ class PartitionProcessor:
 
     async def _submit(self, jobs: Collection[Job], *, resumed: bool = False) -> None:
         """Start jobs, each in the form that the newest plan gives it. Waits while a judge's bulkhead is full."""
-        waiting = self._waiting = deque((job, self._configurations.by_newest(job)) for job in jobs)
+        waiting = self._waiting = deque(zip(jobs, map(self._configurations.by_newest, jobs), strict=True))
         try:
             while waiting:
                 pairs = _next_pack(waiting)

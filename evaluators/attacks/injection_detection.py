@@ -11,6 +11,7 @@ import html
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from urllib.parse import unquote
 
 from pydantic_core import SchemaValidator, core_schema
@@ -260,7 +261,7 @@ _LONGEST_SENTENCE = 400
 
 def detect(material: Mapping[str, Json]) -> frozenset[str]:
     """The names of the signs in any text of the material."""
-    return frozenset[str]().union(*(signs_in(text, _signs) for text in iter_texts(material)))
+    return frozenset[str]().union(*map(partial(signs_in, find=_signs), iter_texts(material)))
 
 
 def signs_in(text: str, find: Callable[[str], Iterable[str]]) -> set[str]:

@@ -110,7 +110,7 @@ def estimated_tokens(*parts: Any) -> int:
 
 
 def _first(fields: Mapping[str, Any], names: Sequence[str]) -> int:
-    return next((number for name in names if name in fields and (number := _tokens(fields[name]))), 0)
+    return next(filter(None, map(_tokens, map(fields.get, names))), 0)
 
 
 def _highest(parts: Sequence[Mapping[str, Any]], names: Sequence[str]) -> int:
