@@ -42,7 +42,7 @@ from collector.records.epochs import RecentIds
 from collector.records.recorded_turn import RecordedTurn
 from collector.records.references import REFERENCE_HEADERS, is_reference, parse_reference
 from collector.records.shared_records import is_shared, needed_pieces
-from collector.records.turns import conversation_key, turn_id_in
+from collector.records.turns import conversation_key, happened_at, turn_id_in
 from evaluators.cases import Conversation, Turn, scope_of
 from evaluators.evaluation import evaluate
 from evaluators.judge import NoJudge
@@ -314,14 +314,13 @@ class PartitionState:
             return []
         if plan.attributes:
             turn.add_attributes(declared_attributes(turn.attributes, plan.attributes))
-        time = turn.started if turn.ended is None else turn.ended
-        happened_at = record.timestamp if time is None else min(time, record.timestamp)
-        jobs = self._advance(happened_at, record.offset)
+        happened = happened_at(turn.started, turn.ended, record.timestamp)
+        jobs = self._advance(happened, record.offset)
         is_matched = False
         for monitor in plan.monitors:
             if monitor.matches(turn):
                 is_matched = True
-                jobs += await self._process_turn(monitor, turn, happened_at, trigger)
+                jobs += await self._process_turn(monitor, turn, happened, trigger)
         if not is_matched and trigger.seen_at is None:
             self.outcomes.count_turn("", "unmatched")
         return jobs

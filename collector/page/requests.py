@@ -14,7 +14,6 @@ from collector.logs.log import Log, Record
 from collector.page.score_series import RANGES
 from collector.page.view import ListedEvaluation, View, evaluator_of, paid_in
 from collector.past.evaluations import needs_retry
-from collector.past.turns import case_of
 from collector.receive.rejection import Rejected
 from collector.records.attributes import STANDARD
 from collector.records.json import label_to_json
@@ -203,10 +202,7 @@ def build_retry(view: View, listed: ListedEvaluation) -> RetryRequest:
         raise Rejected(409, "only a failed evaluation can be made again")
     if listed.superseded_by is not None:
         raise Rejected(409, "it was made again already")
-    conversation = listed.evaluation.subject.conversation_id
-    turns = {turn.turn_id: turn for turn in view.turn_cache.turns(conversation)}
-    case = case_of(listed.evaluation, {conversation: turns})
-    if case is None:
+    if (case := view.turn_cache.case_of(listed.evaluation)) is None:
         remedy = "evalstream rejudge --what failed reads them from the log"
         raise Rejected(409, f"its turns are not on the page any more; {remedy}")
     return RetryRequest(listed.evaluation, case)

@@ -47,7 +47,6 @@ from collector.page.settings import PageSettings
 from collector.page.sources import Sources
 from collector.page.stage import EVALUATIONS_GROUP, LABELS_GROUP, TURNS_GROUP, PageStage
 from collector.page.view import EvaluatorView, ListedEvaluation, View
-from collector.past.turns import by_conversation, case_of
 from collector.receive.access import BearerTokens, ssl_context_of
 from collector.receive.rejection import Rejected
 from collector.records.json import label_to_json
@@ -374,7 +373,7 @@ class Page:
         find, evaluation = self._answers.sources.questions, self._find_evaluation(request).evaluation
         if find is None or not self.settings.show_text:
             raise Rejected(409, "texts are not stored or hidden (store_text, page.show_text), so no question is shown")
-        case = case_of(evaluation, by_conversation(self.view.turn_cache.turns(evaluation.subject.conversation_id)))
+        case = self.view.turn_cache.case_of(evaluation)
         answer = await find(evaluation, case) if case is not None else None
         if answer is None:
             raise Rejected(404, "its turns are no longer on the page, or its evaluator is no longer configured")

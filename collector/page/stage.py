@@ -103,7 +103,8 @@ class PageStage:
     def _add_turn(self, record: StoredRecord) -> None:
         if record.headers:
             return  # what the evaluate stage carries forward there
-        self._view.add_turn(turn_from_json(record.value), len(record.value), record.partition, record.offset)
+        turn, place = turn_from_json(record.value), (record.partition, record.offset, record.timestamp)
+        self._view.add_turn(turn, len(record.value), *place)
 
     def _add_evaluation(self, record: StoredRecord) -> None:
         if record.headers:

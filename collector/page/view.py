@@ -9,10 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from collector.page.score_series import HistoryStretch, ScoreSeries, SeriesKey
+from collector.past.turns import case_of
 from collector.records.feedback import JoinedFeedback
-from collector.records.turns import conversation_key
+from collector.records.turns import conversation_key, in_order
 from collector.statistics.agreement import ScoreScale
-from evaluators.cases import Scope, Turn
+from evaluators.cases import Conversation, Scope, Turn
 from evaluators.results import Evaluation, Label
 
 OVERHEAD = 500
@@ -24,16 +25,17 @@ between the offset may be too low, which only makes a restart read more."""
 
 @dataclass(slots=True)
 class _CachedTurn:
-    """A turn, and where in the turns log it lies."""
+    """A turn, and where in the turns log it lies since the time `received` (s). The overhead is part of its size."""
 
     turn: Turn
     size: int
     partition: int
     position: int
+    received: float
 
 
 _CachedConversation = dict[str, _CachedTurn]
-"""The cached turns of a conversation, by their id."""
+"""The cached turns of a conversation by their id, in the order of arrival."""
 
 
 class TurnCache:
@@ -52,13 +54,13 @@ class TurnCache:
         self._lowest: dict[int, int] = {}
         self._changes = 0
 
-    def add(self, turn: Turn, size: int, partition: int, position: int) -> None:
-        """A turn of `size` bytes was assembled; the same turn again takes the place of the first."""
+    def add(self, turn: Turn, size: int, partition: int, position: int, received: float) -> None:
+        """A turn of `size` bytes came into the log; the same turn again replaces the first, but arrived with it."""
         key = conversation_key(turn)
         talk = (self._pinned if key in self._pins else self._unpinned).setdefault(key, {})
-        before = talk.pop(turn.turn_id, None)
-        self._bytes += size + OVERHEAD - (before.size + OVERHEAD if before else 0)
-        talk[turn.turn_id] = _CachedTurn(turn, size, partition, position)
+        cached = talk.setdefault(turn.turn_id, _CachedTurn(turn, 0, partition, position, received))
+        self._bytes += size + OVERHEAD - cached.size
+        cached.turn, cached.size = turn, size + OVERHEAD
         self._lowest.setdefault(partition, position)
         self._shrink()
         self._changed()
@@ -80,9 +82,14 @@ class TurnCache:
             self._drop(self._pinned, key)
 
     def turns(self, key: str) -> list[Turn]:
-        """The cached turns of a conversation, in the order of their start."""
+        """The cached turns of a conversation, in its order."""
         talk = self._pinned.get(key) or self._unpinned.get(key, {})
-        return [cached.turn for cached in sorted(talk.values(), key=lambda each: (_start(each.turn), each.position))]
+        return in_order((cached.turn, cached.received) for cached in talk.values())
+
+    def case_of(self, evaluation: Evaluation) -> Turn | Conversation | None:
+        """The subject of an evaluation; None if not all of its turns are cached."""
+        key = evaluation.subject.conversation_id
+        return case_of(evaluation, {key: {turn.turn_id: turn for turn in self.turns(key)}})
 
     def turn(self, key: str, turn_id: str) -> Turn | None:
         """One turn, if it is cached."""
@@ -109,7 +116,7 @@ class TurnCache:
     def _drop(self, place: OrderedDict[str, _CachedConversation], key: str) -> None:
         talk = place.pop(key, None)
         if talk is not None:
-            self._bytes -= sum(turn.size + OVERHEAD for turn in talk.values())
+            self._bytes -= sum(turn.size for turn in talk.values())
             self._changed()
 
     def _changed(self) -> None:
@@ -119,10 +126,6 @@ class TurnCache:
             talks = (talk for place in (self._pinned, self._unpinned) for talk in place.values())
             for turn in (cached for talk in talks for cached in talk.values()):
                 self._lowest[turn.partition] = min(turn.position, self._lowest.get(turn.partition, turn.position))
-
-
-def _start(turn: Turn) -> float:
-    return turn.started_at.timestamp() if turn.started_at else float("inf")
 
 
 LABELS = 10_000
@@ -293,10 +296,10 @@ class View:
         """A listed evaluation."""
         return self._listed.get(evaluation_id)
 
-    def add_turn(self, turn: Turn, size: int, partition: int, position: int) -> None:
-        """A turn was assembled; `size` is that of its record."""
+    def add_turn(self, turn: Turn, size: int, partition: int, position: int, received: float) -> None:
+        """A turn came into the log at `received` (s); `size` is that of its record."""
         self.version += 1
-        self.turn_cache.add(turn, size, partition, position)
+        self.turn_cache.add(turn, size, partition, position, received)
 
     def add_evaluation(self, evaluation: Evaluation, partition: int, position: int, timestamp: float) -> None:
         """An evaluation is in the ledger since `timestamp` (s); the same one again changes nothing."""

@@ -2,14 +2,13 @@
 
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 
 from collector.logs.log import Log, StoredRecord
 from collector.logs.whole_log import read_partitions, read_records
 from collector.records.attributes import with_declared
 from collector.records.json import label_from_json, readable, turn_from_json
 from collector.records.shared_records import divide_records
-from collector.records.turns import conversation_key
+from collector.records.turns import conversation_key, in_order
 from collector.records.whole_conversation import conversation_fields
 from evaluators.cases import Conversation, Turn
 from evaluators.identity import link_of
@@ -43,10 +42,9 @@ def _rank(label: Label) -> tuple[bool, float]:
 
 
 Turns = Mapping[str, Mapping[str, Turn]]
-"""Turns by conversation and id."""
+"""Turns by conversation and id, those of a conversation in its order."""
 
 NO_ATTRIBUTES: Mapping[str, Sequence[str]] = {}
-_LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
 async def turns_in_log(
@@ -61,11 +59,11 @@ async def turns_in_log(
     If a turn came twice, the later one is taken.
     """
     keys = {conversation.encode("utf-8", "replace") for conversation in conversations}
-    turns: list[Turn] = []
+    arrivals: list[tuple[Turn, float]] = []
     async for batch in read_partitions(log, starts):
-        members = (record for record in divide_records(batch) if record.key in keys)
-        turns += (with_declared(turn, declared) for record in members if (turn := readable_turn(record)) is not None)
-    return by_conversation(turns)
+        members = ((readable_turn(record), record) for record in divide_records(batch) if record.key in keys)
+        arrivals += ((with_declared(turn, declared), record.timestamp) for turn, record in members if turn is not None)
+    return by_conversation(arrivals)
 
 
 def readable_turn(record: StoredRecord) -> Turn | None:
@@ -74,12 +72,16 @@ def readable_turn(record: StoredRecord) -> Turn | None:
     return None if record.headers else readable(turn_from_json, record.value)
 
 
-def by_conversation(turns: Iterable[Turn]) -> Turns:
-    """Turns by conversation and id."""
-    grouped: dict[str, dict[str, Turn]] = {}
-    for turn in turns:
-        grouped.setdefault(conversation_key(turn), {})[turn.turn_id] = turn
-    return grouped
+def by_conversation(arrivals: Iterable[tuple[Turn, float]]) -> Turns:
+    """Turns by conversation and id. They come in the order of arrival, each with the time at which it was received.
+
+    A turn that comes again is taken as it is then, but was received when it first came.
+    """
+    grouped: dict[str, dict[str, tuple[Turn, float]]] = {}
+    for turn, received in arrivals:
+        members = grouped.setdefault(conversation_key(turn), {})
+        members[turn.turn_id] = turn, members.get(turn.turn_id, (turn, received))[1]
+    return {key: {turn.turn_id: turn for turn in in_order(members.values())} for key, members in grouped.items()}
 
 
 def case_of(evaluation: Evaluation, turns: Turns) -> Turn | Conversation | None:
@@ -100,12 +102,10 @@ def _conversation(evaluation: Evaluation, members: Mapping[str, Turn]) -> Conver
     turns = [turn for turn in members.values() if not links or link_of(turn) in links]
     if not turns or len(turns) != evaluation.attributes.get("turns", len(links) or len(turns)):
         return None
-    # Turns that do not say when they began stand in the order of their arrival: their ids say nothing about time.
-    ordered = sorted(turns, key=lambda turn: (turn.started_at or _LONG_AGO, turn.turn_id if turn.started_at else ""))
     return Conversation(
-        **conversation_fields(ordered),
+        **conversation_fields(turns),
         conversation_id=evaluation.subject.conversation_id,
-        turns=tuple(replace(turn, history=()) for turn in ordered),  # its history repeats the turns before it
+        turns=tuple(replace(turn, history=()) for turn in turns),  # its history repeats the turns before it
         closed_by=str(evaluation.attributes.get("closed_by", "")) or None,
         revision=evaluation.subject.revision,
         attributes=evaluation.attributes,

@@ -1,6 +1,8 @@
-"""Turns as records of the turns log, and as outcomes in the metrics."""
+"""Turns as records of the turns log, in the order of their conversation, and as outcomes in the metrics."""
 
+from collections.abc import Iterable, Iterator
 from hashlib import sha256
+from math import inf
 from operator import attrgetter
 from typing import Any
 
@@ -24,6 +26,39 @@ def conversation_key(turn: TurnFields) -> str:
 def turn_key(turn: Turn) -> bytes:
     """The key of a turn's record: the id of its conversation, else of its trace, else its own."""
     return conversation_key(turn).encode("utf-8", "replace")
+
+
+Place = tuple[float, float]
+"""The place of a turn in its conversation; turns in equal places stand in the order of their arrival."""
+
+
+def happened_at(started: float | None, ended: float | None, received: float) -> float:
+    """When a turn happened: when it ended, else when it started, at the latest when it was received (s)."""
+    time = started if ended is None else ended
+    return received if time is None else min(time, received)
+
+
+def place_of(started: float | None, happened: float) -> Place:
+    """The place of a turn: when it started, else when it happened; of turns with one start the sooner over is first."""
+    # Why not arrival alone where starts are equal: when two windows merge, the order of arrival across them is lost.
+    # Their turns did not happen at the same time, else one window would have them.
+    return happened if started is None or started == happened else started, happened
+
+
+def in_order(arrivals: Iterable[tuple[Turn, float]]) -> list[Turn]:
+    """The turns of a conversation, which come in the order of arrival, each with the time at which it was received."""
+    return [turn for turn, _ in sorted(arrivals, key=_place)]
+
+
+def _place(arrival: tuple[Turn, float]) -> Place:
+    turn, received = arrival
+    started, ended = (moment and moment.timestamp() for moment in (turn.started_at, turn.ended_at))
+    return place_of(started, happened_at(started, ended, received))
+
+
+def received_together(turns: Iterable[Turn]) -> Iterator[tuple[Turn, float]]:
+    """The turns of a file with the time at which they were received: one for all, after each of their own times."""
+    return ((turn, inf) for turn in turns)
 
 
 def turn_id_in(value: bytes) -> bytes:

@@ -52,6 +52,7 @@ from collector.past.turns import Turns, by_conversation, case_of, turns_in_log
 from collector.records.audits import audit_outcome
 from collector.records.grouping import group_by
 from collector.records.json import fields_of
+from collector.records.turns import received_together
 from collector.service import plan_builder
 from collector.service.open_logs import Logs, open_stored_logs
 from collector.statistics.agreement import ScoreScale
@@ -431,7 +432,7 @@ def _judging(new: Config, names: Collection[str], judge: str | None) -> Config:
 
 async def _turns(config: Config, logs: Logs, past: Sequence[PastEvaluation], options: ReplayOptions) -> Turns:
     if options.paths:
-        return by_conversation(turns_in(options.paths, config))
+        return by_conversation(received_together(turns_in(options.paths, config)))
     conversations = {judged.evaluation.subject.conversation_id for judged in past}
     return await turns_in_log(logs.turns, conversations, config.settings.assemble.declared_attributes)
 

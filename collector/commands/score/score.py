@@ -31,10 +31,11 @@ from collector.evaluate.plan import Assignment, Job, Monitor, Plan
 from collector.judging.batches import at_batch_prices, open_batches
 from collector.judging.open_judges import open_judges
 from collector.logs.memory import MemoryLog
+from collector.past.turns import by_conversation
 from collector.records.attributes import with_declared
 from collector.records.grouping import group_by
 from collector.records.json import fields_of
-from collector.records.turns import conversation_key
+from collector.records.turns import received_together
 from collector.records.whole_conversation import conversation_fields
 from collector.service.assembly_builder import build_assembler, link_turns
 from collector.service.open_logs import open_logs_for_steps
@@ -298,14 +299,15 @@ def _worst(
     evaluations: Iterable[Evaluation], turns: Sequence[Turn], most: int, lower: Collection[str]
 ) -> Iterator[str]:
     """The worst answers of each evaluator with their questions, scores and reasons."""
-    by_id, by_conversation = {turn.turn_id: [turn] for turn in turns}, group_by(turns, conversation_key)
+    by_id, conversations = {turn.turn_id: turn for turn in turns}, by_conversation(received_together(turns))
     scored = [(each.score, each) for each in evaluations if each.score is not None]
     for name, own in group_by(scored, lambda item: item[1].evaluator).items():
         for score, evaluation in sorted(own, key=lambda item: -item[0] if name in lower else item[0])[:most]:
             subject = evaluation.subject
             yield ""
             yield f"{name}: {score:g} ({subject.id})"
-            for turn in by_id[subject.turn_id] if subject.turn_id else by_conversation[subject.conversation_id]:
+            turn_id, conversation = subject.turn_id, subject.conversation_id
+            for turn in (by_id[turn_id],) if turn_id else conversations[conversation].values():
                 yield from (f"  question  {turn.input}", f"  answer    {turn.actual_output}")
             yield f"  reason    {evaluation.explanation or 'none'}"
 
@@ -449,18 +451,16 @@ def jobs_of(
     monitor = Monitor(name="score", assignments=(), match={}, attributes=declared)
     of_turns = [assignment for assignment in assignments if assignment.evaluator.scope == "turn"]
     of_conversations = [assignment for assignment in assignments if assignment.evaluator.scope == "conversation"]
-    conversations: dict[str, dict[str, Turn]] = {}
+    members: list[Turn] = []
     for turn in turns:
         is_run = turn.agent_run_of is not None
         if of_conversations and not is_run:
-            conversations.setdefault(conversation_key(turn), {})[turn.turn_id] = turn
+            members.append(turn)
         digest = digest_of(turn) if of_turns else ""
         for assignment in (one for one in of_turns if is_run in watched.get(one.evaluator.name, (False,))):
             yield command_job(monitor, assignment, turn, digest=digest)
-    for conversation_id, members in conversations.items():
-        ordered = tuple(
-            sorted(members.values(), key=lambda turn: turn.started_at.timestamp() if turn.started_at else 0.0)
-        )
+    for conversation_id, by_id in by_conversation(received_together(members)).items():
+        ordered = tuple(by_id.values())
         conversation = Conversation(
             **conversation_fields(ordered), conversation_id=conversation_id, turns=ordered, closed_by="end_of_file"
         )

@@ -14,6 +14,7 @@ from zstandard import DICT_TYPE_RAWCONTENT, FRAME_HEADER, ZstdCompressionDict, Z
 
 from collector.records.json import turn_from_json
 from collector.records.recorded_turn import RecordedTurn
+from collector.records.turns import Place, place_of
 from evaluators.cases import Turn
 
 _LEVEL = 1  # packs prose to a third, in 9 µs for 1.3 kB; zlib's lowest level takes 19 µs
@@ -33,13 +34,19 @@ class PackedTurn(NamedTuple):
     """A turn of an open conversation.
 
     `happened_at` (s since the epoch) decides to which window the turn belongs; `started_at` orders turns within a
-    window. `user_hash` is the hash of the user's message, None if there is no message. `data` is the compressed record.
+    window (see `place`). `user_hash` is the hash of the user's message, None if there is no message. `data` is the
+    compressed record.
     """
 
     started_at: float
     happened_at: float
     user_hash: int | None
     data: bytes
+
+    @property
+    def place(self) -> Place:
+        """Its place in the conversation."""
+        return self.started_at, self.happened_at
 
     def unpack(self, turn_id: str, conversation_id: str) -> Turn:
         """The turn, without its history. A turn that named no conversation gets `conversation_id`."""
@@ -77,10 +84,9 @@ class IncomingTurn(NamedTuple):
 
 def pack(turn: RecordedTurn, happened_at: float) -> PackedTurn:
     """Pack a turn that happened at `happened_at`."""
-    start = happened_at if turn.started is None or turn.started == happened_at else turn.started
     user_hash = user_message_hash(turn.input) if turn.input else None
     data = _packer().compress(turn.content_to_json())  # which holds a buffer as large as what it compressed
-    return PackedTurn(start, happened_at, user_hash, memoryview(data).tobytes())
+    return PackedTurn(*place_of(turn.started, happened_at), user_hash, memoryview(data).tobytes())
 
 
 def prior_user_hashes(turn: RecordedTurn) -> frozenset[int]:

@@ -12,6 +12,7 @@ from collector.evaluate.conversations.packed_turn import NO_HASHES, IncomingTurn
 from collector.evaluate.recovery.replay_point import ReplayPoint
 from collector.records.attributes import text_at
 from collector.records.recorded_turn import TurnFields
+from collector.records.turns import Place
 from evaluators.identity import turns_digest
 
 NO_RETRIES: Mapping[str, str] = {}
@@ -66,7 +67,7 @@ class ClosedRevision(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class WindowResult:
-    """A closed window, with its turns in the order of their start.
+    """A closed window, with its turns in the order of the conversation.
 
     `supersedes` are all earlier revisions with some of these turns, judged or not. A replay from `replay_point`
     rebuilds the conversation. `missing_messages` is the number of user messages that histories contain but no turn
@@ -101,6 +102,7 @@ class SessionWindow:
     touched_at: float
     last_ignored_at: float = 0.0
     turns: dict[str, PackedTurn | None] = field(default_factory=dict[str, "PackedTurn | None"])
+    """By id, in the order of arrival: the order counts for turns that have equal places."""
     size: int = 0
     newest: tuple[float, str] = (0.0, "")
     ends_conversation: bool = False
@@ -120,10 +122,9 @@ class SessionWindow:
 
     def add(self, incoming: IncomingTurn) -> None:
         """Add a turn that the window does not have yet."""
-        key = (incoming.packed.started_at, incoming.turn_id)
         if not self.turns:
             self.first_at = self.last_at = incoming.packed.happened_at
-            self.newest = self.oldest = key
+            self.newest = self.oldest = incoming.packed.started_at, incoming.turn_id
             self.ends_conversation, self.hashes_before_first, self.upstream = (
                 incoming.ends_conversation,
                 incoming.prior_user_hashes,
@@ -133,21 +134,21 @@ class SessionWindow:
             self.upstream = None
         self.turns[incoming.turn_id] = incoming.packed
         self.size += len(incoming.packed.data) + TURN_BYTES
-        self._update_first_and_last(key, incoming)
+        self._update_first_and_last(incoming)
         self._raise_chance(incoming.rate, incoming.boost, incoming.stratum)
         if incoming.prior_user_hashes:
             self.missing_user_hashes |= incoming.prior_user_hashes - self._user_hashes()
         self.closed = False
 
-    def _update_first_and_last(self, key: tuple[float, str], incoming: IncomingTurn) -> None:
-        at = incoming.packed.happened_at
+    def _update_first_and_last(self, incoming: IncomingTurn) -> None:
+        key, at = (incoming.packed.started_at, incoming.turn_id), incoming.packed.happened_at
         if at > self.last_at:
             self.last_at = at
         elif at < self.first_at:
             self.first_at = at
-        if key > self.newest:
+        if incoming.packed.place >= _place_of(self, self.newest):
             self.newest, self.ends_conversation = key, incoming.ends_conversation
-        if key < self.oldest:
+        if incoming.packed.place < _place_of(self, self.oldest):
             self.oldest, self.hashes_before_first = key, incoming.prior_user_hashes
 
     def _raise_chance(self, rate: float, boost: float, stratum: str) -> None:
@@ -162,9 +163,9 @@ class SessionWindow:
 
     def merge(self, other: "SessionWindow") -> None:
         """Merge another window into this one, because a turn connects them."""
-        if other.newest > self.newest:
+        if _place_of(other, other.newest) > _place_of(self, self.newest):
             self.newest, self.ends_conversation = other.newest, other.ends_conversation
-        if other.oldest < self.oldest:
+        if _place_of(other, other.oldest) < _place_of(self, self.oldest):
             self.oldest, self.hashes_before_first = other.oldest, other.hashes_before_first
         self.first_at, self.last_at = min(self.first_at, other.first_at), max(self.last_at, other.last_at)
         self.turns |= other.turns
@@ -180,7 +181,7 @@ class SessionWindow:
         """Close the window. Its next closing will be another revision, which supersedes this one."""
         turns = sorted(
             ((turn_id, packed) for turn_id, packed in self.turns.items() if packed is not None),
-            key=lambda item: (item[1].started_at, item[0]),
+            key=lambda item: item[1].place,
         )
         closed = ClosedRevision(turns_digest(self.turns), self.rate, self.boost, fallback)
         earlier = tuple(revision for revision in self.closed_revisions if revision.digest != closed.digest)
@@ -211,6 +212,12 @@ class SessionWindow:
         return {
             packed.user_hash for packed in self.turns.values() if packed is not None and packed.user_hash is not None
         }
+
+
+def _place_of(window: SessionWindow, key: tuple[float, str]) -> Place:
+    """The place of a window's `newest` or `oldest` turn; only a purged window is without it."""
+    packed = window.turns.get(key[1])
+    return packed.place if packed is not None else (key[0], key[0])
 
 
 @dataclass(slots=True, eq=False)

@@ -104,7 +104,7 @@ def test_a_classifier_by_the_labels_that_references_expect() -> None:
         subject = replace(scored().subject, conversation_id=str(number), turn_id=f"t{number}")
         view.add_evaluation(scored(number, subject=subject, label=chosen), 0, number, START.timestamp())
         turn = a_turn("q", "a", turn_id=f"t{number}", conversation_id=str(number), expected_output=expected)
-        view.add_turn(turn, 100, 0, number)
+        view.add_turn(turn, 100, 0, number, float(number))
     api = PageApi(view, PageSettings(), Sources())
     (shown,) = orjson.loads(orjson.dumps(api.overview(Filters(), scored().time.timestamp() + 60.0)))["tracks"]
     assert shown["classified"]["accuracy"] == pytest.approx(2 / 3)

@@ -24,7 +24,7 @@ def moment(ago: float) -> dict[str, Any]:
 @pytest.fixture
 def view() -> View:
     view = View([EvaluatorView(monitor="helpdesk", evaluator="risk", threshold=0.5, lower_is_better=True)])
-    view.add_turn(Turn(turn_id="f" * 32, conversation_id="visit-7", input="Is it OPEN?"), 10, 0, 0)
+    view.add_turn(Turn(turn_id="f" * 32, conversation_id="visit-7", input="Is it OPEN?"), 10, 0, 0, 0.0)
     records = [
         scored(1, score=0.9, **moment(50)),
         scored(2, score=0.2, passed=False, **moment(40)),

@@ -13,7 +13,7 @@ def turn(number: int, conversation: str, **changes: Any) -> Turn:
 
 
 def add(texts: TurnCache, number: int, conversation: str, size: int = 100, partition: int = 0) -> None:
-    texts.add(turn(number, conversation), size, partition, number)
+    texts.add(turn(number, conversation), size, partition, number, float(number))
 
 
 def ids(texts: TurnCache, conversation: str) -> list[str]:
@@ -29,9 +29,18 @@ def test_turns_come_in_the_order_of_their_start_and_each_once():
     assert texts.turn("a", "t9") is None
 
 
+def test_a_turn_without_a_start_counts_from_when_it_was_first_received():
+    texts = TurnCache(1 << 20)
+    early, late = (Turn(turn_id=each, conversation_id="a", input="q") for each in ("z", "a"))
+    for position, (each, seconds) in enumerate([(early, 1), (late, 3), (turn(2, "a"), 4), (early, 5)]):
+        texts.add(each, 100, 0, position, 1_800_000_000.0 + seconds)
+    assert ids(texts, "a") == ["z", "t2", "a"]
+    assert texts.lowest(0) == 0
+
+
 def test_a_turn_without_conversation_is_one_of_its_own():
     texts = TurnCache(1 << 20)
-    texts.add(Turn(turn_id="t1", trace_id="f00"), 10, 0, 1)
+    texts.add(Turn(turn_id="t1", trace_id="f00"), 10, 0, 1, 1.0)
     assert ids(texts, "f00") == ["t1"]
 
 

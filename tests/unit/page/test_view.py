@@ -59,7 +59,7 @@ def test_what_is_too_old_goes_by_itself():
 def test_texts_go_with_the_last_evaluation_of_their_conversation():
     view = View([], evaluations=2)
     turn = Turn(turn_id="f" * 32, conversation_id="visit-7", input="hello")
-    view.add_turn(turn, 100, 0, 1)
+    view.add_turn(turn, 100, 0, 1, 1.0)
     view.add_evaluation(scored(1), 0, 1, 1.0)
     view.add_evaluation(scored(2), 0, 2, 2.0)
     view.add_evaluation(scored(3), 0, 3, 3.0)

@@ -1,6 +1,7 @@
 """The order in which a conversation of the past is judged again."""
 
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 from evaluation_samples import of_conversation
@@ -14,7 +15,16 @@ def test_turns_without_a_start_stand_in_the_order_of_their_arrival(ids: tuple[st
     evaluation = of_conversation()
     subject = replace(evaluation.subject, conversation_id="c", links=())
     evaluation = replace(evaluation, subject=subject, attributes={})
-    turns = by_conversation(Turn(turn_id=each, conversation_id="c", input="q", actual_output="a") for each in ids)
+    turns = by_conversation(
+        (Turn(turn_id=each, conversation_id="c", input="q", actual_output="a"), 1.0) for each in ids
+    )
     judged = case_of(evaluation, turns)
     assert isinstance(judged, Conversation)
     assert [turn.turn_id for turn in judged.turns] == list(ids)
+
+
+def test_a_turn_without_a_start_counts_from_when_it_was_first_received() -> None:
+    started = Turn(turn_id="b", conversation_id="c", started_at=datetime.fromtimestamp(5.0, UTC))
+    early, late = (Turn(turn_id=each, conversation_id="c") for each in ("z", "a"))
+    [members] = by_conversation([(early, 4.0), (late, 6.0), (started, 7.0), (early, 8.0)]).values()
+    assert list(members) == ["z", "b", "a"]

@@ -154,6 +154,20 @@ async def test_a_later_run_goes_on_from_a_line_that_a_kill_cut(tmp_path: Path) -
         await run_jobs(jobs(3, 0.1), output=output, concurrency=1, run=costing(0.1))
 
 
+def test_the_turns_of_a_file_that_do_not_say_when_they_started_come_last_as_in_the_service() -> None:
+    """The service receives them at once, when those have started that say so."""
+    document: dict[str, Any] = {
+        "conversation_id": "c",
+        "turns": [{"turn_id": each, "input": "q"} for each in ("t-9", "t-10", "t-1")],
+    }
+    document["turns"][1]["started_at"] = "2026-01-02T03:04:05Z"
+    solved = Completeness(name="solved")
+    [job] = jobs_of(turns_in(document), [Assignment(solved, NoJudge(), solved.version)])
+    case = job.case()
+    assert isinstance(case, Conversation)
+    assert [turn.turn_id for turn in case.turns] == ["t-10", "t-9", "t-1"]
+
+
 def test_the_content_of_a_case_is_digested_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each evaluator digested it anew, whole conversations too."""
     digested = list[object]()

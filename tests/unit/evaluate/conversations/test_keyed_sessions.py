@@ -148,6 +148,15 @@ def test_a_turn_that_belongs_to_two_conversations_makes_them_one() -> None:
     assert (len(seen.conversations), seen.conversations.size) == (0, 0)
 
 
+def test_turns_that_came_at_one_time_stand_in_the_order_of_their_arrival_not_of_their_ids() -> None:
+    """They are records of one append: `t-10` stood before `t-9`, and was not the last turn, which may end it."""
+    seen = Seen()
+    for turn_id in ("t-9", "t-10", "t-11"):
+        seen.add(turn_id, 1.0, ends_conversation=turn_id == "t-10")
+    assert [(ids(each), each.closed_by) for each in seen.closed] == [(["t-9", "t-10"], "explicit")]
+    assert [ids(each) for each in seen.advance(20.0)] == [["t-9", "t-10", "t-11"]]
+
+
 def test_a_turn_may_end_it_and_turns_before_that_one_end_it_again() -> None:
     seen = Seen()
     seen.add("t2", 2.0, ends_conversation=True)
