@@ -52,7 +52,7 @@ def in_order(arrivals: Iterable[tuple[Turn, float]]) -> list[Turn]:
 
 def _place(arrival: tuple[Turn, float]) -> Place:
     turn, received = arrival
-    started, ended = (moment and moment.timestamp() for moment in (turn.started_at, turn.ended_at))
+    started, ended = (moment.timestamp() if moment else None for moment in (turn.started_at, turn.ended_at))
     return place_of(started, happened_at(started, ended, received))
 
 
