@@ -280,10 +280,6 @@ class DeadLetterWriter:
         letter = letter_of(self.stage, source, where, error, keep=self._keep and not error.secret, signal=self.signal)
         self.unwritten.setdefault(record.partition, {})[record.number] = letter
 
-    async def take_async(self, record: StoredRecord, error: BadInput) -> None:
-        """The same as `take`, for callers that await it."""
-        self.take(record, error)
-
     def take_unreadable(self, records: Sequence[StoredRecord]) -> Sequence[StoredRecord]:
         """Dead-letter what could not even be read; returns the other records."""
         for batch in [record for record in records if isinstance(record, UnreadableRecords)]:

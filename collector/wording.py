@@ -1,6 +1,6 @@
 """Parts of messages: numbers with their nouns, suggestions for unknown names, and what a value must be."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
 from datetime import UTC, datetime
 from math import ceil, floor, log10
 from typing import TYPE_CHECKING
@@ -98,6 +98,11 @@ def lowered(text: str) -> str:
 def unknown(thing: str, name: str, known: Iterable[str]) -> str:
     """Says that a name does not exist, and what to write instead: `unknown judge 'smal'; did you mean 'small'?`."""
     return f"unknown {thing} {name!r}; {suggestion(name, known)}"
+
+
+def unknowns(where: str, thing: str, names: Iterable[str], known: Collection[str]) -> Iterator[str]:
+    """Says so at `where` of each name that is not known."""
+    return (f"{where}: {unknown(thing, name, known)}" for name in names if name not in known)
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:

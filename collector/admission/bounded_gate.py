@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from typing import Self
+from contextlib import AbstractContextManager
 
 
 class BoundedGate:
@@ -55,7 +55,7 @@ class BoundedGate:
             admitted.set_result(Reservation(self, items, size))
 
 
-class Reservation:
+class Reservation(AbstractContextManager["Reservation"]):
     """Items and bytes inside a gate, until `release`; also a context manager that releases."""
 
     __slots__ = ("_gate", "bytes", "items")
@@ -69,9 +69,6 @@ class Reservation:
         """Leave the gate; those who wait may enter. Only the first call counts."""
         items, size, self.items, self.bytes = self.items, self.bytes, 0, 0
         self._gate.change(-items, -size)
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_error: object) -> None:
         self.release()

@@ -3,8 +3,8 @@
 import asyncio
 import ipaddress
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import KW_ONLY, InitVar, dataclass
-from typing import Self
 
 from collector.errors import Overloaded
 
@@ -123,7 +123,7 @@ class FairLimit:
         self._waiting = still
 
 
-class Holding:
+class Holding(AbstractContextManager["Holding"]):
     """A place and bytes of one sender, until `release`; a context manager that releases.
 
     Example: `with Holding(sender, places, pending) as holding: holding.take_bytes(len(piece))`
@@ -168,9 +168,6 @@ class Holding:
         """Return bytes that are no longer in memory."""
         self._bytes -= amount
         self._pending.give_back(self._sender, amount)
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_error: object) -> None:
         amount, self._bytes = self._bytes, 0

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from pydantic import SecretStr
 
 from collector.section import checked_base
-from collector.wording import unknown
+from collector.wording import unknowns
 
 _KEYS = {
     "input_mtok": "usd_per_million_input_tokens",
@@ -90,8 +90,7 @@ def pair_mistakes(where: str, value: Mapping[object, object], judges: Collection
         yield f"{where}: give the name of a judge, or two as {{extract: …, decide: …}}"
         return
     for key in ("extract", "decide"):
-        if value[key] not in judges:
-            yield f"{where}.{key}: {unknown('judge', str(value[key]), known)}"
+        yield from unknowns(f"{where}.{key}", "judge", [str(value[key])], known)
     if value["extract"] == value["decide"]:
         yield f"{where}: extract and decide are the same judge; write its name alone"
 

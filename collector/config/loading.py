@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -32,7 +32,7 @@ from collector.errors import ConfigError
 from collector.evaluate.recovery.replay_point import longest_metadata
 from collector.logs.log import Committed, LogError
 from collector.records.ready_made import MONITORS_OF_COMMANDS
-from collector.wording import plural, suggestion, unknown
+from collector.wording import plural, suggestion, unknown, unknowns
 from evaluators.evaluator import Evaluator
 from evaluators.judges.local_embeddings import local_model
 from evaluators.promises import definition_breaches, is_built_in, place_of
@@ -148,7 +148,7 @@ def _other_mistakes(values: dict[str, Any], places: Sequence[Keys], *, serves: b
     for name, monitor in _mapping(values.get("monitors")).items() if known else ():
         uses = _mapping(monitor).get("evaluators")
         names = [use for use in cast("list[object]", uses) if isinstance(use, str)] if isinstance(uses, list) else []
-        mistakes += _unknown_evaluators(name, names, known)
+        mistakes += unknowns(f"monitors.{name}.evaluators", "evaluator", names, sorted(known))
     return mistakes
 
 
@@ -320,7 +320,7 @@ def _writer_mistakes(where: str, evaluator: Evaluator[Any], judge: str, settings
 def _monitor_mistakes(name: str, monitor: MonitorSettings, settings: Settings, evaluators: Evaluators) -> Iterator[str]:
     known = sorted(settings.evaluators)
     names = [use.name for use in monitor.uses]
-    yield from _unknown_evaluators(name, names, known)
+    yield from unknowns(f"monitors.{name}.evaluators", "evaluator", names, known)
     yield from urgency_mistakes(name, monitor, settings, evaluators)
     for repeated in sorted({use.name for use in monitor.uses if monitor.uses.count(use) > 1}):
         yield f"monitors.{name}.evaluators: {repeated} is listed twice; keep one of them"
@@ -341,12 +341,6 @@ def _monitor_mistakes(name: str, monitor: MonitorSettings, settings: Settings, e
             )
     yield from _budget_mistakes(name, monitor, settings, evaluators)
     yield from _planned_mistakes(name, monitor, evaluators)
-
-
-def _unknown_evaluators(monitor: str, names: Iterable[str], known: Collection[str]) -> Iterator[str]:
-    for name in names:
-        if name not in known:
-            yield f"monitors.{monitor}.evaluators: {unknown('evaluator', name, sorted(known))}"
 
 
 def _planned_mistakes(name: str, monitor: MonitorSettings, evaluators: Evaluators) -> Iterator[str]:
@@ -420,9 +414,7 @@ def _jury_mistakes(settings: Settings) -> Iterator[str]:
     for name, jury in settings.juries.items():
         if name in settings.judges:
             yield f"juries.{name}: a judge has this name too; rename the jury"
-        for judge in jury.judges:
-            if judge not in settings.judges:
-                yield f"juries.{name}.judges: {unknown('judge', judge, known)}"
+        yield from unknowns(f"juries.{name}.judges", "judge", jury.judges, known)
         if jury.quorum is not None and jury.quorum > len(jury.judges):
             yield f"juries.{name}.quorum: must be at most {len(jury.judges)}, the number of its judges"
 
@@ -471,10 +463,7 @@ def _commit_metadata_mistakes(settings: Settings) -> Iterator[str]:
 
 
 def _tenant_redaction_mistakes(settings: Settings) -> Iterator[str]:
-    known = sorted(settings.receive.tenants)
-    for name in settings.redact.tenants:
-        if name not in known:
-            yield f"redact.tenants: {unknown('tenant', name, known)}"
+    yield from unknowns("redact.tenants", "tenant", settings.redact.tenants, sorted(settings.receive.tenants))
     installed = plugins.names(plugins.REDACTORS)
     whose = {"redact": settings.redact, **{f"redact.tenants.{n}": own for n, own in settings.redact.tenants.items()}}
     for place, redact in whose.items():
@@ -489,10 +478,9 @@ def _tenant_redaction_mistakes(settings: Settings) -> Iterator[str]:
 
 
 def _trust_mistakes(settings: Settings) -> Iterator[str]:
-    believed, known = settings.receive.trust_tracestate, sorted(settings.receive.tenants)
-    for name in believed if isinstance(believed, list) else ():
-        if name not in known:
-            yield f"receive.trust_tracestate: {unknown('tenant', name, known)}"
+    believed = settings.receive.trust_tracestate
+    names = believed if isinstance(believed, list) else ()
+    yield from unknowns("receive.trust_tracestate", "tenant", names, sorted(settings.receive.tenants))
 
 
 def _embedding_mistakes(settings: Settings, evaluators: Evaluators) -> Iterator[str]:

@@ -24,7 +24,7 @@ from collector.demo.application import Helpdesk, tracing
 from collector.demo.judge import MODEL, serve_judge
 from collector.demo.screen import DemoState, Scene, render, summary
 from collector.errors import ConfigError
-from collector.logs.log import Committed, StoredRecord
+from collector.logs.log import StoredRecord, UntimedFold
 from collector.records.epochs import fenced
 from collector.records.json import evaluation_from_json, turn_from_json
 from collector.records.shared_records import divide_records
@@ -163,12 +163,10 @@ async def _converse(scene: Scene, elapsed: Callable[[], float]) -> None:
                 await asyncio.sleep(CONVERSATION_EVERY)
 
 
-class _RecordObserver:
+class _RecordObserver(UntimedFold):
     """A fold that shows every record to a function and keeps nothing."""
 
-    due_at = None
     low_watermark = None
-    metadata = ""
 
     def __init__(self, see: Callable[[StoredRecord], None]) -> None:
         self._see = see
@@ -183,19 +181,18 @@ class _RecordObserver:
                 self._see(record)
 
 
+@asynccontextmanager
+async def _seeing(see: Callable[[StoredRecord], None], *_: object) -> AsyncGenerator[_RecordObserver]:
+    yield _RecordObserver(see)
+
+
 async def _watch(service: Running, board: DemoState, elapsed: Callable[[], float]) -> None:
-    def opening(see: Callable[[StoredRecord], None]) -> Any:
-        @asynccontextmanager
-        async def open_fold(_partition: int, _committed: Committed | None) -> AsyncGenerator[_RecordObserver]:
-            yield _RecordObserver(see)
-
-        return open_fold
-
+    turns, evaluations = service.logs.turns, service.logs.evaluations
+    see_turns = partial(_seeing, lambda record: board.add_turn(turn_from_json(record.value)))
+    see_scores = partial(_seeing, lambda record: board.add_evaluation(evaluation_from_json(record.value), elapsed()))
     async with asyncio.TaskGroup() as tasks:
-        see_turn = opening(lambda record: board.add_turn(turn_from_json(record.value)))
-        see_evaluation = opening(lambda record: board.add_evaluation(evaluation_from_json(record.value), elapsed()))
-        tasks.create_task(service.logs.turns.follow("demo", see_turn))
-        tasks.create_task(service.logs.evaluations.follow("demo", fenced(service.logs.evaluations, see_evaluation)))
+        tasks.create_task(turns.follow("demo", see_turns))
+        tasks.create_task(evaluations.follow("demo", fenced(evaluations, see_scores)))
 
 
 async def _show(board: DemoState, scene: Scene, console: Console, elapsed: Callable[[], float]) -> None:

@@ -234,22 +234,25 @@ class PartitionState:
             self.work += _RECORD_WORK
         if self.references.is_used:
             jobs += self._due_now(self.references.advance(record.timestamp, record.offset))
-        if not record.headers:
-            jobs += await self._apply_turn(record)
-        elif is_shared(record):
-            jobs += await self._apply_shared(record)
-        elif record.headers == SNAPSHOT_HEADERS:
-            self._apply_snapshot(record)
-        elif record.is_tick:
-            jobs += self._advance(record.timestamp, record.offset)
-        elif is_retry_request(record):
-            jobs += self._requested_jobs(record)
-        elif transfer_records.is_transfer(record):
-            jobs += self._take_over(record)
-        elif is_reference(record):
-            jobs += self._apply_reference(record)
-        elif record.headers != CONTROL_HEADERS:  # a turn that came back from the dead letters has headers
-            jobs += await self._apply_turn(record)
+        try:
+            if not record.headers:
+                jobs += await self._apply_turn(record)
+            elif is_shared(record):
+                jobs += await self._apply_shared(record)
+            elif record.headers == SNAPSHOT_HEADERS:
+                self.windows.apply_snapshot(record, self._trigger(record).replay_point)
+            elif record.is_tick:
+                jobs += self._advance(record.timestamp, record.offset)
+            elif is_retry_request(record):
+                jobs += self._requested_jobs(record)
+            elif transfer_records.is_transfer(record):
+                jobs += self._take_over(record)
+            elif is_reference(record):
+                jobs += self._apply_reference(record)
+            elif record.headers != CONTROL_HEADERS:  # a turn that came back from the dead letters has headers
+                jobs += await self._apply_turn(record)
+        except BadInput as error:
+            self.on_bad_record(record, error)
         return jobs + self._apply_controls_up_to(self.next_offset)
 
     def _choose_plan(self, offset: int) -> None:
@@ -353,11 +356,7 @@ class PartitionState:
     def _apply_reference(self, record: StoredRecord) -> Iterator[Job]:
         if not self.references.is_used:
             return
-        try:
-            reference = parse_reference(record.value)
-        except BadInput as error:
-            self.on_bad_record(record, error)
-            return
+        reference = parse_reference(record.value)
         trigger, is_original = self._trigger(record), record.headers[:1] == REFERENCE_HEADERS
         completed = self.references.add(
             reference, is_original=is_original, point=trigger.replay_point, size=len(record.value)
@@ -415,13 +414,9 @@ class PartitionState:
 
     def _requested_jobs(self, record: StoredRecord) -> Iterator[Job]:
         """The job that a request for a retry or a backfill makes due."""
-        try:
-            request = parse_request(record.value)
-            past = request if isinstance(request, BackfillRequest) else request.failed
-            monitor, assignment = _assignment_of(self._in_force.plan, past.monitor, past.evaluator, request.case)
-        except BadInput as error:
-            self.on_bad_record(record, error)
-            return
+        request = parse_request(record.value)
+        past = request if isinstance(request, BackfillRequest) else request.failed
+        monitor, assignment = _assignment_of(self._in_force.plan, past.monitor, past.evaluator, request.case)
         names = monitor.name, assignment.evaluator.name
         if isinstance(request, BackfillRequest):
             self.outcomes.count_evaluation(*names, "backfilled")
@@ -441,18 +436,15 @@ class PartitionState:
     def _take_over(self, record: StoredRecord) -> Iterator[Job]:
         """Apply a record of a state that was copied from another log. Yields the jobs that were due there."""
         replay_point = self._trigger(record).replay_point
-        try:
-            if record.headers == transfer_records.START_HEADERS:
-                start = transfer_records.parse_start(record.value)
-                self.references.clear()
-                self.time = start.time
-                self.windows.restart(_window_settings(self._in_force.plan), start.retries)
-            elif record.headers == transfer_records.CONVERSATION_HEADERS:
-                self.windows.restore(parse_snapshot(record.value), replay_point)
-            else:
-                yield from self._transferred_jobs(transfer_records.parse_job(record.value), replay_point)
-        except BadInput as error:
-            self.on_bad_record(record, error)
+        if record.headers == transfer_records.START_HEADERS:
+            start = transfer_records.parse_start(record.value)
+            self.references.clear()
+            self.time = start.time
+            self.windows.restart(_window_settings(self._in_force.plan), start.retries)
+        elif record.headers == transfer_records.CONVERSATION_HEADERS:
+            self.windows.restore(parse_snapshot(record.value), replay_point)
+        else:
+            yield from self._transferred_jobs(transfer_records.parse_job(record.value), replay_point)
 
     def _transferred_jobs(self, due: transfer_records.TransferredJob, replay_point: ReplayPoint) -> Iterator[Job]:
         """Yield the job that was due in the other log. If it has to wait for a reference, see `_due`."""
@@ -496,12 +488,6 @@ class PartitionState:
             if self.report_demand is not None:
                 self.report_demand(monitor, assignment, monitor.probability(assignment, 1.0, revision.boost) / chance)
             yield from self._due(conversation_job(monitor, assignment, closed, chance=chance, supersedes=supersedes))
-
-    def _apply_snapshot(self, record: StoredRecord) -> None:
-        try:
-            self.windows.apply_snapshot(record, self._trigger(record).replay_point)
-        except BadInput as error:
-            self.on_bad_record(record, error)
 
 
 def _unsampled(seen_at: int | None) -> _Unsampled:

@@ -39,7 +39,7 @@ from collector.evaluate.recovery.sample_rate_notes import note_sample_rates
 from collector.evaluate.recovery.snapshot_writer import SnapshotWriter
 from collector.evaluate.scheduling.dispatch import Dispatcher
 from collector.evaluate.scheduling.jobs import PartitionJobs
-from collector.logs.log import Committed, Log, LogUnavailable, StoredRecord
+from collector.logs.log import Committed, Log, LogUnavailable, StoredRecord, records_from
 from collector.records.shared_records import divide_records, is_shared
 from collector.records.turns import turn_id_in
 
@@ -303,12 +303,11 @@ async def _recall_turns(log: Log, partition: int, state: PartitionState, stopped
     until = max(state.next_offset, stopped_at)
 
     async def recall() -> None:
-        async for batch in log.read(partition, max(0, state.next_offset - _RECALLED)):
-            for record in batch:
-                if record.offset >= until:
-                    return
-                for piece in divide_records([record]) if not record.headers or is_shared(record) else ():
-                    state.recent_turns.seen_at(turn_id_in(piece.value), record.offset)
+        async for record in records_from(log, partition, max(0, state.next_offset - _RECALLED)):
+            if record.offset >= until:
+                return
+            for piece in divide_records([record]) if not record.headers or is_shared(record) else ():
+                state.recent_turns.seen_at(turn_id_in(piece.value), record.offset)
 
     await RETRY.repeat(recall, LogUnavailable, action="reading the turns log back")
 

@@ -326,6 +326,13 @@ class RecordTooLarge(LogError):
     """A record is larger than the log accepts."""
 
 
+async def records_from(log: Log, partition: int, start: int) -> AsyncIterator[StoredRecord]:
+    """Single records of a partition from an offset on, ticks among them. Raises LogUnavailable."""
+    async for batch in log.read(partition, start):
+        for record in batch:
+            yield record
+
+
 def partition_of(key: bytes, partitions: int) -> int:
     """The partition of a key: the same in every process and every log with as many partitions."""
     return zlib.crc32(key) % partitions

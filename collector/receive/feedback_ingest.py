@@ -14,7 +14,7 @@ from collector.otlp.outline import has_more_objects_than
 from collector.receive.rejection import NotRedacted, Rejected
 from collector.records.feedback import FeedbackEntry, feedback_of, feedback_record
 from collector.records.ready_made import documents_in
-from collector.records.references import all_of, reference_records, references_in
+from collector.records.references import all_of, reference_of, reference_records
 from collector.redact.documents import redact_document
 from collector.redact.redactor import RedactionFailed, Redactor
 from collector.telemetry.registry import Telemetry
@@ -78,7 +78,8 @@ def parse_references(
         NotRedacted: the redactor failed on it.
         BadInput: it cannot be read.
     """
-    references = references_in(items_of(body, "references", max_items=max_items, redactor=redactor), tenant=tenant)
+    documents = items_of(body, "references", max_items=max_items, redactor=redactor)
+    references = all_of(documents, "reference", partial(reference_of, tenant=tenant))
     records = [record for reference in references for record in reference_records(reference, turns)]
     return ParsedDocuments("references", records, len(references))
 

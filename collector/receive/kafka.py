@@ -72,7 +72,7 @@ def _payload_bytes(content: Any, message: bytes) -> bytes:
 
 
 Encoding = Literal["auto", "otlp_proto", "otlp_json"]
-OnUnreadableMessage = Callable[[StoredRecord, BadInput], Awaitable[None]]
+OnUnreadableMessage = Callable[[StoredRecord, BadInput], None]
 """Takes a message that cannot be read; the topic continues when it returns."""
 
 _UNITS: dict[Incoming, tuple[str, str]] = {
@@ -83,7 +83,7 @@ _UNITS: dict[Incoming, tuple[str, str]] = {
 _FORMS: dict[Encoding, Form | None] = {"auto": None, "otlp_proto": "protobuf", "otlp_json": "json"}
 
 
-async def _pass(_message: StoredRecord, _error: BadInput) -> None: ...
+def _pass(_message: StoredRecord, _error: BadInput) -> None: ...
 
 
 class ParsedMessage(Protocol):
@@ -167,7 +167,7 @@ class KafkaReceiver:
                 try:
                     parsed.append((message, read(message)))
                 except BadInput as error:
-                    await self._report_unreadable(message, error)
+                    self._report_unreadable(message, error)
         try:
             await self._append(self.log, [record for _, message in parsed for record in message.records])
             if self.labels is not None:
@@ -184,7 +184,7 @@ class KafkaReceiver:
     async def _ingest_singly(self, messages: Sequence[StoredRecord], fold: "SourceFold") -> None:
         """Ingest one at a time, to find the one that is too large."""
         if len(messages) == 1:
-            await self._report_unreadable(messages[0], BadInput(self._too_large))
+            self._report_unreadable(messages[0], BadInput(self._too_large))
             return
         for message in messages:
             await self.ingest([message], fold)
@@ -218,9 +218,9 @@ class KafkaReceiver:
         if records:
             await self.backoff.repeat(lambda: append_shared(log, records), LogUnavailable, action=self._action)
 
-    async def _report_unreadable(self, message: StoredRecord, error: BadInput) -> None:
+    def _report_unreadable(self, message: StoredRecord, error: BadInput) -> None:
         self.telemetry.drop("receive", DropReason.UNREADABLE_MESSAGE)
-        await self.on_unreadable(message, error)
+        self.on_unreadable(message, error)
 
 
 class SourceFold(UntimedFold):

@@ -109,12 +109,6 @@ def attributes_of(case: Turn | Conversation, declared: Iterable[str] = ()) -> di
     return result
 
 
-def turn_language(turn: TurnFields) -> str | None:
-    """The language of a turn's user: as declared, else by the words."""
-    declared = _shortened(turn.attributes.get("language"))
-    return str(declared) if declared is not None else language_of(_words((turn,)))
-
-
 def _add_attributes(turn: Turn, declared: Iterable[str], result: dict[str, Json]) -> None:
     values: list[tuple[str, Json]] = [(name, getattr(turn, name) or None) for name in FIELDS]
     values += [(name, turn.attributes.get(name)) for name in (*RECORDED, "language", *declared)]
@@ -143,7 +137,8 @@ def text_at(turn: TurnFields, path: str) -> str:
     if path == "tenant":
         return tenant_of(turn)
     if path in {"language", "attributes.language"}:
-        return turn_language(turn) or ""
+        declared = _shortened(turn.attributes.get("language"))
+        return str(declared) if declared is not None else language_of(_words((turn,))) or ""
     if path.startswith("attributes."):
         value = turn.attributes.get(path.removeprefix("attributes."))
     else:

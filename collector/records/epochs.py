@@ -28,6 +28,7 @@ from collector.logs.log import (
     OpenFold,
     Record,
     StoredRecord,
+    records_from,
 )
 
 CONTROL_HEADERS: Headers = (("decision", b"1"),)
@@ -106,12 +107,10 @@ async def fence_at(log: Log, partition: int, start: int) -> Fence:
     """A fence that knows the epoch at `start`, for a reader that begins there. Raises LogUnavailable."""
     fence = Fence()
     for records in LOOK_BACK if start else ():
-        async for batch in log.read(partition, max(0, start - records)):
-            for record in batch:
-                if record.offset >= start:
-                    break
+        async for record in records_from(log, partition, max(0, start - records)):
+            if record.offset < start:
                 fence.observe(record)
-            if batch[-1].offset >= start - 1:
+            if record.offset >= start - 1:
                 break
         if fence.epoch or records >= start:
             break
@@ -125,10 +124,9 @@ async def valid_evaluations(log: Log, partition: int, start: int = 0) -> AsyncIt
         LogUnavailable: the log cannot be read now.
     """
     fence = await fence_at(log, partition, start)
-    async for batch in log.read(partition, start):
-        for record in batch:
-            if fence.observe(record) and not record.headers:  # records with headers are control records or ticks
-                yield record
+    async for record in records_from(log, partition, start):
+        if fence.observe(record) and not record.headers:  # records with headers are control records or ticks
+            yield record
 
 
 OnVoid = Callable[[int], None]

@@ -7,7 +7,6 @@ import hashlib
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, TypeVar, cast
 
 import orjson
@@ -215,12 +214,3 @@ def parse_reference(value: bytes) -> Reference:
     if all(getattr(reference, name) is None for name in IDS):
         raise BadInput("not a reference: it names nobody")
     return reference
-
-
-def references_in(documents: Sequence[object], *, tenant: str | None) -> list[Reference]:
-    """The references of documents: all of them, or none.
-
-    Raises:
-        BadInput: one is bad; says which.
-    """
-    return all_of(documents, "reference", partial(reference_of, tenant=tenant))

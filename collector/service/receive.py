@@ -20,7 +20,7 @@ from collector.backoff import Backoff
 from collector.config.settings import KafkaSourceSettings
 from collector.errors import ConfigError
 from collector.evaluate.recovery.ledger import RETRY, append_with_retry
-from collector.logs.log import Log, LogError, LogUnavailable, OpenFold, Record
+from collector.logs.log import Log, LogError, LogUnavailable, OpenFold, Record, records_from
 from collector.receive.feedback_ingest import FeedbackRules
 from collector.receive.files import read_files
 from collector.receive.kafka import KafkaReceiver, SourceTopic
@@ -124,7 +124,7 @@ async def _start_topics(
     topic = SourceTopic(names, kind, encoding=settings.encoding, locate=source.where, await_older=beside)
     log = {"turns": logs.turns, "references": logs.turns, "feedback": logs.labels}.get(kind, logs.spans)
     receiver = KafkaReceiver(
-        topic, log, process.telemetry, labels=logs.labels, rules=rules, on_unreadable=dead_letters.take_async
+        topic, log, process.telemetry, labels=logs.labels, rules=rules, on_unreadable=dead_letters.take
     )
     group = f"{group_of(settings, process.config.settings.log)}.{kind}"
     place, guard = f"{group} {' '.join(sorted(topics))}", process.guard
@@ -206,10 +206,9 @@ class TopicNotes:
 
 async def _read(log: Log, group: str) -> dict[tuple[str, int], str]:
     noted: dict[tuple[str, int], str] = {}
-    async for batch in log.read(0, await log.start_offset(0)):
-        for record in batch:
-            if record.key == BEGUN_KEY:
-                note = cast("dict[str, Any]", orjson.loads(record.value))
-                if note["group"] == group:
-                    noted[note["topic"], note["partition"]] = note["id"]
+    async for record in records_from(log, 0, await log.start_offset(0)):
+        if record.key == BEGUN_KEY:
+            note = cast("dict[str, Any]", orjson.loads(record.value))
+            if note["group"] == group:
+                noted[note["topic"], note["partition"]] = note["id"]
     return noted

@@ -57,10 +57,6 @@ class _SlicedTokens(Sequence[Token]):
         between = self._places.bounds[self._numbers[0] + 1 : self._numbers[-1] + 1]
         return [self._text[start:end] for start, end in pairwise((self._span[0], *between, self._span[1]))]
 
-    def _text_at(self, number: int) -> str:
-        bounds = self._places.bounds
-        return self._text[max(self._span[0], bounds[number]) : min(self._span[1], bounds[number + 1])]
-
     def __len__(self) -> int:
         return len(self._numbers)
 
@@ -72,7 +68,8 @@ class _SlicedTokens(Sequence[Token]):
         if isinstance(index, slice):
             return [self[at] for at in range(*index.indices(len(self)))]
         number = self._numbers[index]
-        text = self._text_at(number)
+        bounds = self._places.bounds
+        text = self._text[max(self._span[0], bounds[number]) : min(self._span[1], bounds[number + 1])]
         if number in self._places.misspelt:
             return Token(text, _NEVER)
         token = self._tokens[number]

@@ -44,7 +44,7 @@ def letters(log, telemetry=None, *, keep=True, **settings) -> DeadLetterWriter:
 
 @asynccontextmanager
 async def fold_of(dead: DeadLetterWriter, spans, signal="traces"):
-    receiver = KafkaReceiver(SourceTopic("otlp_spans", signal), spans, Telemetry(), on_unreadable=dead.take_async)
+    receiver = KafkaReceiver(SourceTopic("otlp_spans", signal), spans, Telemetry(), on_unreadable=dead.take)
     async with dead.wrap(receiver.open_fold)(0, None) as fold:
         yield fold
 

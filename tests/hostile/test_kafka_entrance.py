@@ -63,7 +63,7 @@ async def test_a_message_of_any_form(name: str, value: bytes, signal: Incoming) 
         log,
         telemetry,
         rules=IngestRules(redactors=Redactors(redactor)),
-        on_unreadable=dead.take_async,
+        on_unreadable=dead.take,
     )
     headers = tuple((f"header {number} {SECRET}", b"x" * 100) for number in range(1000))
     messages = [

@@ -23,7 +23,7 @@ from collector.evaluate.stage import GROUP
 from collector.evaluate.transfer.transfer_records import START_HEADERS
 from collector.export.judged_spans.fold import GROUP as JUDGED_SPANS_GROUP
 from collector.export.stage import group_of
-from collector.logs.log import Committed, Log, LogUnavailable, StoredRecord
+from collector.logs.log import Committed, Log, LogUnavailable, StoredRecord, records_from
 from collector.logs.whole_log import read_records
 from collector.records.epochs import CONTROL_HEADERS, Fence
 from collector.records.grouping import group_by
@@ -152,22 +152,21 @@ async def _read_evaluations(
     """Read a partition of the evaluations log to its end, which may have moved; returns its decisions."""
     fence, controls = Fence(), list[ControlRecord]()
     end = content.ends[partition]
-    async for batch in log.read(partition, content.starts[partition]):
-        for record in batch:
-            if record.offset < end:
-                content.saw(record, {})
-            is_valid = fence.observe(record)
-            if record.headers or not is_valid:
-                content.not_exported.setdefault(partition, []).append(record.offset)
-            if not is_valid:
-                result.void += 1
-            elif record.headers == CONTROL_HEADERS:
-                controls += decisions_in(record)
-            elif not record.headers:
-                try:
-                    comparison.add_done(evaluation_from_json(record.value), later=record.offset >= end)
-                except BadInput:
-                    result.unreadable_evaluations += 1
+    async for record in records_from(log, partition, content.starts[partition]):
+        if record.offset < end:
+            content.saw(record, {})
+        is_valid = fence.observe(record)
+        if record.headers or not is_valid:
+            content.not_exported.setdefault(partition, []).append(record.offset)
+        if not is_valid:
+            result.void += 1
+        elif record.headers == CONTROL_HEADERS:
+            controls += decisions_in(record)
+        elif not record.headers:
+            try:
+                comparison.add_done(evaluation_from_json(record.value), later=record.offset >= end)
+            except BadInput:
+                result.unreadable_evaluations += 1
     content.finish(partition)
     return controls
 
@@ -214,26 +213,25 @@ class _PartitionTurns:
                 self._unreadable += 1
 
         self._state.on_bad_record, self._state.outcomes = bad, comparison.turns[partition]
-        async for batch in self.log.read(partition, self.content.starts[partition]):
-            for record in batch:
-                turns = [stored for stored in divide_records([record]) if not stored.headers]
-                again = sum(self.see_turn(turn.value) for turn in turns)
-                if record.offset >= end:
-                    continue
-                self.content.saw(record, self.readers)
-                result.turns += len(turns)
-                result.repeated += again
-                self._began = record.timestamp if self._began is None else self._began
-                if record.headers == START_HEADERS:  # what was before was copied, and is audited where it came from
-                    comparison.forget(partition)
-                    result.unreadable_turns -= self._unreadable
-                    self._unreadable, self._whole, self._copied_at = 0, True, record.timestamp
-                letters = self.left_out.get((partition, record.offset))
-                processed = _what_was_processed(record, letters) if letters else record
-                if processed is None:
-                    continue
-                jobs = [self._as_made(job, comparison) for job in await self._state.apply(processed)]
-                comparison.add_due(partition, (job for job in jobs if job is not None and self._is_comparable(job)))
+        async for record in records_from(self.log, partition, self.content.starts[partition]):
+            turns = [stored for stored in divide_records([record]) if not stored.headers]
+            again = sum(self.see_turn(turn.value) for turn in turns)
+            if record.offset >= end:
+                continue
+            self.content.saw(record, self.readers)
+            result.turns += len(turns)
+            result.repeated += again
+            self._began = record.timestamp if self._began is None else self._began
+            if record.headers == START_HEADERS:  # what was before was copied, and is audited where it came from
+                comparison.forget(partition)
+                result.unreadable_turns -= self._unreadable
+                self._unreadable, self._whole, self._copied_at = 0, True, record.timestamp
+            letters = self.left_out.get((partition, record.offset))
+            processed = _what_was_processed(record, letters) if letters else record
+            if processed is None:
+                continue
+            jobs = [self._as_made(job, comparison) for job in await self._state.apply(processed)]
+            comparison.add_due(partition, (job for job in jobs if job is not None and self._is_comparable(job)))
         self.content.finish(partition)
         result.lacks_turns |= bool(self.content.starts[partition] or self.content.gaps or self._copied_at)
         deleted = self.content.starts[partition] > 0 and self._began is not None

@@ -32,7 +32,7 @@ from collector.logs.kafka import KafkaSettings
 from collector.logs.kafka.topics import delete, prefixes, require_rights, states
 from collector.logs.log import TICK, Log, LogError, LogUnavailable, StoredRecord
 from collector.logs.sqlite import SqliteLog
-from collector.logs.whole_log import read_partitions
+from collector.logs.whole_log import read_partitions, read_records
 from collector.records.epochs import CONTROL_HEADERS
 from collector.records.json import indented_json
 from collector.records.shared_records import divide_records, is_shared, pieces_of, without_pieces
@@ -86,11 +86,10 @@ class Person:
                         for record in divide_records(batch):
                             self._see(_document(record.value))
             await self._find_traces(logs.spans, assembler)
-        async for batch in read_partitions(logs.evaluations):
-            for record in batch:
-                document = _document(record.value)
-                if record.headers == () and self._is_named_in(document):
-                    self.ids["evaluation_id"].add(str(document.get("evaluation_id")))
+        async for record in read_records(logs.evaluations):
+            document = _document(record.value)
+            if record.headers == () and self.is_named_in(document):
+                self.ids["evaluation_id"].add(str(document.get("evaluation_id")))
 
     def _see(self, turn: Mapping[str, Any]) -> None:
         key = turn.get("conversation_id") or turn.get("trace_id") or turn.get("turn_id")
@@ -152,16 +151,17 @@ class Person:
         if log in ("spans", "judged_spans"):
             return self._has_trace(record)
         key = (record.key or b"").decode(errors="replace")
-        return key in self.ids["conversation_id"] or self._is_named_in(_document(record.value))
+        return key in self.ids["conversation_id"] or self.is_named_in(_document(record.value))
 
-    def _is_named_in(self, document: Mapping[str, Any]) -> bool:
+    def is_named_in(self, document: Mapping[str, Any]) -> bool:
+        """Whether a turn, a conversation, an evaluation or the like is about them."""
         if any(document.get(name) in ids for name, ids in self.ids.items() if isinstance(document.get(name), str)):
             return True
         if document.get("author") in self.ids["user_id"]:
             return True
         parts = [document.get(name) for name in _PARTS]
         inner = [part for each in parts for part in (cast("list[Any]", each) if isinstance(each, list) else [each])]
-        return any(isinstance(part, dict) and self._is_named_in(cast("dict[str, Any]", part)) for part in inner)
+        return any(isinstance(part, dict) and self.is_named_in(cast("dict[str, Any]", part)) for part in inner)
 
     def _without_ids(self, value: Any) -> Any:
         """Decisions of the evaluate stage list conversations and evaluations: without these."""
@@ -192,10 +192,6 @@ class Person:
         """Ids of other people that contain an id, the longest first."""
         others = self.others - self.ids["user_id"] - self.ids["conversation_id"]
         return sorted((each for name in others if needle in (each := name.encode())), key=len, reverse=True)
-
-    def is_in_line(self, line: bytes) -> bool:
-        """Whether a line of JSON, a turn or a conversation or an evaluation, is about them."""
-        return self._is_named_in(_document(line))
 
 
 _TRACE_ID = re.compile("[0-9a-f]{32}")
@@ -360,7 +356,7 @@ def _erase_lines(path: Path, person: Person, options: EraseOptions) -> int:
         with path.open("rb") as old, open(rest, "wb", opener=open_private) as new:
             shutil.copystat(path, rest)
             for line in old:
-                if person.is_in_line(line):
+                if person.is_named_in(_document(line)):
                     gone += 1
                 else:
                     new.write(line)
@@ -395,17 +391,16 @@ async def _count(logs: Iterable[Log], person: Person) -> tuple[Counter[bytes], C
     ids, texts = _needles(person)
     counts, places = Counter[bytes](), Counter[str]()
     for log in logs:
-        async for batch in read_partitions(log):
-            for record in batch:
-                content = (record.key or b"") + record.value + b"".join(value for _, value in record.headers)
-                seen = [needle for needle in (*ids, *texts) if needle in content]
-                here = +Counter({needle: person.count(needle, content) for needle in seen})
-                counts += here
-                named = [name.decode() for name in ids if name in here]
-                if named and places[f"log {log.name}"] < _EXAMPLES:
-                    at = f"partition {record.partition}, offset {record.offset}"
-                    person.examples.append(f"log {log.name}, {at}: {listed(named[:_EXAMPLES])}")
-                places[f"log {log.name}"] += bool(named)
+        async for record in read_records(log):
+            content = (record.key or b"") + record.value + b"".join(value for _, value in record.headers)
+            seen = [needle for needle in (*ids, *texts) if needle in content]
+            here = +Counter({needle: person.count(needle, content) for needle in seen})
+            counts += here
+            named = [name.decode() for name in ids if name in here]
+            if named and places[f"log {log.name}"] < _EXAMPLES:
+                at = f"partition {record.partition}, offset {record.offset}"
+                person.examples.append(f"log {log.name}, {at}: {listed(named[:_EXAMPLES])}")
+            places[f"log {log.name}"] += bool(named)
     return counts, +places
 
 

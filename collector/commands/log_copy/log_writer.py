@@ -9,7 +9,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-from collector.logs.log import Committed, CopyableLog, Log, Record, StoredRecord, partition_of
+from collector.logs.log import Committed, CopyableLog, Log, Record, StoredRecord, partition_of, records_from
 from collector.logs.whole_log import end_offsets
 from collector.past.merging import merge
 from collector.records.shared_records import divide_records
@@ -117,10 +117,9 @@ class LogWriter:
         problems: list[str] = []
         for partition, base in self._base.items():
             digest, number = _new_digest(), 0
-            async for batch in self.target.read(partition, base):
-                for record in batch:
-                    number += 1
-                    digest.update(_bytes_of(record))
+            async for record in records_from(self.target, partition, base):
+                number += 1
+                digest.update(_bytes_of(record))
             expected = self._next[partition] - base
             where = f"{self.target.name}[{partition}]"
             if number != expected:

@@ -20,7 +20,7 @@ from collector.calibration.page_labels import human_of
 from collector.config.command_options import require_window
 from collector.config.configured import Config
 from collector.errors import DONE, FAILED, BadInput, ConfigError
-from collector.logs.log import Log, StoredRecord
+from collector.logs.log import Log, StoredRecord, records_from
 from collector.logs.whole_log import first_offset
 from collector.records.epochs import valid_evaluations
 from collector.records.json import evaluation_from_json, label_from_json
@@ -255,10 +255,9 @@ async def _torn_day(log: Log, partition: int, begin: datetime) -> date | None:
 
 
 async def _labels(log: Log, partition: int, start: int) -> AsyncIterator[StoredRecord]:
-    async for batch in log.read(partition, start):
-        for record in batch:
-            if not record.headers:  # else feedback
-                yield record
+    async for record in records_from(log, partition, start):
+        if not record.headers:  # else feedback
+            yield record
 
 
 def _evaluation(record: StoredRecord, at: datetime, *, texts: bool) -> Row:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from collector.backoff import Backoff
 from collector.evaluate.recovery.ledger import RETRY, append_with_retry
-from collector.logs.log import Log, LogUnavailable, Record
+from collector.logs.log import Log, LogUnavailable, Record, records_from
 from evaluators.cases import Json
 from evaluators.mechanisms.rating import STEPS_HASH, hash_of_steps, steps_in
 
@@ -59,8 +59,7 @@ class GeneratedStepsStore:
         await self._backoff.repeat(self._catch_up, LogUnavailable, action="reading the definitions log")
 
     async def _catch_up(self) -> None:
-        async for batch in self._log.read(0, self._next_offset):
-            for record in batch:
-                self._next_offset = record.offset + 1
-                if record.key is not None:
-                    self._answers.setdefault(record.key.decode(), record.value.decode())
+        async for record in records_from(self._log, 0, self._next_offset):
+            self._next_offset = record.offset + 1
+            if record.key is not None:
+                self._answers.setdefault(record.key.decode(), record.value.decode())

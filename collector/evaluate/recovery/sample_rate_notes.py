@@ -11,7 +11,7 @@ import orjson
 
 from collector.evaluate.recovery.ledger import RETRY, append_with_retry
 from collector.evaluate.recovery.replay_point import SampleRates
-from collector.logs.log import Log, LogUnavailable, Record
+from collector.logs.log import Log, LogUnavailable, Record, records_from
 
 RATES_KEY = b"sample rates"
 """The key of the notes. All notes under it count, unlike other definitions, of which only the first counts."""
@@ -23,12 +23,11 @@ Notes = Mapping[int, Sequence[tuple[int, SampleRates]]]
 async def read_sample_rates(log: Log) -> Notes:
     """Read all notes. Raises LogUnavailable."""
     notes: dict[int, list[tuple[int, SampleRates]]] = {}
-    async for batch in log.read(0, await log.start_offset(0)):
-        for record in batch:
-            if record.key == RATES_KEY:
-                plain = cast("dict[str, Any]", orjson.loads(record.value))
-                partition, since, rates = plain["partition"], plain["from"], plain["rates"]
-                notes[partition] = [*(note for note in notes.get(partition, ()) if note[0] < since), (since, rates)]
+    async for record in records_from(log, 0, await log.start_offset(0)):
+        if record.key == RATES_KEY:
+            plain = cast("dict[str, Any]", orjson.loads(record.value))
+            partition, since, rates = plain["partition"], plain["from"], plain["rates"]
+            notes[partition] = [*(note for note in notes.get(partition, ()) if note[0] < since), (since, rates)]
     return notes
 
 

@@ -16,7 +16,7 @@ from collector.evaluate.plan import Job, Plan
 from collector.evaluate.recovery.control_records import ControlRecord, decisions_in
 from collector.evaluate.recovery.replay_point import ReplayPoint
 from collector.evaluate.retry.request import is_retry_request
-from collector.logs.log import Log
+from collector.logs.log import Log, records_from
 from collector.records.epochs import CONTROL_HEADERS, Fence
 from evaluators.cases import Conversation, Turn
 
@@ -64,10 +64,9 @@ def plan_of(plan: Plan, monitors: Collection[str], evaluators: Collection[str]) 
 async def control_records_in(evaluations: Log, partition: int) -> Sequence[ControlRecord]:
     """The valid control records of a partition."""
     fence, controls = Fence(), list[ControlRecord]()
-    async for batch in evaluations.read(partition, 0):
-        for record in batch:
-            if fence.observe(record) and record.headers == CONTROL_HEADERS:
-                controls += decisions_in(record)
+    async for record in records_from(evaluations, partition, 0):
+        if fence.observe(record) and record.headers == CONTROL_HEADERS:
+            controls += decisions_in(record)
     return controls
 
 
@@ -88,21 +87,20 @@ async def past_jobs(
     state: PartitionState | None = None
     has_conversations = any(monitor.of_scope("conversation") for monitor in plan.monitors)
     since, until, elsewhere = stretch.since.timestamp(), stretch.until.timestamp(), OutcomeCounter()
-    async for batch in turns.read(partition, 0):
-        for record in batch:
-            if state is None:
-                # A conversation is assembled from its first turn on. A turn ended before the log took it.
-                if not has_conversations and record.timestamp < since:
-                    continue
-                state = PartitionState(replace(plan, budget=_LIFTED), ReplayPoint(record.offset), controls)
-            if is_retry_request(record):
+    async for record in records_from(turns, partition, 0):
+        if state is None:
+            # A conversation is assembled from its first turn on. A turn ended before the log took it.
+            if not has_conversations and record.timestamp < since:
                 continue
-            state.outcomes = outcomes if since <= record.timestamp < until else elsewhere
-            for job in await state.apply(record):
-                case = job.case()
-                happened_at = ended_at(case, job.triggered_at)
-                if happened_at in stretch:
-                    yield PastDueJob(job, partition, case, happened_at)
+            state = PartitionState(replace(plan, budget=_LIFTED), ReplayPoint(record.offset), controls)
+        if is_retry_request(record):
+            continue
+        state.outcomes = outcomes if since <= record.timestamp < until else elsewhere
+        for job in await state.apply(record):
+            case = job.case()
+            happened_at = ended_at(case, job.triggered_at)
+            if happened_at in stretch:
+                yield PastDueJob(job, partition, case, happened_at)
 
 
 def ended_at(case: Turn | Conversation, otherwise: float) -> datetime:

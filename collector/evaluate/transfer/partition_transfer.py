@@ -19,7 +19,7 @@ from collector.evaluate.recovery.configurations import (
 from collector.evaluate.recovery.ledger import Ledger
 from collector.evaluate.recovery.replay_point import CommitMetadata
 from collector.evaluate.transfer.transfer_records import TransferredJob, conversation_record, is_transfer, transferred
-from collector.logs.log import Committed, Log, Record, StoredRecord
+from collector.logs.log import Committed, Log, Record, StoredRecord, records_from
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,11 +128,10 @@ async def is_changed_beyond(evaluations: Log, partition: int, committed: Committ
 
 async def _records(turns: Log, partition: int, committed: Committed) -> AsyncIterator[StoredRecord]:
     """The delivered records that the state needs, and unread ones that an earlier copy handed over."""
-    async for batch in turns.read(partition, committed.low_watermark):
-        for record in batch:
-            if record.offset >= committed.offset and not is_transfer(record):
-                return
-            yield record
+    async for record in records_from(turns, partition, committed.low_watermark):
+        if record.offset >= committed.offset and not is_transfer(record):
+            return
+        yield record
 
 
 def _conversations(state: PartitionState) -> Iterator[Record]:

@@ -33,6 +33,7 @@ from collector.logs.log import (
     Record,
     StoredRecord,
     place_of_number,
+    records_from,
 )
 
 Happened = Literal["ended", "survived", "left_out"]
@@ -136,10 +137,9 @@ class FatalUnits:
             if self._log is None or time.monotonic() - self._caught_up_at < CATCH_UP_AFTER:
                 return
             try:
-                async for batch in self._log.read(0, self._next_offset):
-                    for record in batch:
-                        self._next_offset = record.offset + 1
-                        self._read(record.key, record.value)
+                async for record in records_from(self._log, 0, self._next_offset):
+                    self._next_offset = record.offset + 1
+                    self._read(record.key, record.value)
             except LogUnavailable as error:
                 logger.warning("which records ended a process cannot be read from %s now: %s", self._log.name, error)
                 return

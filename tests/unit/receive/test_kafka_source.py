@@ -41,7 +41,7 @@ class Source:
     async def _sleep(self, seconds: float) -> None:
         self.waits.append(seconds)
 
-    async def _on_unreadable(self, message: StoredRecord, error: Exception) -> None:
+    def _on_unreadable(self, message: StoredRecord, error: Exception) -> None:
         self.poison.append((message.offset, str(error)))
 
     async def deliver(self, *messages: StoredRecord) -> None:

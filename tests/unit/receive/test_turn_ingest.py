@@ -71,7 +71,7 @@ class Source:
             on_unreadable=self._on_unreadable, clock=lambda: NOW, **options,
         )  # fmt: skip
 
-    async def _on_unreadable(self, bad: StoredRecord, error: Exception) -> None:
+    def _on_unreadable(self, bad: StoredRecord, error: Exception) -> None:
         self.poison.append((bad.offset, str(error)))
 
     async def deliver(self, *messages: StoredRecord) -> None:

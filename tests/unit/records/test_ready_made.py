@@ -10,7 +10,7 @@ import pytest
 from collector.errors import BadInput
 from collector.records.json import turn_from_json, turn_to_json
 from collector.records.ready_made import comes_again, documents_in, turns_in
-from collector.records.references import references_in
+from collector.records.references import reference_of
 from collector.records.whole_conversation import conversation_fields
 from evaluators.cases import Turn
 
@@ -200,4 +200,4 @@ def test_what_is_said_of_a_conversation_goes_with_its_turns() -> None:
 def test_a_reference_that_nests_deeper_is_refused(depth: int) -> None:
     reference = {"turn_id": "t", "expected_tools": [{"name": "f", "arguments": nested(depth)}]}
     with pytest.raises(BadInput, match="a value is nested deeper than 64"):
-        references_in([reference], tenant=None)
+        reference_of(reference, tenant=None)
