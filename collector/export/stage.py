@@ -1,8 +1,9 @@
 """The export stage: folds that feed one exporter, from the evaluations log and, for feedback, from the labels log.
 
 Each exporter follows a log in a group of its own, so an exporter whose destination is down delays no other exporter.
-After a crash the records since the last commit, usually of one second, are exported again, with the same ids. An
-exporter with the method `export_feedback` also gets feedback, as soon as the turns that it is about are known.
+After a crash the records since the last commit, of about two seconds, are exported again, with the same ids. While
+commits fail, a fold waits, so that these do not become more. An exporter with the method `export_feedback` also gets
+feedback, as soon as the turns that it is about are known.
 """
 
 import time
@@ -130,6 +131,8 @@ class _StatelessFold(UntimedFold):
     """A fold without state that a restart would miss."""
 
     low_watermark = None
+    awaits_commits = True
+    """A restart exports again what was not committed. Prometheus, and most destinations, would count it twice."""
 
     async def replay(self, records: Sequence[StoredRecord]) -> None:
         """Do nothing: delivered records were exported already."""
@@ -195,11 +198,6 @@ class FeedbackExport:
     _: KW_ONLY
     backoff: Backoff = field(default_factory=Backoff)
     confirm: Confirm = certain
-
-    @property
-    def group(self) -> str:
-        """The group under which the cursor is stored."""
-        return feedback_group_of(self.name)
 
     @asynccontextmanager
     async def open_fold(self, partition: int, committed: Committed | None) -> "AsyncGenerator[FeedbackExportFold]":

@@ -74,6 +74,12 @@ OPENING = Backoff(cap=1.0)
 FINISHES_WITHIN = 10.0
 """Seconds that a delivery may take to end when its partition is revoked, if its fold `finishes_delivery`."""
 
+ANSWERED_WITHIN = 1.0
+"""Seconds since a commit without an answer after which deliveries wait for a commit, if their fold `awaits_commits`."""
+
+COMMIT_PATIENCE = 300.0
+"""Seconds since that commit after which such deliveries go on: effects so late are worse than repeated ones."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerTiming:
@@ -143,10 +149,13 @@ class PartitionFeed:
     def __post_init__(self, start: int) -> None:
         timing = self.timing
         self._state: log.Committed | None = None
-        self.unanswered: set[log.Committed] = set()
-        """Positions whose commit was sent since the last one that succeeded. The log may still take each of them."""
+        self.unanswered: dict[log.Committed, float] = {}
+        """Positions whose commit was sent since the last one that succeeded, and when (s, monotonic). The log may still
+        take each of them."""
         self._delivered = asyncio.Event()
         self._delivered.set()
+        self._answered = asyncio.Event()
+        self.is_revoked = False
         self._begin_at(self.committed or log.Committed(start, start))
         self._fold: log.Fold | None = None
         self._stateful: log.Fold | None = None
@@ -215,14 +224,30 @@ class PartitionFeed:
                 self._fold = self._stateful = None
 
     def uncommitted(self) -> log.Committed | None:
-        """The positions to commit now; None if nothing has changed."""
+        """The positions to commit now; None if nothing has changed, or if the partition is revoked."""
         self._update_state()
-        return self.last_uncommitted
+        return None if self.is_revoked else self.last_uncommitted
 
     @property
     def last_uncommitted(self) -> log.Committed | None:
         """The last result of `uncommitted`; None once it is committed. Another thread may read this."""
         return None if self._state == self.committed else self._state
+
+    def commit_succeeded(self, state: log.Committed) -> None:
+        """Note that the log has taken a commit. A log passes over partitions that were revoked before it was sent."""
+        if not self.is_revoked:
+            self.committed = state
+            self.unanswered.clear()
+            self._answered.set()
+
+    async def _await_commit(self) -> None:
+        """Wait while commits fail, if the fold `awaits_commits`: a restart repeats deliveries since the last commit."""
+        overdue = time.monotonic() - next(iter(self.unanswered.values()), math.inf)
+        if overdue > ANSWERED_WITHIN and getattr(self._stateful, "awaits_commits", False):
+            self._answered.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(COMMIT_PATIENCE - overdue):
+                    await self._answered.wait()
 
     def is_due(self, now: float) -> bool:
         """Whether the fold is due and needs a tick, because every record was delivered.
@@ -249,6 +274,7 @@ class PartitionFeed:
             records = records[old:]
             self._replayed = batch.end_offset >= self.offset
         if records:
+            await self._await_commit()
             if self.confirm is not None:
                 await self.confirm()
             self.time = records[0].timestamp
@@ -345,24 +371,17 @@ class ConsumerRunner:
             running.cancel()
             await asyncio.wait([running])
 
-    def uncommitted(self) -> dict[int, log.Committed]:
-        """The positions to commit, by partition."""
-        feeds = self._feeds.items()
-        return {partition: state for partition, feed in feeds if (state := feed.uncommitted()) is not None}
-
     async def commit(self) -> None:
         """Commit the changed positions. Positions that cannot be committed now are part of the next commit."""
-        changes = self.uncommitted()
+        changes = {feed: state for feed in self._feeds.values() if (state := feed.uncommitted()) is not None}
         if not changes:
             return
-        for partition, state in changes.items():
-            self._feeds[partition].unanswered.add(state)
+        for feed, state in changes.items():
+            feed.unanswered.setdefault(state, time.monotonic())
         with self._committing.attempt(log.LogUnavailable):
-            await self._commit(changes)
-            for partition, state in changes.items():
-                if partition in self._feeds:
-                    self._feeds[partition].committed = state
-                    self._feeds[partition].unanswered.clear()
+            await self._commit({feed.partition: state for feed, state in changes.items()})
+            for feed, state in changes.items():
+                feed.commit_succeeded(state)
 
     async def _commit_forever(self) -> None:
         while True:

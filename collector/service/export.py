@@ -247,9 +247,9 @@ def start_feedback_exports(process: Process, stages: Sequence[ExportStage]) -> N
     labels = process.logs.labels
     for stage in stages:
         if isinstance(stage.exporter, FeedbackExporter):
-            confirm = confirm_of(labels, feedback_group_of(stage.name))
-            export = FeedbackExport(stage.name, stage.exporter, process.telemetry, confirm=confirm)
-            process.follow("export", labels, export.group, export.open_fold)
+            group = feedback_group_of(stage.name)
+            export = FeedbackExport(stage.name, stage.exporter, process.telemetry, confirm=confirm_of(labels, group))
+            process.follow("export", labels, group, export.open_fold)
     start_correction_readers(process, stages)
 
 

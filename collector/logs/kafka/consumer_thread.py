@@ -35,7 +35,8 @@ from collector.logs.consumer_runner import DeliveryPace, since_boot
 from collector.logs.journal.stall_watchdog import exit_stalled
 from collector.logs.kafka import owned_partitions, workarounds
 from collector.logs.kafka.connections import connect
-from collector.logs.kafka.group_watch import GroupView, GroupWatch, ask_brokers
+from collector.logs.kafka.group_members import ask_brokers
+from collector.logs.kafka.group_watch import GroupView, GroupWatch
 from collector.logs.kafka.records import RecordDecoder
 from collector.logs.kafka.settings import KafkaSettings, absent, milliseconds, named_topics, translate
 from collector.logs.kafka.subscription import GroupListener, Polled, Subscription
@@ -262,16 +263,13 @@ class ConsumerThread:
         self._pace = DeliveryPace()
         self._records_per_poll = min(RECORDS_PER_POLL, settings.max_queued[0])
         self._decoding = RecordDecoder(settings.max_batch_bytes, self._topics.number_of)
-        self._watchdog = Watchdog(
-            f"reading for group {subscription.group}", settings.stall_timeout, subscription.on_stall
-        )
-        self.group_watch = GroupWatch(
-            subscription.group, partial(ask_brokers, settings, subscription.group), instance=subscription.instance
-        )
+        group, instance, wait = subscription.group, subscription.instance, subscription.wait
+        self._watchdog = Watchdog(f"reading for group {group}", settings.stall_timeout, subscription.on_stall)
+        self._group_watch = GroupWatch(group, partial(ask_brokers, settings, group), instance=instance, wait=wait)
         self._consumer: Any = None
         self._send_heartbeat: Callable[[], None] | None = None
         self._call = partial(_call_in, asyncio.get_running_loop())
-        self._commits = owned_partitions.CommitSender(self._call, subscription.group, settings)
+        self._commits = owned_partitions.CommitSender(self._call, group, settings)
         self.owned = owned_partitions.OwnedPartitions(subscription, listener, flow, self._commits, self._call)
         self._failing_since: float | None = None
         self._hidden_since: float | None = None
@@ -354,7 +352,7 @@ class ConsumerThread:
                 longest = POLL_PAUSED if self._apply_pauses() else POLL
                 workarounds.keep_joining(self._consumer)
                 reached = self._silent_since is None and self._failing_since is None
-                if self.group_watch.should_rejoin(self._group_view, reached=reached):
+                if self._group_watch.should_rejoin(self._group_view, reached=reached):
                     workarounds.rejoin(self._consumer)
                 workarounds.give_back_parked_records(self._consumer)
                 longest = POLL_WITHOUT_GROUP if workarounds.waits_for_group(self._consumer) else longest

@@ -18,9 +18,10 @@ COMMIT_WITHIN = 10.0
 class _GroupStream:
     """The records of one partition that were polled and not yet delivered."""
 
-    def __init__(self, partition: int, flow: PrefetchLimiter, timing: ConsumerTiming) -> None:
+    def __init__(self, assigned: Assigned, flow: PrefetchLimiter, timing: ConsumerTiming) -> None:
+        self.epoch = assigned.epoch
         self.waiting = False
-        self._partition = partition
+        self._partition = assigned.partition
         self._flow = flow
         self._batch_records = timing.batch_records
         self._polled: deque[Polled] = deque()
@@ -64,15 +65,9 @@ class GroupConsumer:
         """By the number of the partition."""
         self.is_member = False
         """Whether a broker has confirmed the membership, and all partitions that it gave are in `feeds`."""
-        self._epochs: dict[int, int] = {}
-        self._changes: asyncio.Queue[Assigned | Sequence[int] | LogError] = asyncio.Queue()
+        self._changes: asyncio.Queue[PartitionFeed | Sequence[int] | LogError] = asyncio.Queue()
         self._thread = ConsumerThread(settings, subscription, self, flow=self._flow)
         self.membership = Membership(settings.session_timeout, self._thread.ask_membership)
-
-    @property
-    def long_wait(self) -> float | None:
-        """For how many seconds the group could not be joined, once that is long."""
-        return self._thread.group_watch.long_wait
 
     async def run(self, open_fold: OpenFold) -> None:
         """Consume until cancelled."""
@@ -88,44 +83,39 @@ class GroupConsumer:
         finally:
             await asyncio.shield(self._thread.stop())
 
-    async def _change(self, runner: ConsumerRunner, change: Assigned | Sequence[int] | LogError) -> None:
+    async def _change(self, runner: ConsumerRunner, change: PartitionFeed | Sequence[int] | LogError) -> None:
         if isinstance(change, LogError):
             raise change
-        if isinstance(change, Assigned):
-            if self._epochs.get(change.partition) == change.epoch:  # else it was revoked again
-                runner.assign(self.feeds[change.partition])
+        if isinstance(change, PartitionFeed):
+            if not change.is_revoked:
+                runner.assign(change)
             return
         await asyncio.gather(*map(runner.revoke, change))
         self.membership.closed()
 
     def assigned(self, assigned: Assigned) -> None:
         """A partition was assigned: queue its records from now on; its fold opens when the one before is closed."""
-        stream = _GroupStream(assigned.partition, self._flow, self._timing)
-        self._streams[assigned.partition] = stream
-        self._epochs[assigned.partition] = assigned.epoch
-        self.feeds[assigned.partition] = PartitionFeed(
-            assigned.partition, assigned.committed, assigned.start, stream, self._timing, self.membership.confirm
-        )
-        self._changes.put_nowait(assigned)
+        partition, committed, start = assigned.partition, assigned.committed, assigned.start
+        stream = self._streams[partition] = _GroupStream(assigned, self._flow, self._timing)
+        feed = PartitionFeed(partition, committed, start, stream, self._timing, self.membership.confirm)
+        self.feeds[partition] = feed
+        self._changes.put_nowait(feed)
 
     def revoked(self, partitions: Sequence[int]) -> None:
         """Partitions were revoked."""
         self.is_member = False
         self.membership.revoked()
         for partition in partitions:
-            stream = self._streams.pop(partition, None)
-            if stream is not None:
-                stream.close()
-            self.feeds.pop(partition, None)
-            self._epochs.pop(partition, None)
+            if partition in self.feeds:
+                self.feeds.pop(partition).is_revoked = True
+                self._streams.pop(partition).close()
         self._changes.put_nowait(partitions)
 
     def polled(self, polled: Sequence[Polled]) -> None:
         """Records were fetched."""
         for batch in polled:
-            stream = self._streams.get(batch.partition)
-            if stream is not None:
-                stream.put(batch)
+            if batch.partition in self._streams:
+                self._streams[batch.partition].put(batch)
 
     def confirmed(self, sent_at: float) -> None:
         """A broker has answered a heartbeat."""
@@ -148,9 +138,8 @@ class GroupConsumer:
             if not answer.done():
                 answer.set_result(error)
 
-        self._thread.commit(
-            {number: (self._epochs[number], state) for number, state in states.items() if number in self._epochs}, done
-        )
+        of_epochs = {number: (self._streams[number].epoch, state) for number, state in states.items()}
+        self._thread.commit(of_epochs, done)
         try:
             async with asyncio.timeout(COMMIT_WITHIN):  # not wait_for: before Python 3.12 it can swallow a cancellation
                 error = await answer

@@ -8,17 +8,12 @@ compares the partitions that brokers assign to its name with those that it reads
 """
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
-from typing import Any, cast
 
 from kafka.structs import TopicPartition
-
-from collector.logs.kafka.settings import KafkaSettings
-from collector.logs.kafka.topics import administrating, member_names
 
 logger = logging.getLogger(__name__)
 
@@ -65,51 +60,22 @@ Ask = Callable[[Callable[[Answer], None]], None]
 """Asks brokers for the members; its argument is called with the answer later, in another thread."""
 
 
-class GroupWatch:
-    """Of one consumer, in the thread that polls. `instance` is its group instance id, if it has one."""
+class JoinWait:
+    """Logs why a process takes long to join a group. It outlives a consumer that ends: the next one waits on."""
 
-    def __init__(
-        self, group: str, ask: Ask, *, instance: str | None, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._wait = _JoinWait(group, ask)
-        self._owners = None if instance is None else _Owners(group, instance, ask)
-        self._clock = clock
-        self._next = clock()
-
-    @property
-    def long_wait(self) -> float | None:
-        """For how many seconds it has not been joined, once that is long. May be read in other threads."""
-        return self._wait.long_wait
-
-    def should_rejoin(self, view: Callable[[], GroupView], *, reached: bool = True) -> bool:
-        """Look, if it is time; whether the consumer has to join once more, as a partition has no owner. While no broker
-        is `reached`, it does not wait for its group.
-        """
-        now = self._clock()
-        if now < self._next:
-            return False
-        self._next = now + LOOK_EVERY
-        seen = view()
-        self._wait.see(now, joined=seen.joined, reached=reached)
-        return self._owners is not None and self._owners.misses_one(now, seen)
-
-
-class _JoinWait:
-    """Logs why a consumer takes long to join its group."""
-
-    def __init__(self, group: str, ask: Ask) -> None:
-        self._group = group
-        self._ask = ask
+    def __init__(self) -> None:
         self.long_wait: float | None = None
+        """For how many seconds the group has not been joined, once that is long. May be read in other threads."""
         self._since: float | None = None
         self._is_logged = False
         self._answers: list[Answer] | None = None
         """The answer of brokers in this wait, once it comes; None before they are asked."""
 
-    def see(self, now: float, *, joined: bool, reached: bool) -> None:
+    def see(self, now: float, group: str, ask: Ask, *, joined: bool, reached: bool) -> None:
+        """Look; `ask` asks for the members of the group."""
         if joined:
             if self._is_logged and self._since is not None:
-                logger.info("group %s is joined after %.0f s", self._group, now - self._since)
+                logger.info("group %s is joined after %.0f s", group, now - self._since)
             # an answer that comes later is of no wait any more: its line would have no end
             self._since, self._is_logged, self.long_wait, self._answers = None, False, None, None
             return
@@ -119,19 +85,48 @@ class _JoinWait:
             self.long_wait = now - self._since
             if self._answers is None:
                 self._answers = []
-                self._ask(self._answers.append)
+                ask(self._answers.append)
             if self._answers and not self._is_logged:
                 self._is_logged = True
-                self._log_wait(self.long_wait, self._answers[0])
+                _log_wait(group, self.long_wait, self._answers[0])
 
-    def _log_wait(self, waited: float, answer: Answer) -> None:
-        why = f" ({answer})"
-        if not isinstance(answer, Exception):
-            why = (
-                ": brokers wait until each of its members has joined again, or was not heard of for its "
-                f"session_timeout; members: {', '.join(answer.names) or 'none'}"
-            )
-        logger.warning("group %s: could not be joined for %.0f s, so nothing is read%s", self._group, waited, why)
+
+def _log_wait(group: str, waited: float, answer: Answer) -> None:
+    why = f" ({answer})"
+    if not isinstance(answer, Exception):
+        why = (
+            ": brokers wait until each of its members has joined again, or was not heard of for its "
+            f"session_timeout; members: {', '.join(answer.names) or 'none'}"
+        )
+    logger.warning("group %s: could not be joined for %.0f s, so nothing is read%s", group, waited, why)
+
+
+@dataclass(eq=False, repr=False)
+class GroupWatch:
+    """Of one consumer, in the thread that polls. `instance` is its group instance id, if it has one."""
+
+    group: str
+    ask: Ask
+    _: KW_ONLY
+    instance: str | None
+    wait: JoinWait
+    clock: Callable[[], float] = time.monotonic
+
+    def __post_init__(self) -> None:
+        self._owners = None if self.instance is None else _Owners(self.group, self.instance, self.ask)
+        self._next = self.clock()
+
+    def should_rejoin(self, view: Callable[[], GroupView], *, reached: bool = True) -> bool:
+        """Look, if it is time; whether the consumer has to join once more, as a partition has no owner. While no broker
+        is `reached`, it does not wait for its group.
+        """
+        now = self.clock()
+        if now < self._next:
+            return False
+        self._next = now + LOOK_EVERY
+        seen = view()
+        self.wait.see(now, self.group, self.ask, joined=seen.joined, reached=reached)
+        return self._owners is not None and self._owners.misses_one(now, seen)
 
 
 class _Owners:
@@ -175,40 +170,3 @@ class _Owners:
             self._group, len(unread), ", ".join(sorted({orphan.topic for orphan in unread})),
         )  # fmt: skip
         return True
-
-
-def ask_brokers(settings: KafkaSettings, group: str, done: Callable[[Answer], None]) -> None:
-    """Ask for the members of a group, in a thread of its own: brokers may not answer for long."""
-
-    def ask() -> None:
-        try:
-            answer = _members(settings, group)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is the answer
-            done(error)
-        else:
-            done(answer)
-
-    threading.Thread(target=ask, name=f"kafka members {group}", daemon=True).start()
-
-
-def _members(settings: KafkaSettings, group: str) -> GroupMembers:
-    with administrating(settings) as admin:
-        described = admin.describe_groups([group])[group]
-    owned_by = {
-        str(member["group_instance_id"] or member["member_id"]): frozenset(_owned(member["member_assignment"]))
-        for member in described["members"]
-    }
-    return GroupMembers(
-        settled=described["group_state"] == "Stable",
-        names=tuple(member_names(described["members"])),
-        owned=frozenset[TopicPartition]().union(*owned_by.values()),
-        owned_by=owned_by,
-    )
-
-
-def _owned(assignment: Any) -> list[TopicPartition]:
-    """The partitions of an assignment; none if it cannot be read or is empty."""
-    if not isinstance(assignment, dict):
-        return []
-    parts = cast("dict[str, Any]", assignment)["assigned_partitions"]
-    return [TopicPartition(part["topic"], number) for part in parts for number in part["partitions"]]

@@ -1,6 +1,7 @@
 """The log as a Kafka topic."""
 
 import asyncio
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
@@ -11,6 +12,7 @@ from collector.logs.consumer_runner import ConsumerTiming
 from collector.logs.journal.stall_watchdog import exit_stalled
 from collector.logs.kafka import topics as kafka_topics
 from collector.logs.kafka.group_consumer import GroupConsumer
+from collector.logs.kafka.group_watch import JoinWait
 from collector.logs.kafka.owned_partitions import to_kafka
 from collector.logs.kafka.producer import SharedProducer
 from collector.logs.kafka.range_reader import RangeReader
@@ -61,6 +63,8 @@ class KafkaLog:
         self._timing = shared.timing
         self._partitioner = Partitioner(name, partitions, settings.max_record_bytes)
         self._consumers: dict[str, GroupConsumer] = {}
+        self._waits = defaultdict[str, JoinWait](JoinWait)
+        """By group, also between two consumers."""
         self._closed = False
         self._refused: dict[str, LogRefused | None] = {}
         """Why brokers refuse the consumers of this process now, by group."""
@@ -135,12 +139,8 @@ class KafkaLog:
 
     def read(self, partition: int, start: int) -> AsyncIterator[Sequence[StoredRecord]]:
         """Read batches up to the end of the log at the first step."""
-        return self._shared.range_reader.read(
-            TopicPartition(self._topic, partition),
-            start,
-            limit=self._timing.batch_records,
-            patience=self._timing.patience,
-        )
+        where, timing = TopicPartition(self._topic, partition), self._timing
+        return self._shared.range_reader.read(where, start, limit=timing.batch_records, patience=timing.patience)
 
     async def probe(self) -> None:
         """See that the leader of partition 0 answers, that no append waits for long, and that nothing is refused."""
@@ -160,8 +160,7 @@ class KafkaLog:
 
     def long_wait(self, group: str) -> float | None:
         """For how many seconds this process could not join the group, once that is long: it reads nothing."""
-        consumer = self._consumers.get(group)
-        return None if consumer is None else consumer.long_wait
+        return self._waits[group].long_wait
 
     async def follow(self, group: str, open_fold: OpenFold) -> None:
         """Deliver records to the folds of the partitions that the group gives to this process, until cancelled.
@@ -179,6 +178,7 @@ class KafkaLog:
             topics=PartitionNumbering([self._topic]),
             log=self.name,
             instance=instance and f"{instance}-{self.name}",
+            wait=self._waits[group],
             patience=self._timing.patience,
             on_unreadable=self._shared.on_unreadable,
             on_lost=self._shared.on_lost,

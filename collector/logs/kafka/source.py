@@ -120,7 +120,7 @@ class KafkaSource:
         """Why brokers refuse us now, or let us wait for long; None if they do not."""
         if self._refused is not None:
             return str(self._refused)
-        waited = None if self._consumer is None else self._consumer.long_wait
+        waited = self._subscription.wait.long_wait
         return None if waited is None else f"the group could not be joined for {waited:.0f} s"
 
     async def follow(self, group: str, open_fold: OpenFold, *, begun: BegunTopics | None = None) -> None:

@@ -8,6 +8,7 @@ from typing import Protocol
 from kafka.structs import TopicPartition
 
 from collector.logs.journal.stall_watchdog import exit_stalled
+from collector.logs.kafka.group_watch import JoinWait
 from collector.logs.kafka.records import OnUnreadable, log_unreadable
 from collector.logs.log import Committed, LogError, LogRefused, StoredRecord
 from collector.telemetry.drop_reasons import LossReason
@@ -121,6 +122,7 @@ class Subscription:
     log: str | None = None
     consumer: str | None = None
     begun: BegunTopics = field(default_factory=NothingBegun)
+    wait: JoinWait = field(default_factory=JoinWait)
     start: str = "earliest"
     committed_only: bool = False
     patience: float = 60.0

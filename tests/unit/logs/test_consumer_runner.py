@@ -49,6 +49,7 @@ class FakeFold:
         self.replayed: list[int] = []
         self.delivered: list[int] = []
         self.finishes_delivery = False
+        self.awaits_commits = False
         self.deliver_until = asyncio.Event()
         self.deliver_until.set()
 
@@ -180,6 +181,85 @@ async def test_where_another_owner_or_somebody_has_committed_since_a_partition_b
         rig.give(*range(start, 8))
         await settle()
     assert rig.fold.delivered[2:] == list(range(committed.offset if committed else 0, 8))
+
+
+@pytest.fixture
+def _overdue_at_once(monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[reportUnusedFunction]
+    monkeypatch.setattr("collector.logs.consumer_runner.ANSWERED_WITHIN", 0.0)
+
+
+@pytest.mark.usefixtures("_overdue_at_once")
+async def test_a_fold_whose_effects_must_not_be_repeated_gets_nothing_while_commits_fail() -> None:
+    rig = Rig(Committed(5, 5))
+    rig.fold.awaits_commits = rig.commit_fails = True
+    async with rig.running():
+        rig.give(5)
+        await settle()
+        for position in (6, 7):
+            await rig.following.commit()
+            rig.give(position)
+            await settle()
+        assert rig.fold.delivered == [5]
+        rig.commit_fails = False
+        await rig.following.commit()
+        await settle()
+        assert (rig.fold.delivered, rig.commits) == ([5, 6, 7], [Committed(6, 6)])
+        rig.give(8)
+        await settle()
+        assert rig.fold.delivered == [5, 6, 7, 8]
+
+
+@pytest.mark.usefixtures("_overdue_at_once")
+async def test_a_fold_that_waits_for_a_commit_closes_when_its_partition_goes() -> None:
+    """What waited is delivered once the partition comes back, and nothing else."""
+    rig = Rig(Committed(5, 5))
+    rig.fold.awaits_commits = rig.commit_fails = True
+    async with rig.running():
+        rig.give(5)
+        await settle()
+        await rig.following.commit()
+        rig.give(6)
+        await settle()
+        await rig.following.revoke(0)
+        rig.following.assign(PartitionFeed(0, Committed(5, 5), 5, rig.stream, rig.feed.timing))
+        rig.give(5, 6)
+        await settle()
+        rig.commit_fails = False
+    assert (rig.fold.delivered, rig.commits) == ([5, 6], [Committed(7, 7)])
+
+
+@pytest.mark.usefixtures("_overdue_at_once")
+async def test_a_fold_waits_for_a_commit_only_so_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("collector.logs.consumer_runner.COMMIT_PATIENCE", 0.2)
+    rig = Rig(Committed(5, 5))
+    rig.fold.awaits_commits = rig.commit_fails = True
+    async with rig.running():
+        rig.give(5)
+        await settle()
+        await rig.following.commit()
+        rig.give(6)
+        await settle()
+        assert rig.fold.delivered == [5]
+        await asyncio.sleep(0.3)
+        assert rig.fold.delivered == [5, 6]
+        await rig.following.commit()
+        rig.give(7)
+        await settle()
+        assert rig.fold.delivered == [5, 6, 7], "it does not wait for each delivery anew"
+
+
+@pytest.mark.parametrize("fold", ["delivers on", "commits are young"])
+async def test_a_delivery_waits_for_no_commit(fold: str) -> None:
+    """Other folds know what they have done, and every commit is unanswered for a moment."""
+    rig = Rig(Committed(5, 5))
+    rig.commit_fails, rig.fold.awaits_commits = True, fold == "commits are young"
+    async with rig.running():
+        rig.give(5)
+        await settle()
+        await rig.following.commit()
+        rig.give(6)
+        await settle()
+    assert rig.fold.delivered == [5, 6]
 
 
 async def test_what_can_never_be_read_is_behind_the_position() -> None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from kafka.structs import TopicPartition
 
-from collector.logs.kafka.group_watch import AGAIN, LONG, SETTLED, Answer, GroupMembers, GroupView, GroupWatch
+from collector.logs.kafka.group_watch import AGAIN, LONG, SETTLED, Answer, GroupMembers, GroupView, GroupWatch, JoinWait
 from collector.logs.log import LogUnavailable
 
 ALL = frozenset(TopicPartition("turns", number) for number in range(3))
@@ -27,7 +27,7 @@ class World:
         self.view = FOLLOWER
         self.answer: Answer = OTHERS_HAVE_THE_REST
         self.asked: list[float] = []
-        self.watch = GroupWatch("evaluate", self._ask, instance=instance, clock=lambda: self.now)
+        self.watch = GroupWatch("evaluate", self._ask, instance=instance, wait=JoinWait(), clock=lambda: self.now)
 
     def _ask(self, done: Callable[[Answer], None]) -> None:
         self.asked.append(self.now)
@@ -124,7 +124,7 @@ def test_a_partition_that_stays_without_owner_is_looked_for_again() -> None:
 
 def test_an_answer_about_another_generation_says_nothing() -> None:
     world, late = World(), list[Callable[[Answer], None]]()
-    watch = GroupWatch("evaluate", late.append, instance="pod-0", clock=lambda: world.now)
+    watch = GroupWatch("evaluate", late.append, instance="pod-0", wait=JoinWait(), clock=lambda: world.now)
     for _ in range(5):
         assert not watch.should_rejoin(lambda: FOLLOWER)
         world.now += 1.0
@@ -140,15 +140,15 @@ def test_a_long_wait_is_said_once_with_the_members(caplog: pytest.LogCaptureFixt
     world = World(instance=None)
     world.view = replace(FOLLOWER, joined=False)
     world.rejoins(LONG - 1)
-    assert (caplog.records, world.watch.long_wait) == ([], None)
+    assert (caplog.records, world.watch.wait.long_wait) == ([], None)
     world.rejoins(3 * LONG)
     [record] = caplog.records
     assert "group evaluate: could not be joined for 20 s, so nothing is read" in record.getMessage()
     assert "members: pod-0 on 10.0.0.1, pod-1 on 10.0.0.2" in record.getMessage()
-    assert world.watch.long_wait == 78.0
+    assert world.watch.wait.long_wait == 78.0
     world.view = FOLLOWER
     world.rejoins(2.0)
-    assert world.watch.long_wait is None
+    assert world.watch.wait.long_wait is None
     assert "group evaluate is joined after 79 s" in caplog.records[1].getMessage()
 
 
@@ -157,7 +157,7 @@ def test_a_wait_that_ends_before_brokers_answer_has_no_line(caplog: pytest.LogCa
     caplog.set_level(logging.INFO)
     answers = list[Callable[[Answer], None]]()
     now, joined = [0.0], [False]
-    watch = GroupWatch("evaluate", answers.append, instance=None, clock=lambda: now[0])
+    watch = GroupWatch("evaluate", answers.append, instance=None, wait=JoinWait(), clock=lambda: now[0])
 
     def pass_seconds(number: float) -> None:
         for _ in range(int(number)):
@@ -188,6 +188,18 @@ def test_a_wait_that_ends_before_brokers_answer_has_no_line(caplog: pytest.LogCa
     assert end.startswith("group evaluate is joined after 24 s")
 
 
+def test_a_wait_that_the_next_consumer_ends_is_ended_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """The next consumer joined at once and wrote nothing: by the log, nothing was read for ever."""
+    caplog.set_level(logging.INFO)
+    world, after = World(instance=None), World(instance=None)
+    world.view = replace(FOLLOWER, joined=False)
+    world.rejoins(LONG + 1)
+    after.now, after.watch = world.now, replace(world.watch, clock=lambda: after.now)
+    after.rejoins(1.0)
+    _, end = [record.getMessage() for record in caplog.records]
+    assert end == "group evaluate is joined after 21 s"
+
+
 def test_a_long_wait_is_said_when_no_broker_answers(caplog: pytest.LogCaptureFixture) -> None:
     world = World()
     world.view, world.answer = replace(FOLLOWER, joined=False), LogUnavailable("no broker answers")
@@ -201,7 +213,7 @@ def test_an_outage_of_brokers_is_no_wait_for_the_members_of_the_group(caplog: py
     away = replace(FOLLOWER, joined=False)
     for world.now in range(100, 160):
         assert not world.watch.should_rejoin(lambda: away, reached=False)
-    assert (caplog.records, world.watch.long_wait) == ([], None)
+    assert (caplog.records, world.watch.wait.long_wait) == ([], None)
     for world.now in range(160, 181):
         world.watch.should_rejoin(lambda: away, reached=True)
     [record] = caplog.records
@@ -212,7 +224,7 @@ def test_the_members_are_those_of_after_an_outage(caplog: pytest.LogCaptureFixtu
     """The answer came as brokers went away, and the line named the members of before."""
     answers = list[Callable[[Answer], None]]()
     now, away = [0.0], replace(FOLLOWER, joined=False)
-    watch = GroupWatch("evaluate", answers.append, instance=None, clock=lambda: now[0])
+    watch = GroupWatch("evaluate", answers.append, instance=None, wait=JoinWait(), clock=lambda: now[0])
     for second in range(90):
         now[0] = float(second)
         watch.should_rejoin(lambda: away, reached=not 21 <= second < 60)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
+from folds import Recorders
 from kafka.errors import (
     FencedInstanceIdError,
     GroupAuthorizationFailedError,
@@ -282,6 +285,42 @@ async def test_who_has_not_reported_its_partitions_is_no_member_yet() -> None:
     assert consumer.is_member
     consumer.revoked([0])
     assert not consumer.is_member, "nobody knows who has them until the next answer"
+
+
+async def test_a_partition_whose_last_commit_was_passed_over_goes_on_where_it_ended(monkeypatch) -> None:
+    """A commit that waited until its partition was revoked counted as one that the log took: the partition came back,
+    and everything since the last commit was delivered again.
+    """
+    subscription = Subscription(group="g", topics=PartitionNumbering(["a"]), instance=None, on_stall=lambda: None)
+    settings = KafkaSettings(bootstrap_servers=["nowhere:1"])
+    consumer, got = GroupConsumer(settings, subscription, ConsumerTiming(), append=None), Recorders()
+    consumer.confirmed(math.inf)
+    thread = consumer._thread
+
+    def assign(epoch: int, *offsets: int) -> None:
+        thread.owned._epochs[0] = epoch
+        consumer.assigned(Assigned(0, epoch, Committed(5, 5), 0))
+        records = [StoredRecord(0, offset, 1000.0, None, b"%d" % offset) for offset in offsets]
+        consumer.polled([Polled(0, records, offsets[-1] + 1, 1)])
+
+    def pass_over(states: Any, done: Any) -> None:
+        del thread.owned._epochs[0]
+        thread._call(consumer.revoked, [0])
+        thread._commits.add(owned_partitions.CommitCommand(states, done))
+        thread._commits.send_queued(None, thread.owned.offsets_of)
+        thread._call(assign, 2, 5, 6, 7)
+
+    monkeypatch.setattr(thread, "commit", pass_over)
+    monkeypatch.setattr(thread, "start", lambda: None)
+    monkeypatch.setattr(thread, "stop", AsyncMock())
+    monkeypatch.setattr(consumer, "_timing", ConsumerTiming(commit_interval=0.05))
+    running = asyncio.create_task(consumer.run(got.open_fold))
+    assign(1, 5, 6)
+    await got.until(lambda: b"7" in got.values, patience=5.0)
+    monkeypatch.setattr(thread, "commit", lambda _states, done: done(None))
+    running.cancel()
+    await asyncio.wait([running])
+    assert got.values == [b"5", b"6", b"7"]
 
 
 async def test_an_outage_is_said_once_though_polls_succeed_and_so_is_its_end(monkeypatch, caplog):
