@@ -24,6 +24,7 @@ from pydantic import Field
 
 from collector.durations import Seconds
 from collector.export.exporter import ExportContext, ExporterSettings, MonitoredEvaluator
+from collector.export.first_scrape import FirstScrape
 from collector.export.scrape import serve_metrics
 from collector.export.segments import MOST_SEGMENTS, Dimension, Segments, count_segments, dimensions_of
 from collector.export.stage import by_monitor
@@ -146,13 +147,18 @@ class PrometheusSettings(ExporterSettings):
 
 
 class PrometheusExporter:
-    """Feeds the metrics of scores, and serves them together with all other metrics of this process."""
+    """Feeds the metrics of scores, and serves them together with all other metrics of this process.
+
+    It counts nothing in new series until they were read at 0: see `FirstScrape`.
+    """
 
     Settings: ClassVar[type[PrometheusSettings]] = PrometheusSettings
 
     def __init__(self, settings: PrometheusSettings, context: ExportContext, *, port: int | None = None) -> None:
         self.port = port
         """The port on which /metrics is served; None if it is not served."""
+        self._first_scrape = FirstScrape(context.telemetry.registry, context.confirm)
+        self._feedback: set[tuple[str, str, str]] = set()
         self._telemetry = context.telemetry
         self._audited: dict[tuple[str, str], MonitoredEvaluator] = {}
         self._audits = AuditedClusters(capacity=settings.max_conversations, pause=settings.conversation_window)
@@ -200,9 +206,11 @@ class PrometheusExporter:
                 self._corrected.create(evaluator, segment)
         for info in self._described | before:
             self._telemetry.gauge(metrics.EVALUATOR_INFO, *info).set(info in self._described)
+        self._first_scrape.expect()
 
     async def export(self, batch: Sequence[Evaluation]) -> None:
         """Count the batch."""
+        await self._first_scrape.wait()
         for evaluation in batch:
             if evaluation.retry is not None:
                 self._count_replaced(evaluation)
@@ -213,12 +221,26 @@ class PrometheusExporter:
 
     async def export_feedback(self, batch: Sequence[JoinedFeedback]) -> None:
         """Count feedback, weighted like the scores of its subject."""
-        for joined in batch:
-            for subject in by_monitor(joined).values():
-                self._count_feedback(joined, subject)
+        counted = [
+            ((joined.series, joined.entry.source, subject.monitor), joined, subject)
+            for joined in batch
+            for subject in by_monitor(joined).values()
+        ]
+        self._create_feedback({labels for labels, _, _ in counted})
+        await self._first_scrape.wait()
+        for each in counted:
+            self._count_feedback(*each)
 
-    def _count_feedback(self, joined: JoinedFeedback, subject: FeedbackSubject) -> None:
-        labels, score = (joined.series, joined.entry.source, subject.monitor), joined.score
+    def _create_feedback(self, labels: set[tuple[str, str, str]]) -> None:
+        for new in labels - self._feedback:
+            for verdict in ("none", "good", "bad"):
+                self._telemetry.counter(metrics.FEEDBACK_VERDICTS, *new, verdict)
+            self._count_sums(metrics.FEEDBACK_SUMS, new, Sums())
+            self._feedback.add(new)
+            self._first_scrape.expect()
+
+    def _count_feedback(self, labels: tuple[str, str, str], joined: JoinedFeedback, subject: FeedbackSubject) -> None:
+        score = joined.score
         verdict = "none" if score is None else "good" if score >= _GOOD else "bad"
         self._telemetry.counter(metrics.FEEDBACK_VERDICTS, *labels, verdict).inc()
         if score is not None:

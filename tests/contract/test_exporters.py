@@ -78,7 +78,9 @@ class World:
             await stack.enter_async_context(self.destination.serve())
             await stack.enter_async_context(self.platform.serve())
             settings = plugin.Settings(**self.settings(name))
-            yield await stack.enter_async_context(plugin.open(settings, self.context))
+            exporter = await stack.enter_async_context(plugin.open(settings, self.context))
+            generate_latest(self.context.telemetry.registry)  # the first scrape, without which `prometheus` waits
+            yield exporter
 
 
 @pytest.fixture

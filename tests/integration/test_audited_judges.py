@@ -247,6 +247,7 @@ async def test_metrics_have_the_sums_by_audits() -> None:
         evaluations[0], evaluation_id="e" * 32, details={"audit": {"probability": 0.25, "reason": "judge_timeout"}}
     )
     former = judged(9999, 0.8, 0.0, "of another auditor", evaluations[0].ended_at)
+    generate_latest(telemetry.registry)
     await exporter.export([*evaluations, other, former])
     families = {
         each.name: each for each in text_string_to_metric_families(generate_latest(telemetry.registry).decode())

@@ -190,6 +190,7 @@ async def sums(records: Sequence[Evaluation], names: Sequence[str]) -> list[dict
         MonitoredEvaluator(evaluator="short", evaluator_version=version, monitor=name, threshold=0.7) for name in names
     )
     exporter = PrometheusExporter(PrometheusSettings(), ExportContext(telemetry=telemetry, evaluators=watched))
+    generate_latest(telemetry.registry)
     await exporter.export(records)
     return [
         series(sample.name, [0.0] * 5 + [sample.value] * 40, **sample.labels)

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from prometheus_client import generate_latest
 from configurations import checked
 from evaluation_samples import scored
 
@@ -79,6 +80,7 @@ async def test_labels_are_counted_with_their_weights_and_watched_shares_are_mean
         watched_labels={"escalated": True},
     )
     exporter = PrometheusExporter(PrometheusSettings(), ExportContext(telemetry=telemetry, evaluators=(watched,)))
+    generate_latest(telemetry.registry)
     await exporter.export(
         [
             of_label("resolved", 1, probability=0.25),

@@ -9,6 +9,7 @@ from statistics import fmean
 from typing import NamedTuple
 
 import pytest
+from prometheus_client import generate_latest
 from evaluation_samples import scored
 
 from collector.export.exporter import ExportContext, MonitoredEvaluator
@@ -107,7 +108,9 @@ class Exported:
 
 async def exported(*evaluations: Evaluation, watched: MonitoredEvaluator) -> Exported:
     context = ExportContext(telemetry=Telemetry(), evaluators=(watched,))
-    await PrometheusExporter(PrometheusSettings(), context).export(evaluations)
+    exporter = PrometheusExporter(PrometheusSettings(), context)
+    generate_latest(context.telemetry.registry)
+    await exporter.export(evaluations)
     return Exported(context.telemetry)
 
 

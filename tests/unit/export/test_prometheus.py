@@ -48,8 +48,14 @@ class Exported:
 async def exported(*evaluations, watched=(), **settings) -> Exported:
     context = ExportContext(telemetry=Telemetry(), evaluators=watched)
     exporter = PrometheusExporter(PrometheusSettings(**settings), context)
+    generate_latest(context.telemetry.registry)
     await exporter.export(evaluations)
     return Exported(exporter, context)
+
+
+async def read(url: str) -> None:
+    async with aiohttp.ClientSession() as session, session.get(url) as response:
+        assert response.status == 200
 
 
 async def test_scores_are_observed_and_weighted():
@@ -142,8 +148,9 @@ async def test_scrape_in_both_formats_with_exemplars_in_openmetrics():
         PrometheusExporter.open(PrometheusSettings(port=0), context) as exporter,
         aiohttp.ClientSession() as session,
     ):
-        await exporter.export([scored(), scored(2, passed=False), of_conversation(), failed(), skipped()])
         url = f"http://127.0.0.1:{exporter.port}/metrics"
+        await read(url)
+        await exporter.export([scored(), scored(2, passed=False), of_conversation(), failed(), skipped()])
         async with session.get(url, headers={"Accept": "application/openmetrics-text; version=1.0.0"}) as response:
             families = {family.name: family for family in openmetrics(await response.text())}
         async with session.get(url) as response:

@@ -109,7 +109,7 @@ async def test_series_of_a_flooded_exporter_are_bounded() -> None:
     exporter = PrometheusExporter(
         PrometheusSettings(segment_by={"tier": 4, "model": 3}), ExportContext(telemetry=telemetry, evaluators=watched)
     )
-    before = len(list(samples(telemetry)))
+    before = len(list(samples(telemetry)))  # also the first scrape
     for number in range(3000):
         await exporter.export([scored(number, attributes={"tier": f"t{number}", "model": f"m{number // 3}"})])
     after = len(list(samples(telemetry)))
