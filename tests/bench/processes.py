@@ -54,6 +54,7 @@ class Process:
         self.pid = self._process.pid
         self._until_ready(within=120.0)
         self.ready_after = time.monotonic() - self._started
+        self._answers("metrics")  # the first scrape: until then scores are not counted, and their cost would come later
 
     def _until_ready(self, within: float) -> None:
         while not self._answers("readyz"):

@@ -133,6 +133,7 @@ async def killed_and_finished(process: ServiceProcess, chance: random.Random, *,
         await process.kill()
         await process.start()
     await until_ledger(process, EXPECTED, within=within, of=of_whole_turns)
+    await process.metrics()  # the first scrape: without it the exporter is behind
     await asyncio.sleep(0.5)
     ledger = await process.ledger()
     assert await process.stop() == 0

@@ -126,6 +126,10 @@ async def test_over_a_file_they_share_partitions_and_end_together(tmp_path: Path
         assert set(await by_worker(process, "evalstream_build_info")) == {"1", "2", "3"}
         judged = await by_worker(process, JUDGED)
         assert sum(judged[each] > 0 for each in "123") > 1
+        ledger = len(await process.ledger())
+        async with asyncio.timeout(20):  # the killed workers were not scraped, and have counted nothing for Prometheus
+            while await by_worker(process, "evalstream_evaluations_total") != {"1": ledger}:
+                await asyncio.sleep(0.1)
         assert await process.stop() == 0
         assert "error" not in process.stderr.read_text().rpartition("worker 3 is process")[2]
 

@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 from click.testing import Result
 from faulty_judge import Faults, FaultyJudge
+from prometheus_client import generate_latest
 from stand_in_judge import serve_judge
 from typer.testing import CliRunner
 
@@ -50,6 +51,7 @@ class World:
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[Running]:
         async with running(load(self.folder / "evalstream.yaml"), {"evaluate", "export"}) as service:
+            generate_latest(service.telemetry.registry)  # the first scrape: what it counts for Prometheus waits for it
             yield service
 
     async def ledger(self) -> list[Evaluation]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from contextlib import AsyncExitStack
 from functools import partial
+from pathlib import Path
 
 import aiohttp
 import pytest
@@ -14,8 +16,12 @@ from configurations import checked
 
 from collector.backoff import Backoff
 from collector.config.configured import Config
+from collector.logs.log import Log, Record
+from collector.logs.whole_log import read_partitions
+from collector.records.json import turn_to_json
 from collector.service import app
 from collector.service.app import running
+from evaluators.cases import Turn
 
 
 def _config(port: int) -> Config:
@@ -63,3 +69,37 @@ async def test_a_second_process_on_the_same_port_serves_once_the_first_has_ended
     assert "succeeded after" in taken
     with pytest.raises(aiohttp.ClientConnectorError):
         await _get(port, "/healthz")
+
+
+async def test_what_waits_for_the_first_scrape_delays_no_stop_and_counts_after_it(tmp_path: Path) -> None:
+    """Nobody reads /metrics of the first process. Its place in the log stays, as after a crash."""
+    (port,) = free_ports(1)
+    config = checked(
+        {"same": {"kind": "exact_match"}},
+        log={"path": str(tmp_path / "evalstream.db")},
+        export={"prometheus": {"port": port}},
+    )
+    said = {"input": "?", "actual_output": "!", "expected_output": "!"}
+    turns = [Turn(turn_id=str(number), conversation_id=str(number), **said) for number in range(3)]
+    async with running(config, {"evaluate", "export"}) as first:
+        await first.logs.turns.append([Record(turn.turn_id.encode(), turn_to_json(turn)) for turn in turns])
+        async with asyncio.timeout(20):
+            while await _evaluated(first.logs.evaluations) < len(turns):
+                await asyncio.sleep(0.01)
+        await asyncio.sleep(0.5)  # they come to the exporter
+        stopping = time.monotonic()
+    assert time.monotonic() - stopping < 5
+    async with running(config, {"export"}):
+        await _get(port, "/metrics")
+        async with asyncio.timeout(20):
+            while _scores(await _get(port, "/metrics")) != [3.0]:
+                await asyncio.sleep(0.05)
+
+
+async def _evaluated(log: Log) -> int:
+    return sum([not each.headers async for batch in read_partitions(log) for each in batch])
+
+
+def _scores(answer: tuple[int, str]) -> list[float]:
+    lines = answer[1].splitlines()
+    return [float(line.split()[-1]) for line in lines if line.startswith("gen_ai_evaluation_score_count{")]

@@ -17,6 +17,7 @@ import aiohttp
 import pytest
 from evaluation_samples import scored, skipped
 from made_up import Trace, chat
+from prometheus_client import generate_latest
 from stand_in_judge import serve_judge
 
 from collector.commands.trace import EvaluationTrace, lines, trace_evaluation
@@ -77,6 +78,7 @@ async def judged(config: Config) -> AsyncIterator[Evaluation]:
     trace.span(1, "POST /chat", {"app.tier": "gold"}, took=5)
     trace.span(2, "chat", chat("When are you open, please?", "At nine."), parent=1, took=1)
     async with running(config) as service:
+        generate_latest(service.telemetry.registry)  # the first scrape
         url = f"http://127.0.0.1:{service.otlp_port}/v1/traces"
         body, headers = trace.spans.SerializeToString(), {"Content-Type": "application/x-protobuf"}
         async with aiohttp.ClientSession() as session, session.post(url, data=body, headers=headers) as response:

@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from prometheus_client import generate_latest
 from configurations import checked
 from evaluation_samples import scored
+from prometheus_client import generate_latest
 
 from collector.alerting.rules import series
 from collector.alerting.rules.detectability import alert_lines

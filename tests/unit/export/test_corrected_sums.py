@@ -9,8 +9,8 @@ from statistics import fmean
 from typing import NamedTuple
 
 import pytest
-from prometheus_client import generate_latest
 from evaluation_samples import scored
+from prometheus_client import generate_latest
 
 from collector.export.exporter import ExportContext, MonitoredEvaluator
 from collector.export.prometheus import PrometheusExporter, PrometheusSettings
