@@ -17,9 +17,9 @@ from collector.logs.log import Confirm
 
 
 class FirstScrape(Collector):
-    """The next reading of a whole registry, which is waited for once series are new.
+    """Waits until a registry was read as a whole, with its new series.
 
-    Who has waited long calls `confirm`: another process may have taken its partitions meanwhile.
+    After a wait `confirm` is called: another process may have taken the partitions meanwhile.
     """
 
     def __init__(self, registry: CollectorRegistry, confirm: Confirm) -> None:

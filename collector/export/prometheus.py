@@ -221,15 +221,15 @@ class PrometheusExporter:
 
     async def export_feedback(self, batch: Sequence[JoinedFeedback]) -> None:
         """Count feedback, weighted like the scores of its subject."""
-        counted = [
+        entries = [
             ((joined.series, joined.entry.source, subject.monitor), joined, subject)
             for joined in batch
             for subject in by_monitor(joined).values()
         ]
-        self._create_feedback({labels for labels, _, _ in counted})
+        self._create_feedback({labels for labels, _, _ in entries})
         await self._first_scrape.wait()
-        for each in counted:
-            self._count_feedback(*each)
+        for labels, joined, subject in entries:
+            self._count_feedback(labels, joined, subject)
 
     def _create_feedback(self, labels: set[tuple[str, str, str]]) -> None:
         for new in labels - self._feedback:

@@ -22,6 +22,7 @@ from typing import Any
 
 import pytest
 import yaml
+from prometheus_client import generate_latest
 from write_persisted_log import EVALUATIONS, FOLDER, WAITS, Judge, serving
 
 from collector.config.loading import load
@@ -103,7 +104,8 @@ class Taken:
 
     async def run(self) -> None:
         """Run the service until nothing is under way."""
-        async with running(load(self.folder / "evalstream.yaml")):
+        async with running(load(self.folder / "evalstream.yaml")) as service:
+            generate_latest(service.telemetry.registry)  # the first scrape, for which the exporter waits
             try:
                 async with asyncio.timeout(60):
                     while self.behind():
