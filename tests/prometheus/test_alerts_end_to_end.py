@@ -87,15 +87,22 @@ async def replicas(count: int) -> AsyncIterator[list[Replica]]:
     made = [Replica(free_port(), random.Random(number)) for number in range(count)]
     for each in made:
         await each.start()
-    feeding = [asyncio.create_task(each.feed_forever()) for each in made]
     try:
         yield made
     finally:
-        for task in feeding:
-            task.cancel()
-        await asyncio.wait(feeding)
         for each in made:
             await each.stop()
+
+
+@asynccontextmanager
+async def fed(services: list[Replica]) -> AsyncIterator[None]:
+    tasks = [asyncio.create_task(each.feed_forever()) for each in services]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
 
 
 def files(rules: RuleSet) -> tuple[str, str]:
@@ -126,6 +133,9 @@ async def test_a_drop_pages_through_alertmanager_and_what_is_in_control_is_silen
         manager = await stack.enter_async_context(alertmanager(tmp_path, routes))
         targets = [f"127.0.0.1:{each.port}" for each in services]
         seen = await stack.enter_async_context(prometheus(tmp_path, rules, targets, manager))
+        # turns count at once, and scores wait: their weights are more than turns from before the first scrape
+        await seen.until("count(evalstream_estimator_w_total) == 2")
+        await stack.enter_async_context(fed(services))
 
         await asyncio.sleep(IN_CONTROL / 2)
         await services[1].restart()
