@@ -309,7 +309,9 @@ def judge_calls(monitors: Collection[MonitorSettings], config: Config) -> tuple[
     """
     of_turns = sum(calls for _, calls in asking(monitors, config, "turn").values())
     of_conversations = sum(calls for _, calls in asking(monitors, config, "conversation").values())
-    more = f"; each conversation adds ≈ {of_conversations:.2g} calls and their cost" if of_conversations else ""
+    number = f"{of_conversations:.2g}"
+    calls = f"{number} call and its cost" if number == "1" else f"{number} calls and their cost"
+    more = f"; each conversation adds ≈ {calls}" if of_conversations else ""
     return plural(round(1000 * of_turns), "judge call"), more
 
 

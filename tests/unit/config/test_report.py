@@ -89,16 +89,19 @@ def test_what_a_budget_pays_for_is_named_at_the_turns_that_are_expected() -> Non
     assert int(share) == round(150 / float(cost))
 
 
-def test_calls_for_conversations_are_named_beside_those_for_turns() -> None:
+@pytest.mark.parametrize(
+    ("sample", "of_turns", "of_conversations"),
+    [(0.5, "500", "0.5 calls and their cost"), (1, "1,000", "1 call and its cost")],
+)
+def test_calls_for_conversations_are_named_beside_those_for_turns(
+    sample: float, of_turns: str, of_conversations: str
+) -> None:
     """They were in no number, so a judge was asked more often than `check` said."""
     evaluators = {
         "good": {"kind": "g_eval", "evaluation_steps": ["?"], "evaluation_params": ["input"]},
         "polite": {"kind": "conversational_g_eval", "evaluation_steps": ["?"]},
     }
-    config = checked(evaluators, monitor={"sample": 0.5}, judges={"main": {"model": "m"}})
-    assert (
-        "           ≈ 500 judge calls per 1,000 matching turns; each conversation adds ≈ 0.5 calls and their cost"
-        in list(report(config))
-    )
-    said = "\n".join(summary(config, []))
-    assert "≈ 500 judge calls for 1,000 matching turns; each conversation adds ≈ 0.5 calls and their cost" in said
+    config = checked(evaluators, monitor={"sample": sample}, judges={"main": {"model": "m"}})
+    more = f"1,000 matching turns; each conversation adds ≈ {of_conversations}"
+    assert f"           ≈ {of_turns} judge calls per {more}" in list(report(config))
+    assert f"≈ {of_turns} judge calls for {more}" in "\n".join(summary(config, []))
