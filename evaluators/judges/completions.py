@@ -110,7 +110,7 @@ def estimated_tokens(*parts: Any) -> int:
 
 
 def _first(fields: Mapping[str, Any], names: Sequence[str]) -> int:
-    return next(filter(None, map(_tokens, map(fields.get, names))), 0)
+    return next(filter(None, [_tokens(fields.get(name)) for name in names]), 0)
 
 
 def _highest(parts: Sequence[Mapping[str, Any]], names: Sequence[str]) -> int:
