@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, I
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import KW_ONLY, InitVar, dataclass
 from http.client import HTTPException
+from time import monotonic
 from typing import Any, TypeVar
 from urllib import request as urllib_request
 
@@ -20,7 +21,7 @@ LONGEST = 16 * 2**20
 _MOST_CONNECTIONS = 1000
 _SUCCESS = range(200, 300)
 _PIECE = 1 << 18
-"""The most bytes of one unpacked piece."""
+"""The most bytes of an answer in one piece."""
 _WINDOW_BITS = {"gzip": 31, "x-gzip": 31, "deflate": 15}
 
 
@@ -261,6 +262,8 @@ def ask_blocking(
 ) -> bytes:
     """The body of a successful answer, at most `LONGEST` bytes of it, for threads that have no event loop.
 
+    The `timeout` (s) is for the connection, for the header, and for the body as a whole.
+
     Raises:
         urllib.error.HTTPError: the status is no success; a redirect is none. OSError: there is no answer.
     """
@@ -269,6 +272,11 @@ def ask_blocking(
     question = urllib_request.Request(url, data, dict(headers))  # noqa: S310 - http and https are checked
     try:
         with opener.open(question, timeout=timeout) as answer:
-            return answer.read(LONGEST)
+            body, ends = bytearray(), monotonic() + timeout
+            while piece := answer.read1(min(_PIECE, LONGEST - len(body))):
+                body += piece
+                if monotonic() > ends:
+                    raise TimeoutError("the answer does not come to its end")
+            return bytes(body)
     except HTTPException as error:
         raise OSError(f"the server does not answer in HTTP ({type(error).__name__})") from None

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from collector.commands.rejudge.candidates import Candidates, KnownEvaluations, LeftOut, What
+from collector.commands.rejudge.current_step import report_steps
 from collector.commands.rejudge.request_window import Progress, RequestWindow
 from collector.commands.score.runner import require_prices
 from collector.config.command_options import require_known, require_window
@@ -26,6 +27,8 @@ from evaluators.results import NEVER_TRIED, Evaluation
 
 PATIENCE = 120.0
 """Seconds without any evaluation after which the command no longer waits for the service."""
+_ANSWER = 10.0
+"""Seconds within which the service may say its versions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +67,8 @@ async def rejudge(
     require_window(options.stretch.since, options.stretch.until)
     versions = _versions(config, options)
     names = {name for _, name in versions}
-    async with open_stored_logs(config.settings.log) as logs:
+    async with open_stored_logs(config.settings.log) as logs, report_steps(say) as step:
+        step.begin("reading the logs")
         history = ConfigurationHistory(await logs.generated_steps(), config)
         await history.refresh()
         done = await logs.turns.committed(GROUP)
@@ -87,6 +91,7 @@ async def rejudge(
         await candidates.prepare()
         expected = {name: known.mean_usd.get(name) or expected_usd(config, name) for name in names}
         due = [(one.monitor, one.request.evaluator, one.pays) async for one in candidates.all()]
+        step.begin("")
         counts, paying = Counter(key[:2] for key in due), Counter(key[:2] for key in due if key[2])
         outstanding = {name: of for name, (of, _) in requested.items() if of in names and name not in known.rates}
         unknown = {name for name in names if not known.mean_usd.get(name) and known_usd(config, name) is None}
@@ -96,11 +101,11 @@ async def rejudge(
         if options.dry_run or not (counts or outstanding):
             say("nothing was requested (--dry-run)" if counts else _nothing(options, known))
             return DONE
-        if differs := await asyncio.to_thread(difference, config, versions):
+        if differs := await _answer(lambda: difference(config, versions), say):
             raise ConfigError(f"nothing was requested: {differs}")
         window = RequestWindow(
             logs.turns, logs.evaluations, known, limit=options.max_usd, expected=expected, outstanding=outstanding,
-            say=say, patience=options.patience,
+            step=step, patience=options.patience,
         )  # fmt: skip
         await window.request_all(candidates.all())
     progress = window.progress
@@ -108,6 +113,15 @@ async def rejudge(
     complete = not (progress.out_of_money or progress.stalled or progress.too_large)
     failed = progress.outcomes and all(outcome.startswith("failed") for outcome in progress.outcomes)
     return DONE if complete and not failed and not candidates.left_out.expired else FAILED
+
+
+async def _answer(difference: Callable[[], str], say: Callable[[str], None]) -> str:
+    try:
+        async with asyncio.timeout(_ANSWER):
+            return await asyncio.to_thread(difference)
+    except TimeoutError:
+        say(f"the service did not say its versions within {_ANSWER:g} s, so they are not compared with these")
+        return ""
 
 
 def _usd_now(config: Config) -> Callable[[Evaluation], float | None]:

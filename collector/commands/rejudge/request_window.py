@@ -2,12 +2,14 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from dataclasses import KW_ONLY, InitVar, dataclass, field
 from datetime import datetime
+from time import monotonic
 
 from collector.backoff import Backoff
 from collector.commands.rejudge.candidates import Candidate, KnownEvaluations
+from collector.commands.rejudge.current_step import CurrentStep
 from collector.evaluate.retry.request import append_requests
 from collector.logs.log import Log, LogUnavailable
 from collector.past.evaluations import readable_evaluation
@@ -19,6 +21,7 @@ WINDOW = 32
 """Requests whose evaluations are not made yet: more would delay the live traffic behind them."""
 _POLL, _TALK, _HINT = 0.2, 10.0, 15.0
 _FEW = 5
+_LOOKING = "looking for the next evaluations to make in the turns log"
 
 
 @dataclass(slots=True)
@@ -50,7 +53,7 @@ class RequestWindow:
     limit: float | None
     expected: Mapping[str, float]
     outstanding: InitVar[Mapping[str, str]]
-    say: Callable[[str], None]
+    step: CurrentStep
     patience: float
 
     def __post_init__(self, outstanding: Mapping[str, str]) -> None:
@@ -58,11 +61,13 @@ class RequestWindow:
         self._paid: dict[str, tuple[float, int]] = {}
         self._ends = dict(self.known.ends)
         self._outstanding = dict(outstanding)
-        self._idle = self._silent = 0.0
+        self._settled_at = self._talked_at = monotonic()
+        self._has_hinted = False
 
     async def request_all(self, candidates: AsyncIterator[Candidate]) -> None:
         """Request all that the limit covers, and wait until it is made."""
         batch: list[Candidate] = []
+        self.step.begin(_LOOKING)
         async for candidate in candidates:
             while not self._is_affordable(candidate, batch) and (self._outstanding or batch):
                 await self._request(batch)
@@ -77,6 +82,7 @@ class RequestWindow:
                 while len(self._outstanding) >= WINDOW:
                     if not await self._follow():
                         return
+            self.step.begin(_LOOKING)
         await self._request(batch)
         while self._outstanding and await self._follow():
             pass
@@ -95,6 +101,7 @@ class RequestWindow:
         if not batch:
             return
         await self._read_on()
+        self.step.begin("writing requests to the turns log")
         pairs = [(one.request, one.partition) for one in batch if one.request.evaluation_id not in self.known.rates]
         too_large = await Backoff(cap=10.0).repeat(
             lambda: append_requests(self.turns, pairs), LogUnavailable, action="writing to the turns log"
@@ -103,26 +110,32 @@ class RequestWindow:
         self._outstanding |= {one.evaluation_id: one.evaluator for one, _ in pairs if one not in too_large}
         self.progress.covered_until = max(candidate.happened_at for candidate in batch)
         batch.clear()
+        self._settled_at = monotonic()
 
     async def _follow(self) -> bool:
         """Wait a moment for evaluations; False if there were none for too long."""
+        self.step.begin("")  # the lines below say more
         await asyncio.sleep(_POLL)
         before = len(self._outstanding)
         await self._read_on()
-        self._silent += _POLL
-        self._idle = 0.0 if len(self._outstanding) < before else self._idle + _POLL
-        if abs(self._idle - _HINT) < _POLL / 2:
-            self.say(
+        now = monotonic()
+        if len(self._outstanding) < before:
+            self._settled_at, self._has_hinted = now, False
+            if now - self._talked_at >= _TALK:
+                self._talked_at = now
+                self.step.say(f"made {self.progress.made:,}, {usd(self.progress.spent_usd)} so far")
+        silent = now - self._settled_at
+        if silent >= _HINT and not self._has_hinted:
+            self._has_hinted = True
+            self.step.say(
                 f"no evaluation was made for {_HINT:g} s: the service is busy (live traffic goes first), its judge "
                 "does not answer, or a plug-in has changed and the service has to be restarted"
             )
-        if self._silent >= _TALK and not self._idle:
-            self._silent = 0.0
-            self.say(f"made {self.progress.made:,}, {usd(self.progress.spent_usd)} so far")
-        self.progress.stalled = self._idle >= self.patience
+        self.progress.stalled = silent >= self.patience
         return not self.progress.stalled
 
     async def _read_on(self) -> None:
+        self.step.begin("reading the evaluations log")
         await Backoff(cap=10.0).repeat(self._read, LogUnavailable, action="reading the evaluations log")
 
     async def _read(self) -> None:

@@ -1,5 +1,7 @@
 """The price of an evaluation in `evalstream rejudge`, and what its limit covers."""
 
+import asyncio
+import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -9,7 +11,9 @@ from typing import Any
 import pytest
 from evaluation_samples import scored
 
+from collector.commands.rejudge import rejudge
 from collector.commands.rejudge.candidates import Candidate, KnownEvaluations
+from collector.commands.rejudge.current_step import CurrentStep, report_steps
 from collector.commands.rejudge.request_window import RequestWindow
 from collector.evaluate.retry.request import BackfillRequest, parse_request
 from collector.logs.log import Record
@@ -73,7 +77,14 @@ async def test_the_limit_covers_what_another_run_spends_meanwhile() -> None:
     await known.read(log)
     turns = Service(log, {made.evaluation_id: [made] for made in paid} | {paid[1].evaluation_id: [paid[1], other]})
     window = RequestWindow(
-        turns, log, known, limit=0.01, expected={"helpful": 0.004}, outstanding={}, say=print, patience=5.0
+        turns,
+        log,
+        known,
+        limit=0.01,
+        expected={"helpful": 0.004},
+        outstanding={},
+        step=CurrentStep(print),
+        patience=5.0,
     )
     await window.request_all(candidates(paid))
     assert (window.progress.made, window.progress.out_of_money) == (2, True)
@@ -103,7 +114,14 @@ async def test_what_comes_into_the_log_while_it_is_read_counts_once() -> None:
     await known.read(log)
     turns = Service(log, {made.evaluation_id: [made] for made in paid})
     window = RequestWindow(
-        turns, log, known, limit=0.0085, expected={"helpful": 0.003}, outstanding={}, say=print, patience=5.0
+        turns,
+        log,
+        known,
+        limit=0.0085,
+        expected={"helpful": 0.003},
+        outstanding={},
+        step=CurrentStep(print),
+        patience=5.0,
     )
     await window.request_all(candidates(paid))
     assert (window.progress.made, window.progress.out_of_money) == (3, False)
@@ -119,7 +137,9 @@ async def test_what_the_service_judges_live_meanwhile_is_not_waited_for() -> Non
     )
     await known.read(log)
     turns = Service(log, {})
-    window = RequestWindow(turns, log, known, limit=None, expected={}, outstanding={}, say=print, patience=0.5)
+    window = RequestWindow(
+        turns, log, known, limit=None, expected={}, outstanding={}, step=CurrentStep(print), patience=0.5
+    )
     await append(log, *live)
     await window.request_all(candidates(live))
     assert (window.progress.made, window.progress.stalled, turns.count) == (0, False, 0)
@@ -133,7 +153,9 @@ async def test_a_busy_service_is_among_the_causes_of_a_wait(monkeypatch: pytest.
     made = scored(1, evaluator="helpful")
     known = KnownEvaluations({("all", "helpful"): "1"}, EvaluationFilter(), lambda past: past.cost_usd)
     turns = Service(log, {made.evaluation_id: []})
-    window = RequestWindow(turns, log, known, limit=None, expected={}, outstanding={}, say=lines.append, patience=0.006)
+    window = RequestWindow(
+        turns, log, known, limit=None, expected={}, outstanding={}, step=CurrentStep(lines.append), patience=0.006
+    )
     await window.request_all(candidates([made]))
     [line] = lines
     assert "live traffic goes first" in line
@@ -161,3 +183,88 @@ async def test_the_limit_covers_the_selected_backfills_of_the_period_by_any_vers
     known = KnownEvaluations({("all", "helpful"): "1"}, selected, lambda past: past.cost_usd)
     await known.read(log)
     assert known.spent_usd == (0.004 if is_covered else 0.0)
+
+
+class Hanging(MemoryLog):
+    """A log that does not answer: appends, or readers who ask for its end."""
+
+    async def append(self, records: Sequence[Record]) -> None:
+        await asyncio.Event().wait()
+
+    async def end_offset(self, partition: int) -> int:
+        return await asyncio.Event().wait()
+
+
+async def looks_on(made: Evaluation) -> AsyncIterator[Candidate]:
+    await asyncio.Event().wait()
+    async for candidate in candidates([made]):
+        yield candidate
+
+
+@pytest.mark.parametrize(
+    ("hangs", "line"),
+    [
+        ("turns", "still writing requests to the turns log"),
+        ("evaluations", "still reading the evaluations log"),
+        ("candidates", "still looking for the next evaluations to make in the turns log"),
+    ],
+)
+async def test_a_step_that_lasts_is_said(hangs: str, line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that had requested nothing stood still for ten minutes, and nothing said what it waited for."""
+    monkeypatch.setattr("collector.commands.rejudge.current_step.SAY_EVERY", 0.02)
+    made, lines, was_said = scored(1, evaluator="helpful"), list[str](), asyncio.Event()
+
+    def say(text: str) -> None:
+        lines.append(text)
+        if len(lines) == 2:
+            was_said.set()
+
+    log = MemoryLog("evaluations")
+    known = KnownEvaluations({("all", "helpful"): "1"}, EvaluationFilter(), lambda past: past.cost_usd)
+    await known.read(log)
+    async with asyncio.timeout(5), report_steps(say) as step:
+        window = RequestWindow(
+            Hanging("turns") if hangs == "turns" else MemoryLog("turns"),
+            Hanging("evaluations") if hangs == "evaluations" else log,
+            known, limit=None, expected={}, outstanding={}, step=step, patience=5.0,
+        )  # fmt: skip
+        run = asyncio.create_task(window.request_all(looks_on(made) if hangs == "candidates" else candidates([made])))
+        await was_said.wait()
+    run.cancel()
+    assert [text.rpartition(",")[0] for text in lines] == [line, line]
+    await asyncio.sleep(0.05)
+    assert len(lines) == 2, "and it ends with the run"
+
+
+class Slow(MemoryLog):
+    """A log that takes its time to say where it ends."""
+
+    async def end_offset(self, partition: int) -> int:
+        await asyncio.sleep(0.05)
+        return await super().end_offset(partition)
+
+
+async def test_patience_ends_by_the_clock_however_long_a_look_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looks were counted as if each took no time: two minutes of patience were an hour on a busy machine."""
+    monkeypatch.setattr("collector.commands.rejudge.request_window._POLL", 0.001)
+    made = scored(1, evaluator="helpful")
+    known = KnownEvaluations({("all", "helpful"): "1"}, EvaluationFilter(), lambda past: past.cost_usd)
+    log = Slow("evaluations")
+    await known.read(log)
+    turns = Service(log, {made.evaluation_id: []})
+    window = RequestWindow(
+        turns, log, known, limit=None, expected={}, outstanding={}, step=CurrentStep(print), patience=0.3
+    )
+    async with asyncio.timeout(5):
+        await window.request_all(candidates([made]))
+    assert window.progress.stalled
+
+
+async def test_a_service_that_does_not_say_its_versions_in_time_is_not_compared(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rejudge, "_ANSWER", 0.05)
+    lines = list[str]()
+    assert not await rejudge._answer(lambda: time.sleep(0.3) or "other code", lines.append)
+    assert lines == ["the service did not say its versions within 0.05 s, so they are not compared with these"]
+    assert await rejudge._answer(lambda: "other code", lines.append) == "other code"
