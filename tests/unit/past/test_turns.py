@@ -6,7 +6,9 @@ from datetime import UTC, datetime
 import pytest
 from evaluation_samples import of_conversation
 
-from collector.past.turns import by_conversation, case_of
+from collector.logs.memory import MemoryLog
+from collector.past.turns import by_conversation, case_of, turns_in_log
+from collector.records.turns import turn_record
 from evaluators.cases import Conversation, Turn
 
 
@@ -28,3 +30,13 @@ def test_a_turn_without_a_start_counts_from_when_it_was_first_received() -> None
     early, late = (Turn(turn_id=each, conversation_id="c") for each in ("z", "a"))
     [members] = by_conversation([(early, 4.0), (late, 6.0), (started, 7.0), (early, 8.0)]).values()
     assert list(members) == ["z", "b", "a"]
+
+
+async def test_between_partitions_the_time_of_receipt_decides() -> None:
+    """The number of partitions has changed while the conversation went on."""
+    log = MemoryLog("turns", partitions=2)
+    for partition, turn_id, received in ((1, "b", 4.0), (0, "a", 5.0), (1, "c", 6.0)):
+        record = turn_record(Turn(turn_id=turn_id, conversation_id="c"))
+        await log.append([replace(record, partition=partition, timestamp=received)])
+    [members] = (await turns_in_log(log, ["c"])).values()
+    assert list(members) == ["b", "a", "c"]
