@@ -627,7 +627,8 @@ def rejudge(
     evaluators: EvaluatorNames = None,
     monitors: Monitors = None,
     max_usd: Annotated[
-        float | None, Option(min=0, help="Limit of all the period's backfills; needed with judges (not --what failed).")
+        float | None,
+        Option(min=0, help="Limit of all the period's backfills. Required with judges; optional with --what failed."),
     ] = None,
     dry_run: DryRun = False,
 ) -> None:

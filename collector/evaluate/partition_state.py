@@ -180,6 +180,8 @@ class PartitionState:
         )
         self.on_bad_record: Callable[[StoredRecord, BadInput], None] = lambda _record, _error: None
         self.report_demand: Callable[[Monitor, Assignment, float], None] | None = None
+        self.on_sampled_out: Callable[[Job], None] | None = None
+        """Receives the jobs of turns that are not in the sample; if set, the content of every turn is read."""
         self.recent_turns = RecentIds()
         """The turns that came last. A turn that comes again is counted as a duplicate, wanted or not."""
         self.time = start.time
@@ -331,7 +333,7 @@ class PartitionState:
     def _sample_out_by_key(self, record_key: bytes | None) -> bool:
         """Whether the key alone samples the conversation out for every monitor. The caller counts the turn."""
         key = self._in_force.sampled_out(record_key)
-        if key is None:
+        if key is None or self.on_sampled_out is not None:
             return False
         self.windows.observe_by_all(key, self.time)
         if self.report_demand is not None:
@@ -407,10 +409,16 @@ class PartitionState:
         chance = monitor.probability(assignment, reduction.factor, stratified.boost)
         if self.report_demand is not None:
             self.report_demand(monitor, assignment, monitor.probability(assignment, 1.0, stratified.boost))
-        if plan.draw(assignment, stratified.key) >= chance:
+        is_sampled = plan.draw(assignment, stratified.key) < chance
+        if not is_sampled and self.on_sampled_out is None:
             return None
         upstream = plan.trust.upstream(stratified.turn)
-        return turn_job(monitor, assignment, stratified, chance=chance, upstream=upstream, fallback=reduction.fallback)
+        job = turn_job(monitor, assignment, stratified, chance=chance, upstream=upstream, fallback=reduction.fallback)
+        if is_sampled:
+            return job
+        if self.on_sampled_out is not None:
+            self.on_sampled_out(job)
+        return None
 
     def _requested_jobs(self, record: StoredRecord) -> Iterator[Job]:
         """The job that a request for a retry or a backfill makes due."""

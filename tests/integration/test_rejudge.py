@@ -45,6 +45,7 @@ SALT = keyed_salt(KEY, "evalstream")
 
 PAST = 40
 NOW = datetime.now(UTC).replace(microsecond=0)
+UNDRAWN = "of turns that are not in today's sample (`sample` times the budget's factor at that time)"
 
 
 def turn(n: int, *, days: float = 3.0) -> Turn:
@@ -111,7 +112,9 @@ async def test_a_new_evaluator_over_the_past_has_its_own_weights_and_times_and_l
     dry = await rejudge(world, "--dry-run")
     assert f"all  helpful  {len(drawn)}" in dry.stdout, dry.output
     assert "  by version " in dry.stdout
-    undrawn = f"{2 * (PAST - len(drawn))} evaluations left out: not in the sample (today's `sample` times the budget's factor at that time)\n"
+    undrawn = (
+        f"{PAST - len(drawn)} evaluations left out: {UNDRAWN}\n"  # of short all are made; complete judges no turns
+    )
     assert undrawn in dry.stdout
     assert f"{2 * len(drawn)} evaluations to make  (about " in dry.stdout
     assert "nothing was requested" in dry.stdout
@@ -151,6 +154,62 @@ async def test_a_new_evaluator_over_the_past_has_its_own_weights_and_times_and_l
     async with world.serving():
         assert "there is nothing to make" in (await rejudge(world, "--max-usd", "1")).stdout
         await world.until_drained()
+
+
+async def test_what_was_judged_at_a_higher_rate_is_not_left_out_by_the_lower_one_of_today(world: World) -> None:
+    """`rejudge` said that 249 evaluations were left out, and 33 had not been made."""
+    drawn = [n for n in range(PAST, PAST + 40) if draw(SALT, f"c{n}") < 0.5]
+    world.configure(**monitored(world, "short"))
+    await live(world)
+    world.configure(**monitored(world, "short", sample=0.5))
+    for what in ("unscored", "all"):
+        assert "left out" not in (await rejudge(world, "--what", what)).stdout
+    await live(world, range(PAST, PAST + 40), days=0.5, expected=len(drawn))
+    edge = PAST + 40 - 1 - drawn[-1]
+    dry = await rejudge(world, "--dry-run")
+    then = "not in their evaluator's sample at that time (`sample`, `match` or `boost`)"
+    assert f"{40 - len(drawn) - edge} evaluations left out: {then}\n" in dry.stdout, dry.stdout
+    assert (f"{edge} evaluation" in dry.stdout, UNDRAWN in dry.stdout) == (edge > 0, edge > 0), dry.stdout
+    assert "there is nothing to make" in dry.stdout
+
+
+async def test_only_turns_of_the_stretch_are_left_out_and_each_once(world: World) -> None:
+    """The turns that came in it were counted, also if they had ended before it."""
+    world.configure(**monitored(world, "complete"))
+    await live(world)
+    world.configure(**monitored(world, "short", sample=0.5))
+    undrawn = sum(draw(SALT, f"c{n}") >= 0.5 for n in range(PAST))
+    assert f"{undrawn} evaluations left out: {UNDRAWN}\n" in (await rejudge(world, "--dry-run")).stdout
+    assert "left out" not in (await world.command("rejudge", "--from", "1d", "--dry-run")).stdout
+
+
+async def test_what_waits_for_its_judge_is_not_left_out_by_a_lower_rate_of_today(world: World) -> None:
+    world.configure(**monitored(world, "helpful"))
+    world.judge.faults = replace(Faults(), latency=8.0)
+    async with world.serving() as service:
+        await service.logs.turns.append([record(turn(n)) for n in range(PAST)])
+        async with asyncio.timeout(30):
+            while await delivered(service.logs.turns) < PAST:
+                await asyncio.sleep(0.05)
+        world.configure(**monitored(world, "helpful", sample=0.5))
+        lower = (await rejudge(world, "--dry-run")).stdout
+    assert f"{PAST} evaluations left out: the service makes them now, from live traffic\n" in lower, lower
+    assert UNDRAWN not in lower
+
+
+async def test_what_its_monitor_no_longer_uses_is_counted_in_the_stretch(world: World) -> None:
+    """It was counted whenever it had failed."""
+    world.configure(**monitored(world, "helpful"))
+    world.judge.faults = BAD_REQUEST
+    await live(world, range(2), expected=2)
+    monitors = monitored(world, "short")["monitors"]
+    world.configure(monitors=monitors | {"second": deepcopy(monitored(world, "helpful")["monitors"]["all"])})
+    command = ("rejudge", "--what", "failed", "--dry-run", "--from")
+    unused = "2 evaluations left out: their monitor does not use their evaluator any more"
+    assert unused in (await world.command(*command, "7d")).stdout
+    since_then = await world.command(*command, datetime.now(UTC).isoformat())
+    assert "there is nothing to make" in since_then.stdout, since_then.output
+    assert "left out" not in since_then.stdout
 
 
 async def test_the_former_name_of_a_monitor_is_the_remedy_as_nothing_is_judged_once_more(world: World) -> None:
@@ -213,7 +272,7 @@ async def test_what_was_not_drawn_is_not_being_made_because_another_evaluator_is
     assert f"{PAST} evaluations left out: the service makes them now" in dry, dry
     between = PAST - sum(drawn) - drawn.index(True) - drawn[::-1].index(True)
     assert (
-        f"{between} evaluations left out: in today's sample, but not at that time (other `sample`, `match` or `boost`)"
+        f"{between} evaluations left out: not in their evaluator's sample at that time (`sample`, `match` or `boost`)"
         in dry
     )
 
@@ -433,7 +492,7 @@ async def test_what_the_evaluator_did_not_draw_while_it_was_at_work_stays_out(wo
     async with world.serving():
         done = await rejudge(world)
     assert (
-        f"{between} evaluations left out: in today's sample, but not at that time (other `sample`, `match` or `boost`)"
+        f"{between} evaluations left out: not in their evaluator's sample at that time (`sample`, `match` or `boost`)"
         in done.stdout
     )
     made = [each for each in await world.ledger() if each.happened_at]
@@ -631,7 +690,7 @@ async def test_what_was_not_drawn_stays_out_if_the_monitor_came_second_since(wor
     world.configure(monitors={"above": deepcopy(monitor), "all": monitor})
     dry = await rejudge(world, "--what", "all", "--dry-run", "--monitor", "all")
     between = few[-1] - few[0] + 1 - len(few)
-    assert f"{between} evaluations left out: in today's sample, but not at that time" in dry.stdout, dry.output
+    assert f"{between} evaluations left out: not in their evaluator's sample at that time" in dry.stdout, dry.output
 
 
 async def test_parts_without_ids_of_traces_that_are_as_long_are_each_judged(world: World) -> None:

@@ -4,14 +4,13 @@ They follow from the contents of the evaluations log: by id, by subject, and wha
 """
 
 from bisect import bisect_left, bisect_right, insort
-from collections import ChainMap, defaultdict
+from collections import ChainMap, Counter, defaultdict
 from collections.abc import AsyncIterator, Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Literal
 
 from collector.evaluate.job_builder import NO_TRIGGER, requested_job
-from collector.evaluate.outcomes import OutcomeSums
 from collector.evaluate.plan import Plan
 from collector.evaluate.recovery.configurations import UNNUMBERED, Configurations, PlanHistory, switches_of
 from collector.evaluate.recovery.control_records import ControlRecord
@@ -29,6 +28,7 @@ from collector.logs.log import Log
 from collector.past import evaluations
 from collector.past.merging import merge
 from collector.past.turns import case_of, turns_in_log
+from collector.records.epochs import RecentIds
 from collector.records.grouping import group_by
 from evaluators.cases import Conversation, Turn
 from evaluators.evaluation import subject_of
@@ -36,6 +36,10 @@ from evaluators.identity import conversation_id_of, retry_id, subject_id_of
 from evaluators.results import Evaluation, SkipReason
 
 What = Literal["failed", "unscored", "all"]
+Reason = Literal["no_reference", "in_flight", "unsampled", "sampled_out", "represented"]
+"""Why a subject that lacks an evaluation gets none: no reference has come, the service makes it now, it was not in the
+evaluator's sample of that time, it is not in the sample of now, or an earlier run's draw stands for it.
+"""
 
 _Names = tuple[str, str]
 """A monitor and an evaluator."""
@@ -64,15 +68,10 @@ class LeftOut:
     """How many are not made, by why."""
 
     expired: int = 0
-    no_reference: int = 0
-    in_flight: int = 0
     unused: int = 0
-    unsampled: int = 0
-    represented: int = 0
     older: list[datetime] = field(default_factory=list[datetime])
     """When the subjects ended that did before the stretch."""
-    turns: OutcomeSums = field(default_factory=OutcomeSums)
-    """The turns of the stretch, sampled or not, by their outcome."""
+    subjects: Counter[Reason] = field(default_factory=Counter[Reason])
 
 
 @dataclass(slots=True)
@@ -123,16 +122,17 @@ class Candidates:
             superseded = {name for source in sources async for new in source for name in new.request.supersedes}
             self._again = [retry for retry in self._again if retry.request.supersedes[0] not in superseded]
 
-    def _due(self, partition: int) -> AsyncIterator[PastDueJob]:
-        return past_jobs(self.turns, partition, self.plan, self.controls[partition], self.stretch, self.left_out.turns)
+    def _due(self, partition: int, *, with_sampled_out: bool = False) -> AsyncIterator[PastDueJob]:
+        controls = self.controls[partition]
+        return past_jobs(self.turns, partition, self.plan, controls, self.stretch, with_sampled_out=with_sampled_out)
 
-    async def all(self) -> AsyncIterator[Candidate]:
-        """Evaluations that are due and not requested yet, about in the order of time."""
-        self.left_out.unsampled = self.left_out.represented = self.left_out.in_flight = 0
-        self.left_out.turns.numbers.clear()
-        self.left_out.no_reference = self._unreferenced
+    async def all(self, *, count_sampled_out: bool = False) -> AsyncIterator[Candidate]:
+        """Evaluations that are due and not requested yet, about in the order of time. To count what is sampled out, it
+        reads every turn, which takes several times as long at low rates.
+        """
+        self.left_out.subjects = Counter({"no_reference": self._unreferenced})
         partitions = () if self.what == "failed" or self.reasons else range(self.turns.partitions)
-        sources = [_listed(self._again), *(self._new(partition) for partition in partitions)]
+        sources = [_listed(self._again), *(self._new(each, with_sampled_out=count_sampled_out) for each in partitions)]
         seen, paid = set[str](), set[str]()
         async for candidate in merge(sources, lambda candidate: candidate.happened_at):
             name = candidate.request.evaluation_id
@@ -148,34 +148,20 @@ class Candidates:
         job = requested_job(*use, candidate.request, NO_TRIGGER, fallback=False) if use else None
         return job.verdict_ids[0] if job and job.verdict_ids else candidate.request.evaluation_id
 
-    async def _new(self, partition: int) -> AsyncIterator[Candidate]:
+    async def _new(self, partition: int, *, with_sampled_out: bool = False) -> AsyncIterator[Candidate]:
         """Evaluations that this definition never made, and that were not requested, with their draws."""
         in_force = Configurations(switches_of((0, UNNUMBERED), self.controls[partition]), self.plan)
-        committed, delivered = self.committed.get(partition, (CommitMetadata(), 0))
-        async for past_due_job in self._due(partition):
+        counted = RecentIds()  # a sender may send a turn again
+        async for past_due_job in self._due(partition, with_sampled_out=with_sampled_out):
             job = past_due_job.job
             name, known = _name_of(past_due_job), self._earlier_runs.rates
             is_made, repaired = job.evaluation_id in known or name in known, self._repaired_at_less(past_due_job)
             if is_made or job.evaluation_id in self._superseded or (self._is_left(past_due_job) and not repaired):
                 continue
-            if job.skip is not None:
-                self.left_out.no_reference += 1
+            if (reason := await self._reason_against(past_due_job, in_force)) is not None:
+                self.left_out.subjects[reason] += not counted.repeats(name)
                 continue
             key = _key_of(past_due_job)
-            in_flight = job.trigger_offset >= committed.done_below_of(job.assignment.evaluator.name, delivered)
-            was_at_work = key not in self.known.by_others and self._was_at_work(past_due_job)
-            is_of_then = await self._is_of_then(past_due_job, in_force) if in_flight or was_at_work else False
-            if in_flight and is_of_then:
-                self.left_out.in_flight += 1
-                continue
-            if was_at_work and is_of_then is not False:
-                # The evaluator did not draw it, because the rates were different. Together with what it drew, which
-                # weighs by its own rate, this one would count too much.
-                self.left_out.unsampled += 1
-                continue
-            if self._earlier_runs.stand_for(past_due_job, self._superseded):
-                self.left_out.represented += 1
-                continue
             replayed = {evaluations.REPLAY_OF: before} if (before := self.known.by_subject.get(key)) else {}
             owed = (name for failed in self._owed.get(key, ()) for name in (failed.evaluation_id, *failed.supersedes))
             superseded = dict.fromkeys((*repaired, *owed, *job.supersedes))
@@ -185,6 +171,24 @@ class Candidates:
                 supersedes=tuple(superseded), attributes={**job.attributes, **replayed},
             )  # fmt: skip
             yield Candidate(request, partition, job.monitor.name, past_due_job.happened_at)
+
+    async def _reason_against(self, past: PastDueJob, in_force: Configurations) -> Reason | None:
+        """Why a subject that lacks the evaluation gets none."""
+        job, (committed, delivered) = past.job, self.committed.get(past.partition, (CommitMetadata(), 0))
+        if job.skip is not None:
+            return "no_reference"
+        in_flight = job.trigger_offset >= committed.done_below_of(job.assignment.evaluator.name, delivered)
+        was_at_work = _key_of(past) not in self.known.by_others and self._was_at_work(past)
+        of_then = await self._of_then(past, in_force) if in_flight or was_at_work else "not due"
+        if in_flight and of_then == "due":
+            return "in_flight"
+        # The evaluator did not draw it, because the rates were different. Together with what it drew, which weighs by
+        # its own rate, this one would count too much.
+        if (in_flight and of_then == "sampled out") or (was_at_work and of_then != "not due"):
+            return "unsampled"
+        if not past.is_sampled:
+            return "sampled_out"
+        return "represented" if self._earlier_runs.stand_for(past, self._superseded) else None
 
     def _is_left(self, past: PastDueJob) -> bool:
         """Whether the subject has a score or is among the owed; for `all`, whether this version judged it or will, as a
@@ -207,27 +211,37 @@ class Candidates:
         key, present = _key_of(past), past.job.sampling.probability * (1 - 1e-9)  # rates are rounded
         made = self.known.by_present.get(key, "")
         is_less = self.known.rates.get(made, 1.0) < present and key not in self.known.live and not self._is_retried(key)
-        return (made,) if self.what == "all" and is_less else ()
+        return (made,) if self.what == "all" and is_less and past.is_sampled else ()
 
     def _was_at_work(self, past: PastDueJob) -> bool:
         """Whether it is between evaluations by this definition, as the traffic came."""
         first_and_last = self._lived.get(_names(past))
         return first_and_last is not None and first_and_last[0] <= past.happened_at <= first_and_last[1]
 
-    async def _is_of_then(self, past: PastDueJob, in_force: Configurations) -> bool | None:
-        """Whether this definition was in force for the traffic of then; None if that is not known."""
-        if (plan := await self.history.plan_of(in_force.number_at(past.job.trigger_offset))) is None:
-            return None
+    async def _of_then(
+        self, past: PastDueJob, in_force: Configurations
+    ) -> Literal["due", "sampled out", "not due", "unknown"]:
+        """Whether this definition was in force for the traffic of then, and its rate drew this subject."""
+        job = past.job
+        if (plan := await self.history.plan_of(in_force.number_at(job.trigger_offset))) is None:
+            return "unknown"
         use = plan.assignment_of(*_names(past))
-        return use is not None and use[1].definition == past.job.assignment.definition
+        if use is None or use[1].definition != job.assignment.definition:
+            return "not due"
+        then, now = use[0].probability(use[1], 1.0, 1.0), job.monitor.probability(job.assignment, 1.0, 1.0)
+        upstream = 1.0 if job.sampling.upstream == "unknown" else job.sampling.upstream
+        chance = job.sampling.probability / upstream * then / now  # the budget's factor was the same
+        return "due" if plan.draw(use[1], conversation_id_of(past.case)) < chance else "sampled out"
 
     async def _find_owed(self) -> None:
         """The failures of the stretch, each with its subject."""
         owed = [judged for judged in self.known.owed.values() if self._is_wanted(judged.evaluation)]
-        usable = [
-            judged for judged in owed if self.plan.assignment_of(judged.evaluation.monitor, judged.evaluation.evaluator)
-        ]
-        self.left_out.unused = len(owed) - len(usable)
+        usable: list[evaluations.PastEvaluation] = []
+        for judged in owed:
+            if self.plan.assignment_of(judged.evaluation.monitor, judged.evaluation.evaluator) is not None:
+                usable.append(judged)
+            else:
+                self.left_out.unused += self.stretch.may_have_subject_of(judged.evaluation)
         awaited = any(judged.evaluation.reason_code == SkipReason.REFERENCE_MISSING for judged in usable)
         references: ReferencesByKey = await references_in_log(self.turns) if awaited else {}
         for start in range(0, len(usable), _AT_ONCE):
@@ -249,7 +263,7 @@ class Candidates:
     ) -> None:
         failed = owed.evaluation
         if case is None:  # an evaluation is made after its subject ended
-            self.left_out.expired += failed.time >= self.stretch.since
+            self.left_out.expired += self.stretch.may_have_subject_of(failed)
             return
         happened_at = failed.happened_at or ended_at(case, failed.started_at.astimezone(UTC).timestamp())
         if happened_at < self.stretch.since and failed.evaluation_id not in self.requested:

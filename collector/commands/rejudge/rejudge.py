@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
-from collector.commands.rejudge.candidates import Candidates, KnownEvaluations, LeftOut, What
+from collector.commands.rejudge.candidates import Candidates, KnownEvaluations, LeftOut, Reason, What
 from collector.commands.rejudge.current_step import report_steps
 from collector.commands.rejudge.request_window import Progress, RequestWindow
 from collector.commands.score.runner import require_prices
@@ -90,7 +90,8 @@ async def rejudge(
         )  # fmt: skip
         await candidates.prepare()
         expected = {name: known.mean_usd.get(name) or expected_usd(config, name) for name in names}
-        due = [(one.monitor, one.request.evaluator, one.pays) async for one in candidates.all()]
+        found = candidates.all(count_sampled_out=True)
+        due = [(one.monitor, one.request.evaluator, one.pays) async for one in found]
         step.begin("")
         counts, paying = Counter(key[:2] for key in due), Counter(key[:2] for key in due if key[2])
         outstanding = {name: of for name, (of, _) in requested.items() if of in names and name not in known.rates}
@@ -191,16 +192,20 @@ def _usd(amount: float, is_unknown: bool) -> str:
     return f"  (about {usd(amount)})" if amount else ""
 
 
+_REASONS: Mapping[Reason, str] = {
+    "sampled_out": "of turns that are not in today's sample (`sample` times the budget's factor at that time)",
+    "no_reference": "no reference has come",
+    "in_flight": "the service makes them now, from live traffic",
+    "unsampled": "not in their evaluator's sample at that time (`sample`, `match` or `boost`)",
+    "represented": "an earlier run drew at a lower rate, and what it drew stands for them, too",
+}
+
+
 def _notes(left_out: LeftOut) -> list[str]:
-    undrawn = sum(number for names, number in left_out.turns.numbers.items() if "sampled_out" in names[3:])
     notes = (
-        (undrawn, "left out: not in the sample (today's `sample` times the budget's factor at that time)"),
         (left_out.unused, "left out: their monitor does not use their evaluator any more"),
         (left_out.expired, "left out: their turns have expired (log.retention)"),
-        (left_out.no_reference, "left out: no reference has come"),
-        (left_out.in_flight, "left out: the service makes them now, from live traffic"),
-        (left_out.unsampled, "left out: in today's sample, but not at that time (other `sample`, `match` or `boost`)"),
-        (left_out.represented, "left out: an earlier run drew at a lower rate, and what it drew stands for them, too"),
+        *((left_out.subjects[reason], f"left out: {text}") for reason, text in _REASONS.items()),
     )
     lines = [f"{plural(count, 'evaluation')} {text}" for count, text in notes if count]
     if older := left_out.older:
@@ -214,7 +219,7 @@ def _nothing(options: RejudgeOptions, known: KnownEvaluations) -> str:
     if options.what == "failed" and not NEVER_TRIED.isdisjoint(options.reasons):
         return f"{nothing}; {listed(sorted(NEVER_TRIED))} are no failures: --what unscored makes these"
     failed = (past.evaluation for past in known.owed.values() if options.reasons and needs_retry(past.evaluation))
-    if others := Counter(failure.reason_code for failure in failed if failure.time >= options.stretch.since):
+    if others := Counter(each.reason_code for each in failed if options.stretch.may_have_subject_of(each)):
         return f"{nothing}; failed for other reasons: {listed(f'{count:,} {of}' for of, count in others.items())}"
     judged = "" if options.what == "all" else ", and --what all judges again what other versions judged"
     return f"{nothing}; an earlier --from adds only older turns{judged}"

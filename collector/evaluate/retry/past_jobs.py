@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from collector.evaluate.budget.windows import Budget
-from collector.evaluate.outcomes import OutcomeCounter
 from collector.evaluate.partition_state import PartitionState
 from collector.evaluate.plan import Job, Plan
 from collector.evaluate.recovery.control_records import ControlRecord, decisions_in
@@ -19,6 +18,7 @@ from collector.evaluate.retry.request import is_retry_request
 from collector.logs.log import Log, records_from
 from collector.records.epochs import CONTROL_HEADERS, Fence
 from evaluators.cases import Conversation, Turn
+from evaluators.results import Evaluation
 
 _LIFTED = Budget(usd_per_hour=float("inf"))
 """A budget that reduces nothing now. The fold applies recorded rates only to monitors with a budget."""
@@ -26,12 +26,16 @@ _LIFTED = Budget(usd_per_hour=float("inf"))
 
 @dataclass(frozen=True, slots=True)
 class PastDueJob:
-    """An evaluation that a past record makes due, its subject, and when the subject ended."""
+    """An evaluation that a past record makes due, its subject, and when the subject ended.
+
+    If it is not sampled, the evaluation would be due if its subject were in the sample.
+    """
 
     job: Job
     partition: int
     case: Turn | Conversation
     happened_at: datetime
+    is_sampled: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +47,10 @@ class Stretch:
 
     def __contains__(self, moment: datetime) -> bool:
         return self.since <= moment < self.until
+
+    def may_have_subject_of(self, evaluation: Evaluation) -> bool:
+        """Whether an evaluation's subject may have ended in it; a live evaluation says only that it ended before."""
+        return evaluation.time >= self.since and (evaluation.happened_at is None or evaluation.time < self.until)
 
 
 def plan_of(plan: Plan, monitors: Collection[str], evaluators: Collection[str]) -> Plan:
@@ -76,31 +84,34 @@ async def past_jobs(
     plan: Plan,
     controls: Sequence[ControlRecord],
     stretch: Stretch,
-    outcomes: OutcomeCounter,
+    *,
+    with_sampled_out: bool = False,
 ) -> AsyncIterator[PastDueJob]:
-    """The evaluations that a part of a partition makes due, in the log's order, up to the log's present end.
+    """The evaluations that a part of a partition makes due, in the log's order, up to the log's present end; also those
+    of turns that are not in the sample, if wanted.
 
-    The factors of then apply: a budget that was removed reduces its time, and a new one no time before it. `outcomes`
-    counts the turns that came in the stretch.
+    The factors of then apply: a budget that was removed reduces its time, and a new one no time before it.
     """
     # Why not by the factor of now: a second run, at another factor, would draw more turns, and each has one weight.
     state: PartitionState | None = None
     has_conversations = any(monitor.of_scope("conversation") for monitor in plan.monitors)
-    since, until, elsewhere = stretch.since.timestamp(), stretch.until.timestamp(), OutcomeCounter()
+    since, sampled_out = stretch.since.timestamp(), list[Job]()
     async for record in records_from(turns, partition, 0):
         if state is None:
             # A conversation is assembled from its first turn on. A turn ended before the log took it.
             if not has_conversations and record.timestamp < since:
                 continue
             state = PartitionState(replace(plan, budget=_LIFTED), ReplayPoint(record.offset), controls)
+            state.on_sampled_out = sampled_out.append if with_sampled_out else None
         if is_retry_request(record):
             continue
-        state.outcomes = outcomes if since <= record.timestamp < until else elsewhere
-        for job in await state.apply(record):
+        sampled = [(job, True) for job in await state.apply(record)]
+        for job, is_sampled in (*sampled, *((job, False) for job in sampled_out)):
             case = job.case()
             happened_at = ended_at(case, job.triggered_at)
             if happened_at in stretch:
-                yield PastDueJob(job, partition, case, happened_at)
+                yield PastDueJob(job, partition, case, happened_at, is_sampled)
+        sampled_out.clear()
 
 
 def ended_at(case: Turn | Conversation, otherwise: float) -> datetime:
