@@ -151,7 +151,7 @@ class Candidates:
     async def _new(self, partition: int, *, with_sampled_out: bool = False) -> AsyncIterator[Candidate]:
         """Evaluations that this definition never made, and that were not requested, with their draws."""
         in_force = Configurations(switches_of((0, UNNUMBERED), self.controls[partition]), self.plan)
-        counted = RecentIds()  # a sender may send a turn again
+        recent = RecentIds()  # a sender may send a turn again
         async for past_due_job in self._due(partition, with_sampled_out=with_sampled_out):
             job = past_due_job.job
             name, known = _name_of(past_due_job), self._earlier_runs.rates
@@ -159,7 +159,7 @@ class Candidates:
             if is_made or job.evaluation_id in self._superseded or (self._is_left(past_due_job) and not repaired):
                 continue
             if (reason := await self._reason_against(past_due_job, in_force)) is not None:
-                self.left_out.subjects[reason] += not counted.repeats(name)
+                self.left_out.subjects[reason] += not recent.repeats(name)
                 continue
             key = _key_of(past_due_job)
             replayed = {evaluations.REPLAY_OF: before} if (before := self.known.by_subject.get(key)) else {}

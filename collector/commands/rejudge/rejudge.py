@@ -90,8 +90,8 @@ async def rejudge(
         )  # fmt: skip
         await candidates.prepare()
         expected = {name: known.mean_usd.get(name) or expected_usd(config, name) for name in names}
-        found = candidates.all(count_sampled_out=True)
-        due = [(one.monitor, one.request.evaluator, one.pays) async for one in found]
+        missing = candidates.all(count_sampled_out=True)
+        due = [(one.monitor, one.request.evaluator, one.pays) async for one in missing]
         step.begin("")
         counts, paying = Counter(key[:2] for key in due), Counter(key[:2] for key in due if key[2])
         outstanding = {name: of for name, (of, _) in requested.items() if of in names and name not in known.rates}
