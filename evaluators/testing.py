@@ -21,8 +21,9 @@ from evaluators.evaluation import evaluate, evaluate_sync, refuse_in_event_loop
 from evaluators.evaluator import Evaluator
 from evaluators.identity import evaluation_id_of
 from evaluators.judge import Answer, Judge, Prompt, R, Token, Verdict
+from evaluators.judges.chats import Chat, text_of
 from evaluators.judges.completions import Choice
-from evaluators.judges.requests import Chat, Question, question_of, question_with_subject_first, text_of
+from evaluators.judges.requests import Question, question_of, question_with_subject_first
 from evaluators.packs.ask_pack import ask_pack
 from evaluators.packs.packed_prompt import NamedQuestion, PackPrompt, PackReply
 from evaluators.results import Failure, Outcome, Score, Skipped, Usage

@@ -1,12 +1,10 @@
-"""Attributes read safely, whatever their type: texts, token counts, errors, documents, indexed attributes."""
+"""Attributes read safely, whatever their type: texts, token counts, errors, indexed attributes."""
 
 import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import Any, TypeGuard
 
-from collector.dialects.call import Passage
-from collector.dialects.decode import as_dict, as_list, decode, decode_json
+from collector.dialects.decode import as_dict, decode, decode_json
 from collector.otlp.span import Attributes, Span
 from evaluators.cases import Incomplete, Json, TokenCount
 
@@ -33,22 +31,6 @@ def is_masked(value: Json) -> bool:
         return False
     stripped = value.strip()
     return stripped[:1] in _MASK_STARTS and (stripped in MASKS or _SCRUBBED.fullmatch(stripped) is not None)
-
-
-_OBJECT = re.compile(r"<[\w.<>]{1,200}(?: object)?(?: [\w.<>]{1,200})? at 0x[0-9a-fA-F]+>")
-
-
-def is_object_repr(text: str) -> bool:
-    """Whether a text is an object's default repr, with its address: `<groq.Stream object at 0x…>`."""
-    return text.lstrip()[:1] == "<" and _OBJECT.fullmatch(text.strip()) is not None
-
-
-def looks_like_repr(text: str) -> bool:
-    """Whether a text is the repr of an object rather than anybody's words: `StopEvent(result=…`, `<groq.Stream …>`."""
-    if is_object_repr(text):
-        return True
-    name, bracket, _ = text[:80].partition("(")
-    return bool(bracket) and name.isidentifier() and text.rstrip().endswith((")", "..."))
 
 
 def find_text(attributes: Mapping[str, Json], *keys: str) -> str | None:
@@ -175,32 +157,3 @@ def _split_index(key: str, size: int) -> tuple[int, str]:
 def find_redaction(value: Json) -> Incomplete | None:
     """Return `redacted` if the value is a mask."""
     return "redacted" if isinstance(value, str) and len(value) <= LONGEST_MASK and is_masked(value) else None
-
-
-def parse_passages(value: Json) -> tuple[Passage, ...]:
-    """Parse documents or texts: a list, an object with a list under `documents` or a similar key, or JSON of either."""
-    value = decode(value)
-    fields = as_dict(value)
-    keys = ("documents", "source_documents", "source_nodes", "results", "data", "output")
-    value = next((fields[key] for key in keys if isinstance(fields.get(key), list)), value)
-    items = [(each, as_dict(decode(each))) for each in as_list(value)]
-    return tuple(
-        parse_passage(fields) if fields else Passage(each) for each, fields in items if fields or _is_text(each)
-    )
-
-
-def _is_text(document: Json) -> TypeGuard[str]:
-    return isinstance(document, str) and (" " in document or not document.isascii())  # else it is an id
-
-
-def parse_passage(document: Mapping[str, Any]) -> Passage:
-    """Parse one document, whatever its keys are called."""
-    fields = {**as_dict(document.get("node") or document.get("document") or document.get("kwargs")), **document}
-    text = find_text(fields, "content", "page_content", "pageContent", "text", "snippet", "chunk", "document", "body")
-    if text is None:  # Genkit: in parts
-        parts = [find_text(as_dict(part), "text") for part in as_list(fields.get("content"))]
-        text = "\n".join(part for part in parts if part)
-    score = fields.get("score", fields.get("similarity", fields.get("relevance_score")))
-    number = float(score) if isinstance(score, (int, float)) and not isinstance(score, bool) else None
-    identity = fields.get("id", fields.get("id_", fields.get("doc_id")))
-    return Passage(text or "", str(identity)[:200] if isinstance(identity, (str, int)) else None, number)

@@ -3,12 +3,13 @@
 import re
 from collections.abc import Sequence
 
-from collector.dialects.attributes import find_error, find_sources, find_text, find_value, parse_passages, parse_usage
+from collector.dialects.attributes import find_error, find_sources, find_text, find_value, parse_usage
 from collector.dialects.call import Call, ChatMessage, Kind, read_by_kind
 from collector.dialects.decode import as_dict, decode, decode_json
 from collector.dialects.dialect import Coverage, Dialect
 from collector.dialects.free_form import exchanged, parse_content
 from collector.dialects.parts import JsonObject, make_tool_result, parse_arguments
+from collector.dialects.passages import parse_passages
 from collector.otlp.span import LogRecord, Span
 from evaluators.cases import Json, ToolCall
 

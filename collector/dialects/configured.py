@@ -4,13 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from collector.dialects.attributes import find_error, find_redaction, parse_passages
+from collector.dialects.attributes import find_error, find_redaction
 from collector.dialects.call import Call, ChatMessage, as_messages
 from collector.dialects.decode import as_dict, as_list, decode
 from collector.dialects.dialect import Coverage, Dialect
 from collector.dialects.free_form import Content
 from collector.dialects.messages import parse_messages, parse_system_text, parse_tool_calls, split_system_prompt
 from collector.dialects.parts import parse_arguments
+from collector.dialects.passages import parse_passages
 from collector.dialects.places import NOWHERE, Located, TracePlace
 from collector.otlp.span import LogRecord, Span
 from evaluators.cases import ToolCall

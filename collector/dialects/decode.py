@@ -114,6 +114,22 @@ def decode_json(value: Json) -> Json:
     return value if _is_deeper(result, MAX_NESTING) else result
 
 
+_OBJECT = re.compile(r"<[\w.<>]{1,200}(?: object)?(?: [\w.<>]{1,200})? at 0x[0-9a-fA-F]+>")
+
+
+def is_object_repr(text: str) -> bool:
+    """Whether a text is an object's default repr, with its address: `<groq.Stream object at 0x…>`."""
+    return text.lstrip()[:1] == "<" and _OBJECT.fullmatch(text.strip()) is not None
+
+
+def looks_like_repr(text: str) -> bool:
+    """Whether a text is the repr of an object rather than anybody's words: `StopEvent(result=…`, `<groq.Stream …>`."""
+    if is_object_repr(text):
+        return True
+    name, bracket, _ = text[:80].partition("(")
+    return bool(bracket) and name.isidentifier() and text.rstrip().endswith((")", "..."))
+
+
 def unquote(text: str) -> str:
     """The text that a JSON string has; of one that was cut, all before the cut; any other as it is."""
     closed = (text, f'{text}"', f'{text.rpartition(_ESCAPE)[0]}"')  # a cut may be within an escape

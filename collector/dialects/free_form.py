@@ -6,9 +6,9 @@
 from collections.abc import Sequence
 from typing import NamedTuple, TypedDict
 
-from collector.dialects.attributes import find_redaction, looks_like_repr
+from collector.dialects.attributes import find_redaction
 from collector.dialects.call import ChatMessage, Kind
-from collector.dialects.decode import as_dict, as_list, parse_document
+from collector.dialects.decode import as_dict, as_list, looks_like_repr, parse_document
 from collector.dialects.messages import parse_messages, parse_printed
 from collector.dialects.parts import JsonObject
 from evaluators.cases import Incomplete, Json

@@ -6,21 +6,14 @@ Also the spans of Dify and of Alibaba's instrumentations, which have the kind of
 from collections.abc import Sequence
 from typing import Literal
 
-from collector.dialects.attributes import (
-    find_error,
-    find_redaction,
-    find_sources,
-    find_text,
-    find_usage,
-    find_value,
-    parse_passages,
-)
+from collector.dialects.attributes import find_error, find_redaction, find_sources, find_text, find_usage, find_value
 from collector.dialects.call import Call, Kind, as_messages
 from collector.dialects.decode import as_list, decode
 from collector.dialects.dialect import Coverage, Dialect
 from collector.dialects.free_form import Content, exchanged, parse_answer, parse_query, parse_question
 from collector.dialects.messages import parse_messages, split_system_prompt
 from collector.dialects.parts import parse_arguments
+from collector.dialects.passages import parse_passages
 from collector.otlp.span import Attributes, LogRecord, Span
 from evaluators.cases import Json, ToolCall
 

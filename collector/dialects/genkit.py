@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 
-from collector.dialects.attributes import find_error, find_sources, find_text, parse_passages, parse_usage
+from collector.dialects.attributes import find_error, find_sources, find_text, parse_usage
 from collector.dialects.call import Call, Kind, as_messages, parse_finish_reason, read_by_kind
 from collector.dialects.decode import as_dict, decode_json
 from collector.dialects.dialect import Coverage, Dialect
 from collector.dialects.free_form import exchanged, parse_content, parse_query
 from collector.dialects.messages import split_system_prompt
+from collector.dialects.passages import parse_passages
 from collector.otlp.span import LogRecord, Span
 from evaluators.cases import ToolCall
 

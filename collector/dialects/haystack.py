@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 
-from collector.dialects.attributes import find_error, find_sources, find_text, parse_passages, parse_texts, parse_usage
+from collector.dialects.attributes import find_error, find_sources, find_text, parse_texts, parse_usage
 from collector.dialects.call import Call, Kind, as_messages
 from collector.dialects.decode import as_dict, as_list, decode
 from collector.dialects.dialect import Coverage, Dialect
 from collector.dialects.free_form import exchanged, parse_answer, parse_question
 from collector.dialects.messages import parse_messages, split_system_prompt
+from collector.dialects.passages import parse_passages
 from collector.otlp.span import LogRecord, Span
 
 _INPUT = "haystack.component.input"

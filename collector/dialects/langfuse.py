@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 
-from collector.dialects.attributes import find_error, find_sources, find_text, find_value, parse_passages, parse_usage
+from collector.dialects.attributes import find_error, find_sources, find_text, find_value, parse_usage
 from collector.dialects.call import Call, Kind, read_by_kind
 from collector.dialects.decode import as_dict, decode, decode_json
 from collector.dialects.dialect import Coverage, Dialect
 from collector.dialects.free_form import Content, exchanged, parse_content, parse_query
 from collector.dialects.messages import parse_messages
 from collector.dialects.parts import parse_arguments
+from collector.dialects.passages import parse_passages
 from collector.otlp.span import LogRecord, Span
 from evaluators.cases import Json, ToolCall
 

@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 
-from collector.dialects.attributes import find_error, find_text, find_usage, parse_passages
+from collector.dialects.attributes import find_error, find_text, find_usage
 from collector.dialects.call import Call, ChatMessage, as_messages
 from collector.dialects.decode import decode
 from collector.dialects.dialect import Coverage, Dialect
 from collector.dialects.free_form import parse_answer, parse_question
 from collector.dialects.messages import parse_messages, split_system_prompt
+from collector.dialects.passages import parse_passages
 from collector.otlp.span import Attributes, LogRecord, Span
 from evaluators.cases import Json
 

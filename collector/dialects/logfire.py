@@ -6,20 +6,13 @@ Agents' whole conversations, the events of their first format as JSON, the OpenA
 from collections.abc import Sequence
 
 from collector.dialects import message_events
-from collector.dialects.attributes import (
-    find_error,
-    find_sources,
-    find_text,
-    find_value,
-    parse_passage,
-    parse_passages,
-    parse_usage,
-)
+from collector.dialects.attributes import find_error, find_sources, find_text, find_value, parse_usage
 from collector.dialects.call import Call, ChatMessage, Kind, as_messages, parse_finish_reason
 from collector.dialects.decode import as_dict, as_list, decode, decode_json
 from collector.dialects.dialect import Coverage, Dialect
 from collector.dialects.messages import parse_messages, parse_system_text, split_system_prompt
 from collector.dialects.parts import parse_arguments
+from collector.dialects.passages import parse_passage, parse_passages
 from collector.otlp.span import Attributes, LogRecord, Span
 from evaluators.cases import Feedback, Json, ToolCall
 from evaluators.texts.exact_json import as_text

@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 
-from collector.dialects.attributes import find_error, find_sources, parse_passages, parse_usage
+from collector.dialects.attributes import find_error, find_sources, parse_usage
 from collector.dialects.call import Call, Kind, read_by_kind
 from collector.dialects.decode import decode, decode_json
 from collector.dialects.dialect import Coverage, Dialect
 from collector.dialects.free_form import exchanged, parse_content, parse_query
+from collector.dialects.passages import parse_passages
 from collector.otlp.span import Attributes, LogRecord, Span
 from evaluators.cases import ToolCall
 

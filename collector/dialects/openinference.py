@@ -4,23 +4,14 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from collector.dialects.attributes import (
-    find_error,
-    find_redaction,
-    find_text,
-    find_usage,
-    group_indexed,
-    looks_like_repr,
-    parse_passage,
-    parse_passages,
-    parse_texts,
-)
+from collector.dialects.attributes import find_error, find_redaction, find_text, find_usage, group_indexed, parse_texts
 from collector.dialects.call import Call, ChatMessage, Kind, Passage, as_messages, parse_finish_reason
-from collector.dialects.decode import as_dict, as_list, decode, parse_repr
+from collector.dialects.decode import as_dict, as_list, decode, looks_like_repr, parse_repr
 from collector.dialects.dialect import Coverage, Dialect
 from collector.dialects.free_form import Content, exchanged, parse_answer, parse_query, parse_question
 from collector.dialects.messages import parse_messages, parse_printed
 from collector.dialects.parts import is_free_of_tools, parse_arguments
+from collector.dialects.passages import parse_passage, parse_passages
 from collector.dialects.plain_messages import convert_plain_messages
 from collector.dialects.program_fields import is_list_of_parts
 from collector.otlp.span import Attributes, LogRecord, Span

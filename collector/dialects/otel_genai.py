@@ -9,20 +9,13 @@ from collections.abc import Sequence
 from functools import reduce
 
 from collector.dialects import message_events
-from collector.dialects.attributes import (
-    find_error,
-    find_redaction,
-    find_sources,
-    find_text,
-    find_usage,
-    find_value,
-    parse_passages,
-)
+from collector.dialects.attributes import find_error, find_redaction, find_sources, find_text, find_usage, find_value
 from collector.dialects.call import Call, ChatMessage, Kind, parse_finish_reason
 from collector.dialects.decode import as_dict, as_list, decode, decode_json
 from collector.dialects.dialect import Coverage, Dialect
 from collector.dialects.messages import NO_MESSAGES, ChatTranscript, parse_messages, parse_system_text
 from collector.dialects.parts import is_free_of_tools, parse_arguments
+from collector.dialects.passages import parse_passages
 from collector.otlp.span import Attributes, LogRecord, Span
 from evaluators.cases import Feedback, Incomplete, Json, ToolCall
 

@@ -7,9 +7,8 @@ the question is the value of an input field, and the answer that of an output fi
 
 from collections.abc import Mapping, Sequence
 
-from collector.dialects.attributes import is_object_repr
 from collector.dialects.call import Call, ChatMessage, Passage
-from collector.dialects.decode import as_dict, as_list, decode
+from collector.dialects.decode import as_dict, as_list, decode, is_object_repr
 from collector.dialects.free_form import ANSWER_KEYS, QUESTION_KEYS
 from collector.dialects.parts import parse_arguments
 from evaluators.cases import Json, ToolCall

@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 
-from collector.dialects.attributes import find_error, find_redaction, find_sources, find_text, parse_passages
+from collector.dialects.attributes import find_error, find_redaction, find_sources, find_text
 from collector.dialects.call import Call, ChatMessage, Kind, as_messages
 from collector.dialects.decode import decode
 from collector.dialects.dialect import Coverage, Dialect
 from collector.dialects.messages import parse_messages, split_system_prompt
 from collector.dialects.parts import parse_arguments
+from collector.dialects.passages import parse_passages
 from collector.otlp.span import LogRecord, Span
 from evaluators.cases import ToolCall
 

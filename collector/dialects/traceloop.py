@@ -9,16 +9,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from collector.dialects.attributes import (
-    find_error,
-    find_sources,
-    find_text,
-    find_usage,
-    parse_passage,
-    parse_passages,
-    parse_texts,
-    parse_usage,
-)
+from collector.dialects.attributes import find_error, find_sources, find_text, find_usage, parse_texts, parse_usage
 from collector.dialects.call import Call, ChatMessage, Kind, Passage, as_messages, parse_finish_reason
 from collector.dialects.decode import as_dict, as_list, decode, decode_json, parse_repr
 from collector.dialects.dialect import Coverage, Dialect
@@ -26,6 +17,7 @@ from collector.dialects.free_form import Content, exchanged, parse_answer, parse
 from collector.dialects.indexed_messages import COMPLETION, PROMPT, parse_indexed_messages
 from collector.dialects.messages import parse_messages, parse_tool_calls, split_system_prompt
 from collector.dialects.parts import JsonObject, parse_arguments
+from collector.dialects.passages import parse_passage, parse_passages
 from collector.otlp.span import LogRecord, Span
 from evaluators.cases import Json, ToolCall
 

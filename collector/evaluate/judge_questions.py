@@ -17,8 +17,9 @@ from evaluators.cases import Json
 from evaluators.errors import JudgeRejected
 from evaluators.evaluation import evaluate
 from evaluators.judge import Answer, Judge, Prompt, R, Verdict
+from evaluators.judges.chats import text_of
 from evaluators.judges.definition_cache import AnswerStore, DefinitionCache
-from evaluators.judges.requests import question_of, text_of
+from evaluators.judges.requests import question_of
 from evaluators.judges.wrapper import JudgeWrapper
 
 

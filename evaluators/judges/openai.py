@@ -16,23 +16,12 @@ from evaluators.cases import Json
 from evaluators.errors import JudgeError, JudgeReplyInvalid
 from evaluators.judge import Answer, Prompt, R, Verdict
 from evaluators.judges.capabilities import Capabilities, LearntCapabilities, QuestionAttempt
+from evaluators.judges.chats import ALONE, GO, Chat, judged_text, question_text, with_text
 from evaluators.judges.completions import Choice, Completion, estimated_tokens
 from evaluators.judges.endpoint import CostTracker, EndpointJudge, RequestOutdated, WritingOptions, WritingSettings
 from evaluators.judges.error_mapping import ABOUT_QUESTION, HttpStatusError, complaint_text, meaning_of
 from evaluators.judges.own_words import words_beside
-from evaluators.judges.requests import (
-    ALONE,
-    GO,
-    Chat,
-    Question,
-    Request,
-    judged_text,
-    question_of,
-    question_text,
-    question_with_subject_first,
-    subject_first_model,
-    with_text,
-)
+from evaluators.judges.requests import Question, Request, question_of, question_with_subject_first, subject_first_model
 from evaluators.packs.ask_pack import ask_pack
 from evaluators.packs.packed_prompt import NamedQuestion, PackPrompt, PackReply, pack_schema
 

@@ -1,9 +1,8 @@
 """The content of a request and the messages of a question: the start of every wire format with written answers."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any
 
 from pydantic import BaseModel
 
@@ -12,15 +11,9 @@ from evaluators.asking import prompt_isolation
 from evaluators.asking.sight import image_parts
 from evaluators.cases import Json
 from evaluators.judge import Prompt
-from evaluators.judges.answer_places import mapping
 from evaluators.judges.capabilities import FEATURE_NAMES, Capabilities
+from evaluators.judges.chats import GO, Chat
 from evaluators.packs.packed_prompt import PackPrompt
-
-Chat = list[dict[str, Json]]
-"""The messages of a request."""
-
-GO = "Do what the instructions ask, and answer in the form they give."
-"""The last sentence to a judge that got no material."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +68,6 @@ def _features(top_logprobs: bool, limit: bool, multiple_choices: bool) -> frozen
     return frozenset([name for name in FEATURE_NAMES if not unused.get(name, False)])
 
 
-ALONE = "Give the verdict alone, at once: the same JSON object without any reason in it."
-"""The text after a question whose answer was cut off in its reasons."""
-
-
 @dataclass(frozen=True, slots=True)
 class Question:
     """The messages of a question, and the key that its answer has to carry; None if it has none."""
@@ -86,53 +75,6 @@ class Question:
     chat: Chat
     key: str | None = None
     shared: str = ""
-
-
-def text_of(message: Mapping[str, Json]) -> str:
-    """The text of a chat message, without its pictures."""
-    content = message["content"]
-    return content if isinstance(content, str) else str(content[0]["text"])
-
-
-def with_parts(message: Mapping[str, Json], part: Callable[[Mapping[str, Any]], Json]) -> dict[str, Json]:
-    """A chat message, its text and pictures as a wire format's `part` writes them."""
-    content = message["content"]
-    parts = content if isinstance(content, str) else [part(mapping(each)) for each in content]
-    return {"role": message["role"], "content": parts}
-
-
-def question_text(chat: Chat) -> str:
-    """The texts of all messages but the system's; they include the judged text."""
-    return " ".join(text_of(message) for message in chat if message["role"] != "system")
-
-
-def judged_text(chat: Chat) -> str:
-    """The material within its markers, without our own words around it; the whole text if nothing is marked."""
-    text = question_text(chat)
-    material, _, _ = text.partition(">>>\n")[2].rpartition("\n<<<end of material")
-    return material or text
-
-
-def without_system(chat: Chat) -> Chat:
-    """The messages with the system's at the beginning of the user's first."""
-    system, user, *rest = chat
-    if system["role"] != "system":
-        return chat
-    content = user["content"]
-    parts: list[Json] = [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
-    text = f"{text_of(system)}\n\n{parts[0]['text']}"
-    merged: Json = text if isinstance(content, str) else [{**parts[0], "text": text}, *parts[1:]]
-    return [{**user, "content": merged}, *rest]
-
-
-def with_text(chat: Chat, text: str) -> Chat:
-    """The messages with one more sentence at the end of the last message, before its pictures."""
-    *before, last = chat
-    content = last["content"]
-    if isinstance(content, str):
-        return [*before, {**last, "content": f"{content} {text}"}]
-    first, *pictures = content
-    return [*before, {**last, "content": [{**first, "text": f"{first['text']} {text}"}, *pictures]}]
 
 
 SUBJECT_FIRST_REVISION = 1

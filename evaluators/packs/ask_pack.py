@@ -5,8 +5,9 @@ from typing import TypeAlias
 
 from evaluators.asking.prompt_isolation import keys_request
 from evaluators.errors import JudgeReplyInvalid
+from evaluators.judges.chats import Chat
 from evaluators.judges.completions import Choice
-from evaluators.judges.requests import Chat, messages_of_pack
+from evaluators.judges.requests import messages_of_pack
 from evaluators.packs.packed_prompt import Entry, NamedQuestion, PackPrompt, PackReply, read_pack
 
 Complete: TypeAlias = Callable[[Chat, Sequence[NamedQuestion]], Awaitable[Choice]]

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from collector.alerting.rules import series
-from collector.alerting.rules.model import AlertingRule, Fact, Timing, selector
+from collector.alerting.rules.model import AlertingRule, Fact, Timing
+from collector.alerting.rules.promql import selector
 from collector.alerting.rules.targets import Target
 from collector.telemetry.series import PEOPLE_AGREEMENT, PEOPLE_LABELS
 

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from collector.alerting.rules import series
-from collector.alerting.rules.model import RecordingRule, Timing, growth
+from collector.alerting.rules.model import RecordingRule, Timing
+from collector.alerting.rules.promql import growth
 from collector.records.audits import FEWEST_AUDITS
 from collector.statistics.audited_sums import product_name
 from collector.statistics.bounded_sums import VARIANCE_FLOOR

@@ -16,7 +16,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from collector.alerting.rules import series
-from collector.alerting.rules.model import AlertingRule, RecordingRule, RuleGroup, Timing, any_of, selector
+from collector.alerting.rules.model import AlertingRule, RecordingRule, RuleGroup, Timing
+from collector.alerting.rules.promql import any_of, selector
 from collector.alerting.rules.targets import INTERVAL, Target
 from collector.config.alerts import DAY, AlertSettings
 from collector.statistics import incident

@@ -16,7 +16,8 @@ from dataclasses import replace
 from collector.alerting.rules import series
 from collector.alerting.rules.agreement import by_proof
 from collector.alerting.rules.drops import MEMORY, States
-from collector.alerting.rules.model import AlertingRule, Fact, Listing, RecordingRule, Timing, selector
+from collector.alerting.rules.model import AlertingRule, Fact, Listing, RecordingRule, Timing
+from collector.alerting.rules.promql import selector
 from collector.alerting.rules.service import JUDGE_MEMORY, inconsistent_weights, judge_shift, unscored
 from collector.alerting.rules.targets import Target
 from collector.config.alerts import DAY, AlertSettings

@@ -13,17 +13,8 @@ from urllib.parse import quote, urlencode
 
 import yaml
 
-from collector.alerting.rules.model import (
-    AlertingRule,
-    Fact,
-    Inhibition,
-    Listing,
-    RecordingRule,
-    RuleGroup,
-    RuleSet,
-    duration,
-    quoted,
-)
+from collector.alerting.rules.model import AlertingRule, Fact, Inhibition, Listing, RecordingRule, RuleGroup, RuleSet
+from collector.alerting.rules.promql import duration, quoted
 from collector.statistics.intervals import Z
 
 _HEADER = "# Written by `evalstream rules`. Change the configuration instead.\n"

@@ -10,7 +10,8 @@ they while Prometheus lacks scores of these days that the log has, as labels of 
 from collections.abc import Iterator, Sequence
 
 from collector.alerting.rules import series
-from collector.alerting.rules.model import RecordingRule, Timing, any_of, growth
+from collector.alerting.rules.model import RecordingRule, Timing
+from collector.alerting.rules.promql import any_of, growth
 from collector.alerting.rules.targets import Target
 from collector.statistics.audited_sums import LOGGED, PEOPLE_WINDOW
 from collector.telemetry import series as metrics

@@ -8,7 +8,8 @@ than one batch takes was given up once, or no process follows it: a warning.
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from collector.alerting.rules.model import AlertingRule, RuleGroup, Timing, selector
+from collector.alerting.rules.model import AlertingRule, RuleGroup, Timing
+from collector.alerting.rules.promql import selector
 from collector.config.alerts import AlertSettings
 from collector.config.settings import Settings
 from collector.config.urgency import LONGEST_WAIT, due_after

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from collector.alerting.rules.model import AlertingRule, Fact, RuleGroup, Timing, any_of
+from collector.alerting.rules.model import AlertingRule, Fact, RuleGroup, Timing
+from collector.alerting.rules.promql import any_of
 from collector.config.alerts import AlertSettings
 from collector.telemetry.series import RELEASE_BOUND, RELEASE_DIFFERENCE, RELEASE_WORSE
 

@@ -5,18 +5,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collector.alerting.rules import series
 from collector.alerting.rules.agreement import by_proof, uncalibrated_alert
 from collector.alerting.rules.audits import CorrectedMeans, clipped_rules, corrected_means, part_rules
-from collector.alerting.rules.model import (
-    AlertingRule,
-    Fact,
-    Listing,
-    RecordingRule,
-    RuleGroup,
-    Timing,
-    duration,
-    growth,
-    selector,
-)
+from collector.alerting.rules.model import AlertingRule, Fact, Listing, RecordingRule, RuleGroup, Timing
 from collector.alerting.rules.people import people_rules
+from collector.alerting.rules.promql import duration, growth, selector
 from collector.alerting.rules.targets import Target
 from collector.config.alerts import AlertSettings
 from collector.statistics.audited_sums import PEOPLE_WINDOW

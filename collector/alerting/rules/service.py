@@ -5,18 +5,8 @@ from itertools import count
 from typing import Literal
 
 from collector.alerting.rules import series
-from collector.alerting.rules.model import (
-    AlertingRule,
-    Fact,
-    RecordingRule,
-    RuleGroup,
-    Severity,
-    Timing,
-    any_of,
-    growth,
-    quoted,
-    selector,
-)
+from collector.alerting.rules.model import AlertingRule, Fact, RecordingRule, RuleGroup, Severity, Timing
+from collector.alerting.rules.promql import any_of, growth, quoted, selector
 from collector.alerting.rules.targets import Target
 from collector.config.alerts import AlertSettings
 from collector.telemetry import series as metrics

@@ -12,8 +12,9 @@ from evaluators.judges.answer_places import ending, text_in
 from evaluators.judges.apis.payload import object_in, objects, text
 from evaluators.judges.apis.writing import WritingApi
 from evaluators.judges.capabilities import Capabilities
+from evaluators.judges.chats import Chat, text_of, with_parts
 from evaluators.judges.completions import Choice, Completion, usage_of
-from evaluators.judges.requests import Chat, Request, text_of, with_parts
+from evaluators.judges.requests import Request
 
 VERSION = "2023-06-01"
 LONGEST_ANSWER = 4096

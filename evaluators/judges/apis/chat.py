@@ -3,8 +3,9 @@
 from evaluators.cases import Json
 from evaluators.judges.apis.writing import WritingApi
 from evaluators.judges.capabilities import Capabilities
+from evaluators.judges.chats import Chat, without_system
 from evaluators.judges.completions import completion_of
-from evaluators.judges.requests import Chat, Request, without_system
+from evaluators.judges.requests import Request
 
 
 def body(chat: Chat, request: Request, features: Capabilities, samples: int) -> dict[str, Json]:

@@ -12,11 +12,12 @@ from evaluators.judges.answer_places import ending, mapping, text_in
 from evaluators.judges.apis.payload import object_in, objects, text
 from evaluators.judges.apis.writing import WritingApi
 from evaluators.judges.capabilities import Capabilities
+from evaluators.judges.chats import Chat, with_parts
 from evaluators.judges.completions import NULL, Choice, Completion, TokenEntry, read_passing_over, tokens_of, usage_of
 from evaluators.judges.endpoint_meanings import THOUGHTS
 from evaluators.judges.error_mapping import error_inside
 from evaluators.judges.large_json import read_large
-from evaluators.judges.requests import Chat, Request, with_parts
+from evaluators.judges.requests import Request
 
 
 def body(chat: Chat, request: Request, features: Capabilities, _samples: int) -> dict[str, Json]:

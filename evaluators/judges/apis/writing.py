@@ -7,8 +7,9 @@ from typing import Literal
 
 from evaluators.cases import Json
 from evaluators.judges.capabilities import Capabilities
+from evaluators.judges.chats import Chat
 from evaluators.judges.completions import Completion
-from evaluators.judges.requests import Chat, Request
+from evaluators.judges.requests import Request
 
 Body = Callable[[Chat, Request, Capabilities, int], "dict[str, Json]"]
 """Makes a request's JSON of the messages, the request, the endpoint's capabilities, and the number of answers."""

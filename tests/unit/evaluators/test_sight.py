@@ -14,10 +14,11 @@ from evaluators.asking.sight import Sight, view_of
 from evaluators.cases import Attachment
 from evaluators.catalogue import load_evaluators
 from evaluators.judges.answer_cache import AnswerCache
+from evaluators.judges.chats import text_of
 from evaluators.judges.jury import Jury
 from evaluators.judges.openai import OpenAIJudge
 from evaluators.judges.rate_limited import estimate_tokens
-from evaluators.judges.requests import question_of, text_of
+from evaluators.judges.requests import question_of
 from evaluators.results import Score, Skipped
 from evaluators.testing import ScriptedJudge, a_turn, answer_any_form
 

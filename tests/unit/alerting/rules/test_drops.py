@@ -7,7 +7,8 @@ import pytest
 from collector.alerting.rules import series
 from collector.alerting.rules.drops import COUNTERS, delta_group, detector_rules
 from collector.alerting.rules.falls import fall_rules
-from collector.alerting.rules.model import RecordingRule, Timing, any_of
+from collector.alerting.rules.model import RecordingRule, Timing
+from collector.alerting.rules.promql import any_of
 from collector.alerting.rules.targets import Target
 from collector.config.alerts import AlertSettings
 from collector.statistics.incident import ROOM, DropDetector

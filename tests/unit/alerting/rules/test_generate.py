@@ -21,7 +21,8 @@ from collector.alerting.rules.detectability import (
 )
 from collector.alerting.rules.formats import FORMATS, page_address, prometheus, text
 from collector.alerting.rules.generate import INHIBITIONS, rules_hash, rules_of
-from collector.alerting.rules.model import AlertingRule, RecordingRule, duration, quoted
+from collector.alerting.rules.model import AlertingRule, RecordingRule
+from collector.alerting.rules.promql import duration, quoted
 from collector.alerting.rules.targets import detector, targets
 from collector.alerting.rules.write import render, write
 from collector.config.configured import AuditSettings, Config
