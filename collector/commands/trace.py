@@ -22,8 +22,9 @@ from collector.evaluate.budget.rates import RateReduction, Rates
 from collector.evaluate.failures import remedy_of
 from collector.evaluate.partition_state import PartitionState, PlanInForce
 from collector.evaluate.plan import Assignment, Monitor, Plan
-from collector.evaluate.recovery.configurations import UNNUMBERED, Configurations, switches_of
+from collector.evaluate.recovery.configurations import UNNUMBERED, Configurations
 from collector.evaluate.recovery.control_records import ControlRecord
+from collector.evaluate.recovery.past_plans import switches_of
 from collector.evaluate.recovery.replay_point import ReplayPoint, done_below_of
 from collector.evaluate.references.subject import awaited_fields, referenced_fields
 from collector.evaluate.retry.past_jobs import control_records_in

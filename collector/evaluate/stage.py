@@ -24,16 +24,10 @@ from collector.evaluate.deferred.logged_journal import LoggedJournal
 from collector.evaluate.outcomes import Due, End, OutcomeCounter
 from collector.evaluate.partition_state import PartitionState, StateLimits
 from collector.evaluate.plan import Job, Plan
-from collector.evaluate.recovery.configurations import (
-    UNNUMBERED,
-    Configurations,
-    PlanHistory,
-    configurations_of,
-    past_plans,
-    switches_of,
-)
+from collector.evaluate.recovery.configurations import UNNUMBERED, Configurations
 from collector.evaluate.recovery.control_records import ControlRecord
 from collector.evaluate.recovery.ledger import RETRY, Ledger, end_offset
+from collector.evaluate.recovery.past_plans import PlanHistory, configurations_of, past_plans, switches_of
 from collector.evaluate.recovery.replay_point import CommitMetadata, ReplayPoint, RetainedOffsets
 from collector.evaluate.recovery.sample_rate_notes import note_sample_rates
 from collector.evaluate.recovery.snapshot_writer import SnapshotWriter

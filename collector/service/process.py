@@ -9,8 +9,9 @@ from collector.admission.shared_port import SharedPort
 from collector.config.configured import Config
 from collector.dead_letters import DeadLetterWriter, Stage
 from collector.evaluate.plan import Plan
-from collector.evaluate.recovery.configurations import UNNUMBERED, PlanHistory
+from collector.evaluate.recovery.configurations import UNNUMBERED
 from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
+from collector.evaluate.recovery.past_plans import PlanHistory
 from collector.logs.consumer_runner import SlewedClock
 from collector.logs.journal.guard import Guard
 from collector.logs.log import Log, OpenFold

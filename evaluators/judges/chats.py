@@ -9,10 +9,8 @@ from evaluators.judges.answer_places import mapping
 Chat = list[dict[str, Json]]
 """The messages of a request."""
 
-
 GO = "Do what the instructions ask, and answer in the form they give."
 """The last sentence to a judge that got no material."""
-
 
 ALONE = "Give the verdict alone, at once: the same JSON object without any reason in it."
 """The text after a question whose answer was cut off in its reasons."""

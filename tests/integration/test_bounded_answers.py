@@ -28,7 +28,7 @@ from evaluators.judges.apis.responses import RESPONSES
 from evaluators.judges.apis.anthropic import ANTHROPIC
 from evaluators.judges.batches.batch_connection import BatchConnection
 from evaluators.judges.batches.openai_batches import OpenAIBatches
-from evaluators.judges.batches.provider import BatchState
+from evaluators.judges.batches.results import BatchState
 from evaluators.judges.client_connection import fast_http
 from evaluators.judges.embeddings import EmbeddingJudge
 from evaluators.embeddings import Embeddings

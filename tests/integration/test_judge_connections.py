@@ -15,7 +15,8 @@ from collector.judging.open_judges import client_factory
 from evaluators.errors import JudgeUnavailable
 from evaluators.judges.batches.batch_connection import BatchConnection
 from evaluators.judges.batches.openai_batches import OpenAIBatches
-from evaluators.judges.batches.provider import BatchItem, BatchState
+from evaluators.judges.batches.provider import BatchItem
+from evaluators.judges.batches.results import BatchState
 from evaluators.judges.connection import Connection
 from evaluators.judges.error_mapping import HttpStatusError
 

@@ -15,7 +15,7 @@ import yaml
 from evaluation_samples import bare
 from typer.testing import CliRunner
 
-from collector.calibration.labels import LabelRow
+from collector.calibration.label_lines import LabelRow
 from collector.cli import app
 from collector.commands.judges import judges
 from collector.commands.judges.bench import Bench, Figure, JudgeFigures, _take

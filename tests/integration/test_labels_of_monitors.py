@@ -15,7 +15,8 @@ from click.testing import Result
 from evaluation_samples import scored
 from typer.testing import CliRunner
 
-from collector.calibration.labels import evaluations_by_id, label_lines, label_of_line
+from collector.calibration.label_lines import label_lines
+from collector.calibration.labels import evaluations_by_id, label_of_line
 from collector.cli import app
 from collector.config.loading import load
 from collector.logs.log import Record

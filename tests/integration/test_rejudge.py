@@ -26,7 +26,7 @@ from collector.commands.rejudge.candidates import What
 from collector.commands.rejudge.rejudge import RejudgeOptions, rejudge as request
 from collector.config.loading import load
 from collector.errors import ConfigError
-from collector.evaluate.budget.windows import FLOOR
+from collector.evaluate.budget.demand import FLOOR
 from collector.evaluate.retry.past_jobs import Stretch
 from collector.evaluate.retry.request import requested_evaluations
 from collector.evaluate.sampling.draw import draw, keyed_salt

@@ -18,8 +18,9 @@ from collector.evaluate.conversations.session_window import SessionWindowSetting
 from collector.evaluate.guardrails import EvaluationGuardrails
 from collector.evaluate.partition_state import PartitionState, StateLimits
 from collector.evaluate.plan import Assignment, Monitor, Plan
-from collector.evaluate.recovery.configurations import Configurations, configurations_of
+from collector.evaluate.recovery.configurations import Configurations
 from collector.evaluate.recovery.control_records import CONTROL_HEADERS, ControlRecord, parse_control_record
+from collector.evaluate.recovery.past_plans import configurations_of
 from collector.evaluate.recovery.replay_point import ReplayPoint
 from collector.evaluate.scheduling.dispatch import BulkheadLimits, Clocks, Dispatcher
 from collector.evaluate.stage import EvaluateStage, StageDefinitions, StageTiming

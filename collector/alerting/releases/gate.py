@@ -13,14 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from collector.alerting.releases.hourly_scores import HOUR, ComparedPlace, HourlyScores, Versions, merge
-from collector.alerting.releases.releases import (
-    GONE_AFTER,
-    Release,
-    ReleaseRules,
-    baseline_of,
-    compared_versions,
-    seen_hours,
-)
+from collector.alerting.releases.releases import GONE_AFTER, Release, ReleaseRules, baseline_of, compare, seen_hours
 
 Decision = Literal["promote", "hold", "roll back"]
 TOLERANCE = 0.05
@@ -77,7 +70,7 @@ def decide(parts: Iterable[HourlyScores], rules: ReleaseRules, question: GateQue
         needed += [(place, name, baseline, name in tried) for name in scored]
         if version in versions:
             started = max(seen_hours(versions[baseline])[0], seen_hours(versions[version])[0])
-            compared = compared_versions(place, versions, (baseline, version, started), rules, number)
+            compared = compare(place, versions, (baseline, version, started), rules, number)
             releases += [release for release in compared if release.key.evaluator in used]
     return _decide(needed, releases, rules, question)
 

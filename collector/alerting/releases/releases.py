@@ -113,7 +113,7 @@ def releases(parts: Iterable[HourlyScores], rules: ReleaseRules, now: float) -> 
         (attribute,) = (compared for compared in rules.attributes[place.monitor] if compared.name == place.attribute)
         for baseline, version, started in _pairs_to_compare(attribute, versions, hour):
             numbers = len(rules.evaluators[place.monitor])
-            comparisons += compared_versions(place, versions, (baseline, version, started), rules, numbers)
+            comparisons += compare(place, versions, (baseline, version, started), rules, numbers)
     return sorted(comparisons, key=lambda each: (-each.started, each.place, each.version, each.key))
 
 
@@ -164,7 +164,7 @@ def _effective_number(by_key: Mapping[SumsKey, Hours], within: range | None = No
     return max((total(each).n_eff for each in chosen), default=0.0)
 
 
-def compared_versions(
+def compare(
     place: ComparedPlace, versions: Versions, chosen: tuple[str, str, int], rules: ReleaseRules, number: int
 ) -> Iterator[Release]:
     """The comparison of a version with its baseline since an hour, by each evaluator. `number` of them share the error

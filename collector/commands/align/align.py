@@ -11,7 +11,7 @@ from itertools import chain, count, zip_longest
 from pathlib import Path
 from typing import Any
 
-from collector.calibration.labels import are_of_log
+from collector.calibration.label_lines import are_of_log
 from collector.commands.align import gain, proposal, reading
 from collector.commands.align.candidates import AlignCandidate, Definition, candidates_of, changes_of, scale_of
 from collector.commands.align.reading import LabelledSubject, Parts, material_of

@@ -9,14 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from collector.calibration.labels import (
-    HumanLabel,
-    by_subject,
-    case_of_line,
-    evaluations_by_id,
-    label_lines,
-    label_of_line,
-)
+from collector.calibration.label_lines import case_of_line, label_lines
+from collector.calibration.labels import HumanLabel, by_subject, evaluations_by_id, label_of_line
 from collector.calibration.page_labels import human_of
 from collector.commands.calibrate.calibrate import ledger_of, why_alone
 from collector.config.configured import Config

@@ -15,8 +15,9 @@ from collector.errors import DONE, FAILED, BadInput, ConfigError
 from collector.evaluate.audit import EvaluationAudit
 from collector.evaluate.partition_state import PartitionState
 from collector.evaluate.plan import Job
-from collector.evaluate.recovery.configurations import UNNUMBERED, Configurations, configurations_of
+from collector.evaluate.recovery.configurations import UNNUMBERED, Configurations
 from collector.evaluate.recovery.control_records import ControlRecord, decisions_in
+from collector.evaluate.recovery.past_plans import configurations_of
 from collector.evaluate.recovery.replay_point import CommitMetadata, ReplayPoint, done_below_of
 from collector.evaluate.recovery.sample_rate_notes import draws_by, read_sample_rates
 from collector.evaluate.stage import GROUP

@@ -22,15 +22,13 @@ from collector.calibration.agreement_watch import (
     recent_labels,
     why_withheld,
 )
+from collector.calibration.label_lines import SCORED_EXAMPLE, are_of_log, names_of
 from collector.calibration.labels import (
-    SCORED_EXAMPLE,
     HumanLabel,
-    are_of_log,
     judged_pairs,
     label_of_answer,
     mean_label,
     measured_labels,
-    names_of,
     read_labels,
     undecided,
     weighted_pairs,

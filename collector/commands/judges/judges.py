@@ -13,17 +13,8 @@ from pathlib import Path
 import orjson
 from rich.table import Table
 
-from collector.calibration.labels import (
-    CASE_EXAMPLE,
-    HumanLabel,
-    LabelLine,
-    by_subject,
-    case_of_line,
-    evaluations_by_id,
-    label_lines,
-    label_of_answer,
-    label_of_line,
-)
+from collector.calibration.label_lines import CASE_EXAMPLE, LabelLine, case_of_line, label_lines
+from collector.calibration.labels import HumanLabel, by_subject, evaluations_by_id, label_of_answer, label_of_line
 from collector.commands.judges.bench import Attempt, Bench, Figure, JudgedCase, JudgeFigures, LossScale, bench
 from collector.commands.score.runner import RunResult, guarded_run, require_prices, run_jobs
 from collector.commands.score.score import limit_message

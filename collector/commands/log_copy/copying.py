@@ -18,8 +18,9 @@ from collector.evaluate.budget.division import divide
 from collector.evaluate.budget.rates import FULL_RATES
 from collector.evaluate.conversations.snapshot import SNAPSHOT_HEADERS
 from collector.evaluate.plan import Plan
-from collector.evaluate.recovery.configurations import UNNUMBERED, PlanHistory
+from collector.evaluate.recovery.configurations import UNNUMBERED
 from collector.evaluate.recovery.control_records import ControlRecord, parse_control_record
+from collector.evaluate.recovery.past_plans import PlanHistory
 from collector.evaluate.recovery.replay_point import CommitMetadata, ReplayPoint
 from collector.evaluate.recovery.sample_rate_notes import RATES_KEY
 from collector.evaluate.stage import GROUP

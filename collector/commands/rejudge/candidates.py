@@ -12,8 +12,9 @@ from typing import Literal
 
 from collector.evaluate.job_builder import NO_TRIGGER, requested_job
 from collector.evaluate.plan import Plan
-from collector.evaluate.recovery.configurations import UNNUMBERED, Configurations, PlanHistory, switches_of
+from collector.evaluate.recovery.configurations import UNNUMBERED, Configurations
 from collector.evaluate.recovery.control_records import ControlRecord
+from collector.evaluate.recovery.past_plans import PlanHistory, switches_of
 from collector.evaluate.recovery.replay_point import CommitMetadata
 from collector.evaluate.references.subject import (
     ReferencesByKey,

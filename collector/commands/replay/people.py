@@ -4,7 +4,8 @@ from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from collector.calibration.labels import HumanLabel, by_subject, evaluations_by_id, label_lines, label_of_line
+from collector.calibration.label_lines import label_lines
+from collector.calibration.labels import HumanLabel, by_subject, evaluations_by_id, label_of_line
 from collector.calibration.page_labels import LabelIndex
 from collector.commands.replay.comparison import EvaluationPair, MeanChange, change
 from collector.logs.log import Log

@@ -13,19 +13,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
+from collector.evaluate.budget.demand import EARLY, STEP, Demand, rate_factor
 from collector.evaluate.budget.rates import FULL_RATES, RateReduction, Rates
-from collector.evaluate.budget.windows import (
-    CATCH_UP,
-    DAY,
-    EARLY,
-    FIRST_SPAN,
-    FIRST_STEP,
-    STEP,
-    Budget,
-    BudgetWindow,
-    Demand,
-    rate_factor,
-)
+from collector.evaluate.budget.windows import CATCH_UP, DAY, FIRST_SPAN, FIRST_STEP, Budget, BudgetWindow
 from collector.evaluate.plan import Assignment, Job, Monitor, Plan
 from collector.evaluate.planned_rates.rate_planner import PLANNED_STEP, RatePlanner
 from evaluators.evaluation import Result

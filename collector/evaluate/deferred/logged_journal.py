@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator,
 from typing import Any
 
 from evaluators.judges.batches.journal import BatchJournal
-from evaluators.judges.batches.provider import BatchResult, Missing
+from evaluators.judges.batches.results import BatchResult, Missing
 
 Note = Callable[[Mapping[str, Any]], Awaitable[None]]
 

@@ -7,7 +7,7 @@ it is a known probability for each of them, and weights of 1 / probability give 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from collector.evaluate.budget.windows import round_to_digits
+from collector.evaluate.budget.demand import round_to_digits
 from collector.evaluate.plan import Assignment, Job, Monitor, Plan
 from collector.evaluate.planned_rates.learned_figures import LearnedFigures, day_of, least_rate
 from collector.records.audits import audit_by

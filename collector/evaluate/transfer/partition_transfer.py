@@ -8,15 +8,9 @@ from collector.evaluate.budget.controller import BudgetController
 from collector.evaluate.budget.rates import Rates
 from collector.evaluate.partition_state import PartitionState
 from collector.evaluate.plan import Job, Plan
-from collector.evaluate.recovery.configurations import (
-    UNNUMBERED,
-    Configurations,
-    PlanHistory,
-    configurations_of,
-    past_plans,
-    switches_of,
-)
+from collector.evaluate.recovery.configurations import UNNUMBERED, Configurations
 from collector.evaluate.recovery.ledger import Ledger
+from collector.evaluate.recovery.past_plans import PlanHistory, configurations_of, past_plans, switches_of
 from collector.evaluate.recovery.replay_point import CommitMetadata
 from collector.evaluate.transfer.transfer_records import TransferredJob, conversation_record, is_transfer, transferred
 from collector.logs.log import Committed, Log, Record, StoredRecord, records_from

@@ -13,12 +13,13 @@ import orjson
 from evaluators.judges.answer_places import mapping
 from evaluators.judges.apis.payload import count, objects, text
 from evaluators.judges.batches import provider
+from evaluators.judges.batches.results import BatchResult, BatchState, Missing, answered
 
 if TYPE_CHECKING:
     from evaluators.judges.batches.batch_connection import BatchConnection
 
 _PATH = "/messages/batches"
-_MISSING: Mapping[str, provider.Missing] = {"expired": "expired", "canceled": "cancelled"}
+_MISSING: Mapping[str, Missing] = {"expired": "expired", "canceled": "cancelled"}
 _STATUSES = {
     "invalid_request_error": 400,
     "authentication_error": 401,
@@ -79,20 +80,20 @@ class AnthropicBatches:
                 return batches
             after = {"after_id": provider.id_in(listed[-1])}
 
-    async def state(self, batch: str) -> provider.BatchState:
+    async def state(self, batch: str) -> BatchState:
         """See `BatchProvider.state`."""
         payload = await self._connection.get(f"{_PATH}/{batch}")
         counts = {name: count(value) for name, value in mapping(payload.get("request_counts")).items()}
         status = provider.short_name(payload.get("processing_status")) or "unknown"
         # The address of the results is known: an address in an answer could lead the key elsewhere.
-        return provider.BatchState(
+        return BatchState(
             status=status,
             ended=status == "ended",
             done=sum(counts.values()) - counts.get("processing", 0),
             results=(f"{_PATH}/{batch}/results",) if payload.get("results_url") else (),
         )
 
-    async def results(self, state: provider.BatchState) -> AsyncGenerator[provider.BatchResult]:
+    async def results(self, state: BatchState) -> AsyncGenerator[BatchResult]:
         """See `BatchProvider.results`."""
         for path in state.results:
             async with aclosing(self._connection.lines(path)) as lines:
@@ -104,17 +105,17 @@ class AnthropicBatches:
         await self._connection.aclose()
 
 
-def _result(line: Mapping[str, Any]) -> provider.BatchResult:
+def _result(line: Mapping[str, Any]) -> BatchResult:
     name = text(line.get("custom_id")) or ""
     result = mapping(line.get("result"))
     kind = text(result.get("type")) or ""
     if kind == "succeeded":
-        return provider.BatchResult(name, 200, orjson.dumps(result.get("message")))
+        return BatchResult(name, 200, orjson.dumps(result.get("message")))
     if kind != "errored":
-        return provider.BatchResult(name, None, b"", _MISSING.get(kind, "failed"))
+        return BatchResult(name, None, b"", _MISSING.get(kind, "failed"))
     error = mapping(result.get("error"))
     inner = mapping(error.get("error")) or error
-    return provider.answered(name, _STATUSES.get(text(inner.get("type")) or "", 500), orjson.dumps({"error": inner}))
+    return answered(name, _STATUSES.get(text(inner.get("type")) or "", 500), orjson.dumps({"error": inner}))
 
 
 def _time(value: Any) -> float:

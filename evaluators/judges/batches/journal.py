@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
-from evaluators.judges.batches.provider import BatchResult, Missing
+from evaluators.judges.batches.results import BatchResult, Missing
 from evaluators.private_files import open_private
 
 _QUICK = 1

@@ -16,11 +16,12 @@ from evaluators.judges.answer_places import mapping
 from evaluators.judges.apis.payload import count, objects, parsed, text
 from evaluators.judges.batches import provider
 from evaluators.judges.batches.batch_connection import DEADLINE, SILENCE, json_lines
+from evaluators.judges.batches.results import BatchResult, BatchState, Missing, answered
 from evaluators.judges.client_connection import STREAMED, WHOLE, as_judge_errors, bound_answers, streamed
 
 METADATA_KEY = "evalstream"
 _ENDED = frozenset({"completed", "expired", "cancelled", "failed"})
-_MISSING: Mapping[str, provider.Missing] = {"batch_expired": "expired", "batch_cancelled": "cancelled"}
+_MISSING: Mapping[str, Missing] = {"batch_expired": "expired", "batch_cancelled": "cancelled"}
 
 
 class OpenAIBatches:
@@ -81,14 +82,14 @@ class OpenAIBatches:
                 return None
             after = {"after": provider.id_in(batches[-1])}
 
-    async def state(self, batch: str) -> provider.BatchState:
+    async def state(self, batch: str) -> BatchState:
         """See `BatchProvider.state`."""
         payload = await self._answer(self._client.with_raw_response.batches.retrieve, batch)
         status = provider.short_name(payload.get("status")) or "unknown"
         counts = mapping(payload.get("request_counts"))
         files = (provider.short_name(payload.get(name)) for name in ("output_file_id", "error_file_id"))
         problems = objects(mapping(payload.get("errors")).get("data"))
-        return provider.BatchState(
+        return BatchState(
             status=status,
             ended=status in _ENDED,
             done=count(counts.get("completed")) + count(counts.get("failed")),
@@ -96,7 +97,7 @@ class OpenAIBatches:
             problem=next((code for problem in problems if (code := provider.short_name(problem.get("code")))), ""),
         )
 
-    async def results(self, state: provider.BatchState) -> AsyncGenerator[provider.BatchResult]:
+    async def results(self, state: BatchState) -> AsyncGenerator[BatchResult]:
         """See `BatchProvider.results`: answers and errors are in two files."""
         for file in state.results:
             headers = {**self._headers(), **STREAMED}
@@ -119,11 +120,11 @@ class OpenAIBatches:
         return mapping(parsed(response.http_response.content))
 
 
-def _result(line: Mapping[str, Any]) -> provider.BatchResult:
+def _result(line: Mapping[str, Any]) -> BatchResult:
     name = text(line.get("custom_id")) or ""
     response = mapping(line.get("response"))
     status = count(response.get("status_code"))
     if not status:
         code = text(mapping(line.get("error")).get("code")) or ""
-        return provider.BatchResult(name, None, b"", _MISSING.get(code, "failed"))
-    return provider.answered(name, status, orjson.dumps(response.get("body")))
+        return BatchResult(name, None, b"", _MISSING.get(code, "failed"))
+    return answered(name, status, orjson.dumps(response.get("body")))

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from evaluators.errors import JudgeUnavailable
 from evaluators.judges.batches.batch_terms import BatchTerms
-from evaluators.judges.batches.provider import TRANSIENT
+from evaluators.judges.batches.results import TRANSIENT
 from evaluators.judges.error_mapping import HttpStatusError, meaning_of, retry_after, to_judge_error
 
 T = TypeVar("T")

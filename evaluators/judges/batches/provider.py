@@ -2,16 +2,15 @@
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from evaluators.cases import Json
 from evaluators.errors import JudgeDenied, NoCompletion
-from evaluators.judges.error_mapping import HttpStatusError, meaning_of
+from evaluators.judges.batches.results import BatchResult, BatchState
+from evaluators.judges.error_mapping import HttpStatusError
 
 T = TypeVar("T")
 
-TRANSIENT = frozenset({"transient", "rate limited"})
-"""Meanings of refusals after which a request may succeed later."""
 ABSENT = frozenset({404, 405, 501})
 """Statuses of an endpoint that has no batches."""
 
@@ -22,7 +21,7 @@ MOST_BYTES = 90 * 2**20
 CLOCKS_DIFFER = 3600.0
 """Seconds by which the provider's clock may be behind this machine's."""
 
-_LONGEST_NAME, _REDIRECTS = 128, 300
+_LONGEST_NAME = 128
 
 
 async def certain() -> None:
@@ -54,41 +53,6 @@ class BatchItem:
 
     name: str
     body: Mapping[str, Json]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchState:
-    """The state of a batch, in the provider's words; `done` counts requests that have a result.
-
-    `results` says where the results are, once it has ended. `problem` is the code of the fault that ended the whole
-    batch.
-    """
-
-    status: str
-    ended: bool
-    done: int = 0
-    results: tuple[str, ...] = ()
-    problem: str = ""
-
-
-Missing = Literal["expired", "cancelled", "failed"]
-"""Why a request has no answer: not done within a day, cancelled, deleted, or a passing fault."""
-
-
-@dataclass(frozen=True, slots=True)
-class BatchResult:
-    """The result of one request: the status and body of its response, or why there is no response."""
-
-    name: str
-    status: int | None
-    content: bytes
-    missing: Missing | None = None
-
-
-def answered(name: str, status: int, content: bytes) -> BatchResult:
-    """The result of an answered request; a refusal that may pass counts as no answer."""
-    transient = status >= _REDIRECTS and meaning_of(HttpStatusError(status, {}, content)) in TRANSIENT
-    return BatchResult(name, status, content, "failed" if transient else None)
 
 
 class NoBatches(JudgeDenied):

@@ -13,17 +13,8 @@ from evaluators.judges.batches.batch_terms import BatchProgress, BatchTerms
 from evaluators.judges.batches.journal import BatchJournal, OpenBatch
 from evaluators.judges.batches.owned_requests import RequestWaits
 from evaluators.judges.batches.patient_calls import PatientCalls
-from evaluators.judges.batches.provider import (
-    ABSENT,
-    BatchItem,
-    BatchProvider,
-    BatchResult,
-    BatchState,
-    Missing,
-    NoBatches,
-    Undecided,
-    unless_absent,
-)
+from evaluators.judges.batches.provider import ABSENT, BatchItem, BatchProvider, NoBatches, Undecided, unless_absent
+from evaluators.judges.batches.results import BatchResult, BatchState, Missing
 from evaluators.judges.error_mapping import HttpStatusError
 
 T = TypeVar("T")

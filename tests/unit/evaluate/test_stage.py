@@ -17,7 +17,8 @@ from pydantic import BaseModel
 
 from collector.backoff import Backoff
 from collector.evaluate.budget.controller import BudgetController, Reservation
-from collector.evaluate.budget.windows import FIRST_STEP, FLOOR, Budget
+from collector.evaluate.budget.demand import FLOOR
+from collector.evaluate.budget.windows import FIRST_STEP, Budget
 from collector.evaluate.conversations.session_window import EndRule, SessionWindowSettings
 from collector.evaluate.guardrails import EvaluationGuardrails
 from collector.evaluate.outcomes import OutcomeCounter

@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 from collector.evaluate.budget.controller import BudgetController
+from collector.evaluate.budget.demand import FLOOR, Demand, rate_factor
 from collector.evaluate.budget.rates import RateReduction, Rates
-from collector.evaluate.budget.windows import DAY, FLOOR, HOUR, Budget, BudgetWindow, Demand, rate_factor
+from collector.evaluate.budget.windows import DAY, HOUR, Budget, BudgetWindow
 from collector.evaluate.partition_state import PartitionState
 from collector.evaluate.plan import Assignment, Job, Monitor, Plan
 from collector.evaluate.recovery.control_records import ControlRecord

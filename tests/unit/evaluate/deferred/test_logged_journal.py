@@ -10,7 +10,7 @@ from collector.evaluate.recovery.ledger import Ledger
 from collector.logs.memory import MemoryLog
 from evaluators.judges.batches.batch_endpoint import MOST_ATTEMPTS
 from evaluators.judges.batches.owned_requests import owner_name
-from evaluators.judges.batches.provider import BatchResult
+from evaluators.judges.batches.results import BatchResult
 
 HOME = "main chat http://judge"
 ONE, TWO = (f"{owner_name(each)}-0123456789abcdef-1" for each in ("one", "two"))
