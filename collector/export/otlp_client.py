@@ -14,10 +14,7 @@ import aiohttp
 from google.protobuf import json_format
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest, ExportLogsServiceResponse
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
-    ExportTraceServiceRequest,
-    ExportTraceServiceResponse,
-)
+from opentelemetry.proto.collector.trace.v1 import trace_service_pb2 as traces
 from pydantic import Field, SecretStr, field_validator
 
 from collector.backoff import Backoff
@@ -35,7 +32,7 @@ from evaluators.judges.error_mapping import seconds_to_wait
 from evaluators.secret_files import SecretFiles
 from evaluators.wire.http_client import HttpClient, HttpResponse
 
-OtlpReply = TypeVar("OtlpReply", ExportLogsServiceResponse, ExportTraceServiceResponse)
+OtlpReply = TypeVar("OtlpReply", ExportLogsServiceResponse, traces.ExportTraceServiceResponse)
 
 logger = logging.getLogger(__name__)
 
@@ -91,7 +88,7 @@ class OtlpClient:
         body = request.SerializeToString()
         return await self._deliver("/v1/logs", body, count, _rejected_records, spans_follow=spans_follow)
 
-    async def send_traces(self, request: ExportTraceServiceRequest) -> int:
+    async def send_traces(self, request: traces.ExportTraceServiceRequest) -> int:
         """Send spans; returns how many were refused for good."""
         count = sum(len(scope.spans) for spans in request.resource_spans for scope in spans.scope_spans)
         return await self._deliver("/v1/traces", request.SerializeToString(), count, _rejected_spans) if count else 0
@@ -131,7 +128,7 @@ class OtlpClient:
             return False
         headers = {"Content-Type": "application/x-protobuf"}
         try:
-            await self._post("/v1/traces", ExportTraceServiceRequest().SerializeToString(), headers)
+            await self._post("/v1/traces", traces.ExportTraceServiceRequest().SerializeToString(), headers)
         except ExportUnavailable:
             return False
         self.has_logs = False
@@ -232,7 +229,7 @@ def _rejected_records(answer: HttpResponse) -> int:
 
 
 def _rejected_spans(answer: HttpResponse) -> int:
-    return _read_reply(answer, ExportTraceServiceResponse()).partial_success.rejected_spans
+    return _read_reply(answer, traces.ExportTraceServiceResponse()).partial_success.rejected_spans
 
 
 def _read_reply(answer: HttpResponse, message: OtlpReply) -> OtlpReply:

@@ -354,6 +354,16 @@ class ConsumerRunner:
         finally:
             await self.commit()
 
+    async def feed_all(self, feeds: Sequence[PartitionFeed]) -> None:
+        """Feed a fixed set of partitions until cancelled."""
+
+        async def body() -> None:
+            for feed in feeds:
+                self.assign(feed)
+            await asyncio.Event().wait()
+
+        await self.run(body)
+
     def assign(self, feed: PartitionFeed) -> None:
         """Open the fold of a partition and feed it."""
         assert self._tasks is not None
@@ -405,17 +415,6 @@ class ConsumerRunner:
                     feed.no_tick_before = now + 1.0
             else:
                 self._ticking.succeeded()
-
-
-async def consume_all(runner: ConsumerRunner, feeds: Sequence[PartitionFeed]) -> None:
-    """Feed a fixed set of partitions until cancelled."""
-
-    async def body() -> None:
-        for feed in feeds:
-            runner.assign(feed)
-        await asyncio.Event().wait()
-
-    await runner.run(body)
 
 
 INTERVAL = 0.1

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
 
-from collector.logs.consumer_runner import Batch, ConsumerRunner, ConsumerTiming, PartitionFeed, consume_all
+from collector.logs.consumer_runner import Batch, ConsumerRunner, ConsumerTiming, PartitionFeed
 from collector.logs.log import Committed, LogError, OpenFold, Partitioner, Record, StoredRecord
 
 MAX_RECORD_BYTES = 16 << 20
@@ -139,7 +139,7 @@ class MemoryLog:
         feeds = [self._feed(partition, commits.get(partition)) for partition in range(self.partitions)]
         try:
             commit = partial(self.set_committed, group)
-            await consume_all(ConsumerRunner(open_fold, commit, self.append, self._timing), feeds)
+            await ConsumerRunner(open_fold, commit, self.append, self._timing).feed_all(feeds)
         finally:
             self._following.discard(group)
 

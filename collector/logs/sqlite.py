@@ -11,14 +11,7 @@ from pathlib import Path
 
 from collector.admission.bounded_gate import BoundedGate
 from collector.logs import sqlite_rows
-from collector.logs.consumer_runner import (
-    Batch,
-    ConsumerRunner,
-    ConsumerTiming,
-    DeliveryPace,
-    PartitionFeed,
-    consume_all,
-)
+from collector.logs.consumer_runner import Batch, ConsumerRunner, ConsumerTiming, DeliveryPace, PartitionFeed
 from collector.logs.log import Committed, LogError, OpenFold, Partitioner, Record, StoredRecord
 from collector.logs.sqlite_file import SqliteFile
 from collector.logs.sqlite_shares import PartitionShare
@@ -157,7 +150,7 @@ class SqliteLog:
                 starts = await self._file.read(lambda connection: self._starts(connection, group))
                 own = [start for start in starts if share is None or share.has(self.name, group, start[0])]
                 feeds = [self._feed(stack, *assignment) for assignment in own]
-                await consume_all(ConsumerRunner(open_fold, commit, self.append, self._timing), feeds)
+                await ConsumerRunner(open_fold, commit, self.append, self._timing).feed_all(feeds)
 
     async def committed(self, group: str) -> Mapping[int, Committed]:
         """A group's committed positions, by partition."""

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from collector.alerting.releases.hourly_scores import HOUR, ComparedPlace, HourlyScores, Versions, merge
+from collector.alerting.releases.hourly_scores import HOUR, HourlyScores, merge
+from collector.alerting.releases.places import ComparedPlace, Versions
 from collector.alerting.releases.releases import GONE_AFTER, Release, ReleaseRules, baseline_of, compare, seen_hours
 
 Decision = Literal["promote", "hold", "roll back"]

@@ -9,17 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from collector.alerting.releases.comparison import BEFORE, INTERVAL_ERROR, WEEK, Difference, Pair
-from collector.alerting.releases.hourly_scores import (
-    HOUR,
-    ComparedAttribute,
-    ComparedPlace,
-    HourlyScores,
-    Hours,
-    SumsKey,
-    Versions,
-    merge,
-    total,
-)
+from collector.alerting.releases.hourly_scores import HOUR, ComparedAttribute, HourlyScores, merge, total
+from collector.alerting.releases.places import ComparedPlace, Hours, SumsKey, Versions
 from collector.statistics.bounded_sums import Sums
 
 FEWEST = 5

@@ -30,6 +30,20 @@ class PeopleComparison:
     agreement: MeanChange | None
     undecided: int = 0
 
+    @property
+    def verdict(self) -> str:
+        """The conclusion in one sentence, with the remedy where labels are too few."""
+        apart = f", without {self.undecided} whose pair lacks a verdict" if self.undecided else ""
+        people = f"People ({plural(self.labels, 'label')}{apart})"
+        if self.agreement is None:
+            known = f"Which side is right is not known: people labelled {self.labels} of these pairs{apart}"
+            return f"{known}, and {FEWEST} are needed (evalstream labels next)."
+        interval = self.agreement.interval
+        if interval is None or interval[0] <= 0.0 <= interval[1]:
+            return f"{people} agree with neither side more often beyond chance."
+        side = "new" if self.agreement.difference > 0 else "old"
+        return f"{people} agree with the {side} verdicts more often, beyond chance."
+
 
 async def labels_of_page(
     log: Log, past: Sequence[Evaluation], scales: Mapping[str, ScoreScale]
@@ -75,16 +89,3 @@ def _agrees(pair: EvaluationPair, scale: ScoreScale) -> tuple[float, float]:
         return 0.5, 0.5  # with half of the people, whatever the verdict is
     good = not scale.is_bad(pair.label.human)
     return scale.passes(pair.old) == good, scale.passes(pair.new) == good
-
-
-def verdict_on_people(people: PeopleComparison) -> str:
-    """The conclusion in one sentence, with the remedy where labels are too few."""
-    apart = f", without {people.undecided} whose pair lacks a verdict" if people.undecided else ""
-    if people.agreement is None:
-        known = f"Which side is right is not known: people labelled {people.labels} of these pairs{apart}"
-        return f"{known}, and {FEWEST} are needed (evalstream labels next)."
-    interval = people.agreement.interval
-    if interval is None or interval[0] <= 0.0 <= interval[1]:
-        return f"People ({plural(people.labels, 'label')}{apart}) agree with neither side more often beyond chance."
-    side = "new" if people.agreement.difference > 0 else "old"
-    return f"People ({plural(people.labels, 'label')}{apart}) agree with the {side} verdicts more often, beyond chance."

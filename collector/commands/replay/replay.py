@@ -20,13 +20,7 @@ from rich.text import Text
 
 from collector.calibration.labels import HumanLabel
 from collector.commands.replay.comparison import Comparison, EvaluationPair, MeanChange, compare
-from collector.commands.replay.people import (
-    PeopleComparison,
-    compare_with_people,
-    labels_of_file,
-    labels_of_page,
-    verdict_on_people,
-)
+from collector.commands.replay.people import PeopleComparison, compare_with_people, labels_of_file, labels_of_page
 from collector.commands.score.gate import TWO_DEFINITIONS
 from collector.commands.score.output import content_id, read_attempts
 from collector.commands.score.runner import MOST_AT_ONCE, RunResult, guarded_run, require_prices, run_jobs
@@ -216,7 +210,7 @@ def _who(side: ComparedEvaluator) -> str:
 
 def _conclusions(each: EvaluatorComparison, comparison: Comparison, subject_start: str) -> Iterator[str]:
     yield _verdict(comparison.mean, subject_start)
-    yield verdict_on_people(each.people)
+    yield each.people.verdict
     if comparison.same_verdict is not None:
         yield same_verdict_text(comparison, comparison.same_verdict)
     if not math.isnan(comparison.rank_correlation):

@@ -8,14 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from collector.logs.consumer_runner import (
-    TICK_PATIENCE,
-    Batch,
-    ConsumerRunner,
-    ConsumerTiming,
-    PartitionFeed,
-    consume_all,
-)
+from collector.logs.consumer_runner import TICK_PATIENCE, Batch, ConsumerRunner, ConsumerTiming, PartitionFeed
 from collector.logs.log import TICK, Committed, LogUnavailable, Record, StoredRecord
 
 
@@ -104,7 +97,7 @@ class Rig:
 
     @asynccontextmanager
     async def running(self):
-        task = asyncio.create_task(consume_all(self.following, [self.feed]))
+        task = asyncio.create_task(self.following.feed_all([self.feed]))
         await settle()
         yield task
         task.cancel()

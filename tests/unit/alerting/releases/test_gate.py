@@ -12,7 +12,8 @@ import pytest
 from release_traffic import BEGAN, SAMPLE, Traffic, rules
 
 from collector.alerting.releases.gate import GateAnswer, GateQuestion, decide
-from collector.alerting.releases.hourly_scores import HOUR, ComparedAttribute, ComparedPlace, HourlyScores, SumsKey
+from collector.alerting.releases.hourly_scores import HOUR, ComparedAttribute, HourlyScores
+from collector.alerting.releases.places import ComparedPlace, SumsKey
 from collector.alerting.releases.releases import ReleaseRules
 from collector.statistics.bounded_sums import Sums
 from evaluators.results import ErrorDetail, Retry, Subject

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from collector.calibration.labels import HumanLabel
 from collector.commands.replay.comparison import EvaluationPair, compare
-from collector.commands.replay.people import compare_with_people, verdict_on_people
+from collector.commands.replay.people import compare_with_people
 from collector.commands.replay.replay import EvaluatorComparison, ReplayReport, as_text, compared_evaluators
 from collector.past.evaluations import key_of
 from collector.statistics.agreement import ScoreScale
@@ -31,11 +31,9 @@ def test_a_label_that_decides_nothing_agrees_with_nobody() -> None:
     assert found.agreement is not None
     assert (found.agreement.old, found.agreement.new) == (0.0, pytest.approx(1.0))
     said = "People (15 labels, without 5 whose pair lacks a verdict) agree with neither side"
-    assert verdict_on_people(found).startswith(said)
+    assert found.verdict.startswith(said)
     few = compare_with_people(pairs[:12], labels, ScoreScale(by_label=True))
-    assert "people labelled 7 of these pairs, without 5 whose pair lacks a verdict, and 10 are" in verdict_on_people(
-        few
-    )
+    assert "people labelled 7 of these pairs, without 5 whose pair lacks a verdict, and 10 are" in few.verdict
 
 
 @pytest.mark.parametrize("all_in_use", [True, False])
