@@ -151,8 +151,9 @@ def results_of(attempts: Iterable[Evaluation]) -> list[Evaluation]:
     return [evaluation for evaluation in latest.values() if evaluation.outcome != "failed"]
 
 
-def attempts_in(path: Path | None) -> list[Evaluation]:
-    """All evaluations in a JSONL file; none if there is no file. The last line of an interrupted run is cut off it.
+def attempts_in(path: Path | None, *, is_resumed: bool = True) -> list[Evaluation]:
+    """All evaluations in a JSONL file; none if there is no file. The last line, if an interrupted run left only a part
+    of it, does not count; it is cut off a file that is resumed.
 
     Raises:
         ValueError: a line is no evaluation.
@@ -161,16 +162,22 @@ def attempts_in(path: Path | None) -> list[Evaluation]:
     if path is None or not path.exists():
         return []
     *lines, rest = path.read_bytes().split(b"\n")
-    if rest:
-        with path.open("r+b") as file:
-            file.truncate(path.stat().st_size - len(rest))
     attempts: list[Evaluation] = []
     for number, line in enumerate(lines, 1):
         try:
             attempts.append(from_json(line, Evaluation))
         except ValidationError:
-            raise ValueError(f"{path}: line {number}: not an evaluation; name another file") from None
+            raise ValueError(f"{path}: line {number}: {_OF_SOMETHING_ELSE}") from None
+    if not (attempts or _FIRST_BYTES.startswith(rest[: len(_FIRST_BYTES)])):
+        raise ValueError(f"{path}: line {len(lines) + 1}: {_OF_SOMETHING_ELSE}")
+    if rest and is_resumed:  # only now, as nothing is cut off a file of something else
+        with path.open("r+b") as file:
+            file.truncate(path.stat().st_size - len(rest))
     return attempts
+
+
+_FIRST_BYTES = b'{"evaluation_id":'
+_OF_SOMETHING_ELSE = "not an evaluation; name another file"
 
 
 @contextmanager

@@ -196,7 +196,7 @@ def _texts(turn: Turn) -> dict[str, Any]:
 
 
 def _listed_in(path: Path) -> Iterator[tuple[str, float]]:
-    for number, line in numbered_lines(path):
+    for number, line in numbered_lines(path, remedy="; name another file with --without"):
         try:
             row = orjson.loads(line)
             yield str(row["evaluation_id"]), float(row["label_probability"])

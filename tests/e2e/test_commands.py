@@ -204,3 +204,30 @@ def test_rules_of_a_configuration(tmp_path: Path) -> None:
     assert len(list((tmp_path / "alerts" / "grafana").glob("evalstream-*.json"))) == 4
     done = evalstream("rules", "--format", "xml", folder=tmp_path)
     assert done.returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("score turns.jsonl --against turns.jsonl", "turns.jsonl: line 1: not an evaluation; name another file with --against"),
+        ("score turns.jsonl --against turns.csv", "--against: turns.csv: a CSV file cannot be compared; name JSONL of evalstream score --output"),
+        ("score turns.jsonl -o turns.jsonl", "turns.jsonl: line 1: not an evaluation; name another file with --output"),
+        ("score turns.jsonl --junit .", ".: cannot be written (Is a directory); name another file with --junit"),
+        ("score turns.jsonl --markdown .", ".: cannot be written (Is a directory); name another file with --markdown"),
+        ("labels next --without no.jsonl", "no.jsonl: cannot be read (No such file or directory); name another file with --without"),
+        ("fetch tempo --url http://127.0.0.1:1 -o no/f.jsonl", "no/f.jsonl: cannot be written (No such file or directory); name another file with --output"),
+        ("erase --user u --file no.jsonl", "--file: no.jsonl: no such file, so nothing was erased; correct the path"),
+    ],
+)  # fmt: skip
+def test_a_message_names_the_option_that_named_the_file(command: str, message: str, tmp_path: Path) -> None:
+    """`--against` with a file of turns advised another --output, and its last line was cut off."""
+    written(tmp_path, SHORT)
+    turn = '{"input": "a", "actual_output": "b"}'
+    (tmp_path / "turns.jsonl").write_text(turn)
+    (tmp_path / "turns.csv").write_text("input\na\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "collector.cli", *command.split()], check=False, cwd=tmp_path, capture_output=True,
+        env=os.environ | {"PYTHONUNBUFFERED": ""}, text=True, timeout=60,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (2, f"evalstream: {message}")
+    assert (tmp_path / "turns.jsonl").read_text() == turn

@@ -311,6 +311,8 @@ def _check(options: EraseOptions, *, kafka: bool) -> None:
         )
     if options.to is not None and not kafka:
         raise ConfigError("--to is for logs in Kafka; a SQLite file is changed in its place")
+    if missing := [path for path in options.files if not path.exists()]:
+        raise ConfigError(f"--file: {missing[0]}: no such file, so nothing was erased; correct the path")
 
 
 def _as_stored(config: Config, ids: Sequence[str]) -> set[str]:

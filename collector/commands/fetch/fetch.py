@@ -57,7 +57,7 @@ def whole_file(path: Path) -> Generator[BinaryIO, None, None]:
             finally:
                 part.unlink(missing_ok=True)
     except OSError as error:
-        raise ConfigError(f"{path}: cannot be written ({error.strerror}); name another file") from None
+        raise ConfigError(f"{path}: cannot be written ({error.strerror}); name another file with --output") from None
 
 
 def _refuse_existing(path: Path) -> None:

@@ -63,7 +63,7 @@ def labels_of_file(
     Raises:
         ConfigError: the file cannot be read, or a line is not a label.
     """
-    lines, labels = label_lines(path, _EXAMPLE), list[HumanLabel]()
+    lines, labels = label_lines(path, _EXAMPLE, remedy="; name another file with --labels"), list[HumanLabel]()
     for name, scale in scales.items():
         known = evaluations_by_id([evaluation for evaluation in past if evaluation.evaluator == name])
         own = (line for line in lines if line.evaluator in (None, name))

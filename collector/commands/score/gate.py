@@ -67,7 +67,9 @@ def read_base(path: Path) -> list[Evaluation]:
     """
     if not path.exists():
         raise ConfigError(f"--against: {path}: no such file; make it with evalstream score --output on the base")
-    return results_of(read_attempts(path))
+    if path.suffix == ".csv":
+        raise ConfigError(f"--against: {path}: a CSV file cannot be compared; name JSONL of evalstream score --output")
+    return results_of(read_attempts(path, "--against"))
 
 
 def compare_with_base(

@@ -31,8 +31,8 @@ def content_id(of: Job | Evaluation) -> tuple[str, Json]:
     return of.evaluation_id, of.attributes.get(CASE_DIGEST)
 
 
-def read_attempts(path: Path | None) -> list[Evaluation]:
-    """The evaluations of earlier runs in a JSONL file, failures and what was made again included.
+def read_attempts(path: Path | None, option: str = "--output") -> list[Evaluation]:
+    """The evaluations of earlier runs in a JSONL file that an option names, failures and what was made again included.
 
     Raises:
         ConfigError: it exists and cannot be read, or contains something else.
@@ -40,11 +40,11 @@ def read_attempts(path: Path | None) -> list[Evaluation]:
     if path is None or path.suffix == ".csv" or path.is_char_device():
         return []
     try:
-        return attempts_in(path)
+        return attempts_in(path, is_resumed=option == "--output")
     except OSError as error:
-        raise ConfigError(f"{path}: cannot be read ({error.strerror}); name another file with --output") from error
+        raise ConfigError(f"{path}: cannot be read ({error.strerror}); name another file with {option}") from error
     except ValueError as error:
-        raise ConfigError(f"{error} with --output") from error
+        raise ConfigError(f"{error} with {option}") from error
 
 
 @contextmanager

@@ -313,12 +313,14 @@ def _worst(
 
 
 def _write_reports(options: ScoreOptions, results: Sequence[GateResult]) -> None:
-    for path, content in ((options.junit, as_junit(results)), (options.markdown, as_markdown(results).encode())):
+    junit, markdown = as_junit(results), as_markdown(results).encode()
+    for option, path, content in (("--junit", options.junit, junit), ("--markdown", options.markdown, markdown)):
         if path is not None:
             try:
                 path.write_bytes(content)
             except OSError as error:
-                raise ConfigError(f"{path}: cannot be written ({error.strerror}); name another file") from error
+                remedy = f"name another file with {option}"
+                raise ConfigError(f"{path}: cannot be written ({error.strerror}); {remedy}") from error
 
 
 def resume_hint(output: Path | None) -> str:

@@ -179,10 +179,15 @@ async def test_mistakes_are_told_before_anything_runs(
 
 async def test_a_file_of_something_else_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
-    path.write_text("Buy milk.\n")
-    with pytest.raises(ValueError, match=r"notes\.txt: line 1: not an evaluation; name another file"):
-        await evaluate_many([EXACT], TURNS, results=path)
-    assert path.read_text() == "Buy milk.\n"
+    for text in (
+        "Buy milk.\n",
+        "Buy milk.\nBuy bread.",
+        "Buy milk.",
+    ):  # what stood after the last line's end was cut off
+        path.write_text(text)
+        with pytest.raises(ValueError, match=r"notes\.txt: line 1: not an evaluation; name another file"):
+            await evaluate_many([EXACT], TURNS, results=path)
+        assert path.read_text() == text
 
 
 async def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:
