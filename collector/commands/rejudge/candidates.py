@@ -37,10 +37,8 @@ from evaluators.identity import conversation_id_of, retry_id, subject_id_of
 from evaluators.results import Evaluation, SkipReason
 
 What = Literal["failed", "unscored", "all"]
-Reason = Literal["no_reference", "in_flight", "unsampled", "sampled_out", "represented"]
-"""Why a subject that lacks an evaluation gets none: no reference has come, the service makes it now, it was not in the
-evaluator's sample of that time, it is not in the sample of now, or an earlier run's draw stands for it.
-"""
+Reason = Literal["unused", "expired", "sampled_out", "no_reference", "in_flight", "unsampled", "represented"]
+"""Why a subject that lacks an evaluation gets none. sampled_out: by the rate of now; unsampled: by that of its time."""
 
 _Names = tuple[str, str]
 """A monitor and an evaluator."""
@@ -68,11 +66,9 @@ class Candidate:
 class LeftOut:
     """How many are not made, by why."""
 
-    expired: int = 0
-    unused: int = 0
     older: list[datetime] = field(default_factory=list[datetime])
     """When the subjects ended that did before the stretch."""
-    subjects: Counter[Reason] = field(default_factory=Counter[Reason])
+    by_reason: Counter[Reason] = field(default_factory=Counter[Reason])
 
 
 @dataclass(slots=True)
@@ -97,7 +93,8 @@ class Candidates:
     committed: Mapping[int, tuple[CommitMetadata, int]]
     left_out: LeftOut = field(default_factory=LeftOut)
     _again: list[Candidate] = field(default_factory=list[Candidate])
-    _unreferenced: int = 0
+    _never_again: Counter[Reason] = field(default_factory=Counter[Reason])
+    """The failures that have no retry, by why."""
     _owed: Mapping[Hashable, Sequence[Evaluation]] = field(default_factory=dict[Hashable, Sequence[Evaluation]])
     _superseded: set[str] = field(default_factory=set[str])
     _lived: dict[_Names, tuple[datetime, datetime]] = field(default_factory=dict[_Names, tuple[datetime, datetime]])
@@ -131,7 +128,7 @@ class Candidates:
         """Evaluations that are due and not requested yet, about in the order of time. To count what is sampled out, it
         reads every turn, which takes several times as long at low rates.
         """
-        self.left_out.subjects = Counter({"no_reference": self._unreferenced})
+        self.left_out.by_reason = self._never_again.copy()
         partitions = () if self.what == "failed" or self.reasons else range(self.turns.partitions)
         sources = [_listed(self._again), *(self._new(each, with_sampled_out=count_sampled_out) for each in partitions)]
         seen, paid = set[str](), set[str]()
@@ -160,7 +157,7 @@ class Candidates:
             if is_made or job.evaluation_id in self._superseded or (self._is_left(past_due_job) and not repaired):
                 continue
             if (reason := await self._reason_against(past_due_job, in_force)) is not None:
-                self.left_out.subjects[reason] += not recent.repeats(name)
+                self.left_out.by_reason[reason] += not recent.repeats(name)
                 continue
             key = _key_of(past_due_job)
             replayed = {evaluations.REPLAY_OF: before} if (before := self.known.by_subject.get(key)) else {}
@@ -242,7 +239,7 @@ class Candidates:
             if self.plan.assignment_of(judged.evaluation.monitor, judged.evaluation.evaluator) is not None:
                 usable.append(judged)
             else:
-                self.left_out.unused += self.stretch.may_have_subject_of(judged.evaluation)
+                self._never_again["unused"] += self.stretch.may_have_subject_of(judged.evaluation)
         awaited = any(judged.evaluation.reason_code == SkipReason.REFERENCE_MISSING for judged in usable)
         references: ReferencesByKey = await references_in_log(self.turns) if awaited else {}
         for start in range(0, len(usable), _AT_ONCE):
@@ -264,7 +261,7 @@ class Candidates:
     ) -> None:
         failed = owed.evaluation
         if case is None:  # an evaluation is made after its subject ended
-            self.left_out.expired += self.stretch.may_have_subject_of(failed)
+            self._never_again["expired"] += self.stretch.may_have_subject_of(failed)
             return
         happened_at = failed.happened_at or ended_at(case, failed.started_at.astimezone(UTC).timestamp())
         if happened_at < self.stretch.since and failed.evaluation_id not in self.requested:
@@ -279,7 +276,7 @@ class Candidates:
             # What has come after its wait; what still lacks something would be skipped once more.
             case = with_references(case, references_of(case, references))
             if use is None or use[1].evaluator.scope != failed.scope or awaited_fields(use[1], case):
-                self._unreferenced += 1
+                self._never_again["no_reference"] += 1
                 return
         request = RetryRequest(failed, case, happened_at)
         self._again.append(Candidate(request, owed.partition, failed.monitor, happened_at))

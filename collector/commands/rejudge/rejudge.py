@@ -113,7 +113,7 @@ async def rejudge(
     say(_conclusion(progress, counts.total() + len(outstanding), options))
     complete = not (progress.out_of_money or progress.stalled or progress.too_large)
     failed = progress.outcomes and all(outcome.startswith("failed") for outcome in progress.outcomes)
-    return DONE if complete and not failed and not candidates.left_out.expired else FAILED
+    return DONE if complete and not failed and not candidates.left_out.by_reason["expired"] else FAILED
 
 
 async def _answer(difference: Callable[[], str], say: Callable[[str], None]) -> str:
@@ -193,6 +193,8 @@ def _usd(amount: float, is_unknown: bool) -> str:
 
 
 _REASONS: Mapping[Reason, str] = {
+    "unused": "their monitor does not use their evaluator any more",
+    "expired": "their turns have expired (log.retention)",
     "sampled_out": "of turns that are not in today's sample (`sample` times the budget's factor at that time)",
     "no_reference": "no reference has come",
     "in_flight": "the service makes them now, from live traffic",
@@ -202,16 +204,11 @@ _REASONS: Mapping[Reason, str] = {
 
 
 def _notes(left_out: LeftOut) -> list[str]:
-    notes = (
-        (left_out.unused, "left out: their monitor does not use their evaluator any more"),
-        (left_out.expired, "left out: their turns have expired (log.retention)"),
-        *((left_out.subjects[reason], f"left out: {text}") for reason, text in _REASONS.items()),
-    )
-    lines = [f"{plural(count, 'evaluation')} {text}" for count, text in notes if count]
+    notes = [(left_out.by_reason[reason], text) for reason, text in _REASONS.items()]
     if older := left_out.older:
-        their = f"left out: their turns ended before --from; --from {min(older):%Y-%m-%dT%H:%M:%SZ} takes them in"
-        lines.append(f"{plural(len(older), 'evaluation')} {their}")
-    return lines
+        their = f"their turns ended before --from; --from {min(older):%Y-%m-%dT%H:%M:%SZ} takes them in"
+        notes.append((len(older), their))
+    return [f"{plural(count, 'evaluation')} left out: {text}" for count, text in notes if count]
 
 
 def _nothing(options: RejudgeOptions, known: KnownEvaluations) -> str:
