@@ -71,7 +71,8 @@ _LEVELS = (0.0, 0.1, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.9, 1.0)  #
 
 # --- scores ---
 SCORE = histogram("gen_ai_evaluation_score", _EVALUATION, _LEVELS)
-"""Scores on 0..1, unweighted; exemplars carry the trace id. For means use the sums of `evalstream_estimator_…`."""
+"""Scores on 0..1, unweighted; exemplars carry the trace id. For means use the sums of `evalstream_estimator_…`. The
+first reading may be 0: read again."""
 ESTIMATOR_W = counter("evalstream_estimator_w_total", _EVALUATION)
 """Sum of the weights w = 1 / sampling probability over the scored subjects, without clipped weight."""
 ESTIMATOR_WY = counter("evalstream_estimator_wy_total", _EVALUATION)
@@ -131,7 +132,8 @@ LABELS = counter("evalstream_labels_total", (*_EVALUATION, "label"))
 LABEL_WEIGHT = counter("evalstream_label_weight_total", (*_EVALUATION, "label"))
 """Sum of 1 / sampling probability by label; a label's share of this sum estimates its share of all traffic."""
 EVALUATIONS = counter("evalstream_evaluations_total", (*_EVALUATION, "outcome", "reason"))
-"""Exported evaluations, each once, by outcome (scored, skipped, failed) and, without a score, by reason."""
+"""Exported evaluations, each once, by outcome (scored, skipped, failed) and, without a score, by reason. The first
+reading may be 0: read again."""
 EVALUATIONS_RETRIED = counter("evalstream_evaluations_retried_total", (*_EVALUATION, "reason"))
 """Failures that the page's *Make it again* replaced, by reason of the failure. `evalstream_evaluations_total` counts
 both failure and replacement. Replacements by `rejudge` count in `evalstream_evaluations_backfilled_total`."""

@@ -89,6 +89,14 @@ async def test_nothing_counts_until_the_first_scrape_and_then_all_of_it() -> Non
         assert (world.value(), world.confirmed) == (12.0, ["confirmed"])
 
 
+async def test_who_reads_only_once_learns_why_nothing_has_counted() -> None:
+    async with opened() as world:
+        await world.waits(world.exporter.export([scored()]))
+        zeros = (await world.scrape()).splitlines()
+    for name in ("gen_ai_evaluation_score", "evalstream_evaluations_total"):
+        assert next(line for line in zeros if line.startswith(f"# HELP {name} ")).endswith("may be 0: read again.")
+
+
 async def test_a_part_of_the_metrics_is_no_scrape() -> None:
     """The page reads some series of its own process, and `?name[]=` reads those that it names."""
     async with opened() as world:
