@@ -182,8 +182,8 @@ class Requests:
     """Requests for work of a task that otherwise runs by the clock."""
 
     def __init__(self) -> None:
+        # the work is done first at a start, and has no answer before
         self._request, self._answer = asyncio.Event(), asyncio.Event()
-        self._answer.set()
 
     def ask(self) -> None:
         """Have the work done at once."""
@@ -402,12 +402,12 @@ class GoldenRuns:
                 return judge_change.judge_since(known.runs, since)
         return None
 
-    def explained_miss(self, evaluator: str, lower_is_better: bool, length: float) -> float:
-        """How much worse an evaluator's scores of the last `length` s may be by its judge alone: by its newest run or,
-        if that is more, by the mean over this time. 0 without a significant shift.
+    def explained_miss(self, evaluator: str, lower_is_better: bool, length: float, now: float) -> float:
+        """How much worse an evaluator's scores of the `length` s before `now` may be by its judge alone: by the newest
+        run until then or, if that is more, by the mean over this time. 0 without a significant shift.
         """
-        now, misses = self.clock(), self._misses(evaluator, lower_is_better)
-        over = sum(miss * max(0.0, end - max(at, now - length)) for at, end, miss in misses)
+        misses = [miss for miss in self._misses(evaluator, lower_is_better) if miss[0] <= now]
+        over = sum(miss * max(0.0, min(end, now) - max(at, now - length)) for at, end, miss in misses)
         return max(misses[-1][2], over / length) if misses else 0.0
 
     def largest_miss(self, evaluator: str, lower_is_better: bool, since: float, until: float) -> float:
@@ -446,11 +446,13 @@ class GoldenRuns:
         """Make the runs that are due, and ask the single cases."""
         with self._reading.attempt(LogUnavailable):
             await self.reported.read_on()
+        # all of them before a judge is asked, which takes long: the alerts of a start need them
+        for target in self.targets:
+            if self.checked[target.key].published is None:
+                await self._read_stored(target)
         for target in self.targets:
             if self.clock() < self.checked[target.key].attempts.next_at:
                 continue
-            if self.checked[target.key].published is None:
-                await self._read_stored(target)
             await self._ask_single_cases(target)
             while (due := self._due(target)) is not None and await self._run(target, *due):
                 pass  # runs that another process has stored meanwhile

@@ -147,8 +147,9 @@ class _Explained:
     def __init__(self) -> None:
         self.judges: GoldenRuns | OwnPast | None = None
 
-    def miss(self, evaluator: str, lower: bool, length: float) -> float:
-        return self.judges.explained_miss(evaluator, lower, length) if isinstance(self.judges, GoldenRuns) else 0.0
+    def miss(self, evaluator: str, lower: bool, length: float, now: float) -> float:
+        judges = self.judges
+        return judges.explained_miss(evaluator, lower, length, now) if isinstance(judges, GoldenRuns) else 0.0
 
     def largest(self, evaluator: str, lower: bool, since: float, until: float) -> float:
         judges = self.judges

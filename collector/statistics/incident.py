@@ -275,6 +275,8 @@ class DropLife:
         self._last: int | None = None
         self._first: int | None = None
         """The first interval with scores: nothing was short of its target before."""
+        self.found = 0
+        """The interval in which the first fall of the incident was found."""
         self._falls = self._short_since = self._incident_since = 0
         self._start_over()
 
@@ -359,7 +361,8 @@ class DropLife:
             since, earliest, latest, short = begins.likely(BEGIN_DOUBT * sums.w2 / sums.w)
             level = target.value + worse * begins.shortfall / (begins.weight or 1.0)
             self.before, self._short_since = self.fall, begins.first
-            self._incident_since = since if self.fall is None else self._incident_since
+            if self.fall is None:
+                self._incident_since, self.found = since, number
             self._falls = self.next_number(number)
             self.fall = Fall(self._falls, since, earliest, latest, target.value + worse * short, level, number)
         elif self.fall is not None and not self.fall.settled:

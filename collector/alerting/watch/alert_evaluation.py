@@ -97,7 +97,7 @@ UNSCORED_WINDOW, FEWEST_WANTED = "1h", 20
 def unscored_share(buckets: Iterable[Mapping[int, Bucket]], *, now: float, interval: float) -> float:
     """Of the evaluations that should have a score, the share that has none; 0 if there are too few evaluations."""
     first = int((now - WINDOWS[UNSCORED_WINDOW]) // interval)
-    recent = [bucket for part in buckets for number, bucket in part.items() if number >= first]
+    recent = [bucket for part in buckets for number, bucket in part.items() if first <= number < now / interval]
     few = sum(bucket.wanted for bucket in recent) < FEWEST_WANTED
     return 0.0 if few else _unscored_share(dict(enumerate(recent)), 0)
 

@@ -19,9 +19,16 @@ from typing import Any, Protocol
 from collector.alerting.diagnosis.recent_scores import Explanation, Period, RecentScores, explanation_of
 from collector.alerting.memory_fold import MemoryFold, PartitionFolds
 from collector.alerting.rules.series import WINDOWS
-from collector.alerting.watch.alert_evaluation import DropState, fall_of, merge_buckets, target_misses, unscored_share
+from collector.alerting.watch.alert_evaluation import (
+    DropState,
+    TargetMiss,
+    fall_of,
+    merge_buckets,
+    target_misses,
+    unscored_share,
+)
 from collector.alerting.watch.alert_texts import Watched, drop_alert, mean_alert, shift_alert
-from collector.alerting.watch.buckets import Buckets, Series
+from collector.alerting.watch.buckets import Bucket, Buckets, Series
 from collector.alerting.watch.notifier import AlertInstance, Notifier
 from collector.config.alerts import DAY, AlertSettings
 from collector.export.prometheus import label_scores, share_name
@@ -39,9 +46,9 @@ from evaluators.results import Evaluation
 WATCHING_PARTITION = 0
 """The partition whose owner watches."""
 
-ExplainedMiss = Callable[[str, bool, float], float]
+ExplainedMiss = Callable[[str, bool, float, float], float]
 """How far the mean of a window may miss its target by its judge alone, from the evaluator, whether lower is better, and
-the window's length (s)."""
+the window's length and end (s)."""
 _UNKNOWN = (0.0, Explanation())
 _SUSPICIOUS, _SUSPICIOUS_ERRORS = 0.3, 2.0
 """For evidence above this share of its threshold, or a mean so many errors off, causes are looked for, so that they are
@@ -54,6 +61,8 @@ UNKNOWN_JUDGE = (
 )
 SURE = 2.0
 """The evidence of a drop counts only if the mean is beyond the explained part by so many standard errors."""
+_LOOKS_BACK = 40
+"""At how many times since a fall was found a process that has just started looks whether its alert had begun."""
 
 UncalibratedReason = Callable[[str, str, str], str]
 """Why alerts on a monitor's evaluator, in a version, do not page: its judge's agreement is not proven; "" if it is."""
@@ -126,7 +135,7 @@ class JudgeTrust:
     says how far an evaluator's judge has left its references, and since when (s); "" if not significantly.
     """
 
-    explained: ExplainedMiss = lambda _evaluator, _lower, _length: 0.0
+    explained: ExplainedMiss = lambda _evaluator, _lower, _length, _end: 0.0
     largest: Callable[[str, bool, float, float], float] = lambda _evaluator, _lower, _since, _until: 0.0
     uncalibrated: UncalibratedReason = lambda _monitor, _evaluator, _version: ""
     shifted: Callable[[str], tuple[str, float | None]] = lambda _evaluator: ("", None)
@@ -175,8 +184,8 @@ class WatchStage:
         """The evidence of falls, as a metric's labels have it."""
         self._alerted: dict[tuple[str, str], float] = {}
         """When an alert was last on any series of an evaluator's version (s)."""
-        self._dropped: set[Series] = set()
-        """The series with an alert on a fall that the detector found."""
+        self._dropped: dict[Series, tuple[int, bool]] = {}
+        """For a series with a fall that the detector found: `DropLife.found`, and whether an alert is on it."""
         self.firing: tuple[ActiveAlert, ...] = ()
         """The alerts that fired at the last evaluation."""
 
@@ -226,12 +235,12 @@ class WatchStage:
     async def look(self, now: float) -> list[AlertInstance]:
         """Evaluate, find what explains drops, and remember what fires; nothing where only another process does."""
         await self._folds.read_on(now, wanted=self.evaluates)
-        dropped = frozenset(self._dropped)
+        dropped = dict(self._dropped)
         active = self.update(now)
         is_explained, is_answered = await self._explain(now), await self.trust.wait_for_answer()
         if not (is_explained or is_answered):
             return active
-        self._dropped = set(dropped)  # nothing has been notified of the first
+        self._dropped = dropped  # nothing has been notified of the first
         return self.update(now)
 
     async def _explain(self, now: float) -> bool:
@@ -330,23 +339,11 @@ class WatchStage:
         drop.advance(buckets, int(now // self.interval))
         life = drop.life
         self._evidence[evaluator, version, monitor, "all"] = max(0.0, life.evidence)
-        doubts = self._doubts(monitor, evaluator, detector, now)
-        misses = target_misses(
-            buckets, detector, now=now, interval=self.interval, min_n=self.rules.settings.min_conversations,
-            doubts=doubts, recovered=life.recovered,
-        )  # fmt: skip
+        misses, is_explained = self._misses(series, life, buckets, now)
         worst = max(misses, key=lambda each: each.standard_errors, default=None)
         explanation = self._causes.get(series, _UNKNOWN)[1]
         fall = fall_of(drop, buckets, self.interval)
-        is_beyond = any(miss.standard_errors > SURE for miss in misses)
-        # while no window is of the present, as after an incident, the fall itself is compared with the largest doubt
-        if not misses and life.fall is not None:
-            is_beyond = detector.shortfall(1.0, life.fall.level) > max(doubts.values())
-        is_doubtful = any(doubts.values()) and not is_beyond
-        # a doubt that comes later does not end an alert that fires
-        is_explained = self._is_by_judge(series, life) or (is_doubtful and series not in self._dropped)
-        has_fallen = fall is not None and not is_explained
-        (self._dropped.add if has_fallen else self._dropped.discard)(series)
+        has_fallen = self._has_fallen(series, life, buckets, now, is_explained=is_explained)
         is_below = worst is not None and worst.standard_errors > self.rules.settings.warn_standard_errors
         self._suspects.pop(series, None)
         judge_verdict = ""
@@ -385,6 +382,45 @@ class WatchStage:
         if shifted:
             yield shift_alert(subject, shifted, began, self.rules.settings)
 
+    def _misses(
+        self, series: Series, life: DropLife, buckets: Mapping[int, Bucket], now: float
+    ) -> tuple[list[TargetMiss], bool]:
+        """The misses of a time, and whether warnings explain the fall that was found."""
+        detector = life.detector
+        doubts = self._doubts(*series[:2], detector, now)
+        misses = target_misses(
+            buckets, detector, now=now, interval=self.interval, min_n=self.rules.settings.min_conversations,
+            doubts=doubts, recovered=life.recovered,
+        )  # fmt: skip
+        is_beyond = any(miss.standard_errors > SURE for miss in misses)
+        # while no window is of the present, as after an incident, the fall itself is compared with the largest doubt
+        if not misses and life.fall is not None:
+            is_beyond = detector.shortfall(1.0, life.fall.level) > max(doubts.values())
+        return misses, any(doubts.values()) and not is_beyond
+
+    def _has_fallen(
+        self, series: Series, life: DropLife, buckets: Mapping[int, Bucket], now: float, *, is_explained: bool
+    ) -> bool:
+        """Whether an alert is on the fall that the detector found. A doubt that comes later does not end it, also if
+        the process starts anew meanwhile: then it looks at the times since the fall was found.
+        """
+        known, was_on = self._dropped.pop(series, (None, False))
+        if life.fall is None:
+            return False
+        is_on = was_on or not is_explained or (known != life.found and self._had_fallen(series, life, buckets, now))
+        is_on = is_on and not self._is_by_judge(series, life)
+        self._dropped[series] = life.found, is_on
+        return is_on
+
+    def _had_fallen(self, series: Series, life: DropLife, buckets: Mapping[int, Bucket], now: float) -> bool:
+        # a look comes within the interval after the one that it ends with
+        first, until = life.found + 2, int(now // self.interval)
+        for end in range(first, until, max(1, (until - first) // _LOOKS_BACK)):
+            past = {number: bucket for number, bucket in buckets.items() if number < end}
+            if not self._misses(series, life, past, end * self.interval)[1]:
+                return True
+        return False
+
     def _is_by_judge(self, series: Series, life: DropLife) -> bool:
         """Whether, when a fall was found, its judge was known to have shifted by as much: until the mean recovers."""
         fall = life.fall
@@ -406,7 +442,7 @@ class WatchStage:
         unscored = unscored_share(here, now=now, interval=self.interval)
         known = unscored if unscored > self.rules.settings.max_unscored_share else 0.0
         lower = detector.lower_is_better
-        return {name: self.trust.explained(evaluator, lower, length) + known for name, length in WINDOWS.items()}
+        return {name: self.trust.explained(evaluator, lower, length, now) + known for name, length in WINDOWS.items()}
 
 
 class WatchFold(MemoryFold):

@@ -459,14 +459,18 @@ async def test_a_shift_that_is_over_explains_its_share_of_a_window(tmp_path: Pat
     bench.time += 300.0
     shift = 0.3 + 2.0 * 0.01 / 20**0.5
     shares = {300.0: 0.0, 600.0: shift / 2, 900.0: shift / 3, 3600.0: shift / 12}
-    assert {length: runs.explained_miss("helpful", False, length) for length in shares} == pytest.approx(shares)
-    assert runs.explained_miss("helpful", True, 900.0) == 0.0, "a stricter judge explains no rise"
+    assert {length: runs.explained_miss("helpful", False, length, bench.time) for length in shares} == pytest.approx(
+        shares
+    )
+    assert runs.explained_miss("helpful", True, 900.0, bench.time) == 0.0, "a stricter judge explains no rise"
     began = bench.time - 600.0
+    assert runs.explained_miss("helpful", False, 900.0, began - 1.0) == 0.0, "as it was before the shift"
+    assert runs.explained_miss("helpful", False, 900.0, began + 1.0) == pytest.approx(shift), "as it was then"
     assert runs.largest_miss("helpful", False, began - 300.0, began - 1.0) == 0.0, "before the shift"
     assert runs.largest_miss("helpful", False, began - 300.0, began + 100.0) == pytest.approx(shift)
     assert runs.largest_miss("helpful", False, began + 300.0, bench.time) == 0.0, "after it"
     again = await bench.look(8)
-    assert again.explained_miss("helpful", False, 600.0) == pytest.approx(shift / 2), "after a restart"
+    assert again.explained_miss("helpful", False, 600.0, bench.time) == pytest.approx(shift / 2), "after a restart"
 
 
 async def test_single_cases_see_a_repair_after_a_run_that_a_fall_asked_for(tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ async def test_a_shift_that_explains_a_fall_is_said_in_its_place() -> None:
     config = checked({"exact": {"kind": "exact_match", "threshold": 0.8}})
     of = detector(targets(config)[0], targets(config), config.settings.alerts, 1)
     trust = JudgeTrust(
-        explained=lambda _evaluator, _lower, _length: 0.4,
+        explained=lambda _evaluator, _lower, _length, _end: 0.4,
         shifted=lambda _evaluator: ("It has left its references.", NOW - 3600.0),
     )
     stage = WatchStage(WatchRules({("all", "exact"): of}, config.settings.alerts), Telemetry(), trust=trust)
@@ -138,7 +138,7 @@ async def test_a_fall_just_after_one_that_the_judge_made_pages_though_all_window
     def largest(_evaluator: str, _lower: bool, since: float, until: float) -> float:
         return 0.4 * (until >= NOW + 24 * 60.0 and since < NOW + 30 * 60.0)
 
-    def explained(_evaluator: str, _lower: bool, _length: float) -> float:
+    def explained(_evaluator: str, _lower: bool, _length: float, _end: float) -> float:
         return 0.0 if now["minute"] < 24 else 0.4 if now["minute"] < 30 else 0.1
 
     trust = JudgeTrust(largest=largest, explained=explained)
@@ -156,6 +156,41 @@ async def test_a_fall_just_after_one_that_the_judge_made_pages_though_all_window
     assert min(fired) in range(42, 46)
 
 
+@pytest.mark.parametrize("warned", [40, 20])
+@pytest.mark.parametrize("further", [False, True])
+async def test_a_restart_while_the_judge_is_shifted_ends_no_alert_that_began_before(
+    warned: int, *, further: bool
+) -> None:
+    """The new process met the shift, took it to explain the fall, and nobody learned that the alert was over.
+
+    Scores fall in minute 24, and a second time in minute 60. The judge is known to have shifted from minute `warned` on.
+    """
+    config = checked({"exact": {"kind": "exact_match", "threshold": 0.8}})
+    of = detector(targets(config)[0], targets(config), config.settings.alerts, 1)
+
+    def explained(_evaluator: str, _lower: bool, _length: float, end: float) -> float:
+        return 0.7 * (end >= NOW + warned * 60.0)
+
+    rules, trust = WatchRules({("all", "exact"): of}, config.settings.alerts), JudgeTrust(explained=explained)
+
+    async def dropped(minutes: range, looks: range) -> list[bool]:
+        """Whether the alert is on at each look of a process that has read what came until then."""
+        stage, seen = WatchStage(rules, Telemetry(), trust=trust), list[bool]()
+        async with stage.open_fold(0, None) as fold:
+            for minute in minutes:
+                score = 0.9 if minute < 24 else 0.2 if further and minute >= 60 else 0.45
+                at = NOW + minute * 60.0
+                await fold.deliver([record(100 * minute + number, at, score) for number in range(100)])
+                if minute in looks:
+                    names = {alert.labels["alertname"] for alert in stage.update(at + 60.0)}
+                    seen.append("EvalstreamScoreDropped" in names)
+        return seen
+
+    began_before = warned == 40
+    assert (await dropped(range(90), range(90)))[-1] == began_before
+    assert await dropped(range(90), range(89, 90)) == [began_before], "after a restart"
+
+
 async def test_a_run_that_the_look_asks_for_as_it_finds_the_fall_explains_it() -> None:
     """The look evaluates once more after the run, and its first, of which nobody was notified, kept the alert."""
     config = checked({"exact": {"kind": "exact_match", "threshold": 0.8}})
@@ -171,7 +206,7 @@ async def test_a_run_that_the_look_asks_for_as_it_finds_the_fall_explains_it() -
         return state["is_known"] and not was_known
 
     trust = JudgeTrust(
-        explained=lambda _evaluator, _lower, _length: 0.4 * state["is_known"],
+        explained=lambda _evaluator, _lower, _length, _end: 0.4 * state["is_known"],
         largest=lambda _evaluator, _lower, _since, _until: 0.4 * state["is_known"],
         judge_since=judge_since,
         wait_for_answer=wait,
