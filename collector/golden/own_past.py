@@ -5,6 +5,7 @@ the judge may have changed some time before the fall is seen. The new scores are
 is written.
 """
 
+import math
 import time
 from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -82,8 +83,12 @@ class OwnPast:
             since = self._clock() - _SAME_FALL
             self.falls = {of: fall for of, fall in earlier.falls.items() if fall.alerted_at >= since}
 
-    def judge_since(self, evaluator: str, version: str, since: float, *, alerting: bool) -> JudgeVerdict | None:
-        """The verdict on a judge since scores fell (s). As an alert begins, asks for what it is made of."""
+    def judge_since(
+        self, evaluator: str, version: str, since: float, *, alerting: bool, found: float = math.inf
+    ) -> JudgeVerdict | None:
+        """The verdict on a judge since scores fell (s), and were found to (s). As an alert begins, asks for what it is
+        made of.
+        """
         definition = evaluator, version
         if definition not in self._targets:
             return None
@@ -103,7 +108,7 @@ class OwnPast:
                 self._requests.ask()
         fall.has_ended, began = not alerting, fall.suspicion.alert_since or 0.0
         runs = [run for run in fall.runs if run.at >= began or run.at == 0.0]
-        return judge_since(runs, fall.suspicion.since, "earlier cases")
+        return judge_since(runs, fall.suspicion.since, "earlier cases", found=found)
 
     async def run_forever(self) -> None:
         """Ask whenever an alert asks for it."""

@@ -5,6 +5,7 @@ watches and notifies. If none runs beside it, the page has a watcher that sends 
 """
 
 import asyncio
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -158,8 +159,10 @@ class _Explained:
     def shifted(self, evaluator: str) -> tuple[str, float | None]:
         return self.judges.shifted(evaluator) if isinstance(self.judges, GoldenRuns) else ("", None)
 
-    def judge_since(self, evaluator: str, version: str, since: float, *, alerting: bool) -> JudgeVerdict | None:
-        return self.judges and self.judges.judge_since(evaluator, version, since, alerting=alerting)
+    def judge_since(
+        self, evaluator: str, version: str, since: float, *, alerting: bool, found: float = math.inf
+    ) -> JudgeVerdict | None:
+        return self.judges and self.judges.judge_since(evaluator, version, since, alerting=alerting, found=found)
 
     def note_incidents(self, evaluator: str, version: str, over: Sequence[Period]) -> None:
         if self.judges is not None:

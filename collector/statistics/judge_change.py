@@ -60,6 +60,11 @@ class ScoreShift:
         return _SURE * (1.0 + (_SURE**2 + 1.0) / (4.0 * (self.count - 1))) * self.stderr
 
     @property
+    def most(self) -> float:
+        """The most that the mean has surely moved, if it has not surely moved."""
+        return abs(self.mean) + self.by_chance
+
+    @property
     def is_sure(self) -> bool:
         """Whether chance alone does not move the mean so far."""
         return abs(self.mean) > self.by_chance
@@ -100,21 +105,34 @@ class Suspicion(NamedTuple):
 
 
 class JudgeVerdict(NamedTuple):
-    """Whether a judge has changed, by how much its scores moved (at most, if it has not changed), and a sentence."""
+    """Whether a judge has changed, by how much its scores moved (at most, if it has not changed), and a sentence.
+
+    `is_later` says that it changed only after the fall had been found.
+    """
 
     has_changed: bool
     shift: float
     sentence: str
+    is_later: bool = False
 
     def beside_a_fall(self, *, lower_is_better: bool) -> tuple[str, str]:
-        """The word for Prometheus (unchanged, better, changed) and the sentence: better scores explain no fall."""
+        """The word for Prometheus (unchanged, later, better, changed) and the sentence: better scores explain no
+        fall.
+        """
+        if self.is_later:
+            return "later", self.sentence
         if self.has_changed and (self.shift > 0.0) != lower_is_better:
             return "better", f"{self.sentence} Better scores explain no fall."
         return "changed" if self.has_changed else "unchanged", self.sentence
 
 
-def judge_since(runs: Sequence[GoldenRun], since: float, cases: str = "golden cases") -> JudgeVerdict | None:
-    """The verdict on a judge since `since` (s); None without a run before and after, or with too few pairs."""
+def judge_since(
+    runs: Sequence[GoldenRun], since: float, cases: str = "golden cases", *, found: float = math.inf
+) -> JudgeVerdict | None:
+    """The verdict on a judge since `since` (s); None without a run before and after, or with too few pairs.
+
+    What runs since the fall was `found` (s) say of the judge at the fall stays, if it changes afterwards.
+    """
     ordered = sorted(runs)
     before, after = [run for run in ordered if run.at < since], [run for run in ordered if run.at >= since]
     if not before or not after:
@@ -128,12 +146,41 @@ def judge_since(runs: Sequence[GoldenRun], since: float, cases: str = "golden ca
         before_repair = score_shift(early.scores, known) if early.at <= since + SOON and not shift.is_sure else None
         if before_repair is not None and before_repair.is_sure:  # repaired since, it is the cause all the same
             has, end, run, shift = "had", " The newest run finds no change.", early, before_repair
-    where = f"{shift.count} {cases}, scored again at {datetime.fromtimestamp(run.at, UTC):%H:%M} UTC, moved by"
+    where = f"{shift.count} {cases}, scored again at {_minute(run)}, moved by"
+    moved = f"{shift.mean:+.2f} {plus_minus(Z * shift.stderr, 2)}"
+    if shift.is_sure and (last := _last_unchanged(after, known, found)) is not None:
+        unmoved, early = last
+        sentence = (
+            f"The judge had not changed when the scores fell: {unmoved.count} {cases}, scored again at "
+            f"{_minute(early)}, moved by at most {at_most(unmoved.most)}. It has changed since: at {_minute(run)} they "
+            f"had moved by {moved}."
+        )
+        return JudgeVerdict(True, shift.mean, sentence, is_later=True)
     if shift.is_sure:
-        moved = f"{shift.mean:+.2f} {plus_minus(Z * shift.stderr, 2)}"
         return JudgeVerdict(True, shift.mean, f"The judge {has} changed: {where} {moved}.{end}")
-    most = abs(shift.mean) + shift.by_chance
-    return JudgeVerdict(False, most, f"The judge has not changed: {where} at most {at_most(most)}.")
+    return JudgeVerdict(False, shift.most, f"The judge has not changed: {where} at most {at_most(shift.most)}.")
+
+
+def _minute(run: GoldenRun) -> str:
+    return f"{datetime.fromtimestamp(run.at, UTC):%H:%M} UTC"
+
+
+def _last_unchanged(
+    after: Sequence[GoldenRun], known: Mapping[str, float], found: float
+) -> tuple[ScoreShift, GoldenRun] | None:
+    """The last run before the first one that is not as the judge was before the fall. None if the fall was found only
+    after it, or if the newest run, by chance, only seems to differ from it.
+    """
+    last: tuple[ScoreShift, GoldenRun] | None = None
+    for run in after:
+        shift = score_shift(run.scores, known)
+        if shift is None or shift.is_sure:
+            break
+        last = shift, run
+    if last is None or last[1].at < found:
+        return None
+    since_then = score_shift(after[-1].scores, last[1].scores)
+    return last if since_then is not None and since_then.is_sure else None
 
 
 def _as_before(runs: Sequence[GoldenRun], since: float) -> Sequence[GoldenRun]:

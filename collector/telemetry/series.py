@@ -225,7 +225,8 @@ GOLDEN_LAST_RUN = gauge("evalstream_golden_last_run_timestamp_seconds", ("evalua
 """Time of the newest run of the golden set, as Unix time."""
 JUDGE_MOVED = gauge("evalstream_judge_moved", ("evaluator", "evaluator_version", "monitor", "verdict"))
 """While scores are low: how far the judge's scores of the same cases have moved since the fall began. By verdict:
-changed, better (changed, but no cause of low scores), or unchanged (then the most that they can have moved)."""
+changed, better (changed, but no cause of low scores), later (changed only after the fall was found, so no cause), or
+unchanged (then the most that they can have moved)."""
 AGREEMENT = gauge("evalstream_judge_agreement", ("evaluator", "evaluator_version", "statistic"))
 """Agreement of scores with people's labels on the page, by statistic (spearman, kendall_tau_b, weighted_kappa,
 krippendorff_alpha, equal_verdicts, cohen_kappa, sensitivity, specificity, youden_j); absent below 10 labels."""

@@ -34,11 +34,15 @@ CAUSES = Fact(
 )  # fmt: skip
 """The parts of the traffic that explain a drop, as a process that watches scores has found them."""
 _CHANGED = "The judge has changed: the same cases, scored again, moved by {}. "
+_LATER = (
+    "The judge had not changed when the scores fell. It has changed since: the same cases, scored again, moved by {}. "
+)
 JUDGE_VERDICTS = {
     verdict: Fact(series.JUDGE_VERDICT, series.BY, {"verdict": verdict}, phrase=phrase, rounds=rounds)
     for verdict, phrase, rounds in (
         ("changed", _CHANGED, ""),
         ("better", f"{_CHANGED}Better scores explain no fall. ", ""),
+        ("later", _LATER, ""),
         ("unchanged", "The judge has not changed: the same cases, scored again, moved by at most {}. ", "ceil"),
     )
 }
@@ -235,7 +239,7 @@ def _alert(
         summary=f"{{label:evaluator}} of {{label:monitor}}: {target.measure} is {side} its target of "
         f"{target.mean:g}{also}",
         description=(
-            f"{begin}{{causes}}. {{changed}}{{better}}{{unchanged}}The mean of {{label:evaluator}} "
+            f"{begin}{{causes}}. {{changed}}{{better}}{{later}}{{unchanged}}The mean of {{label:evaluator}} "
             f"({{label:monitor}}) over the last hour{', which may have scores from before the fall,' * bool(also)} is "
             f"{{mean}} (95 %: ± {{error}}), from {{n}} effective conversations; its target is {target.mean:g}. "
             f"{{lowest}}{{highest}}{{clipped}}{{doubt}}{{windows}}.{ends}"

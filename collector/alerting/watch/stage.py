@@ -71,8 +71,10 @@ UncalibratedReason = Callable[[str, str, str], str]
 class JudgeSince(Protocol):
     """Whether an evaluator's judge has changed since a fall (s), by cases scored again; None if unknown."""
 
-    def __call__(self, evaluator: str, version: str, since: float, /, *, alerting: bool) -> JudgeVerdict | None:
-        """`alerting` says whether an alert is on that fall."""
+    def __call__(
+        self, evaluator: str, version: str, since: float, /, *, alerting: bool, found: float = math.inf
+    ) -> JudgeVerdict | None:
+        """`alerting` says whether an alert is on that fall, `found` when the detector found it (s)."""
         ...
 
 
@@ -362,12 +364,12 @@ class WatchStage:
             is_alerting = now - self._alerted.get((evaluator, version), 0.0) <= 1.5 * self.interval
             # the process that watches asks the judge, which costs money
             judge_since = self.trust.judge_since if self.watches else None
-            verdict = judge_since(evaluator, version, since, alerting=is_alerting) if judge_since is not None else None
-            if verdict is not None:
+            found = math.inf if life.fall is None else (life.fall.detected + 1) * self.interval
+            if judge_since is None:
+                judge_verdict = UNKNOWN_JUDGE if evaluator in self.rules.judged else ""
+            elif verdict := judge_since(evaluator, version, since, alerting=is_alerting, found=found):
                 word, judge_verdict = verdict.beside_a_fall(lower_is_better=detector.lower_is_better)
                 self._verdicts[evaluator, version, monitor, word] = verdict.shift
-            elif judge_since is None and evaluator in self.rules.judged:
-                judge_verdict = UNKNOWN_JUDGE
         subject = Watched(
             monitor, evaluator, version, detector, of_label=self.rules.is_share(monitor, evaluator),
             causes=explanation.causes, otherwise=explanation.otherwise,

@@ -68,6 +68,35 @@ def test_a_judge_that_was_repaired_since_is_the_cause_all_the_same() -> None:
     assert sentence(hour, 30.0) == later, "too late"
 
 
+LATER = (
+    "The judge had not changed when the scores fell: 60 golden cases, scored again at 00:05 UTC, moved by at most 0.01. "
+    "It has changed since: at 00:08 UTC they had moved by -0.20 (95 %: ± 0.00)."
+)
+
+
+@pytest.mark.parametrize(
+    ("scores", "found", "begin"),
+    [
+        ((0.8, 0.8, 0.6), 240.0, LATER),
+        ((0.8, 0.8, 0.6), 360.0, "The judge has changed: 60 golden cases, scored again at 00:08 UTC"),
+        ((0.6, 0.8, 0.6), 240.0, "The judge has changed: 60 golden cases, scored again at 00:08 UTC"),
+        ((0.8, 0.8, 0.8), 240.0, "The judge has not changed: 60 golden cases, scored again at 00:08 UTC"),
+    ],
+)
+def test_a_judge_that_changes_after_a_fall_was_found_is_not_its_cause(
+    scores: tuple[float, ...], found: float, begin: str
+) -> None:
+    """Runs at 2 and 5 min found no change; the text forgot them after the one at 8 min, and blamed the judge.
+
+    A run before the fall was found says nothing: the scores may have fallen after it. Nor does a repair in between.
+    """
+    runs = [run(minute * 60.0, np.full(60, score)) for minute, score in zip((0, 2, 5, 8), (0.8, *scores), strict=True)]
+    verdict = judge_since(runs, 60.0, found=found)
+    assert verdict is not None
+    assert verdict.sentence.startswith(begin)
+    assert (verdict.beside_a_fall(lower_is_better=False)[0] == "later") == (begin == LATER)
+
+
 @pytest.mark.parametrize(
     ("after", "lower_is_better", "word", "end"),
     [

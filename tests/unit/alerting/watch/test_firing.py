@@ -345,7 +345,8 @@ async def test_the_page_has_what_fires_while_another_process_watches_and_after_e
     records, asked, posted = list(bad_scores(datetime.now(UTC))), list[bool](), list[int]()
     await kept.evaluations.append([replace(record, partition=number % 2) for number, record in enumerate(records)])
 
-    def judge_since(*_: object, alerting: bool) -> JudgeVerdict | None:
+    def judge_since(*_: object, alerting: bool, found: float) -> JudgeVerdict | None:
+        del found
         asked.append(alerting)
         return None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -39,11 +40,13 @@ class GoldenSet:
         scores = np.clip(moved + NOISE * self._chance.standard_normal(CASES), 0.0, 1.0)
         self.runs.append(GoldenRun(at, {str(case): float(score) for case, score in enumerate(scores)}))
 
-    def judge_since(self, _evaluator: str, _version: str, since: float, /, *, alerting: bool) -> JudgeVerdict | None:
+    def judge_since(
+        self, _evaluator: str, _version: str, since: float, /, *, alerting: bool, found: float = math.inf
+    ) -> JudgeVerdict | None:
         self._alert = (self._alert or self.now) if alerting else None
         if len(self.runs) < 13 and Suspicion(since, self._alert).asks(self.runs, self.now):
             self._run(self.now)
-        return judge_since(self.runs, since)
+        return judge_since(self.runs, since, found=found)
 
 
 def record(number: int, at: float, score: float) -> StoredRecord:
@@ -197,8 +200,10 @@ async def test_a_run_that_the_look_asks_for_as_it_finds_the_fall_explains_it() -
     of = detector(targets(config)[0], targets(config), config.settings.alerts, 1)
     state = {"is_asked": False, "is_known": False}
 
-    def judge_since(_evaluator: str, _version: str, _since: float, /, *, alerting: bool) -> None:
-        del alerting
+    def judge_since(
+        _evaluator: str, _version: str, _since: float, /, *, alerting: bool, found: float = math.inf
+    ) -> None:
+        del alerting, found
         state["is_asked"] = True
 
     async def wait() -> bool:
@@ -220,6 +225,34 @@ async def test_a_run_that_the_look_asks_for_as_it_finds_the_fall_explains_it() -
     assert state["is_known"]
 
 
+async def test_a_judge_that_changes_after_the_fall_is_not_said_to_be_its_cause_also_after_a_restart() -> None:
+    """The runbook then said that the application was not the cause. Scores fall in minute 24, the judge's in 40."""
+    config = checked({"exact": {"kind": "exact_match", "threshold": 0.8}})
+    of = detector(targets(config)[0], targets(config), config.settings.alerts, 1)
+    minutes = {-1440: 0.9, 30: 0.9, 40: 0.6}
+    runs = [
+        GoldenRun(NOW + minute * 60.0, {str(case): score for case in range(60)}) for minute, score in minutes.items()
+    ]
+
+    def verdict(*of: object, alerting: bool, found: float) -> JudgeVerdict | None:
+        del alerting
+        return judge_since(runs, float(str(of[2])), found=found)
+
+    for looks in (range(50), range(49, 50)):
+        telemetry, text = Telemetry(), ""
+        rules = WatchRules({("all", "exact"): of}, config.settings.alerts)
+        stage = WatchStage(rules, telemetry, trust=JudgeTrust(judge_since=verdict))
+        async with stage.open_fold(0, None) as fold:
+            for minute in range(50):
+                at = NOW + minute * 60.0
+                score = 0.9 if minute < 24 else 0.45
+                await fold.deliver([record(100 * minute + number, at, score) for number in range(100)])
+                if minute in looks and (active := stage.update(at + 60.0)):
+                    text = active[0].annotations["description"]
+        assert "The judge had not changed when the scores fell: 60 golden cases" in text
+        assert verdict_of(telemetry) == "later"
+
+
 @pytest.mark.parametrize("fall", [0.3, pytest.param(0.1, marks=pytest.mark.long)])
 async def test_a_judge_that_changed_is_named_with_the_page_and_a_system_that_changed_is_not_its_fault(
     fall: float,
@@ -239,7 +272,10 @@ async def test_a_monitor_that_is_only_suspicious_does_not_end_the_alert_of_anoth
     of = detector(targets(config)[0], targets(config), config.settings.alerts, 1)
     said: list[bool] = []
 
-    def judge_since(_evaluator: str, _version: str, _since: float, /, *, alerting: bool) -> None:
+    def judge_since(
+        _evaluator: str, _version: str, _since: float, /, *, alerting: bool, found: float = math.inf
+    ) -> None:
+        del found
         said.append(alerting)
 
     rules = WatchRules({(name, "exact"): of for name in ("all", "before", "then")}, config.settings.alerts)
