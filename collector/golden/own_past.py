@@ -84,7 +84,7 @@ class OwnPast:
             self.falls = {of: fall for of, fall in earlier.falls.items() if fall.alerted_at >= since}
 
     def judge_since(
-        self, evaluator: str, version: str, since: float, *, alerting: bool, found: float = math.inf
+        self, evaluator: str, version: str, since: float, *, alerting: bool, detected_at: float = math.inf
     ) -> JudgeVerdict | None:
         """The verdict on a judge since scores fell (s), and were found to (s). As an alert begins, asks for what it is
         made of.
@@ -108,7 +108,7 @@ class OwnPast:
                 self._requests.ask()
         fall.has_ended, began = not alerting, fall.suspicion.alert_since or 0.0
         runs = [run for run in fall.runs if run.at >= began or run.at == 0.0]
-        return judge_since(runs, fall.suspicion.since, "earlier cases", found=found)
+        return judge_since(runs, fall.suspicion.since, "earlier cases", detected_at=detected_at)
 
     async def run_forever(self) -> None:
         """Ask whenever an alert asks for it."""

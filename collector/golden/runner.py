@@ -380,7 +380,7 @@ class GoldenRuns:
         return len(shifts) - sum(1 for _ in takewhile(lambda of: of[1].exceeds(self.rules.tolerance), reversed(shifts)))
 
     def judge_since(
-        self, evaluator: str, version: str, since: float, *, alerting: bool, found: float = math.inf
+        self, evaluator: str, version: str, since: float, *, alerting: bool, detected_at: float = math.inf
     ) -> judge_change.JudgeVerdict | None:
         """The verdict of the set on a judge since scores seem to fall (s), and were found to (s). Asks for a run if one
         is due.
@@ -401,7 +401,7 @@ class GoldenRuns:
                 known.suspected_at = now
                 if known.suspects(now) and known.may_run():
                     self._requests.ask()
-                return judge_change.judge_since(known.runs, since, found=found)
+                return judge_change.judge_since(known.runs, since, detected_at=detected_at)
         return None
 
     def explained_miss(self, evaluator: str, lower_is_better: bool, length: float, now: float) -> float:

@@ -160,9 +160,10 @@ class _Explained:
         return self.judges.shifted(evaluator) if isinstance(self.judges, GoldenRuns) else ("", None)
 
     def judge_since(
-        self, evaluator: str, version: str, since: float, *, alerting: bool, found: float = math.inf
+        self, evaluator: str, version: str, since: float, *, alerting: bool, detected_at: float = math.inf
     ) -> JudgeVerdict | None:
-        return self.judges and self.judges.judge_since(evaluator, version, since, alerting=alerting, found=found)
+        judges = self.judges
+        return judges and judges.judge_since(evaluator, version, since, alerting=alerting, detected_at=detected_at)
 
     def note_incidents(self, evaluator: str, version: str, over: Sequence[Period]) -> None:
         if self.judges is not None:

@@ -275,7 +275,7 @@ class DropLife:
         self._last: int | None = None
         self._first: int | None = None
         """The first interval with scores: nothing was short of its target before."""
-        self.found = 0
+        self.first_detected = 0
         """The interval in which the first fall of the incident was found."""
         self._falls = self._short_since = self._incident_since = 0
         self._start_over()
@@ -362,7 +362,7 @@ class DropLife:
             level = target.value + worse * begins.shortfall / (begins.weight or 1.0)
             self.before, self._short_since = self.fall, begins.first
             if self.fall is None:
-                self._incident_since, self.found = since, number
+                self._incident_since, self.first_detected = since, number
             self._falls = self.next_number(number)
             self.fall = Fall(self._falls, since, earliest, latest, target.value + worse * short, level, number)
         elif self.fall is not None and not self.fall.settled:

@@ -127,11 +127,11 @@ class JudgeVerdict(NamedTuple):
 
 
 def judge_since(
-    runs: Sequence[GoldenRun], since: float, cases: str = "golden cases", *, found: float = math.inf
+    runs: Sequence[GoldenRun], since: float, cases: str = "golden cases", *, detected_at: float = math.inf
 ) -> JudgeVerdict | None:
     """The verdict on a judge since `since` (s); None without a run before and after, or with too few pairs.
 
-    What runs since the fall was `found` (s) say of the judge at the fall stays, if it changes afterwards.
+    If the judge changes after the fall was found (`detected_at`, s), the verdict of the runs between the two stays.
     """
     ordered = sorted(runs)
     before, after = [run for run in ordered if run.at < since], [run for run in ordered if run.at >= since]
@@ -148,7 +148,7 @@ def judge_since(
             has, end, run, shift = "had", " The newest run finds no change.", early, before_repair
     where = f"{shift.count} {cases}, scored again at {_minute(run)}, moved by"
     moved = f"{shift.mean:+.2f} {plus_minus(Z * shift.stderr, 2)}"
-    if shift.is_sure and (last := _last_unchanged(after, known, found)) is not None:
+    if shift.is_sure and (last := _last_unchanged(after, known, detected_at)) is not None:
         unmoved, early = last
         sentence = (
             f"The judge had not changed when the scores fell: {unmoved.count} {cases}, scored again at "
@@ -166,7 +166,7 @@ def _minute(run: GoldenRun) -> str:
 
 
 def _last_unchanged(
-    after: Sequence[GoldenRun], known: Mapping[str, float], found: float
+    after: Sequence[GoldenRun], known: Mapping[str, float], detected_at: float
 ) -> tuple[ScoreShift, GoldenRun] | None:
     """The last run before the first one that is not as the judge was before the fall. None if the fall was found only
     after it, or if the newest run, by chance, only seems to differ from it.
@@ -177,7 +177,7 @@ def _last_unchanged(
         if shift is None or shift.is_sure:
             break
         last = shift, run
-    if last is None or last[1].at < found:
+    if last is None or last[1].at < detected_at:
         return None
     since_then = score_shift(after[-1].scores, last[1].scores)
     return last if since_then is not None and since_then.is_sure else None

@@ -72,9 +72,9 @@ class JudgeSince(Protocol):
     """Whether an evaluator's judge has changed since a fall (s), by cases scored again; None if unknown."""
 
     def __call__(
-        self, evaluator: str, version: str, since: float, /, *, alerting: bool, found: float = math.inf
+        self, evaluator: str, version: str, since: float, /, *, alerting: bool, detected_at: float = math.inf
     ) -> JudgeVerdict | None:
-        """`alerting` says whether an alert is on that fall, `found` when the detector found it (s)."""
+        """`alerting` says whether an alert is on that fall, `detected_at` when the detector found it (s)."""
         ...
 
 
@@ -187,7 +187,7 @@ class WatchStage:
         self._alerted: dict[tuple[str, str], float] = {}
         """When an alert was last on any series of an evaluator's version (s)."""
         self._dropped: dict[Series, tuple[int, bool]] = {}
-        """For a series with a fall that the detector found: `DropLife.found`, and whether an alert is on it."""
+        """The series with a fall that the detector found: `DropLife.first_detected`, and whether an alert is on it."""
         self.firing: tuple[ActiveAlert, ...] = ()
         """The alerts that fired at the last evaluation."""
 
@@ -364,10 +364,10 @@ class WatchStage:
             is_alerting = now - self._alerted.get((evaluator, version), 0.0) <= 1.5 * self.interval
             # the process that watches asks the judge, which costs money
             judge_since = self.trust.judge_since if self.watches else None
-            found = math.inf if life.fall is None else (life.fall.detected + 1) * self.interval
+            detected_at = math.inf if life.fall is None else (life.fall.detected + 1) * self.interval
             if judge_since is None:
                 judge_verdict = UNKNOWN_JUDGE if evaluator in self.rules.judged else ""
-            elif verdict := judge_since(evaluator, version, since, alerting=is_alerting, found=found):
+            elif verdict := judge_since(evaluator, version, since, alerting=is_alerting, detected_at=detected_at):
                 word, judge_verdict = verdict.beside_a_fall(lower_is_better=detector.lower_is_better)
                 self._verdicts[evaluator, version, monitor, word] = verdict.shift
         subject = Watched(
@@ -404,19 +404,23 @@ class WatchStage:
         self, series: Series, life: DropLife, buckets: Mapping[int, Bucket], now: float, *, is_explained: bool
     ) -> bool:
         """Whether an alert is on the fall that the detector found. A doubt that comes later does not end it, also if
-        the process starts anew meanwhile: then it looks at the times since the fall was found.
+        the process restarts meanwhile: then it looks at the times since the fall was found.
         """
         known, was_on = self._dropped.pop(series, (None, False))
         if life.fall is None:
             return False
-        is_on = was_on or not is_explained or (known != life.found and self._had_fallen(series, life, buckets, now))
+        is_on = (
+            was_on
+            or not is_explained
+            or (known != life.first_detected and self._had_fallen(series, life, buckets, now))
+        )
         is_on = is_on and not self._is_by_judge(series, life)
-        self._dropped[series] = life.found, is_on
+        self._dropped[series] = life.first_detected, is_on
         return is_on
 
     def _had_fallen(self, series: Series, life: DropLife, buckets: Mapping[int, Bucket], now: float) -> bool:
         # a look comes within the interval after the one that it ends with
-        first, until = life.found + 2, int(now // self.interval)
+        first, until = life.first_detected + 2, int(now // self.interval)
         for end in range(first, until, max(1, (until - first) // _LOOKS_BACK)):
             past = {number: bucket for number, bucket in buckets.items() if number < end}
             if not self._misses(series, life, past, end * self.interval)[1]:

@@ -75,7 +75,7 @@ LATER = (
 
 
 @pytest.mark.parametrize(
-    ("scores", "found", "begin"),
+    ("scores", "detected_at", "begin"),
     [
         ((0.8, 0.8, 0.6), 240.0, LATER),
         ((0.8, 0.8, 0.6), 360.0, "The judge has changed: 60 golden cases, scored again at 00:08 UTC"),
@@ -84,14 +84,14 @@ LATER = (
     ],
 )
 def test_a_judge_that_changes_after_a_fall_was_found_is_not_its_cause(
-    scores: tuple[float, ...], found: float, begin: str
+    scores: tuple[float, ...], detected_at: float, begin: str
 ) -> None:
     """Runs at 2 and 5 min found no change; the text forgot them after the one at 8 min, and blamed the judge.
 
     A run before the fall was found says nothing: the scores may have fallen after it. Nor does a repair in between.
     """
     runs = [run(minute * 60.0, np.full(60, score)) for minute, score in zip((0, 2, 5, 8), (0.8, *scores), strict=True)]
-    verdict = judge_since(runs, 60.0, found=found)
+    verdict = judge_since(runs, 60.0, detected_at=detected_at)
     assert verdict is not None
     assert verdict.sentence.startswith(begin)
     assert (verdict.beside_a_fall(lower_is_better=False)[0] == "later") == (begin == LATER)

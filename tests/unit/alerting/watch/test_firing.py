@@ -345,8 +345,8 @@ async def test_the_page_has_what_fires_while_another_process_watches_and_after_e
     records, asked, posted = list(bad_scores(datetime.now(UTC))), list[bool](), list[int]()
     await kept.evaluations.append([replace(record, partition=number % 2) for number, record in enumerate(records)])
 
-    def judge_since(*_: object, alerting: bool, found: float) -> JudgeVerdict | None:
-        del found
+    def judge_since(*_: object, alerting: bool, detected_at: float) -> JudgeVerdict | None:
+        del detected_at
         asked.append(alerting)
         return None
 

@@ -41,12 +41,12 @@ class GoldenSet:
         self.runs.append(GoldenRun(at, {str(case): float(score) for case, score in enumerate(scores)}))
 
     def judge_since(
-        self, _evaluator: str, _version: str, since: float, /, *, alerting: bool, found: float = math.inf
+        self, _evaluator: str, _version: str, since: float, /, *, alerting: bool, detected_at: float = math.inf
     ) -> JudgeVerdict | None:
         self._alert = (self._alert or self.now) if alerting else None
         if len(self.runs) < 13 and Suspicion(since, self._alert).asks(self.runs, self.now):
             self._run(self.now)
-        return judge_since(self.runs, since, found=found)
+        return judge_since(self.runs, since, detected_at=detected_at)
 
 
 def record(number: int, at: float, score: float) -> StoredRecord:
@@ -201,9 +201,9 @@ async def test_a_run_that_the_look_asks_for_as_it_finds_the_fall_explains_it() -
     state = {"is_asked": False, "is_known": False}
 
     def judge_since(
-        _evaluator: str, _version: str, _since: float, /, *, alerting: bool, found: float = math.inf
+        _evaluator: str, _version: str, _since: float, /, *, alerting: bool, detected_at: float = math.inf
     ) -> None:
-        del alerting, found
+        del alerting, detected_at
         state["is_asked"] = True
 
     async def wait() -> bool:
@@ -234,9 +234,9 @@ async def test_a_judge_that_changes_after_the_fall_is_not_said_to_be_its_cause_a
         GoldenRun(NOW + minute * 60.0, {str(case): score for case in range(60)}) for minute, score in minutes.items()
     ]
 
-    def verdict(*of: object, alerting: bool, found: float) -> JudgeVerdict | None:
+    def verdict(*of: object, alerting: bool, detected_at: float) -> JudgeVerdict | None:
         del alerting
-        return judge_since(runs, float(str(of[2])), found=found)
+        return judge_since(runs, float(str(of[2])), detected_at=detected_at)
 
     for looks in (range(50), range(49, 50)):
         telemetry, text = Telemetry(), ""
@@ -273,9 +273,9 @@ async def test_a_monitor_that_is_only_suspicious_does_not_end_the_alert_of_anoth
     said: list[bool] = []
 
     def judge_since(
-        _evaluator: str, _version: str, _since: float, /, *, alerting: bool, found: float = math.inf
+        _evaluator: str, _version: str, _since: float, /, *, alerting: bool, detected_at: float = math.inf
     ) -> None:
-        del found
+        del detected_at
         said.append(alerting)
 
     rules = WatchRules({(name, "exact"): of for name in ("all", "before", "then")}, config.settings.alerts)
