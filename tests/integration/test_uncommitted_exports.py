@@ -126,8 +126,9 @@ async def test_while_offsets_cannot_be_committed_hardly_a_score_is_counted_that_
             while len(await log.committed(GROUP)) < PARTITIONS:  # a group without a commit begins at the start
                 await asyncio.sleep(0.1)
             await until(lambda: different() > 20, different)
-            withdrawn_at = time.monotonic()
+            withdrawing_at = time.monotonic()
             await asyncio.to_thread(owner.change, revoke, "GROUP", "READ")
+            withdrawn_at = time.monotonic()
             await asyncio.sleep(WITHDRAWN)
         if then != "a restart":
             await asyncio.to_thread(owner.change, grant, "GROUP", "READ")
@@ -144,5 +145,5 @@ async def test_while_offsets_cannot_be_committed_hardly_a_score_is_counted_that_
             await all_are_counted()
     twice = sum(exporter.counted for exporter in exporters) - different()
     interval = ConsumerTiming().commit_interval
-    since_commit = scoring.between(withdrawn_at - interval, withdrawn_at + interval + ANSWERED_WITHIN + 1.0)
+    since_commit = scoring.between(withdrawing_at - interval, withdrawn_at + interval + ANSWERED_WITHIN + 1.0)
     assert twice <= (since_commit if then != "neither" else 0)
