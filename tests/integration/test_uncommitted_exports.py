@@ -108,6 +108,7 @@ def owner(secured_broker: Broker) -> Owner:
     return made
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("then", ["a restart", "a rebalance", "neither"])
 async def test_while_offsets_cannot_be_committed_hardly_a_score_is_counted_that_would_count_again(
     owner: Owner, then: str
