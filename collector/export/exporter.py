@@ -106,10 +106,11 @@ class ExportContext:
 
     Spans and log records that `own` has signed are recognised when they come back as traffic. `confirm` waits until
     this process certainly is the one that exports. An exporter that tries again by itself calls it before each attempt:
-    while the process was frozen, another process may have taken over. `judged_spans` is the log that joins spans and
-    evaluations, if one is configured; `confirm_spans` is `confirm` of its consumer. `page` is the address under which
-    people reach evalstream's page, if it is known. `metrics_socket` is the socket file on which a worker serves its
-    metrics to the process that joins them.
+    while the process was frozen, another process may have taken over. `confirm_feedback` is the same for feedback,
+    which another group reads. `judged_spans` is the log that joins spans and evaluations, if one is configured;
+    `confirm_spans` is `confirm` of its consumer. `page` is the address under which people reach evalstream's page, if
+    it is known. `metrics_socket` is the socket file on which a worker serves its metrics to the process that joins
+    them.
     """
 
     telemetry: Telemetry
@@ -117,6 +118,7 @@ class ExportContext:
     health: Health | None = None
     own: OwnItems | None = None
     confirm: Confirm = certain
+    confirm_feedback: Confirm = certain
     judged_spans: Log | None = None
     confirm_spans: Confirm = certain
     page: str | None = None

@@ -17,13 +17,9 @@ from collector.logs.log import Confirm
 
 
 class FirstScrape(Collector):
-    """Waits until a registry was read as a whole, with its new series.
+    """Waits until a registry was read as a whole, with its new series."""
 
-    After a wait `confirm` is called: another process may have taken the partitions meanwhile.
-    """
-
-    def __init__(self, registry: CollectorRegistry, confirm: Confirm) -> None:
-        self._confirm = confirm
+    def __init__(self, registry: CollectorRegistry) -> None:
         self._read = asyncio.Event()
         registry.register(self)
 
@@ -31,15 +27,18 @@ class FirstScrape(Collector):
         """Series are new: only the next reading has them."""
         self._read.clear()
 
-    async def wait(self) -> None:
-        """Return once the newest series were read. Nobody may read them, so the wait ends after `SETTLING`."""
+    async def wait(self, confirm: Confirm) -> None:
+        """Return once the newest series were read. Nobody may read them, so the wait ends after `SETTLING`.
+
+        After a wait `confirm` is called: another process may have taken the partitions of what waits.
+        """
         if self._read.is_set():
             return
         with suppress(TimeoutError):
             async with asyncio.timeout(SETTLING):
                 await self._read.wait()
         self._read.set()
-        await self._confirm()
+        await confirm()
 
     def describe(self) -> Iterable[Metric]:
         """No metrics of its own. Without this method, the registration would count as a reading."""

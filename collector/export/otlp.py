@@ -21,6 +21,7 @@ from collector.export.exporter import ExportContext
 from collector.export.otlp_client import OtlpClient, OtlpEndpointSettings, open_otlp_client
 from collector.export.otlp_messages import events, spans
 from collector.export.stage import feedback_events
+from collector.logs.log import Confirm, certain
 from collector.otlp.own_items import OwnItems
 from collector.records.feedback import JoinedFeedback
 from collector.telemetry.drop_reasons import DropReason
@@ -69,6 +70,7 @@ class OtlpExporter:
     client: OtlpClient
     telemetry: Telemetry
     own: OwnItems | None = None
+    confirm_feedback: Confirm = certain
 
     @classmethod
     @asynccontextmanager
@@ -77,7 +79,7 @@ class OtlpExporter:
     ) -> "AsyncGenerator[OtlpExporter]":
         """Open the exporter; the endpoint need not be there yet."""
         async with open_otlp_client(settings, context, backoff, confirm=context.confirm) as client:
-            yield cls(settings, client, context.telemetry, context.own)
+            yield cls(settings, client, context.telemetry, context.own, context.confirm_feedback)
 
     @property
     def problem(self) -> str | None:
@@ -102,7 +104,7 @@ class OtlpExporter:
                 comment=self.settings.explanation,
                 own=self.own,
             )
-            rejected += await self.client.send_logs(events_)
+            rejected += await self.client.send_logs(events_, confirm=self.confirm_feedback)
         return rejected
 
     async def _send(self, batch: Sequence[Evaluation]) -> int:

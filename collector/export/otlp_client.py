@@ -76,8 +76,10 @@ class OtlpClient:
         self.has_logs = True
         """Whether the endpoint takes log records, as far as is known."""
 
-    async def send_logs(self, request: ExportLogsServiceRequest, *, spans_follow: bool = False) -> int:
-        """Send log records; returns how many were refused for good.
+    async def send_logs(
+        self, request: ExportLogsServiceRequest, *, spans_follow: bool = False, confirm: Confirm | None = None
+    ) -> int:
+        """Send log records; returns how many were refused for good. `confirm` takes the place of the client's own.
 
         With `spans_follow`, which say the same, an endpoint that has no logs at all is not tried again and again:
         whether it takes traces is asked once, and then no log records are sent any more.
@@ -86,7 +88,9 @@ class OtlpClient:
         if not count or not self.has_logs:
             return 0
         body = request.SerializeToString()
-        return await self._deliver("/v1/logs", body, count, _rejected_records, spans_follow=spans_follow)
+        return await self._deliver(
+            "/v1/logs", body, count, _rejected_records, spans_follow=spans_follow, confirm=confirm
+        )
 
     async def send_traces(self, request: traces.ExportTraceServiceRequest) -> int:
         """Send spans; returns how many were refused for good."""
@@ -94,7 +98,14 @@ class OtlpClient:
         return await self._deliver("/v1/traces", request.SerializeToString(), count, _rejected_spans) if count else 0
 
     async def _deliver(
-        self, path: str, body: bytes, count: int, rejected: Callable[[HttpResponse], int], *, spans_follow: bool = False
+        self,
+        path: str,
+        body: bytes,
+        count: int,
+        rejected: Callable[[HttpResponse], int],
+        *,
+        spans_follow: bool = False,
+        confirm: Confirm | None = None,
     ) -> int:
         headers = {"Content-Type": "application/x-protobuf"}
         if self.destination.gzip:
@@ -104,7 +115,7 @@ class OtlpClient:
 
         async def attempt() -> int:
             nonlocal give_up
-            await self.confirm()
+            await (confirm or self.confirm)()
             try:
                 return self._count_rejected(rejected(await self._post(path, body, headers)), count)
             except Refused as error:

@@ -157,7 +157,8 @@ class PrometheusExporter:
     def __init__(self, settings: PrometheusSettings, context: ExportContext, *, port: int | None = None) -> None:
         self.port = port
         """The port on which /metrics is served; None if it is not served."""
-        self._first_scrape = FirstScrape(context.telemetry.registry, context.confirm)
+        self._first_scrape = FirstScrape(context.telemetry.registry)
+        self._confirm, self._confirm_feedback = context.confirm, context.confirm_feedback
         self._feedback: set[tuple[str, str, str]] = set()
         self._telemetry = context.telemetry
         self._audited: dict[tuple[str, str], MonitoredEvaluator] = {}
@@ -210,7 +211,7 @@ class PrometheusExporter:
 
     async def export(self, batch: Sequence[Evaluation]) -> None:
         """Count the batch."""
-        await self._first_scrape.wait()
+        await self._first_scrape.wait(self._confirm)
         for evaluation in batch:
             if evaluation.retry is not None:
                 self._count_replaced(evaluation)
@@ -227,7 +228,7 @@ class PrometheusExporter:
             for subject in by_monitor(joined).values()
         ]
         self._create_feedback({labels for labels, _, _ in entries})
-        await self._first_scrape.wait()
+        await self._first_scrape.wait(self._confirm_feedback)
         for labels, joined, subject in entries:
             self._count_feedback(labels, joined, subject)
 

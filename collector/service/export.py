@@ -232,7 +232,9 @@ async def open_exporters(
         for name, settings in config.exporters.items():
             plugin: ExporterPlugin = plugins.load(plugins.EXPORTERS, name)
             confirm = confirm_of(logs.evaluations, group_of(name))
-            exporter = await stack.enter_async_context(plugin.open(settings, replace(context, confirm=confirm)))
+            of_feedback = confirm_of(logs.labels, feedback_group_of(name))
+            own_context = replace(context, confirm=confirm, confirm_feedback=of_feedback)
+            exporter = await stack.enter_async_context(plugin.open(settings, own_context))
             opened.append(ExportStage(name, exporter, telemetry, confirm=confirm))
             if isinstance(exporter, ExporterOfEvaluators):
                 informed.append(exporter)

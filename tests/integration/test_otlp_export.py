@@ -19,6 +19,8 @@ from collector.backoff import Backoff
 from collector.export.exporter import ExportContext
 from collector.export.otlp import OtlpExporter, OtlpExportSettings
 from collector.export.stage import ExportStage
+from collector.logs.log import Confirm
+from collector.records.feedback import FeedbackEntry, FeedbackSubject, JoinedFeedback
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import DROPS, EXPORT_EVALUATIONS, EXPORT_FAILURES
 from evaluators.judges.error_mapping import seconds_to_wait
@@ -72,6 +74,27 @@ async def test_events_and_spans_arrive(sent: Sent):
     assert [span.name for span in sent.destination.spans] == ["evaluate answers_question"] * 3
     assert (sent.destination.events[0].trace_id.hex(), sent.destination.events[0].span_id.hex()) == (TRACE, SPAN)
     assert sent.destination.spans[0].parent_span_id.hex() == SPAN
+
+
+async def test_before_each_attempt_the_group_that_reads_the_batch_is_confirmed(sent: Sent):
+    confirmed: list[str] = []
+
+    def confirming(what: str) -> Confirm:
+        async def confirm() -> None:
+            confirmed.append(what)
+
+        return confirm
+
+    context = ExportContext(telemetry=sent.telemetry, confirm=confirming("e"), confirm_feedback=confirming("f"))
+    settings = OtlpExportSettings(endpoint=sent.destination.endpoint, spans=False)
+    subject = FeedbackSubject(monitor="helpdesk", conversation_id="c", turn_id="t")
+    entry = FeedbackEntry(feedback_id="f", name="thumbs", value=True, turn_id="t")
+    feedback = JoinedFeedback(entry=entry, outcome="joined", received_at=datetime.now(UTC), subjects=(subject,))
+    async with OtlpExporter.open(settings, context) as exporter:
+        await exporter.export_feedback([feedback])
+        await exporter.export([scored()])
+    assert confirmed == ["f", "e"]
+    assert len(sent.destination.events) == 2
 
 
 async def test_long_texts_go_out_in_several_requests(sent: Sent):

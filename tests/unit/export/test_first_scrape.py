@@ -18,6 +18,7 @@ from prometheus_client import generate_latest
 from collector.export import first_scrape
 from collector.export.exporter import ExportContext, MonitoredEvaluator
 from collector.export.prometheus import PrometheusExporter, PrometheusSettings
+from collector.logs.log import Confirm, certain
 from collector.records.feedback import FeedbackEntry, FeedbackSubject, JoinedFeedback
 from collector.telemetry.registry import Telemetry
 
@@ -60,10 +61,19 @@ class World:
 async def opened(**context: object) -> AsyncIterator[World]:
     telemetry, confirmed = Telemetry(), list[str]()
 
-    async def confirm() -> None:
-        confirmed.append("confirmed")
+    def confirming(what: str) -> Confirm:
+        async def confirm() -> None:
+            confirmed.append(what)
 
-    of = ExportContext(telemetry=telemetry, evaluators=(WATCHED,), confirm=confirm, **context)
+        return confirm
+
+    of = ExportContext(
+        telemetry=telemetry,
+        evaluators=(WATCHED,),
+        confirm=confirming("confirmed"),
+        confirm_feedback=confirming("confirmed for feedback"),
+        **context,
+    )
     async with PrometheusExporter.open(PrometheusSettings(port=0), of) as exporter:
         yield World(exporter, telemetry, confirmed)
 
@@ -164,7 +174,7 @@ async def test_the_first_feedback_of_its_kind_waits_until_its_series_were_read()
         for series in (f"{FEEDBACK}{{", "evalstream_feedback_w2y2_total{", 'verdict="bad"'):
             assert [line[-4:] for line in zeros.splitlines() if series in line] == [" 0.0"], series
         await asyncio.wait_for(counting, 5)
-        assert world.value(FEEDBACK) == 2.0
+        assert (world.value(FEEDBACK), world.confirmed) == (2.0, ["confirmed for feedback"])
         await world.exporter.export_feedback([feedback()])
         assert world.value(FEEDBACK) == 3.0
         await world.waits(world.exporter.export_feedback([feedback("stars")]))
@@ -184,12 +194,8 @@ async def test_a_worker_is_read_through_its_socket(tmp_path: Path) -> None:
 
 async def test_a_registration_is_no_reading() -> None:
     telemetry = Telemetry()
-
-    async def confirm() -> None:
-        pass
-
-    scrape = first_scrape.FirstScrape(telemetry.registry, confirm)
-    waiting = asyncio.create_task(scrape.wait())
+    scrape = first_scrape.FirstScrape(telemetry.registry)
+    waiting = asyncio.create_task(scrape.wait(certain))
     await asyncio.sleep(SOON)
     assert not waiting.done()
     generate_latest(telemetry.registry)

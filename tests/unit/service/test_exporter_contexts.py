@@ -1,0 +1,54 @@
+"""What an exporter can confirm before it exports again: each log has a consumer group of its own."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from types import SimpleNamespace
+
+import pytest
+
+from collector import plugins
+from collector.export.exporter import ExportContext
+from collector.service.export import open_exporters
+from collector.telemetry.health import Health
+from collector.telemetry.registry import Telemetry
+
+
+@dataclass
+class SharedLog:
+    """A log whose partitions processes share; notes which groups it was to confirm."""
+
+    name: str
+    confirmed: list[tuple[str, str]]
+    shared: bool = True
+
+    async def confirm(self, group: str, *, newly: bool = False) -> None:
+        self.confirmed.append((self.name, group))
+
+
+class Plugin:
+    """An exporter that keeps its context."""
+
+    contexts: list[ExportContext]
+
+    @asynccontextmanager
+    async def open(self, _settings: object, context: ExportContext) -> AsyncIterator[object]:
+        self.contexts = [context]
+        yield self
+
+
+async def test_feedback_is_confirmed_by_the_group_that_reads_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    confirmed, plugin = list[tuple[str, str]](), Plugin()
+    monkeypatch.setattr(plugins, "load", lambda *_: plugin)
+    logs = SimpleNamespace(
+        evaluations=SharedLog("evaluations", confirmed), labels=SharedLog("labels", confirmed), judged_spans=None
+    )
+    config = SimpleNamespace(exporters={"prometheus": None}, settings=SimpleNamespace(page=None, cascades={}))
+    plan = SimpleNamespace(monitors=())
+    async with open_exporters(config, plan, Telemetry(), Health(), None, logs):  # type: ignore[arg-type]
+        (context,) = plugin.contexts
+        await context.confirm()
+        await context.confirm_feedback()
+    assert confirmed == [("evaluations", "export.prometheus"), ("labels", "export.prometheus.feedback")]
