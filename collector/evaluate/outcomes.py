@@ -8,13 +8,14 @@ In one process, at any time and for each monitor and evaluator,
 An evaluation is `matched` when a turn comes or a conversation closes, `retried` when a failed or skipped one is to be
 made again, and `backfilled` when another past subject is to be judged. `scored`, `skipped` and `failed` leave a record,
 which has the reason; the other outcomes leave none. An evaluation is `reassigned` if it was in flight when its
-partition went to another process. The partition's next owner counts it as `resumed`, and it ends there; so do
-evaluations that were in flight in a process that died. It is a `duplicate` if an evaluation of the same subject exists
+partition went to another process, or when this process took a changed configuration. The partition's next owner, or
+this process by its new configuration, counts it as `resumed`, and it ends there; so do evaluations that were in flight
+in a process that died. It is a `duplicate` if an evaluation of the same subject exists
 or is in flight. It is `removed` if the configuration no longer has its evaluator.
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Literal, get_args
 
@@ -31,6 +32,13 @@ TurnOutcome = Literal["sampled", "sampled_out", "unmatched", "duplicate"]
 
 
 _DUE = get_args(Due)
+
+
+def resumed_here(numbers: Mapping[str, float]) -> int:
+    """How many of an evaluator's evaluations, by origin and outcome, a process resumed that it had itself counted as
+    matched: whoever adds up evaluations takes this off both `resumed` and `reassigned`, so that each counts once.
+    """
+    return int(min(numbers.get("resumed", 0), numbers.get("reassigned", 0)))
 
 
 class OutcomeCounter:

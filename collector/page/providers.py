@@ -6,6 +6,7 @@ from typing import Any, cast
 
 from collector.evaluate.budget.controller import ALL_MONITORS, BudgetUsage
 from collector.evaluate.budget.windows import DAY, HOUR, PERIODS
+from collector.evaluate.outcomes import resumed_here
 from collector.evaluate.plan import Plan
 from collector.page.score_series import WEEK
 from collector.page.sources import AlertView, BudgetView, DeferredView, DropView, Traffic, TrafficView
@@ -150,12 +151,15 @@ def traffic(telemetry: Telemetry, outcomes: Mapping[tuple[str, str], OutcomeCoun
         for labels, value in _samples(telemetry, metric):
             of = evaluations.setdefault(labels["monitor"], {}).setdefault(labels["evaluator"], Counter())
             of["waiting"] += sign * int(value)
-            if (kind := labels.get("origin") or labels.get("outcome")) in {"resumed", "sampled_out"}:
+            if (kind := labels.get("origin") or labels.get("outcome")) in {"resumed", "reassigned", "sampled_out"}:
                 of[kind] += int(value)
             if labels.get("outcome") not in _LOGGED:
                 possible[labels["monitor"], labels["evaluator"]] += sign * int(value)
     if any(ended.scored + ended.others.total() > possible[key] for key, ended in outcomes.items()):
         return Traffic(unknown="Another process has evaluated, too, since this one started.")
+    for of in (each for by_evaluator in evaluations.values() for each in by_evaluator.values()):
+        of["resumed"] -= resumed_here(of)
+        del of["reassigned"]
     views = (TrafficView(monitor=name, counts=of, evaluations=evaluations.get(name, {})) for name, of in counts.items())
     return Traffic(tuple(views))
 

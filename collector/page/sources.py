@@ -84,7 +84,7 @@ class TrafficView:
     """A monitor's turns since the start, by outcome; the monitor "" counts the turns that no monitor watches.
 
     `evaluations` are those without a record, by evaluator and by why: sampled_out, waiting. `resumed` ones, recorded or
-    not, were left unfinished by an earlier process, which has counted their turns.
+    not, were left unfinished by another process, which has counted their turns.
     """
 
     monitor: str

@@ -319,15 +319,15 @@ OPEN_CONVERSATIONS = gauge("evalstream_open_conversations")
 # --- evaluations: due = ended + in flight ---
 EVALUATIONS_DUE = counter("evalstream_evaluations_due_total", ("monitor", "evaluator", "origin"))
 """Evaluations that became due in this process, by origin. matched: a turn came, sampled or not, or a sampled
-conversation closed. resumed: an earlier owner of the partition left it unfinished. retried: replaces a failure or a
-skip (*Make it again*, or `rejudge`). backfilled: others by `rejudge`."""
+conversation closed. resumed: another process, or this one before its configuration changed, left it unfinished.
+retried: replaces a failure or a skip (*Make it again*, or `rejudge`). backfilled: others by `rejudge`."""
 EVALUATIONS_STARTED = counter("evalstream_evaluations_started_total", ("monitor", "evaluator"))
 """Evaluations that went to their judge's queue: without those sampled out, duplicate, or requested by `rejudge`.
-Those resumed after a restart count again."""
+Those resumed count again."""
 EVALUATIONS_ENDED = counter("evalstream_evaluations_ended_total", ("monitor", "evaluator", "outcome", "reason"))
 """Evaluations by outcome: scored, skipped, failed (recorded, with the reason), sampled_out (turns only), duplicate,
-superseded, reassigned (unfinished; resumed by the partition's next owner), removed (unfinished; a changed configuration
-no longer has its evaluator)."""
+superseded, reassigned (unfinished; resumed by another process, or by this one after its configuration changed), removed
+(unfinished; a changed configuration no longer has its evaluator)."""
 FEEDBACK = counter("evalstream_feedback_total", ("outcome",))
 """Feedback by what became of it: joined, unmatched (its subject was not judged within the
 wait), crowded_out, duplicate."""

@@ -334,7 +334,7 @@ async def test_alerts_budgets_dead_letters_and_traffic_are_shown_where_there_are
         (Traffic([TrafficView(monitor="helpdesk", counts={"sampled": 1})]), ""),
         (
             Traffic([TrafficView(monitor="helpdesk", counts={"sampled": 0}, evaluations={"grounded": {"resumed": 2}})]),
-            "2 evaluations were resumed: an earlier process counted their turns",
+            "2 evaluations were resumed: another process counted their turns",
         ),
         (
             Traffic(unknown="This process evaluates 2 of 6 partitions."),

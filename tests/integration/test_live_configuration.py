@@ -39,6 +39,7 @@ from collector.evaluate.sampling.draw import draw, keyed_salt
 from collector.evaluate.stage import GROUP
 from collector.logs.memory import MemoryLog
 from collector.logs.sqlite import SqliteLog
+from collector.page.providers import traffic
 from collector.plugins.folder import folders
 from collector.plugins.registry import _installed
 from collector.records.epochs import CONTROL_HEADERS
@@ -165,6 +166,25 @@ async def test_what_a_judge_that_is_out_has_left_is_made_by_the_new_definition(t
             await look(service)
             made = await until(service, answers=40, short=40)
             assert max(Counter(each.evaluation_id for each in made).values()) == 1
+        await clean(file)
+
+
+async def test_what_a_process_resumes_after_a_change_is_not_said_to_be_of_another_process(tmp_path: Path) -> None:
+    async with serve_judge() as url:
+        file = ConfigFile(tmp_path, "http://127.0.0.1:9/v1")
+        file.change(lambda values: values.update(evaluate={"shutdown_grace": 0}))
+        async with running(load(file.path), {"evaluate"}, path=file.path) as service:
+            await put(service, range(10))
+            async with asyncio.timeout(30):
+                while value(service, "evalstream_evaluations_started_total", evaluator="answers") < 10:
+                    await asyncio.sleep(0.05)
+            file.change(lambda values: values["evaluators"]["answers"].update(evaluation_steps=AFTER))
+            await look(service)
+            file.change(lambda values: values["judges"]["main"].update(base_url=url))
+            await look(service)
+            await until(service, answers=10, short=10)
+            assert value(service, "evalstream_evaluations_due_total", evaluator="answers", origin="resumed") >= 10
+            assert [view.evaluations["answers"]["resumed"] for view in traffic(service.telemetry, {}).monitors] == [0]
         await clean(file)
 
 

@@ -22,6 +22,7 @@ from collector.config.live_part import is_live
 from collector.config.section_hashes import differing, section_hashes, with_secrets_set
 from collector.config.yaml_file import unset_variables
 from collector.errors import ConfigError
+from collector.evaluate.outcomes import resumed_here
 from collector.judging.batches import at_batch_prices
 from collector.plugins.registry import installed_packages
 from collector.receive.files import files_in, first_unreadable
@@ -288,7 +289,10 @@ def count_lines(config: Config, counts: Counts) -> Iterator[str]:
         turns = {what: number for what, number in counts.get((name, ""), {}).items() if number}
         yield f"traffic    {name}: turns {_listed(turns) or ('none matched' if came else 'none yet')}"
         for use in monitor.uses:
-            evaluations = {outcome: number for outcome, number in counts.get((name, use.name), {}).items() if number}
+            every = counts.get((name, use.name), {})
+            again = resumed_here(every)
+            once = {name: number - again * (name in {"resumed", "reassigned"}) for name, number in every.items()}
+            evaluations = {outcome: number for outcome, number in once.items() if number}
             yield f"           - {use.name}: {_outcomes(evaluations) or _why(config, use.name, turns, came=came)}"
 
 

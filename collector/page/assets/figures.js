@@ -48,7 +48,7 @@ function outcomeFunnel({ evaluator, scored, others, open: { resumed, ...open } }
     "div", { class: "judged" },
     h("p", { class: "evaluator" }, evaluator),
     bar([["scored", scored, "good"], ["skipped", sum(skipped), "muted"], ["failed", sum(failed), "bad"], ...Object.entries(open).map(([name, number]) => [name, number, "muted"])]),
-    resumed ? h("p", { class: "what" }, `${plural(resumed, "evaluation was", "evaluations were")} resumed: an earlier process counted their turns`) : null,
+    resumed ? h("p", { class: "what" }, `${plural(resumed, "evaluation was", "evaluations were")} resumed: another process counted their turns`) : null,
     others.length ? h("ul", { class: "why" }, others.map(([outcome, reason, number]) => h("li", {}, `${count(number)} ${outcome}: ${reason.replaceAll("_", " ")}`))) : null,
   );
 }

@@ -42,7 +42,8 @@ def test_tells_what_the_process_has_counted():
     telemetry.counter(TURNS, "helpdesk", "sampled").inc(3)
     telemetry.counter(TURNS, "helpdesk", "sampled_out").inc(2)
     for series, outcome, number in (
-        (EVALUATIONS_DUE, "matched", 4), (EVALUATIONS_DUE, "resumed", 1), (EVALUATIONS_ENDED, "sampled_out", 2),
+        (EVALUATIONS_DUE, "matched", 4), (EVALUATIONS_DUE, "resumed", 3), (EVALUATIONS_ENDED, "sampled_out", 2),
+        (EVALUATIONS_ENDED, "reassigned", 2),
     ):  # fmt: skip
         labels = ("helpdesk", "exact", outcome, "")[: len(series.labels)]
         telemetry.counter(series, *labels).inc(number)

@@ -80,6 +80,8 @@ def test_says_what_each_monitor_matched_where_it_went_and_why_an_evaluator_never
         ("matched", ""),
         ("matched", ""),
         ("retried", ""),
+        ("resumed", ""),  # after a change of the configuration: it was counted as matched, too
+        ("reassigned", ""),
         ("scored", ""),
         ("skipped", "missing_field"),
         ("sampled_out", ""),
