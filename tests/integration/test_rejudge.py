@@ -317,7 +317,8 @@ async def test_the_limit_covers_what_earlier_versions_and_removed_evaluators_cos
         ledger = await world.ledger()
         spent = sum(made.cost_usd or 0.0 for made in ledger)
         assert 0.003 < spent <= 0.004
-    assert f"{usd(spent)} spent on this period by earlier runs" in done.stdout
+    whose = f"{usd(spent)} by helpful for all"
+    assert f"{usd(spent)} spent on this period by earlier runs ({whose}); --max-usd counts it" in done.stdout
     assert "made 0 of" in done.stdout
     async with world.serving():
         other = await rejudge(world, *command, "--evaluator", "useful")

@@ -369,7 +369,7 @@ class KnownEvaluations:
     evaluator and subject, None where none is a score.
     `owed` are failures and what was not even tried, of the `selected` monitors, if nothing supersedes it; `failures`
     are types of failures. `mean_usd` is the average of what scored evaluations would cost now (`usd_now`);
-    `spent_usd` is the cost of the `selected` backfills, whichever version made them.
+    `spent` is the cost of the `selected` backfills by monitor and evaluator, whichever version made them.
     """
 
     versions: Mapping[tuple[str, str], str]
@@ -382,7 +382,7 @@ class KnownEvaluations:
     by_subject: dict[Hashable, str | None] = field(default_factory=dict[Hashable, str | None])
     owed: dict[str, evaluations.PastEvaluation] = field(default_factory=dict[str, evaluations.PastEvaluation])
     failures: set[str] = field(default_factory=set[str])
-    spent_usd: float = 0.0
+    spent: dict[tuple[str, str], float] = field(default_factory=lambda: defaultdict(float))
     costs: dict[str, tuple[float, int]] = field(default_factory=dict[str, tuple[float, int]])
     ends: dict[int, int] = field(default_factory=dict[int, int])
     """How far each partition was read."""
@@ -416,7 +416,7 @@ class KnownEvaluations:
 
     def _add(self, past: evaluations.PastEvaluation, evaluators: Collection[str]) -> None:
         evaluation = past.evaluation
-        self.spent_usd += self.cost_of(evaluation)
+        self.spent[evaluation.monitor, evaluation.evaluator] += self.cost_of(evaluation)
         self.rates[evaluation.evaluation_id] = evaluation.sampling.probability / (evaluation.sampling.own or 1.0)
         self.failures.update([evaluation.reason_code] if evaluation.outcome == "failed" else ())
         if evaluation.evaluator not in evaluators:

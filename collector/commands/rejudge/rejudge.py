@@ -96,7 +96,7 @@ async def rejudge(
         counts, paying = Counter(key[:2] for key in due), Counter(key[:2] for key in due if key[2])
         outstanding = {name: of for name, (of, _) in requested.items() if of in names and name not in known.rates}
         unknown = {name for name in names if not known.mean_usd.get(name) and known_usd(config, name) is None}
-        lines = _summary(counts, paying, versions, expected, unknown, known.spent_usd, outstanding)
+        lines = _summary(counts, paying, versions, expected, unknown, known.spent, outstanding)
         for line in [*lines, *_notes(candidates.left_out)]:
             say(line)
         if options.dry_run or not (counts or outstanding):
@@ -166,7 +166,8 @@ def _versions(config: Config, options: RejudgeOptions) -> Versions:
 
 def _summary(
     counts: Counter[tuple[str, str]], paying: Counter[tuple[str, str]], versions: Versions,
-    expected: Mapping[str, float], unknown: set[str], spent: float, outstanding: Mapping[str, str],
+    expected: Mapping[str, float], unknown: set[str], spent: Mapping[tuple[str, str], float],
+    outstanding: Mapping[str, str],
 ) -> list[str]:  # fmt: skip
     """The evaluations to make and the cost of those that pay; of the `unknown` evaluators a judge has no price."""
     lines = [
@@ -181,8 +182,10 @@ def _summary(
     if outstanding:
         cost = _usd(sum(expected[of] for of in outstanding.values()), not unknown.isdisjoint(outstanding.values()))
         lines.append(f"{plural(len(outstanding), 'evaluation')} requested before and not made yet{cost}")
-    if spent:
-        lines.append(f"{usd(spent)} spent on this period by earlier runs")
+    paid = [f"{usd(cost)} by {evaluator} for {monitor}" for (monitor, evaluator), cost in sorted(spent.items()) if cost]
+    if paid:
+        total = usd(sum(spent.values()))
+        lines.append(f"{total} spent on this period by earlier runs ({listed(paid)}); --max-usd counts it")
     return lines
 
 

@@ -57,7 +57,7 @@ class RequestWindow:
     patience: float
 
     def __post_init__(self, outstanding: Mapping[str, str]) -> None:
-        self.progress = Progress(spent_usd=self.known.spent_usd)
+        self.progress = Progress(spent_usd=sum(self.known.spent.values()))
         self._paid: dict[str, tuple[float, int]] = {}
         self._ends = dict(self.known.ends)
         self._outstanding = dict(outstanding)
