@@ -869,7 +869,10 @@ def test_weights_of_conversations_are_held_against_the_conversations_there_were(
 
 
 def test_an_evaluator_that_only_skips_what_it_cannot_judge_is_not_stale(tmp_path: Path):
-    """Turns without what it needs: it is at work. Shed turns: it is not."""
+    """Turns without what it needs: it is at work. Shed turns: it is not.
+
+    Nor is it at a budget's hard cap, which has an alert of its own, unless few of the evaluations were skipped for that.
+    """
     coming = [2.0 * minute for minute in range(121)]
     labels = {**SERIES, "instance": "a", "outcome": "skipped"}
     stale = {"alertname": "EvalstreamStale", "severity": "page"}
@@ -877,11 +880,16 @@ def test_an_evaluator_that_only_skips_what_it_cannot_judge_is_not_stale(tmp_path
         {
             "inputs": [
                 *traffic(coming, [0] * 121),
-                series("evalstream_evaluations_total", coming, **labels, reason=reason),
+                series("evalstream_evaluations_total", [part * at for at in coming], **labels, reason=reason),
             ],
             "alerts": [firing(100, "EvalstreamStale", *expected)],
         }
-        for reason, expected in (("missing_field", []), ("shed", [stale]))
+        for reason, part, expected in (
+            ("missing_field", 1.0, []),
+            ("shed", 1.0, [stale]),
+            ("over_budget", 0.9, []),
+            ("over_budget", 0.1, [stale]),
+        )
     ]
     run(tmp_path, configured(), cases)
 

@@ -199,19 +199,23 @@ def _stale(target: Target, timing: Timing) -> AlertingRule:
     # a skip because of the turn itself (a missing field) shows that the evaluator works
     named = ",".join(f"{name}={quoted(value)}" for name, value in where.items())
     worked = f'{{{named},outcome=~"scored|skipped",reason!~"{LOST_REASONS}"}}'
+    refused = f'{{{named},reason="{SkipReason.OVER_BUDGET}"}}'
     # the first must have started a window ago: scores take time
     before = f"(sum by ({by}) (increase({begun}[{window}] offset {window})) > 0)"
     return AlertingRule(
         name=STALE,
         board="trust",
         expr=f"sum by ({by}) (increase({begun}[{window}])) > 0 and {before}"
-        f" unless sum by ({by}) (increase({metrics.EVALUATIONS.name}{worked}[{window}])) > 0",
+        f" unless sum by ({by}) (increase({metrics.EVALUATIONS.name}{worked}[{window}])) > 0"
+        # a budget's hard cap has an alert of its own
+        f" unless 2 * sum by ({by}) (increase({metrics.EVALUATIONS.name}{refused}[{window}]))"
+        f" > sum by ({by}) (increase({begun}[{window}]))",
         severity="page",
         labels=where,
         summary="{label:evaluator} of {label:monitor}: evaluations start, but none is scored",
         description=(
-            "About {count} evaluations by {label:evaluator} started for {label:monitor} in the last "
-            f"{Timing().text(900.0 + target.delay)}, and none was scored. The means shown are old."
+            "Evaluations by {label:evaluator} started for {label:monitor} in the last "
+            f"{Timing().text(900.0 + target.delay)} (about {{count}}), and none was scored. The means shown are old."
         ),
     )
 
