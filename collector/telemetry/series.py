@@ -225,7 +225,7 @@ GOLDEN_LAST_RUN = gauge("evalstream_golden_last_run_timestamp_seconds", ("evalua
 """Time of the newest run of the golden set, as Unix time."""
 JUDGE_MOVED = gauge("evalstream_judge_moved", ("evaluator", "evaluator_version", "monitor", "verdict"))
 """While scores are low: how far the judge's scores of the same cases have moved since the fall began. By verdict:
-changed, better (changed, but no cause of low scores), later (changed only after the fall was found, so no cause), or
+changed, better (changed, but no cause of low scores), later (changed after the fall, so no cause), or
 unchanged (then the most that they can have moved)."""
 AGREEMENT = gauge("evalstream_judge_agreement", ("evaluator", "evaluator_version", "statistic"))
 """Agreement of scores with people's labels on the page, by statistic (spearman, kendall_tau_b, weighted_kappa,
@@ -358,7 +358,7 @@ REFERENCES_AWAITED = gauge("evalstream_references_awaited")
 WAITING_WEIGHT = gauge("evalstream_evaluations_waiting_weight", ("monitor", "evaluator"))
 """Sum of 1 / sampling probability over the evaluations that wait or run."""
 EVALUATIONS_IN_FLIGHT = gauge("evalstream_evaluations_in_flight")
-"""Due evaluations that have not ended: they wait or run."""
+"""Due evaluations that have not ended. A restarted process adds older ones as it reads them back."""
 EVALUATIONS_RUNNING = gauge("evalstream_evaluations_running")
 """Evaluations in flight with a slot at their judge."""
 EVALUATIONS_WAITING = gauge("evalstream_evaluations_waiting", ("judge",))
