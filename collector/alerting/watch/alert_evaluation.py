@@ -11,15 +11,6 @@ from collector.statistics.intervals import MeanInterval, bounds_of_all
 from collector.statistics.mean_error import WindowSums
 
 
-def merge_buckets(parts: Iterable[Mapping[int, Bucket]]) -> dict[int, Bucket]:
-    """The buckets of all partitions as one, in order of time."""
-    whole: dict[int, Bucket] = {}
-    for part in parts:
-        for number, bucket in part.items():
-            whole[number] = whole[number] + bucket if number in whole else bucket
-    return dict(sorted(whole.items()))
-
-
 class DropState:
     """The detector of one series and its alert, advanced to the last interval that has ended.
 

@@ -1,6 +1,6 @@
 """Sums of scores by minute: the state of the watch stage, a pure function of the evaluations it has read."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from collector.records.audits import AuditScore
@@ -56,6 +56,15 @@ def _all_gains(one: list[float] | None, other: list[float] | None) -> list[float
 
 def _sum_of_both(one: AuditedSums | None, other: AuditedSums | None) -> AuditedSums | None:
     return one + other if one is not None and other is not None else one or other
+
+
+def merge_buckets(parts: Iterable[Mapping[int, Bucket]]) -> dict[int, Bucket]:
+    """The buckets of all partitions as one, in order of time."""
+    whole: dict[int, Bucket] = {}
+    for part in parts:
+        for number, bucket in part.items():
+            whole[number] = whole[number] + bucket if number in whole else bucket
+    return dict(sorted(whole.items()))
 
 
 class Buckets:

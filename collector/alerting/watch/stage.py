@@ -19,16 +19,9 @@ from typing import Any, Protocol
 from collector.alerting.diagnosis.recent_scores import Explanation, Period, RecentScores, explanation_of
 from collector.alerting.memory_fold import MemoryFold, PartitionFolds
 from collector.alerting.rules.series import WINDOWS
-from collector.alerting.watch.alert_evaluation import (
-    DropState,
-    TargetMiss,
-    fall_of,
-    merge_buckets,
-    target_misses,
-    unscored_share,
-)
+from collector.alerting.watch.alert_evaluation import DropState, TargetMiss, fall_of, target_misses, unscored_share
 from collector.alerting.watch.alert_texts import Watched, drop_alert, mean_alert, shift_alert
-from collector.alerting.watch.buckets import Bucket, Buckets, Series
+from collector.alerting.watch.buckets import Bucket, Buckets, Series, merge_buckets
 from collector.alerting.watch.notifier import AlertInstance, Notifier
 from collector.config.alerts import DAY, AlertSettings
 from collector.export.prometheus import label_scores, share_name
@@ -387,7 +380,8 @@ class WatchStage:
     def _misses(
         self, series: Series, life: DropLife, buckets: Mapping[int, Bucket], now: float
     ) -> tuple[list[TargetMiss], bool]:
-        """The misses of a time, and whether warnings explain the fall that was found."""
+        """The misses at a time, and whether warnings explain the fall that was found."""
+        buckets = {number: bucket for number, bucket in buckets.items() if number * self.interval < now}
         detector = life.detector
         doubts = self._doubts(*series[:2], detector, now)
         misses = target_misses(
@@ -421,11 +415,8 @@ class WatchStage:
     def _had_fallen(self, series: Series, life: DropLife, buckets: Mapping[int, Bucket], now: float) -> bool:
         # a look comes within the interval after the one that it ends with
         first, until = life.first_detected + 2, int(now // self.interval)
-        for end in range(first, until, max(1, (until - first) // _LOOKS_BACK)):
-            past = {number: bucket for number, bucket in buckets.items() if number < end}
-            if not self._misses(series, life, past, end * self.interval)[1]:
-                return True
-        return False
+        ends = range(first, until, max(1, (until - first) // _LOOKS_BACK))
+        return any(not self._misses(series, life, buckets, end * self.interval)[1] for end in ends)
 
     def _is_by_judge(self, series: Series, life: DropLife) -> bool:
         """Whether, when a fall was found, its judge was known to have shifted by as much: until the mean recovers."""

@@ -10,11 +10,10 @@ from collector.alerting.rules.series import WINDOWS
 from collector.alerting.watch.alert_evaluation import (
     DropState,
     fall_of,
-    merge_buckets,
     target_misses,
     unscored_share,
 )
-from collector.alerting.watch.buckets import Buckets
+from collector.alerting.watch.buckets import Buckets, merge_buckets
 from collector.records.audits import AuditScore
 from collector.statistics.bounded_sums import BoundedSums, Sums, Weight
 from collector.statistics.incident import DropDetector, evidence, recovery_threshold, threshold
