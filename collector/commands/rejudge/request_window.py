@@ -136,7 +136,10 @@ class RequestWindow:
 
     async def _read_on(self) -> None:
         self.step.begin("reading the evaluations log")
-        await Backoff(cap=10.0).repeat(self._read, LogUnavailable, action="reading the evaluations log")
+        action, failures = "reading the evaluations log", list[LogUnavailable]()
+        await Backoff(cap=10.0).repeat(self._read, LogUnavailable, action=action, on_failure=failures.append)
+        if failures:  # the service made nothing either
+            self._settled_at = monotonic()
 
     async def _read(self) -> None:
         for partition, start in list(self._ends.items()):

@@ -16,7 +16,7 @@ from collector.commands.rejudge.candidates import Candidate, KnownEvaluations
 from collector.commands.rejudge.current_step import CurrentStep, report_steps
 from collector.commands.rejudge.request_window import RequestWindow
 from collector.evaluate.retry.request import BackfillRequest, parse_request
-from collector.logs.log import Record
+from collector.logs.log import LogUnavailable, Record
 from collector.logs.memory import MemoryLog
 from collector.past.evaluations import EvaluationFilter
 from collector.records.json import evaluation_to_json
@@ -258,6 +258,49 @@ async def test_patience_ends_by_the_clock_however_long_a_look_takes(monkeypatch:
     async with asyncio.timeout(5):
         await window.request_all(candidates([made]))
     assert window.progress.stalled
+
+
+class Away(MemoryLog):
+    """A log that cannot be read until a time of the clock."""
+
+    until = 0.0
+
+    async def end_offset(self, partition: int) -> int:
+        if time.monotonic() < self.until:
+            raise LogUnavailable("no broker answers")
+        return await super().end_offset(partition)
+
+
+async def test_after_an_outage_of_the_log_the_service_has_the_whole_patience_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The service makes nothing while its log is away, so the run gave up as soon as the log was back."""
+    monkeypatch.setattr("collector.commands.rejudge.request_window._POLL", 0.001)
+    made, log = scored(1, evaluator="helpful", happened_at=THEN), Away("evaluations")
+    known = KnownEvaluations(
+        {(made.monitor, "helpful"): made.evaluator_version}, EvaluationFilter(), lambda past: past.cost_usd
+    )
+    await known.read(log)
+    window = RequestWindow(
+        Service(log, {made.evaluation_id: []}),
+        log,
+        known,
+        limit=None,
+        expected={},
+        outstanding={},
+        step=CurrentStep(print),
+        patience=1.0,
+    )
+    async with asyncio.timeout(10):
+        run = asyncio.create_task(window.request_all(candidates([made])))
+        await asyncio.sleep(0.05)
+        log.until = time.monotonic() + 1.5
+        await asyncio.sleep(1.5)
+        while not (run.done() or window.step.doing == ""):
+            await asyncio.sleep(0.01)
+        await append(log, made)
+        await run
+    assert (window.progress.made, window.progress.stalled) == (1, False)
 
 
 async def test_a_service_that_does_not_say_its_versions_in_time_is_not_compared(
