@@ -88,24 +88,15 @@ class OtlpClient:
         if not count or not self.has_logs:
             return 0
         body = request.SerializeToString()
-        return await self._deliver(
-            "/v1/logs", body, count, _rejected_records, spans_follow=spans_follow, confirm=confirm
-        )
+        return await self._deliver("/v1/logs", body, count, spans_follow=spans_follow, confirm=confirm)
 
     async def send_traces(self, request: traces.ExportTraceServiceRequest) -> int:
         """Send spans; returns how many were refused for good."""
         count = sum(len(scope.spans) for spans in request.resource_spans for scope in spans.scope_spans)
-        return await self._deliver("/v1/traces", request.SerializeToString(), count, _rejected_spans) if count else 0
+        return await self._deliver("/v1/traces", request.SerializeToString(), count) if count else 0
 
     async def _deliver(
-        self,
-        path: str,
-        body: bytes,
-        count: int,
-        rejected: Callable[[HttpResponse], int],
-        *,
-        spans_follow: bool = False,
-        confirm: Confirm | None = None,
+        self, path: str, body: bytes, count: int, *, spans_follow: bool = False, confirm: Confirm | None = None
     ) -> int:
         headers = {"Content-Type": "application/x-protobuf"}
         if self.destination.gzip:
@@ -117,7 +108,7 @@ class OtlpClient:
             nonlocal give_up
             await (confirm or self.confirm)()
             try:
-                return self._count_rejected(rejected(await self._post(path, body, headers)), count)
+                return self._count_rejected(_REJECTED[path](await self._post(path, body, headers)), count)
             except Refused as error:
                 if spans_follow and give_up is None and await self._has_no_logs(error):
                     return 0
@@ -241,6 +232,13 @@ def _rejected_records(answer: HttpResponse) -> int:
 
 def _rejected_spans(answer: HttpResponse) -> int:
     return _read_reply(answer, traces.ExportTraceServiceResponse()).partial_success.rejected_spans
+
+
+_REJECTED: Mapping[str, Callable[[HttpResponse], int]] = {
+    "/v1/logs": _rejected_records,
+    "/v1/traces": _rejected_spans,
+}
+"""How many items of a request an answer refuses, by the request's path."""
 
 
 def _read_reply(answer: HttpResponse, message: OtlpReply) -> OtlpReply:
