@@ -314,6 +314,12 @@ class NotPermitted(LogRefused):
     """A permission is missing. A check continues, because more permissions may be missing."""
 
 
+def with_remedy(error: LogError, remedy: str) -> str:
+    """The error's sentence, with the remedy if the log does not answer; all other errors name their own."""
+    is_away = isinstance(error, LogUnavailable) and not isinstance(error, LogRefused)
+    return f"{error}; {remedy}" if is_away else str(error)
+
+
 class GroupInUse(LogError, ConfigError):
     """Another process consumes a log with this group, and they cannot share it."""
 

@@ -1110,7 +1110,7 @@ async def test_a_machine_that_the_changed_file_has_not_reached_turns_nobody_back
             assert [each.levelname for each in back] == ["WARNING"]
             assert str(file.path) in back[0].message
             assert back[0].message.endswith(
-                "goes back to configuration 1 (numbers leave out most keys of export, log, page and receive: compare these yourself)"
+                "goes back to configuration 1; most keys of export, log, page and receive are in no numbered configuration: compare these yourself"
             )
             await put(service, range(15, 20))
             made = await until(service, answers=20, short=20)
@@ -1256,6 +1256,26 @@ async def test_a_file_that_others_have_replaced_is_named_after_a_minute(tmp_path
     await clean(file)
 
 
+async def test_a_file_counts_once_it_differs_from_the_last_valid_one(tmp_path: Path) -> None:
+    """A typo and its removal turn nobody back; a change to the content of an earlier configuration does."""
+    file = ConfigFile(tmp_path, "http://127.0.0.1:1")
+    texts: list[str] = []
+    for sample in (0.5, 0.25):
+        file.change(lambda values, sample=sample: values["monitors"]["all"].update(sample=sample))
+        texts.append(file.path.read_text())
+    async with running(load(file.path), {"evaluate"}, path=file.path) as service:
+        others = ConfigurationHistory(await service.logs.generated_steps(), load(file.path))
+        await others.refresh()
+        file.path.write_text(texts[0])
+        assert await others.take(load(file.path)) == 2
+        for text, number in ((texts[1], 2), ("mistaken: 1", 2), (texts[1], 2), (texts[0], 2), (texts[1], 3)):
+            file.path.write_text(text)
+            for _ in range(2):
+                await service.reload.look()
+            assert value(service, "evalstream_configuration_number") == number
+        assert value(service, "evalstream_configuration_refused") == 0
+
+
 async def test_a_process_that_has_the_file_before_one_that_evaluates_takes_all_of_it(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -1386,7 +1406,7 @@ async def test_a_restart_with_other_settings_of_a_start_shows_in_the_number(
         assert "configuration 2 (of " in caplog.text
         assert "has another assemble.idle_timeout, which only a start reads; to take configuration 2, " in caplog.text
         assert (
-            "; to keep configuration 1, restore the file of a process that runs by it, then send it SIGHUP"
+            "; to keep configuration 1, write its file to a process that evaluates by it, and send that one SIGHUP"
             in caplog.text
         )
     async with running(load(file.path), {"evaluate"}, path=file.path) as service:

@@ -51,7 +51,7 @@ async def audit(config: Config, say: Callable[[str], None], *, drained: bool = F
         try:
             result = await _audit(config, logs)
         except LogUnavailable as error:
-            raise ConfigError(f"log: {error}; start the broker, or try again") from error
+            raise ConfigError(f"log: {error}; correct that, then run this again") from error
     problems, text = as_text(result, drained=drained)
     say(as_json(result, problems) if json else text)
     return FAILED if problems else DONE

@@ -284,7 +284,7 @@ async def _newest(config: Config) -> tuple[NumberedConfiguration, str, int]:
             history = ConfigurationHistory(steps, config)
             newest = await history.refresh()
         except LogUnavailable as error:
-            raise ConfigError(f"log: {error}; start the broker, or try again") from error
+            raise ConfigError(f"log: {error}; correct that, then run this again") from error
         is_shared = logs.turns.shared
     if newest is None:
         raise ConfigError("log: no service has taken a configuration there yet; compare with a file (--against)")

@@ -24,7 +24,7 @@ from collector.service.plan_builder import build_unasked_plan
 
 logger = logging.getLogger(__name__)
 
-_BUT = " (numbers leave out most keys of export, log, page and receive: compare these yourself)"
+_BUT = "; most keys of export, log, page and receive are in no numbered configuration: compare these yourself"
 
 
 @dataclass(frozen=True, slots=True)
