@@ -299,6 +299,11 @@ class CopyableLog(Log, Protocol):
 class LogError(EvalstreamError):
     """A log could not do what was asked."""
 
+    def with_remedy(self, remedy: str) -> str:
+        """Its sentence, with the remedy if the log does not answer; all other errors name their own."""
+        is_away = isinstance(self, LogUnavailable) and not isinstance(self, LogRefused)
+        return f"{self}; {remedy}" if is_away else str(self)
+
 
 class LogUnavailable(LogError):
     """The log cannot be reached or written now: broker down, disk full. A retry may succeed."""
@@ -312,12 +317,6 @@ class LogRefused(LogUnavailable):
 
 class NotPermitted(LogRefused):
     """A permission is missing. A check continues, because more permissions may be missing."""
-
-
-def with_remedy(error: LogError, remedy: str) -> str:
-    """The error's sentence, with the remedy if the log does not answer; all other errors name their own."""
-    is_away = isinstance(error, LogUnavailable) and not isinstance(error, LogRefused)
-    return f"{error}; {remedy}" if is_away else str(error)
 
 
 class GroupInUse(LogError, ConfigError):

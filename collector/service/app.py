@@ -329,13 +329,6 @@ def unread_note(config: Config) -> str:
     return f"; brokers keep its partitions for {seconds:g} s, unread, for its group_instance_id" if named else ""
 
 
-async def _open_steps(logs: Logs, config: Config) -> GeneratedStepsStore:
-    """Open the definitions log, and see that a service may go on with these logs."""
-    steps = await logs.generated_steps()
-    await require_startable(steps, config.settings.log)
-    return steps
-
-
 async def _number(process: Process, history: ConfigurationHistory, config: Config, *, evaluates: bool) -> int:
     """Find the number of the configuration. A process that evaluates by a new one writes it, so that all take it.
 
@@ -478,7 +471,8 @@ async def running(
             await require_ports(config, stages)  # before there is a file that a failed start would leave
         opening = partial(open_logs, config.settings.log, page=config.settings.page is not None, telemetry=telemetry)
         logs = await stack.enter_async_context(opening(share=worker.share if worker else None, **config.optional_logs))
-        steps = await _open_steps(logs, config)
+        steps = await logs.generated_steps()
+        await require_startable(steps, config.settings.log)
         own = await own_items(steps)
         history, status = ConfigurationHistory(steps, config, warn=logger.warning), ConfigurationStatus(telemetry)
         resources.health.add("configuration", lambda: status.problem, vital=False)

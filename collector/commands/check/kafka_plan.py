@@ -21,7 +21,7 @@ from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
 from collector.export.judged_spans.destinations import JudgedSpansSettings, topic_of
 from collector.export.judged_spans.fold import GROUP as JUDGED_SPANS_GROUP
 from collector.export.stage import feedback_group_of
-from collector.logs.log import LogError, LogUnavailable, NotPermitted, with_remedy
+from collector.logs.log import LogError, LogUnavailable, NotPermitted
 from collector.page.stage import EVALUATIONS_GROUP, LABELS_GROUP, TURNS_GROUP
 from collector.service.app import STAGES, require_startable
 from collector.service.kafka_settings import SERVICE_RIGHTS, group_of, settings_of_log, settings_of_source
@@ -162,7 +162,7 @@ def _state(
             state = ask() or state
         except LogError as error:
             remedy = "start it, correct bootstrap_servers, or check the file alone with --offline"
-            refused.append(f"{where}: {with_remedy(error, remedy)}")
+            refused.append(f"{where}: {error.with_remedy(remedy)}")
             if isinstance(error, LogUnavailable) and not isinstance(error, NotPermitted):
                 raise ConfigError("\n".join(refused)) from error
     for topic in topics:

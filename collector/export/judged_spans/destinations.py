@@ -21,16 +21,7 @@ from collector.export.exporter import ExporterSettings
 from collector.export.otlp_client import OtlpClient, OtlpEndpointSettings
 from collector.logs.addresses import BrokerAddresses
 from collector.logs.kafka_security import KafkaSecuritySettings
-from collector.logs.log import (
-    Confirm,
-    LogError,
-    LogUnavailable,
-    Partitioner,
-    Record,
-    RecordTooLarge,
-    size_of,
-    with_remedy,
-)
+from collector.logs.log import Confirm, LogError, LogUnavailable, Partitioner, Record, RecordTooLarge, size_of
 from collector.section import Section
 from collector.telemetry.drop_reasons import DropReason
 from collector.telemetry.registry import Telemetry
@@ -221,7 +212,7 @@ def topic_of(settings: JudgedSpansKafkaSettings) -> "tuple[KafkaSettings, TopicR
     try:
         room = room_of(kafka, settings.topic)
     except LogError as error:
-        raise ConfigError(f"{where}: {with_remedy(error, 'start it, or correct bootstrap_servers')}") from error
+        raise ConfigError(f"{where}: {error.with_remedy('start it, or correct bootstrap_servers')}") from error
     if room is None:
         raise ConfigError(
             f"{where}.topic: there is no topic {settings.topic}, or this user may not see it; create it, or allow "
