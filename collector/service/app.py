@@ -37,7 +37,7 @@ from collector.logs.sqlite_shares import has_consumer
 from collector.page.score_series import RETENTION
 from collector.service.assembly_builder import follow_wanted, start_assemble, start_link
 from collector.service.evaluate import EvaluateTask
-from collector.service.export import Exporters, open_exporters, show_metrics, start_exporters, start_feedback_exports
+from collector.service.export import Exporters, open_exporters, show_metrics, start_exporters
 from collector.service.gauges import show_build
 from collector.service.kafka_settings import settings_of_log
 from collector.service.live.exchange import Exchange, OpenedJudges
@@ -498,7 +498,6 @@ async def running(
         if evaluating is not None:
             before_tasks.push_async_callback(evaluating.close)
         start_exporters(process, exporters)
-        start_feedback_exports(process, exporters.stages)
         watching = await start_watch(process, evaluating) if "watch" in stages else Watching()
         page_port = await start_page(process, watching, evaluating) if "page" in stages else None
         process = replace(process, number=await _number(process, history, config, evaluates=evaluating is not None))

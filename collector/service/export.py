@@ -195,7 +195,7 @@ class Exporters:
 
 
 def start_exporters(process: Process, exporters: Exporters) -> None:
-    """Consume the evaluations log for each exporter, and a log of its own for one that has it."""
+    """Consume the evaluations log for each exporter, a log of its own for one that has it, and feedback."""
     evaluations = process.logs.evaluations
     process.changes.append(without_preparation(exporters.take_over))
     for stage in exporters.stages:
@@ -203,6 +203,7 @@ def start_exporters(process: Process, exporters: Exporters) -> None:
         if stage.second_log is not None:
             log, group, folds = stage.second_log
             process.follow("export", log, group, folds)
+    _start_feedback_exports(process, exporters.stages)
 
 
 @asynccontextmanager
@@ -244,7 +245,7 @@ async def open_exporters(
         yield Exporters(opened, informed)
 
 
-def start_feedback_exports(process: Process, stages: Sequence[ExportStage]) -> None:
+def _start_feedback_exports(process: Process, stages: Sequence[ExportStage]) -> None:
     """Consume the labels log for every exporter that takes feedback, and append to it what people correct elsewhere."""
     labels = process.logs.labels
     for stage in stages:
