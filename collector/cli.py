@@ -254,21 +254,23 @@ def run(
     gc.set_threshold(*COLLECT_AFTER)  # before all else is imported
     atexit.register(gc.freeze)  # else the process goes through all of its state for seconds after it has stopped
     checked = _load(config, serves=True)
-    from collector.service.app import serve, stages_of
+    from collector.service.app import require_sections, serve, stages_of
 
+    chosen = stages_of(stages)
+    require_sections(checked, chosen)
     if checked.settings.log.kafka is not None or checked.settings.receive.kafka:
         from collector.commands.check.kafka_plan import require_kafka
         from collector.telemetry.logging import log_as_json
 
         log_as_json()
-        require_kafka(checked, stages_of(stages))
+        require_kafka(checked, chosen)
     if workers == 1:
-        serve(checked, stages_of(stages), log_level=log_level)
+        serve(checked, chosen, log_level=log_level)
         return
     from collector.service.workers.division import divide
     from collector.service.workers.supervision import serve_workers
 
-    sys.exit(serve_workers(checked, divide(stages_of(stages), workers, checked.settings), log_level=log_level))
+    sys.exit(serve_workers(checked, divide(chosen, workers, checked.settings), log_level=log_level))
 
 
 @app.command()

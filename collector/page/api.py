@@ -9,7 +9,7 @@ import orjson
 
 from collector.page.label_queue import LabelQueue, progress_json
 from collector.page.requests import Filters, excerpt, select_evaluations, visible_attributes
-from collector.page.score_series import MINUTE, RANGES, WEEK, Bin, ScoreSeries, total
+from collector.page.score_series import RANGES, WEEK, Bin, ScoreSeries, total
 from collector.page.settings import PageSettings
 from collector.page.sources import PeopleView, Sources
 from collector.page.view import EvaluatorView, ListedEvaluation, View, evaluator_of
@@ -153,14 +153,13 @@ class PageApi:
         interval = _decisive_interval(whole) if recent.across_columns.scores else None
         threshold, target = (watched.threshold, watched.target) if watched else (None, None)
         lower = bool(watched and watched.lower_is_better)
-        begins = track.forgotten - max(RANGES[name].width, MINUTE) if track.forgotten >= columns[0][0] else math.inf
-        since = next((start for start, column in columns if start > begins and column and column.verdicts), None)
+        since = track.forgotten if whole.verdicts and track.forgotten >= columns[0][0] else None
         return {
             "monitor": key[0], "evaluator": key[1], "scope": watched.scope if watched else "turn",
             "threshold": threshold, "target": target, "lower_is_better": lower, "width": RANGES[name].width,
             "points": [_point(*column) for column in curve], "changes": changes, "recent": _summary(recent),
             "recent_seconds": RANGES[name].recent * RANGES[name].width,
-            "passed_since": since and max(since, track.forgotten),
+            "passed_since": since,
             "whole": _summary(whole), "work": _work([track, *earlier], name, now, free=bool(watched and watched.free)),
             "yesterday": _past_mean(track.earlier(name, now, DAY)),
             "last_week": _past_mean(track.earlier(name, now, 7 * DAY)),

@@ -312,8 +312,8 @@ class ScoreSeries:
             if column is not None:
                 column.count_work(evaluation)
 
-    def restore(self, minute: int, what: Bin, *, forgotten: float | None = 0.0) -> None:
-        """Add what was stored of a minute: verdicts since `forgotten` (s), or without any if that is None.
+    def restore(self, minute: int, what: Bin, *, forgotten: float = 0.0, verdicts: bool = True) -> None:
+        """Add what was stored of a minute, with its `verdicts` or without; those before `forgotten` (s) do not count.
 
         Columns wider than a minute count its conversations with their earlier scores: which of them go on in the next
         minute is not stored. If columns are narrower than a minute, the minute's first column holds all of it.
@@ -323,8 +323,8 @@ class ScoreSeries:
             # earlier releases did not count rejudged evaluations
             is_past = what.judged <= what.past_judged or (not what.past_judged and what.rejudged > 1.0 - 1e-9)
             self._note_newest(time, rejudged=is_past)
-        self.forgotten = max(self.forgotten, time if forgotten is None else forgotten)
-        if forgotten is None:
+        self.forgotten = max(self.forgotten, forgotten)
+        if not verdicts:
             what = replace(what, passed=0.0, verdicts=0.0)
         for name, range_ in _RINGS.items():
             column = self._bin(name, int(time // range_.width))

@@ -364,7 +364,8 @@ class Page:
         return _json(self._answers.overview(parse_filters(request.query), self.clock()) | {"part": self.part()})
 
     async def _list(self, request: web.Request) -> web.Response:
-        return _json(self._answers.evaluations(parse_filters(request.query), self.clock()))
+        answer = self._answers.evaluations(parse_filters(request.query), self.clock())
+        return _json(answer | {"reads_back": self.stage.reads_back})
 
     async def _detail(self, request: web.Request) -> web.Response:
         return _json(self._answers.evaluation(self._find_evaluation(request)))

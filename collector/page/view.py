@@ -5,10 +5,10 @@ which those of listed evaluations stay longest.
 """
 
 from collections import Counter, OrderedDict, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from collector.page.score_series import HistoryStretch, ScoreSeries, SeriesKey
+from collector.page.score_series import MINUTE, HistoryStretch, ScoreSeries, SeriesKey
 from collector.past.turns import case_of
 from collector.records.feedback import JoinedFeedback
 from collector.records.turns import conversation_key, in_order
@@ -231,6 +231,8 @@ class View:
         """By partition, the first offset that the history does not have, and when the log took it."""
         self._changes: dict[str, tuple[int, float]] = {}
         """By evaluator, how often its scale has changed since the history began, and when (s)."""
+        self.since: Callable[[], float] = lambda: 0.0
+        """When the configuration with the evaluators in use came into force (s); the service sets it."""
         self.evaluators: Mapping[tuple[str, str], EvaluatorView] = {}
         self.take_evaluators(evaluators_in_use)
 
@@ -249,9 +251,11 @@ class View:
         self.version += 1
 
     def _begin_again(self, evaluator: str, changes: int, time: float = 0.0) -> None:
-        """The scale of an evaluator has changed: verdicts from before are forgotten, also if it is put back."""
+        """The scale of an evaluator has changed, at `time` (s) or with the present configuration: verdicts from before
+        are forgotten, also if it is put back.
+        """
         changed = [series for (_, name, _), series in self._series.items() if name == evaluator]
-        time = max((time, *(series.newest or 0.0 for series in changed)))
+        time = max((time or self.since(), *(series.newest or 0.0 for series in changed)))
         for series in changed:
             series.forget_verdicts(time)
         self._changes[evaluator] = changes, time
@@ -450,8 +454,10 @@ class View:
                 self._begin_again(name, changes + is_other, 0.0 if is_other else time)
         for minute, (monitor, name, version), what in stretch.minutes:
             changes, time = stretch.changes.get(name, _UNCHANGED)
-            is_same = name in stretch.thresholds and changes == self._changes.get(name, _UNCHANGED)[0]
-            self._series_of((monitor, name), version).restore(minute, what, forgotten=time if is_same else None)
+            changes_now, changed = self._changes.get(name, _UNCHANGED)
+            is_same = name in stretch.thresholds and changes == changes_now
+            forgotten = time if is_same else max(changed, minute * MINUTE)
+            self._series_of((monitor, name), version).restore(minute, what, forgotten=forgotten, verdicts=is_same)
 
     def unsaved(self, partition: int, now: float, *, after: float) -> HistoryStretch | None:
         """The unsaved sums of a partition, if they began `after` seconds or more before `now` (s); else None."""

@@ -282,6 +282,28 @@ def stages_of(text: str) -> frozenset[str]:
     return named
 
 
+def without_section(config: Config, stages: Collection[str]) -> dict[str, str]:
+    """The stages that do nothing, each with what the configuration lacks."""
+    receive = config.settings.receive
+    lacking = {
+        "receive": ("receiver", receive.otlp_http or receive.otlp_grpc or receive.kafka or receive.files),
+        "export": ("exporter", config.exporters),
+        "page": ("section page", config.settings.page),
+    }
+    return {stage: what for stage, (what, there) in lacking.items() if stage in stages and not there}
+
+
+def require_sections(config: Config, stages: frozenset[str]) -> None:
+    """See that each named stage has something to do. Of all stages, those run that are configured.
+
+    Raises:
+        ConfigError: one has nothing to do.
+    """
+    if stages != frozenset(STAGES):
+        for stage, what in without_section(config, stages).items():
+            raise ConfigError(f"--stages: {config.source} has no {what}; write one, or leave {stage} out of --stages")
+
+
 def serve(
     config: Config, stages: frozenset[str], *, log_level: LogLevel | None = None, worker: Worker | None = None
 ) -> None:
@@ -311,7 +333,7 @@ async def _until_stopped(config: Config, stages: frozenset[str], *, fixed_level:
             if not fixed_level:
                 service.changes.append(without_preparation(take_log_level))
                 await take_log_level(service.reload.exchange.process)  # it may not have started with its file's
-            what = ", ".join(stage for stage in STAGES if stage in stages)
+            what = ", ".join(stage for stage in STAGES if stage in stages.difference(without_section(config, stages)))
             logger.info("ready: %s%s", what, _addresses(config, service))
             await stop.requested()
             logger.info("shutting down: finishing in-flight work; signal again to exit now%s", unread_note(config))

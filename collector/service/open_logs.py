@@ -108,6 +108,10 @@ async def open_logs(
             await log.close()
 
 
+AGAIN = "correct that, then run this again"
+"""The remedy where a log is away while a command uses it."""
+
+
 @asynccontextmanager
 async def open_stored_logs(
     settings: LogSettings, *, needed: bool = True, linking: bool = False, judged_spans: bool = False
@@ -117,7 +121,8 @@ async def open_stored_logs(
     No file or topic is made: if one is missing and the logs are not `needed`, they are empty and in memory.
 
     Raises:
-        ConfigError: a log that is needed is missing, or ends with its process; or one does not fit the configuration.
+        ConfigError: a log that is needed is missing, or ends with its process; or one does not fit the configuration,
+            or is away while the command uses it.
     """
     names = names_of(linking=linking, judged_spans=judged_spans)
     if (missing := await asyncio.to_thread(_missing, settings, names)) is not None:
@@ -125,7 +130,10 @@ async def open_stored_logs(
             raise ConfigError(missing)
         settings = LogSettings(kind="memory")
     async with open_logs(settings, linking=linking, judged_spans=judged_spans) as logs:
-        yield logs
+        try:
+            yield logs
+        except LogUnavailable as error:
+            raise ConfigError(f"log: {error}; {AGAIN}") from error
 
 
 def open_logs_for_steps(settings: Settings, *, needed: bool = False) -> AbstractAsyncContextManager[Logs]:

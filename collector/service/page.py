@@ -102,6 +102,7 @@ async def start_page(process: Process, watching: Watching, evaluating: EvaluateT
         on_refused=process.telemetry.counter(REFUSED_CONNECTIONS, "page").inc,
     )
 
+    page.view.since = lambda: current.since or process.status.in_force_since
     agreement.logged = lambda: providers.logged_weights(page.view, process.clock())
 
     async def take_over(changed: Process) -> None:

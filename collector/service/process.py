@@ -105,6 +105,8 @@ class Process:
     history: PlanHistory
     number: int = UNNUMBERED
     """The number of the configuration; an evaluating process has one before its stages start."""
+    since: float = 0.0
+    """When a process of the deployment took it first (s since the epoch); 0.0 for that of this process's start."""
     changes: list[PrepareChange] = field(default_factory=list[PrepareChange])
     """The steps of each stage to take another configuration, in this order."""
     clock: Callable[[], float] = field(default_factory=SlewedClock)

@@ -339,6 +339,7 @@ def test_the_schema_refuses(wrong: str):
             f"{SOURCE},config.receive.kafka[0].group_instance_id=foo",
             "config.receive.kafka[0].group_instance_id: foo would",
         ),
+        ("stages.page.enabled=true,config.page=null", "config.page: null would leave the pod of stages.page without"),
         ("config.evaluate.shutdown_grace=2m", "config.evaluate.shutdown_grace: 2m is not shorter than"),
         ("config.evaluate.shutdown_grace=60", "is not shorter than terminationGracePeriodSeconds: 60, so Kubernetes"),
         ("terminationGracePeriodSeconds=20", "config.evaluate.shutdown_grace: 20s is not shorter than"),

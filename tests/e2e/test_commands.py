@@ -132,6 +132,23 @@ def test_a_stage_that_does_not_exist(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("stage", "lack", "config"),
+    [
+        ("page", "section page", ""),
+        ("export", "exporter", "export: {}\n"),
+        ("receive", "receiver", "receive: {otlp_http: null}\n"),
+    ],
+)
+def test_a_named_stage_without_its_section_is_refused(stage: str, lack: str, config: str, tmp_path: Path) -> None:
+    """`ready: page`, and no page was served."""
+    written(tmp_path, GOOD + config)
+    for stages in (stage, f"evaluate,{stage}"):
+        done = evalstream("run", "--stages", stages, folder=tmp_path)
+        sentence = f"evalstream: --stages: evalstream.yaml has no {lack}; write one, or leave {stage} out of --stages\n"
+        assert (done.returncode, done.stderr) == (2, sentence)
+
+
 def test_a_port_that_is_taken_is_one_sentence_and_status_2(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

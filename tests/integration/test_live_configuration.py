@@ -968,10 +968,39 @@ async def test_the_page_says_which_configuration_runs_since_when(tmp_path: Path)
             assert value(service, "evalstream_configuration_number") == 2
 
 
-async def shown_configuration(service: Running) -> dict[str, float]:
+async def test_the_share_of_passes_is_since_the_configuration_with_the_threshold(tmp_path: Path) -> None:
+    """It was "since" the last score before the change."""
+    file = ConfigFile(tmp_path, "http://127.0.0.1:1")
+    file.values["monitors"]["all"]["evaluators"] = ["short"]
+    file.change(lambda values: values.update(page={"port": 0}))
+    async with running(load(file.path), {"evaluate", "page"}, path=file.path) as service:
+        for first, threshold in ((0, 0.9), (5, 0.8)):
+            await put(service, range(first, first + 5))
+            await until(service, short=first + 5)
+            async with asyncio.timeout(30):
+                while (shown := await overview(service))["tracks"][0]["whole"]["scores"] < first + 5:
+                    await asyncio.sleep(0.05)
+            if first:
+                break
+            await asyncio.sleep(1.0)  # the last score before the change is older than it
+            file.change(lambda values, threshold=threshold: values["evaluators"]["short"].update(threshold=threshold))
+            await look(service)
+        assert shown["configuration"]["number"] == 2
+        assert shown["tracks"][0]["passed_since"] == shown["configuration"]["since"]
+    async with running(load(file.path), {"evaluate", "page"}, path=file.path) as service:
+        async with asyncio.timeout(30):
+            while not (shown := await overview(service))["tracks"][0]["whole"]["scores"]:
+                await asyncio.sleep(0.05)
+        assert shown["tracks"][0]["passed_since"] == shown["configuration"]["since"], "after a restart, too"
+
+
+async def overview(service: Running) -> dict[str, Any]:
     async with ClientSession() as client:
-        answer = await (await client.get(f"http://127.0.0.1:{service.page_port}/api/overview")).json()
-    return answer["configuration"]
+        return await (await client.get(f"http://127.0.0.1:{service.page_port}/api/overview")).json()
+
+
+async def shown_configuration(service: Running) -> dict[str, float]:
+    return (await overview(service))["configuration"]
 
 
 async def test_the_level_of_the_log_changes_with_the_file(tmp_path: Path) -> None:

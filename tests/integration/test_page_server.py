@@ -207,6 +207,8 @@ async def test_while_the_page_reads_back_the_queue_does_not_say_that_nothing_is_
         status, body, headers = await ask(shown, path)
         assert (status, headers["Retry-After"]) == (503, "5")
         assert "still reads back" in body["error"]
+        assert (await ask(shown, "api/evaluations"))[1]["reads_back"], "the list named a part of them as all"
+    assert not (await ask(shown, "api/evaluations"))[1]["reads_back"]
     status, body, _ = await ask(shown, path)
     assert (status, body["item"]) == (200, None)
 

@@ -11,7 +11,7 @@ from collector.commands.audit.report import Audit, as_json, as_text
 from collector.commands.audit.traces import TraceAudit
 from collector.config.configured import Config
 from collector.dead_letters import LetterState, letter_states
-from collector.errors import DONE, FAILED, BadInput, ConfigError
+from collector.errors import DONE, FAILED, BadInput
 from collector.evaluate.audit import EvaluationAudit
 from collector.evaluate.partition_state import PartitionState
 from collector.evaluate.plan import Job
@@ -24,7 +24,7 @@ from collector.evaluate.stage import GROUP
 from collector.evaluate.transfer.transfer_records import START_HEADERS
 from collector.export.judged_spans.fold import GROUP as JUDGED_SPANS_GROUP
 from collector.export.stage import group_of
-from collector.logs.log import Committed, Log, LogUnavailable, StoredRecord, records_from
+from collector.logs.log import Committed, Log, StoredRecord, records_from
 from collector.logs.whole_log import read_records
 from collector.records.epochs import CONTROL_HEADERS, Fence
 from collector.records.grouping import group_by
@@ -48,10 +48,7 @@ async def audit(config: Config, say: Callable[[str], None], *, drained: bool = F
         ConfigError: the logs cannot be read.
     """
     async with open_stored_logs(config.settings.log, **config.optional_logs) as logs:
-        try:
-            result = await _audit(config, logs)
-        except LogUnavailable as error:
-            raise ConfigError(f"log: {error}; correct that, then run this again") from error
+        result = await _audit(config, logs)
     problems, text = as_text(result, drained=drained)
     say(as_json(result, problems) if json else text)
     return FAILED if problems else DONE

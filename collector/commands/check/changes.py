@@ -23,7 +23,6 @@ from collector.config.section_hashes import differing, section_hashes
 from collector.config.settings import PlannedRate
 from collector.errors import ConfigError
 from collector.golden.runner import cases_for, read_cases
-from collector.logs.log import LogUnavailable
 from collector.plugins.folder import folders
 from collector.records.json import indented_json
 from collector.service.app import earlier_than_others, require_startable
@@ -278,13 +277,10 @@ async def _newest(config: Config) -> tuple[NumberedConfiguration, str, int]:
     and the newest number if a start takes the file.
     """
     async with open_stored_logs(config.settings.log) as logs:
-        try:
-            steps = await logs.generated_steps()
-            await require_startable(steps, config.settings.log, noted=False)
-            history = ConfigurationHistory(steps, config)
-            newest = await history.refresh()
-        except LogUnavailable as error:
-            raise ConfigError(f"log: {error}; correct that, then run this again") from error
+        steps = await logs.generated_steps()
+        await require_startable(steps, config.settings.log, noted=False)
+        history = ConfigurationHistory(steps, config)
+        newest = await history.refresh()
         is_shared = logs.turns.shared
     if newest is None:
         raise ConfigError("log: no service has taken a configuration there yet; compare with a file (--against)")

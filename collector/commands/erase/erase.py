@@ -41,7 +41,7 @@ from collector.records.turns import conversation_key
 from collector.redact.open_redactor import open_redactors
 from collector.service.assembly_builder import build_assembler
 from collector.service.kafka_settings import settings_of_log
-from collector.service.open_logs import COPIED, OWN_KEY, Logs, names_of, open_logs, open_stored_logs
+from collector.service.open_logs import AGAIN, COPIED, OWN_KEY, Logs, names_of, open_logs, open_stored_logs
 from collector.wording import listed, plural
 from evaluators.private_files import open_private
 
@@ -294,7 +294,7 @@ async def erase(config: Config, options: EraseOptions, say: Say) -> int:
             target = options.to and options.to.settings.log.kafka
             mentions += await _count_copies(kafka, {kafka.prefix, (target or kafka).prefix}, key, person)
     except LogUnavailable as error:
-        raise ConfigError(f"log: {error}; correct that, then run this again") from error
+        raise ConfigError(f"log: {error}; {AGAIN}") from error
     if not options.dry_run:
         mentions += _left_in(files, person)
     _report(config, options, person, changed, +mentions, say)

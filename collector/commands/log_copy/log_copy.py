@@ -227,8 +227,6 @@ async def copy_logs(
                     await notes.save(erased, to.source)
         except RecordTooLarge as error:
             raise ConfigError(f"{to.source}: log: {error}; it cannot take what {config.source} has") from error
-        except LogUnavailable as error:
-            raise ConfigError(f"log: {error}; correct that, then run this again") from error
     if not erased:
         say(f"The copy is whole. Next: evalstream run -c {to.source}")
         say(f"When that runs, delete the logs of {config.source}: they hold everything still, also what you erase.")

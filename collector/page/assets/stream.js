@@ -97,12 +97,12 @@ export class Stream {
 
   #draw() {
     if (!this.#latest) return;
-    const { rows, total } = this.#latest;
+    const { rows, total, reads_back: readsBack } = this.#latest;
     this.#shown = rows;
     byId("fresh").dataset.shown = "no";
-    byId("count").textContent = total > rows.length ? `${rows.length} of ${count(total)}` : count(total);
+    byId("count").textContent = (total > rows.length ? `${rows.length} of ${count(total)}` : count(total)) + (readsBack ? ", earlier ones are being loaded" : "");
     byId("nothing").hidden = rows.length > 0;
-    byId("nothing").textContent = filtered(this.#state) ? "Nothing matches these filters in this range of time." : "Nothing was judged in this range of time yet. New evaluations appear here by themselves.";
+    byId("nothing").textContent = readsBack ? "Evaluations from before the start are being loaded." : filtered(this.#state) ? "Nothing matches these filters in this range of time." : "Nothing was judged in this range of time yet. New evaluations appear here by themselves.";
     const list = byId("rows");
     const focused = list.contains(document.activeElement) ? document.activeElement.dataset.id : null;
     const rest = total > rows.length ? h("li", { class: "rest" }, h("button", { type: "button", onclick: () => this.more() }, "Show more")) : null;

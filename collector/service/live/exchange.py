@@ -120,10 +120,10 @@ class Exchange:
         plan, judges = await self._judges.open(config)
         return Prepared(config, plan, judges, tuple(applies))
 
-    async def take(self, prepared: Prepared, number: int) -> None:
+    async def take(self, prepared: Prepared, number: int, since: float) -> None:
         """Let every stage of the process take over, and close what served the configuration of before."""
         before = self.process
-        self.process = replace(before, config=prepared.config, plan=prepared.plan, number=number)
+        self.process = replace(before, config=prepared.config, plan=prepared.plan, number=number, since=since)
         show_configuration(before.telemetry, prepared.config, before.config)
         for apply in prepared.applies:
             await apply(self.process)

@@ -222,8 +222,9 @@ class Reload:
         self.history.number, self._newest_seen = number, max(self._newest_seen, number)
         if number not in {before, 1}:  # it is no first, and not only what the log does not hold has changed
             self.history.report_change(number)
-        await self.exchange.take(prepared, number)
-        self._status.take(number, self.history.after(number - 1)[0].since, _named(changed or ["nothing changes"]))
+        since = self.history.after(number - 1)[0].since
+        await self.exchange.take(prepared, number, since)
+        self._status.take(number, since, _named(changed or ["nothing changes"]))
 
 
 @contextmanager

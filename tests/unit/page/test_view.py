@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -442,6 +443,7 @@ def test_verdicts_are_by_the_present_threshold_and_the_share_begins_again() -> N
     assert tracked(view, time + 600.0)["whole"]["passed"] == 0.25
     earlier = view.unsaved(0, time + 600.0, after=0.0)
     view.note_saved(0)
+    view.since = lambda: time + 200.0
     view.take_evaluators([EvaluatorView(**key, threshold=0.2)])
     track = tracked(view, time + 600.0)
     assert (track["whole"]["passed"], track["passed_since"], track["whole"]["scores"]) == (None, None, 4)
@@ -452,7 +454,7 @@ def test_verdicts_are_by_the_present_threshold_and_the_share_begins_again() -> N
     add(view, 6, score=0.1)
     add(view, 7, score=0.9, happened_at=NEW)  # rejudged: it is of traffic from before the change
     track = tracked(view, time + 600.0)
-    assert (track["whole"]["passed"], track["passed_since"], track["whole"]["scores"]) == (0.5, time + 300.0, 7)
+    assert (track["whole"]["passed"], track["passed_since"], track["whole"]["scores"]) == (0.5, time + 200.0, 7)
     later = view.unsaved(0, time + 600.0, after=0.0)
     assert earlier is not None
     assert later is not None
@@ -462,11 +464,11 @@ def test_verdicts_are_by_the_present_threshold_and_the_share_begins_again() -> N
             again.restore(stretch_from_json(stretch_to_json(stretch)))
         track = tracked(again, time + 600.0)
         assert (track["whole"]["passed"], track["whole"]["scores"]) == (share, 7)
-        assert track["passed_since"] == (time + 300.0 if threshold == 0.2 else None)  # 0.9 has been put back
+        assert track["passed_since"] == (time + 200.0 if threshold == 0.2 else None)  # 0.9 has been put back
 
 
-def test_verdicts_by_a_new_threshold_are_since_the_newest_score_of_all_monitors() -> None:
-    """A quiet monitor said "since" its own last score before the change, and after a restart another time."""
+def test_verdicts_by_a_new_threshold_are_since_the_change() -> None:
+    """Each monitor said "since" the last score before the change, and after a restart another time."""
     time = NEW.timestamp()
     uses = {
         threshold: [
@@ -478,6 +480,7 @@ def test_verdicts_by_a_new_threshold_are_since_the_newest_score_of_all_monitors(
     view = View(uses[0.6])
     for number, (monitor, seconds) in enumerate((("helpdesk", 0), ("shop", 40), ("helpdesk", 50))):
         if number == 2:
+            view.since = lambda: time + 45.0
             view.take_evaluators(uses[0.7])
         ended = NEW + timedelta(seconds=seconds)
         view.add_evaluation(scored(number, monitor=monitor, ended_at=ended), 0, number, ended.timestamp())
@@ -487,10 +490,10 @@ def test_verdicts_by_a_new_threshold_are_since_the_newest_score_of_all_monitors(
     filters = parse_filters({"range": "1h"})
     for each in (view, again):
         tracks = PageApi(each, PageSettings(), Sources()).overview(filters, time + 600.0)["tracks"]
-        assert {track["monitor"]: track["passed_since"] for track in tracks} == {"helpdesk": time + 40.0, "shop": None}
+        assert {track["monitor"]: track["passed_since"] for track in tracks} == {"helpdesk": time + 45.0, "shop": None}
 
 
-@pytest.mark.parametrize(("is_live", "apart", "since"), [(True, 60.0, 120.0), (False, 60.0, 120.0), (True, 6.0, 9.0)])
+@pytest.mark.parametrize(("is_live", "apart", "since"), [(True, 60.0, 119.0), (False, 60.0, 119.0), (True, 6.0, 11.0)])
 @pytest.mark.parametrize("order", ["as written", "by partition"])
 def test_the_share_of_passes_begins_again_after_a_threshold_that_is_put_back(
     order: str, apart: float, since: float, *, is_live: bool
@@ -501,10 +504,13 @@ def test_the_share_of_passes_begins_again_after_a_threshold_that_is_put_back(
     stored: list[HistoryStretch] = []
     view = View(uses[0.6])
     for step, threshold in enumerate((0.6, 0.7, 0.6)):
+        taken = partial(float, time + step * apart - 1.0)
         if is_live:
+            view.since = taken
             view.take_evaluators(uses[threshold])
         elif step:
             view = View(uses[threshold])
+            view.since = taken
             for stretch in stored:
                 view.restore(stretch)
         for partition in (0, 1):
@@ -520,6 +526,7 @@ def test_the_share_of_passes_begins_again_after_a_threshold_that_is_put_back(
             stored.append(stretch_from_json(stretch_to_json(stretch)))
     before = tracked(view, time + 600.0)
     again = View(uses[0.6])
+    again.since = view.since
     orders = {"as written": stored, "by partition": stored[1::2] + stored[::2]}
     for stretch in orders[order]:
         again.restore(stretch)

@@ -43,6 +43,9 @@ group of many: a file that is pasted under `config` may say so. Ports are values
 {{- with dig "port" 8321 ($config.page | default dict) }}{{ if not (or (eq (toString .) "8321") (contains "${env:" (toString .))) }}
 {{- printf "config.page.port: %v is not 8321, the port that pages and notes name for port-forward; remove it, since the page is alone in its pod" . | fail }}
 {{- end }}{{ end }}
+{{- if and .Values.stages.page.enabled (hasKey $config "page") (kindIs "invalid" $config.page) }}
+{{- "config.page: null would leave the pod of stages.page without a page; remove it, or set stages.page.enabled=false" | fail }}
+{{- end }}
 {{- $ids := dict "log.kafka" (dig "log" "kafka" dict $config) }}
 {{- range $number, $source := dig "receive" "kafka" list $config }}{{ $_ := set $ids (printf "receive.kafka[%d]" $number) $source }}{{ end }}
 {{- range $place, $settings := $ids }}
