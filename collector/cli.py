@@ -254,10 +254,9 @@ def run(
     gc.set_threshold(*COLLECT_AFTER)  # before all else is imported
     atexit.register(gc.freeze)  # else the process goes through all of its state for seconds after it has stopped
     checked = _load(config, serves=True)
-    from collector.service.app import require_sections, serve, stages_of
+    from collector.service.app import serve, stages_of
 
-    chosen = stages_of(stages)
-    require_sections(checked, chosen)
+    chosen = stages_of(stages, checked)
     if checked.settings.log.kafka is not None or checked.settings.receive.kafka:
         from collector.commands.check.kafka_plan import require_kafka
         from collector.telemetry.logging import log_as_json

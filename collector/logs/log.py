@@ -300,9 +300,8 @@ class LogError(EvalstreamError):
     """A log could not do what was asked."""
 
     def with_remedy(self, remedy: str) -> str:
-        """Its sentence, with the remedy if the log does not answer; all other errors name their own."""
-        is_away = isinstance(self, LogUnavailable) and not isinstance(self, LogRefused)
-        return f"{self}; {remedy}" if is_away else str(self)
+        """Its sentence, with the remedy if the log is unavailable; all other errors name their own."""
+        return f"{self}; {remedy}" if type(self) is LogUnavailable else str(self)
 
 
 class LogUnavailable(LogError):

@@ -22,7 +22,6 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StringConstraints
 
 from collector.evaluate.sampling.draw_key import PUBLIC, DrawKey
-from collector.page.requests import parse_body
 from collector.page.view import ListedEvaluation, View, evaluator_of, paid_in
 from collector.past.evaluations import key_of
 from collector.receive.rejection import Rejected
@@ -114,11 +113,6 @@ class QueueVerdict(Section):
     by: Person
     verdict: Literal["good", "bad", "unsure", "undo"]
     note: Annotated[str, StringConstraints(strip_whitespace=True, max_length=4000)] = ""
-
-
-def parse_verdict(body: bytes) -> QueueVerdict:
-    """A verdict as a browser sends it. Raises BadInput."""
-    return parse_body(QueueVerdict, body)
 
 
 @dataclass(frozen=True, slots=True)

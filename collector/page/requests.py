@@ -76,13 +76,8 @@ def parse_gate(query: Mapping[str, str]) -> GateRequest:
     return _checked(GateRequest, dict(query))
 
 
-def parse_label(body: bytes) -> LabelRequest:
-    """A label as a browser sends it. Raises BadInput."""
-    return parse_body(LabelRequest, body)
-
-
 def parse_body(model: type[Model], body: bytes) -> Model:
-    """A person's opinion on an answer. Raises BadInput."""
+    """A person's opinion on an answer, as a browser sends it. Raises BadInput."""
     try:
         return _checked(model, orjson.loads(body))
     except orjson.JSONDecodeError:
@@ -186,8 +181,9 @@ def _sentence(error: ValidationError, model: type[BaseModel]) -> str:
     return f"{path}: {message}" if path else message
 
 
-def build_label(view: View, listed: ListedEvaluation, label: LabelRequest, now: datetime) -> Label:
-    """The label, with the judge's own words beside it."""
+def build_label(view: View, listed: ListedEvaluation, body: bytes, now: datetime) -> Label:
+    """The label that a browser sends, with the judge's own words beside it. Raises BadInput."""
+    label = parse_body(LabelRequest, body)
     fields = {"opinion": label.opinion, "score": label.score, "note": label.note or None, "given_by": label.by or None}
     return label_of(listed.evaluation, uuid.uuid4().hex, now, paid_in(view, listed.evaluation), **fields)
 

@@ -40,8 +40,8 @@ from collector.logs.log import RETRY, Log, LogUnavailable, OpenFold
 from collector.logs.whole_log import end_offsets
 from collector.page.api import PageApi
 from collector.page.change_notifier import ChangeNotifier
-from collector.page.label_queue import LabelQueue, parse_verdict
-from collector.page.requests import append_labels, build_label, build_retry, parse_filters, parse_gate, parse_label
+from collector.page.label_queue import LabelQueue, QueueVerdict
+from collector.page.requests import append_labels, build_label, build_retry, parse_body, parse_filters, parse_gate
 from collector.page.score_series import RETENTION, SumsHistory
 from collector.page.settings import PageSettings
 from collector.page.sources import Sources
@@ -383,8 +383,7 @@ class Page:
     async def _label(self, request: web.Request) -> web.Response:
         require_same_origin(request, "application/json")
         listed = self._find_evaluation(request)
-        wanted, now = parse_label(await request.read()), datetime.fromtimestamp(self.clock(), UTC)
-        label = build_label(self.view, listed, wanted, now)
+        label = build_label(self.view, listed, await request.read(), datetime.fromtimestamp(self.clock(), UTC))
         await self._take(label)
         return web.Response(status=201, body=label_to_json(label), content_type="application/json")
 
@@ -416,7 +415,7 @@ class Page:
     async def _queue_label(self, request: web.Request) -> web.Response:
         require_same_origin(request, "application/json")
         queued = self._queue.get(self._find_evaluation(request))
-        verdict, now = parse_verdict(await request.read()), datetime.fromtimestamp(self.clock(), UTC)
+        verdict, now = parse_body(QueueVerdict, await request.read()), datetime.fromtimestamp(self.clock(), UTC)
         answer = (queued, *self._queue.get_others(queued, verdict))
         labels = [self._queue.label_of(judged, verdict, now) for judged in answer]
         await self._take(*labels)

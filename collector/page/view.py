@@ -453,10 +453,9 @@ class View:
             if changes + is_other > self._changes.get(name, _UNCHANGED)[0]:
                 self._begin_again(name, changes + is_other, 0.0 if is_other else time)
         for minute, (monitor, name, version), what in stretch.minutes:
-            changes, time = stretch.changes.get(name, _UNCHANGED)
-            changes_now, changed = self._changes.get(name, _UNCHANGED)
-            is_same = name in stretch.thresholds and changes == changes_now
-            forgotten = time if is_same else max(changed, minute * MINUTE)
+            changes, changed = self._changes.get(name, _UNCHANGED)
+            is_same = name in stretch.thresholds and stretch.changes.get(name, _UNCHANGED)[0] == changes
+            forgotten = changed if is_same else max(changed, minute * MINUTE)
             self._series_of((monitor, name), version).restore(minute, what, forgotten=forgotten, verdicts=is_same)
 
     def unsaved(self, partition: int, now: float, *, after: float) -> HistoryStretch | None:

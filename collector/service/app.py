@@ -142,18 +142,15 @@ def start_retention(process: Process) -> None:
 
 
 async def _truncate_forever(logs: Logs, settings: Settings) -> None:
-    consumed: list[tuple[Log, str]] = [(logs.spans, "assemble"), (logs.turns, "evaluate")]
-    if logs.unlinked is not None:
-        consumed.append((logs.unlinked, "link"))
-    if logs.judged_spans is not None:
-        consumed.append((logs.judged_spans, JUDGED_SPANS_GROUP))
-    failures = {log.name: FailureLog(f"removing old records of {log.name}") for log in logs}
+    consumers = {"spans": "assemble", "turns": "evaluate", "unlinked": "link", "judged_spans": JUDGED_SPANS_GROUP}
+    truncated = [log for log in logs if log.name in {*consumers, "evaluations", "history"}]
+    failures = {log.name: FailureLog(f"removing old records of {log.name}") for log in truncated}
     while True:
-        for log, consumer in (*consumed, *((log, None) for log in (logs.evaluations, logs.history) if log is not None)):
+        for log in truncated:
             with failures[log.name].attempt(LogUnavailable):
                 await log.truncate(time.time() - (RETENTION if log is logs.history else settings.log.retention))
                 # Not before the consumer has read them: it may start later.
-                if consumer is not None and not settings.store_text:
+                if (consumer := consumers.get(log.name)) is not None and not settings.store_text:
                     await log.truncate(time.time(), (consumer,))
         await asyncio.sleep(TRUNCATE_EVERY if settings.store_text else TRUNCATE_TEXT_EVERY)
 
@@ -268,17 +265,19 @@ class Running:
     grpc_port: int | None = None
 
 
-def stages_of(text: str) -> frozenset[str]:
-    """The stages named in `a,b,c`.
+def stages_of(text: str, config: Config) -> frozenset[str]:
+    """The stages named in `a,b,c`. If all are named, those do something that are configured.
 
     Raises:
-        ConfigError: one of them does not exist, or none is named.
+        ConfigError: one of them does not exist or has nothing to do, or none is named.
     """
     named = frozenset(part.strip() for part in text.split(",") if part.strip())
     wrong = sorted(named - set(STAGES))
     if wrong or not named:
         problem = unknown("stage", wrong[0], STAGES) if wrong else f"is empty; choose from {', '.join(STAGES)}"
         raise ConfigError(f"--stages: {problem}")
+    for stage, what in without_section(config, named if len(named) < len(STAGES) else ()).items():
+        raise ConfigError(f"--stages: {config.source} has no {what}; write one, or leave {stage} out of --stages")
     return named
 
 
@@ -291,17 +290,6 @@ def without_section(config: Config, stages: Collection[str]) -> dict[str, str]:
         "page": ("section page", config.settings.page),
     }
     return {stage: what for stage, (what, there) in lacking.items() if stage in stages and not there}
-
-
-def require_sections(config: Config, stages: frozenset[str]) -> None:
-    """See that each named stage has something to do. Of all stages, those run that are configured.
-
-    Raises:
-        ConfigError: one has nothing to do.
-    """
-    if stages != frozenset(STAGES):
-        for stage, what in without_section(config, stages).items():
-            raise ConfigError(f"--stages: {config.source} has no {what}; write one, or leave {stage} out of --stages")
 
 
 def serve(

@@ -109,7 +109,7 @@ async def open_logs(
 
 
 AGAIN = "correct that, then run this again"
-"""The remedy where a log is away while a command uses it."""
+"""The remedy where a log is unavailable while a command uses it."""
 
 
 @asynccontextmanager
@@ -122,7 +122,7 @@ async def open_stored_logs(
 
     Raises:
         ConfigError: a log that is needed is missing, or ends with its process; or one does not fit the configuration,
-            or is away while the command uses it.
+            or becomes unavailable while the command uses it.
     """
     names = names_of(linking=linking, judged_spans=judged_spans)
     if (missing := await asyncio.to_thread(_missing, settings, names)) is not None:

@@ -17,7 +17,7 @@ from collector.evaluate.sampling.draw_key import draw_key
 from collector.page import providers
 from collector.page.server import Login, Page, PageLogs
 from collector.page.settings import PageSettings
-from collector.page.sources import AlertView, BudgetView, Sources, Traffic
+from collector.page.sources import AlertView, BudgetView, ConfigurationView, Sources, Traffic
 from collector.page.view import EvaluatorView
 from collector.receive.access import BearerTokens
 from collector.records.tenants import tenant_of
@@ -89,7 +89,8 @@ async def start_page(process: Process, watching: Watching, evaluating: EvaluateT
         alerts=current_alerts, budgets=current_budgets, traffic=current_traffic,
         dead_letters=partial(providers.drop_views, process.telemetry),
         deferred=partial(providers.deferred_view, process.telemetry),
-        people=agreement.views, draw_key=await draw_key(process.steps), configuration=lambda: process.status.view,
+        people=agreement.views, draw_key=await draw_key(process.steps), 
+        configuration=lambda: ConfigurationView(number=process.status.number, since=process.status.in_force_since),
         releases=lambda: [release_view(release) for release in comparing.current], gate=comparing.gate,
         questions=questions if process.config.settings.store_text else None,
     )  # fmt: skip

@@ -1175,7 +1175,7 @@ async def test_a_start_with_an_earlier_file_judges_its_backlog_by_the_newest_con
         file.path.write_text(old)
         async with running(load(file.path), {"evaluate"}, path=file.path) as service:
             assert value(service, "evalstream_configuration_number") == 2, "before anything is judged"
-            assert service.reload.exchange.process.status.view.since == in_force, "since the deployment took it"
+            assert service.reload.exchange.process.status.in_force_since == in_force, "since the deployment took it"
             assert service.reload.exchange.process.config.settings.log_level is None
             key = keyed_salt(service.plan.key, "evalstream")
             sampled = sum(draw(key, f"c{number}") < 0.5 for number in range(5, 200))
@@ -1435,7 +1435,7 @@ async def test_a_restart_with_other_settings_of_a_start_shows_in_the_number(
         assert "configuration 2 (of " in caplog.text
         assert "has another assemble.idle_timeout, which only a start reads; to take configuration 2, " in caplog.text
         assert (
-            "; to keep configuration 1, write its file to a process that evaluates by it, and send that one SIGHUP"
+            "; to keep configuration 1, write its file to a process that evaluates by it; send that one SIGHUP"
             in caplog.text
         )
     async with running(load(file.path), {"evaluate"}, path=file.path) as service:

@@ -44,12 +44,12 @@ async def _require_rights(settings: KafkaSettings, log: KafkaLogSettings, to: Co
     """
     missing = [topic for name in names_of(**to.optional_logs) if (topic := f"{log.prefix}.{name}") not in there]
     copies = {"replication_factor": log.replication_factor, "validate_only": True, "rights": _RIGHTS}
-    asks = [
+    await asyncio.to_thread(
+        kafka_topics.require_all,
         partial(kafka_topics.inspect, settings, [], _groups(log, to)),
         partial(kafka_topics.ensure_topics, settings, missing, log.partitions, **copies),
         partial(kafka_topics.require_rights, settings, there, *_RIGHTS),
-    ]
-    await asyncio.to_thread(kafka_topics.require_all, asks)
+    )
 
 
 @asynccontextmanager

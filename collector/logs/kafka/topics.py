@@ -150,7 +150,7 @@ def _lacking(there: Mapping[str, Any], *rights: str) -> dict[str, list[str]]:
     return {name: each for name, each in lacking.items() if each}
 
 
-def require_all(asks: Sequence[Callable[[], object]]) -> None:
+def require_all(*asks: Callable[[], object]) -> None:
     """Ask brokers for several permissions, and raise those that are missing as one.
 
     Raises:

@@ -198,9 +198,7 @@ class Reload:
         """
         if keys := start_changes(newest.values, self._running):
             own, number = self.history.number, newest.number
-            keep = (
-                f"keep configuration {own}, write its file to a process that evaluates by it, and send that one SIGHUP"
-            )
+            keep = f"keep configuration {own}, write its file to a process that evaluates by it; send that one SIGHUP"
             if own == UNNUMBERED:  # in a roll-out, its file is the newer one
                 keep = "replace it by this process's file, restart a process that evaluates with that file"
             raise ConfigError(

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from collector.backoff import StateLines
-from collector.page.sources import ConfigurationView
 from collector.telemetry import series
 from collector.telemetry.registry import Telemetry
 
@@ -42,11 +41,6 @@ class ConfigurationStatus:
     def begin(self, number: int, in_force_since: float) -> None:
         """The process starts with a configuration that may have run before."""
         self.number, self.in_force_since = number, in_force_since
-
-    @property
-    def view(self) -> ConfigurationView:
-        """The status as the page shows it."""
-        return ConfigurationView(number=self.number, since=self.in_force_since)
 
     def take(self, number: int, in_force_since: float, what: str) -> None:
         """Another configuration runs, which others may have taken long before; `what` has changed."""

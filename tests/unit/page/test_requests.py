@@ -8,8 +8,8 @@ import pytest
 from evaluation_samples import failed, label, scored, skipped
 
 from collector.errors import BadInput
-from collector.page.label_queue import parse_verdict
-from collector.page.requests import Filters, parse_filters, parse_label, select_evaluations
+from collector.page.label_queue import QueueVerdict
+from collector.page.requests import Filters, LabelRequest, parse_body, parse_filters, select_evaluations
 from collector.page.view import EvaluatorView, View
 from evaluators.cases import Turn
 
@@ -96,7 +96,7 @@ def test_an_address_with_other_things_in_it_is_read_and_a_wrong_value_refused():
 )  # fmt: skip
 def test_what_says_nothing_is_no_label(body):
     with pytest.raises(BadInput):
-        parse_label(body)
+        parse_body(LabelRequest, body)
 
 
 @pytest.mark.parametrize(
@@ -113,11 +113,11 @@ def test_what_says_nothing_is_no_label(body):
 def test_what_is_wrong_with_a_verdict_is_named(fields, said):
     """`by and verdict are needed` was the answer to a further key."""
     with pytest.raises(BadInput) as refused:
-        parse_verdict(json.dumps(fields).encode())
+        parse_body(QueueVerdict, json.dumps(fields).encode())
     assert str(refused.value) == said
 
 
 def test_a_label_needs_no_more_than_one_thing():
-    assert parse_label(b'{"opinion": "agree"}').opinion == "agree"
-    assert parse_label(b'{"score": 0}').score == 0.0
-    assert parse_label(b'{"note": " seen "}').note == "seen"
+    assert parse_body(LabelRequest, b'{"opinion": "agree"}').opinion == "agree"
+    assert parse_body(LabelRequest, b'{"score": 0}').score == 0.0
+    assert parse_body(LabelRequest, b'{"note": " seen "}').note == "seen"

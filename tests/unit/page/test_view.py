@@ -460,6 +460,7 @@ def test_verdicts_are_by_the_present_threshold_and_the_share_begins_again() -> N
     assert later is not None
     for threshold, share in ((0.2, 0.5), (0.9, None), (0.5, None)):
         again = View([EvaluatorView(**key, threshold=threshold)])
+        again.since = view.since
         for stretch in (earlier, later):
             again.restore(stretch_from_json(stretch_to_json(stretch)))
         track = tracked(again, time + 600.0)
