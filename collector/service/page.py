@@ -89,7 +89,7 @@ async def start_page(process: Process, watching: Watching, evaluating: EvaluateT
         alerts=current_alerts, budgets=current_budgets, traffic=current_traffic,
         dead_letters=partial(providers.drop_views, process.telemetry),
         deferred=partial(providers.deferred_view, process.telemetry),
-        people=agreement.views, draw_key=await draw_key(process.steps), 
+        people=agreement.views, draw_key=await draw_key(process.steps),
         configuration=lambda: ConfigurationView(number=process.status.number, since=process.status.in_force_since),
         releases=lambda: [release_view(release) for release in comparing.current], gate=comparing.gate,
         questions=questions if process.config.settings.store_text else None,
