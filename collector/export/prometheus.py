@@ -16,19 +16,22 @@ and the drop detector apply to shares without a change. The bound on false alarm
 scores in [0, 1]. The share of a label is a series of its own, named after evaluator and label.
 """
 
+import asyncio
 from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Annotated, ClassVar, get_args
 
+from prometheus_client import CollectorRegistry, Metric
+from prometheus_client.registry import Collector
 from pydantic import Field
 
 from collector.durations import Seconds
 from collector.export.exporter import ExportContext, ExporterSettings, MonitoredEvaluator
-from collector.export.first_scrape import FirstScrape
 from collector.export.scrape import serve_metrics
-from collector.export.segments import MOST_SEGMENTS, Dimension, Segments, count_segments, dimensions_of
+from collector.export.segments import MOST_SEGMENTS, SETTLING, Dimension, Segments, count_segments, dimensions_of
 from collector.export.stage import by_monitor
 from collector.logs.addresses import ListeningHost
+from collector.logs.log import Confirm
 from collector.records.audits import audit_by, audit_outcome
 from collector.records.feedback import FeedbackSubject, JoinedFeedback
 from collector.statistics.audited_sums import SUM_NAMES, AuditedClusters, audit_name, audited_weight
@@ -144,6 +147,45 @@ class PrometheusSettings(ExporterSettings):
             )
         if self.segments and not isinstance(self.segment_by, str):
             yield "segments: are the values of one attribute; write segment_by: {name: [values]} instead"
+
+
+class FirstScrape(Collector):
+    """Waits until a registry was read as a whole, with its new series.
+
+    Prometheus notices a restart only where a counter is below its last value. If scores counted before the first
+    scrape, some sums of a mean could be below their last values and others not. `increase()` would then count the
+    former whole and the latter in part: the mean of a window would be wrong.
+    """
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._read = asyncio.Event()
+        registry.register(self)
+
+    def expect(self) -> None:
+        """Series are new: only the next reading has them."""
+        self._read.clear()
+
+    async def wait(self, confirm: Confirm) -> None:
+        """Return once the newest series were read. Nobody may read them, so the wait ends after `SETTLING`.
+
+        After a wait `confirm` is called: another process may have taken the partitions of what waits.
+        """
+        if self._read.is_set():
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(SETTLING):
+                await self._read.wait()
+        self._read.set()
+        await confirm()
+
+    def describe(self) -> Iterable[Metric]:
+        """No metrics of its own. Without this method, the registration would count as a reading."""
+        return ()
+
+    def collect(self) -> Iterable[Metric]:
+        """Note that somebody reads."""
+        self._read.set()
+        return ()
 
 
 class PrometheusExporter:

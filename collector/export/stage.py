@@ -147,7 +147,7 @@ class ExportFold(_StatelessFold):
 
     async def deliver(self, records: Sequence[StoredRecord]) -> None:
         """Export new evaluations. Returns when the exporter has accepted them, however long that takes."""
-        if batch := [evaluation for evaluation in map(self._read, records) if evaluation is not None]:
+        if batch := list(filter(None, map(self._read, records))):
             await self._stage.deliver(batch)
         if records:
             self._stage.record_lag(records[-1].timestamp)

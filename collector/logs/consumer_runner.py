@@ -242,7 +242,7 @@ class PartitionFeed:
 
     async def _await_commit(self) -> None:
         """Wait while commits fail, if the fold `awaits_commits`: a restart repeats deliveries since the last commit."""
-        overdue = time.monotonic() - next(iter(self.unanswered.values()), math.inf)
+        overdue = time.monotonic() - next(iter(self.unanswered.values()))
         if overdue > ANSWERED_WITHIN and getattr(self._stateful, "awaits_commits", False):
             self._answered.clear()
             with suppress(TimeoutError):
@@ -274,7 +274,8 @@ class PartitionFeed:
             records = records[old:]
             self._replayed = batch.end_offset >= self.offset
         if records:
-            await self._await_commit()
+            if self.unanswered:
+                await self._await_commit()
             if self.confirm is not None:
                 await self.confirm()
             self.time = records[0].timestamp

@@ -163,11 +163,11 @@ class _FencedFold(FoldWrapper):
         self._on_void = on_void
 
     async def replay(self, records: Sequence[StoredRecord]) -> None:
-        if valid := [record for record in records if self._fence.observe(record)]:
+        if valid := list(filter(self._fence.observe, records)):
             await self._fold.replay(valid)
 
     async def deliver(self, records: Sequence[StoredRecord]) -> None:
-        valid = [record for record in records if self._fence.observe(record)]
+        valid = list(filter(self._fence.observe, records))
         if len(valid) < len(records):
             self._on_void(len(records) - len(valid))
         if valid:

@@ -110,7 +110,10 @@ def estimated_tokens(*parts: Any) -> int:
 
 
 def _first(fields: Mapping[str, Any], names: Sequence[str]) -> int:
-    return next(filter(None, [_tokens(fields.get(name)) for name in names]), 0)
+    for name in names:
+        if tokens := _tokens(fields.get(name)):
+            return tokens
+    return 0
 
 
 def _highest(parts: Sequence[Mapping[str, Any]], names: Sequence[str]) -> int:

@@ -15,7 +15,7 @@ import pytest
 from evaluation_samples import scored
 from prometheus_client import generate_latest
 
-from collector.export import first_scrape
+from collector.export import prometheus
 from collector.export.exporter import ExportContext, MonitoredEvaluator
 from collector.export.prometheus import PrometheusExporter, PrometheusSettings
 from collector.logs.log import Confirm, certain
@@ -119,8 +119,8 @@ async def test_a_part_of_the_metrics_is_no_scrape() -> None:
 
 
 async def test_without_prometheus_scores_count_after_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert first_scrape.SETTLING == 60.0
-    monkeypatch.setattr(first_scrape, "SETTLING", 3 * SOON)
+    assert prometheus.SETTLING == 60.0
+    monkeypatch.setattr(prometheus, "SETTLING", 3 * SOON)
     async with opened() as world:
         counting = await world.waits(world.exporter.export([scored()]))
         await asyncio.wait_for(counting, 5)
@@ -194,7 +194,7 @@ async def test_a_worker_is_read_through_its_socket(tmp_path: Path) -> None:
 
 async def test_a_registration_is_no_reading() -> None:
     telemetry = Telemetry()
-    scrape = first_scrape.FirstScrape(telemetry.registry)
+    scrape = prometheus.FirstScrape(telemetry.registry)
     waiting = asyncio.create_task(scrape.wait(certain))
     await asyncio.sleep(SOON)
     assert not waiting.done()
