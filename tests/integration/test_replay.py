@@ -494,7 +494,7 @@ async def test_the_money_ends_it(world: World) -> None:
     assert report["spent_usd"] <= limit
     shown = await world.replay("--evaluator", "helpful", "--judge", "small", "--max-usd", f"{limit:.6f}")
     left = 2 * CONVERSATIONS - report["evaluators"][0]["pairs"]
-    first = f"Only a part: --max-usd left out {left} evaluations, "
+    first = f"Only a random part: --max-usd left out {left} evaluations.\n"
     assert shown.stdout.startswith(first)
     assert re.search(
         r"^In this part, the (means do not differ|new scores are \w+),? beyond chance\.$", shown.stdout, re.MULTILINE

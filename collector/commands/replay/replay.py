@@ -164,9 +164,7 @@ def _plain_pair(pair: EvaluationPair) -> dict[str, Any]:
 def as_text(report: ReplayReport, console: Console) -> None:
     """Print a table per evaluator, and its conclusions."""
     if report.left:
-        console.print(
-            f"Only a part: --max-usd left out {plural(report.left, 'evaluation')}, which may change the result."
-        )
+        console.print(f"Only a random part: --max-usd left out {plural(report.left, 'evaluation')}.")
     for comparison in report.comparisons:
         _print(comparison, console, "In this part, the" if report.left else "The")
     for line in _omissions(report):

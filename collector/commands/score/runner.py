@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Ite
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import cast
 
@@ -140,13 +141,13 @@ async def run_jobs(
     made = [ScoreScale.of(job.assignment.evaluator).of_now(one) for one, job in earlier]
     if known:
         changed = plural(len(known) - len(made), "evaluation")
-        of_changed = f"; making {changed} again, as the file has no such case" if len(known) > len(made) else ""
-        to_terminal(f"taking {plural(len(made), 'evaluation')} from {output}{of_changed}")
+        why = f"; making {changed} again, as the output has no score of the case's present content"
+        to_terminal(f"taking {plural(len(made), 'evaluation')} from {output}{why if len(known) > len(made) else ''}")
     if again := len({one.evaluation_id for one in failed} & wanted.keys()):
         to_terminal(f"making {plural(again, 'evaluation')} again that failed in an earlier run")
     spend_limit = SpendLimit(max_usd)
     # the jobs that ask together, and each other by itself, in the order of their first ones
-    todo = deque(group_by(wanted.values(), lambda job: job.pack or job.evaluation_id).values())
+    todo = deque(group_by(_ordered(wanted.values(), max_usd), lambda job: job.pack or job.evaluation_id).values())
     with open_writer(output) as write, progress_bar() as progress:
         bar = progress.add_task("", total=len(made) + len(wanted), completed=len(made), cost="")
         async with aclosing(_evaluated(todo, concurrency, run, spend_limit)) as evaluations:
@@ -163,6 +164,14 @@ async def run_jobs(
         )
     next_usd = sum(job.assignment.expected_usd for job in todo[0]) if todo else 0.0
     return RunResult(tuple(made), sum(map(len, todo)), spend_limit.spent, failed, next_usd)
+
+
+def _ordered(jobs: Collection[Job], max_usd: float | None) -> Collection[Job]:
+    """The jobs in their order; with a limit, by a hash of their cases, so that those within it are a random part.
+
+    All evaluations of a case stay together, and a later run continues in the same order.
+    """
+    return jobs if max_usd is None else sorted(jobs, key=lambda job: sha256(repr(job.subject).encode()).digest())
 
 
 def mixes_steps(evaluations: Iterable[Evaluation]) -> bool:

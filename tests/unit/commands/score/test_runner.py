@@ -110,6 +110,20 @@ async def test_a_later_run_goes_on_from_the_output(tmp_path: Path) -> None:
     assert len(output.read_text().splitlines()) == 5
 
 
+async def test_a_limit_leaves_a_random_part_and_a_later_run_goes_on_with_it(tmp_path: Path) -> None:
+    """The first cases were judged: of a log the oldest, whose difference was twice that of all."""
+
+    async def made(output: Path, limit: float) -> list[int]:
+        run = await run_jobs(jobs(100, 0.1), output=output, concurrency=1, run=costing(0.1), max_usd=limit)
+        return [int(str(each.subject.turn_id)[1:]) for each in run.evaluations]
+
+    whole = await made(tmp_path / "whole.jsonl", 4.05)
+    assert len(whole) == 40
+    assert 35 < sum(whole) / 40 < 65, "the mean of all is 49.5, that of the first 40 is 19.5"
+    first = await made(tmp_path / "parts.jsonl", 2.05)
+    assert (first, await made(tmp_path / "parts.jsonl", 2.05)) == (whole[:20], whole)
+
+
 async def test_a_later_run_judges_changed_answers_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The second push of a pull request had the scores of the first one, as its answers had the same ids."""
     output, judge = tmp_path / "out.jsonl", ScriptedJudge("never asked")
@@ -129,7 +143,7 @@ async def test_a_later_run_judges_changed_answers_again(tmp_path: Path, capsys: 
     assert await scores_of("xyz", scoring(0.9)) == ([0.9, 0.9, 0.9], "")
     scores, note = await scores_of("xyw", scoring(0.1))
     assert scores == [0.9, 0.9, 0.1]
-    changed = "; making 1 evaluation again, as the file has no such case"
+    changed = "; making 1 evaluation again, as the output has no score of the case's present content"
     assert note == f"evalstream: taking 2 evaluations from {output}{changed}\n"
     scores, note = await scores_of("xyw", scoring(0.5))
     assert (scores, note) == ([0.9, 0.9, 0.1], f"evalstream: taking 3 evaluations from {output}\n")
