@@ -8,6 +8,12 @@ subtracts it (Fuller 1987, Measurement Error Models); otherwise people's errors 
 answers. A verdict of 0 or 1 that is wrong with chance e has the variance e (1 - e) around a line in the right one,
 however many answers are good. Of scores with mean m between 0 and 1, that is the share e (1 - e) / (m (1 - m)).
 
+A label is coarser than the quality that the judge scores: of two groups' good answers, those of one may be better. So
+two more findings are needed. At the same score by the judge, people's scores must differ the other way: a group with
+better answers has better labels there, too. And the judge must differ in the same direction on the answers that people
+score low and on those that they score high: those of a group with answers of like quality lie nearer to the middle on
+both sides. A true bias passes both, unless the difference in quality hides it.
+
 Errors are cluster-robust, conversations as clusters (Liang and Zeger 1986, with G / (G - K) for K columns and the
 mean). They are tested by Student's t. Its degrees of freedom are the conversations on the smaller side of a column's
 middle minus one. The longest prompts of ten conversations count as equally long, and so do the shortest of ten:
@@ -17,8 +23,8 @@ column is named at an error rate of 2 % over all columns (Holm 1979), if it also
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import hypot, sqrt
 from operator import mul
 from statistics import NormalDist
@@ -43,6 +49,8 @@ _MOST_ERROR = 0.9
 """The largest share of the variance of references that is taken as error: few verdicts differ from the others then."""
 _KNOWN = 0.8
 """The least share of lengths that must be known; unknown lengths count as the mean."""
+_CLEAR = 1.0
+"""The standard errors that an effect must exceed on answers with low and with high scores by people."""
 _FLAT = 1e-9
 _UNTESTED = "the judge's prompt tokens are unknown, or too few conversations have longer or shorter prompts."
 
@@ -123,23 +131,45 @@ def biases(pairs: Sequence[JudgedPair], wrong: float = PEOPLE_ERRORS) -> BiasRep
 def _terms(
     pairs: Sequence[JudgedPair], columns: Sequence["Column"], wrong: float
 ) -> list[tuple[float, BiasTerm, "Column"]]:
-    """Each column with its effect and its p-value, the larger one of both fits.
+    """Each column with its effect and its p-value, the largest one of three fits; 1 if a half contradicts them.
 
-    The first fit holds people's score fixed by quintile and by the score itself.
+    The first fit holds people's score fixed by quintile and by the score itself, the third the judge's.
     """
-    people = [pair.reference for pair in pairs]
-    ends = sorted({sorted(people)[len(people) * part // 5] for part in range(1, 5)})
-    strata = [[float(score >= end) for score in people] for end in ends] + [people]
-    fits = _fit(pairs, strata, columns, 0.0), _fit(pairs, [people], columns, wrong)
+    people, judge = [pair.reference for pair in pairs], [pair.judge for pair in pairs]
+    fits = (
+        _fit(pairs, judge, _strata(people), columns, 0.0), _fit(pairs, judge, [people], columns, wrong),
+        _fit(pairs, people, _strata(judge), columns, 0.0), *_fits_of_halves(pairs, judge, people, columns),
+    )  # fmt: skip
     return [
-        (_chance(own, other, _smaller_side(pairs, column[1]) - 1.0), BiasTerm(column[0], *own), column)
-        for column, own, other in zip(columns, *fits, strict=True)
+        (_chance(effects, _smaller_side(pairs, column[1]) - 1.0), BiasTerm(column[0], *effects[0]), column)
+        for column, *effects in zip(columns, *fits, strict=True)
     ]
 
 
-def _chance(own: tuple[float, float], other: tuple[float, float], freedom: float) -> float:
-    first, second = (as_normal(size / error, freedom) if error else 0.0 for size, error in (own, other))
-    return 2.0 * (1.0 - NormalDist().cdf(min(abs(first), abs(second)) if first * second > 0.0 else 0.0))
+def _strata(scores: Sequence[float]) -> list[list[float]]:
+    ends = sorted({sorted(scores)[len(scores) * part // 5] for part in range(1, 5)})
+    return [*([float(score >= end) for score in scores] for end in ends), list(scores)]
+
+
+def _fits_of_halves(
+    pairs: Sequence[JudgedPair], judge: Sequence[float], people: Sequence[float], columns: Sequence["Column"]
+) -> Iterator[list[tuple[float, float]]]:
+    """The effects among answers that people score below their mean, and among the others."""
+    middle = sum(people) / len(people)
+    for is_high in (False, True):
+        half = [replace(pair, weight=pair.weight * ((pair.reference >= middle) is is_high)) for pair in pairs]
+        yield _fit(half, judge, [people], columns, 0.0)
+
+
+def _chance(effects: Sequence[tuple[float, float]], freedom: float) -> float:
+    sign = 1.0 if effects[0][0] > 0.0 else -1.0
+    if any(sign * size <= _CLEAR * error for size, error in effects[3:]):
+        return 1.0
+    deviates = (
+        direction * as_normal(size / error, freedom) if error else 0.0
+        for direction, (size, error) in zip((sign, sign, -sign), effects[:3], strict=True)
+    )
+    return 2.0 * (1.0 - NormalDist().cdf(max(0.0, min(deviates))))
 
 
 Column = tuple[str, list[float]]
@@ -179,14 +209,15 @@ def _smaller_side(pairs: Sequence[JudgedPair], values: Sequence[float]) -> int:
 
 
 def _fit(
-    pairs: Sequence[JudgedPair], fixed: Sequence[Sequence[float]], columns: Sequence["Column"], wrong: float
-) -> list[tuple[float, float]]:
-    """The effect and standard error of each column, given the `fixed` ones; (0, 0) if other columns determine it.
+    pairs: Sequence[JudgedPair], scores: Sequence[float], fixed: Sequence[Sequence[float]],
+    columns: Sequence["Column"], wrong: float,
+) -> list[tuple[float, float]]:  # fmt: skip
+    """The effect on `scores` and standard error of each column, given the `fixed` ones; (0, 0) if others determine it.
 
     `wrong` is the share of wrong verdicts in the first `fixed` column.
     """
-    total = sum(pair.weight for pair in pairs)
-    table = [[pair.judge for pair in pairs], *fixed, *(values for _, values in columns)]
+    total = sum(pair.weight for pair in pairs) or 1.0
+    table = [scores, *fixed, *(values for _, values in columns)]
     means = [sum(pair.weight * value for pair, value in zip(pairs, column, strict=True)) / total for column in table]
     rows = [[value - mean for value, mean in zip(row, means, strict=True)] for row in zip(*table, strict=True)]
     size = range(1, len(table))
@@ -196,15 +227,15 @@ def _fit(
     error = min(wrong * (1.0 - wrong) / max(means[1] * (1.0 - means[1]), _FLAT), _MOST_ERROR) * squares[0][0]
     inverse = _inverse([[squares[0][0] - error, *squares[0][1:]], *squares[1:]])
     sizes = [sum(map(mul, row, sums)) for row in inverse]
-    scores: dict[object, list[float]] = {}
+    clusters: dict[object, list[float]] = {}
     for place, (pair, (over, *row)) in enumerate(zip(pairs, rows, strict=True)):
         residual = over - sum(map(mul, sizes, row))
-        whole = scores.setdefault(pair.conversation or place, [0.0] * len(row))
+        whole = clusters.setdefault(pair.conversation or place, [0.0] * len(row))
         whole[0] += pair.weight * error / total * sizes[0]
         for i, value in enumerate(row):
             whole[i] += pair.weight * residual * value
-    corrected = len(scores) / max(1, len(scores) - len(table))
-    influences = ([sum(map(mul, row, score)) for row in inverse] for score in scores.values())
+    corrected = len(clusters) / max(1, len(clusters) - len(table))
+    influences = ([sum(map(mul, row, score)) for row in inverse] for score in clusters.values())
     errors = [hypot(*of_column) * sqrt(corrected) for of_column in zip(*influences, strict=True)]
     return list(zip(sizes, errors, strict=True))[len(fixed) :]
 

@@ -8,7 +8,7 @@ mean over the labels that are expected or chosen.
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from evaluators.results import Evaluation
@@ -16,9 +16,10 @@ from evaluators.results import Evaluation
 
 @dataclass(frozen=True, slots=True)
 class Confusion:
-    """Counts by expected and chosen label; they may be weighted."""
+    """Counts by expected and chosen label; they may be weighted. `not_labels` counts expected outputs that are none."""
 
     counts: Mapping[tuple[str, str], float]
+    not_labels: Mapping[str, int] = field(default_factory=dict[str, int])
 
     @property
     def labels(self) -> list[str]:
@@ -50,6 +51,7 @@ class Confusion:
         return {
             "accuracy": self.accuracy,
             "macro_f1": self.macro_f1,
+            "left_out": sum(self.not_labels.values()),
             "labels": {label: dict(zip(names, self.ratios(label), strict=True)) for label in self.labels},
             "confusion": [
                 {"expected": expected, "chosen": chosen, "count": count}
@@ -68,14 +70,19 @@ def confusions(
     """The confusion matrix of each evaluator that chose among labels for cases with an expected one.
 
     `labels` has the labels of each evaluator, `expected` the expected outputs of turns by id. A case counts if its
-    expected output is one of the labels.
+    expected output is one of the labels; other expected outputs are counted apart.
     """
     counts: dict[str, Counter[tuple[str, str]]] = {}
+    others: dict[str, Counter[str]] = {}
     for evaluation in evaluations:
         wanted = expected.get(evaluation.subject.turn_id or "", "").strip()
-        if evaluation.label is not None and wanted in labels.get(evaluation.evaluator, ()):
+        if evaluation.label is None or not wanted:
+            continue
+        if wanted in labels.get(evaluation.evaluator, ()):
             counts.setdefault(evaluation.evaluator, Counter())[wanted, evaluation.label] += 1
-    yield from ((name, Confusion(pairs)) for name, pairs in counts.items())
+        else:
+            others.setdefault(evaluation.evaluator, Counter())[wanted] += 1
+    yield from ((name, Confusion(pairs, others.get(name, {}))) for name, pairs in counts.items())
 
 
 class Bounded(NamedTuple):

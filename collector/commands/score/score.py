@@ -55,6 +55,8 @@ if TYPE_CHECKING:
 
 NONE: Mapping[str, Confusion] = {}
 _FIRST = "; the first error: "
+_WORDS, _LENGTH = 10, 40
+"""The most expected outputs that are no label which the report names, and the characters of each."""
 
 
 @dataclass(slots=True)
@@ -201,6 +203,15 @@ def _matrix(name: str, confusion: Confusion) -> Table:
     return table
 
 
+def left_out_text(name: str, confusion: Confusion, labels: Collection[str]) -> str:
+    """The expected outputs that are no label, as a line; "" without any."""
+    left_out = sum(confusion.not_labels.values())
+    of = f"{left_out:,} of {left_out + sum(confusion.counts.values()):,} expected outputs are no label"
+    words = ", ".join(repr(word[:_LENGTH]) for word in sorted(confusion.not_labels)[:_WORDS])
+    line = f"{name}: {of}, so accuracy and F1 leave them out: {words} (labels: {', '.join(sorted(labels))})\n"
+    return line if left_out else ""
+
+
 def _labels(summary: ScoreSummary) -> str:
     total = summary.labels.total()
     return ", ".join(f"{label} {count} ({count / total:.0%})" for label, count in summary.labels.most_common())
@@ -262,8 +273,12 @@ def score(config: Config, options: ScoreOptions) -> int:
     labels = {name: frozenset(configured.evaluator.label_names) for name, configured in config.evaluators.items()}
     expected = {turn.turn_id: turn.expected_output or "" for turn in turns}
     classified = dict(confusions(made.evaluations, labels, expected))
-    more = [(name, "classification", confusion.as_json()) for name, confusion in classified.items()]
+    more: list[tuple[str, str, object]] = [
+        (name, "classification", {**confusion.as_json(), "not_labels": confusion.not_labels})
+        for name, confusion in classified.items()
+    ]
     gate, text = list[GateResult](), as_table(by_evaluator, lower, classified)
+    text += "".join(left_out_text(name, confusion, labels[name]) for name, confusion in classified.items())
     if base is not None:
         gate = compare_with_base(base, made.evaluations, tolerance=options.tolerance, lower_is_better=lower)
     elif len(names := options.evaluators) == 2 and (both := compare_two(made.evaluations, *names)):

@@ -108,7 +108,7 @@ function matrix(title, results) {
   const names = Object.keys(results.labels);
   const number = (expected, chosen) => results.confusion.find((each) => each.expected === expected && each.chosen === chosen)?.count ?? 0;
   return h("details", { class: "counts matrix" },
-    h("summary", {}, `${title}: ${percent(results.accuracy)} right, macro F1 ${score(results.macro_f1)}`),
+    h("summary", {}, `${title}: ${percent(results.accuracy)} right, macro F1 ${score(results.macro_f1)}${results.left_out ? `; ${plural(results.left_out, "expected output")} left out: no label` : ""}`),
     h("table", {},
       h("tr", {}, h("th", {}, "expected \\ chosen"), [...names, "precision", "recall", "F1"].map((name) => h("th", {}, name))),
       names.map((name) => h("tr", {}, h("th", {}, name), names.map((chosen) => h("td", {}, count(Math.round(number(name, chosen))))),

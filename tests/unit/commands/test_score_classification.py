@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from collector.commands.score.score import left_out_text
 from collector.statistics.confusion import Confusion, confusions
 
 
@@ -44,3 +45,17 @@ def test_only_cases_with_an_expected_label_of_the_evaluator_count() -> None:
     expected = {"1": " refund\n", "2": "refund", "3": "a whole answer", "4": "refund"}
     [(name, confusion)] = confusions(evaluations, {"intent": frozenset({"refund", "other"})}, expected)
     assert (name, confusion.counts) == ("intent", {("refund", "refund"): 1, ("refund", "other"): 1})
+    assert (confusion.not_labels, confusion.as_json()["left_out"]) == ({"a whole answer": 1}, 1)
+
+
+def test_expected_outputs_that_are_no_label_are_named() -> None:
+    """Two typos of three cases left "accuracy 1.000", without a word."""
+    labels, some = frozenset({"billing", "returns"}), {("billing", "billing"): 1}
+    assert left_out_text("topic", Confusion(some), labels) == ""
+    assert left_out_text("topic", Confusion(some, {"Returnz": 1, "Billing": 1}), labels) == (
+        "topic: 2 of 3 expected outputs are no label, so accuracy and F1 leave them out: 'Billing', 'Returnz' "
+        "(labels: billing, returns)\n"
+    )
+    many = Confusion(some, dict.fromkeys(map(str, range(11)), 1))
+    assert "11 of 12 expected outputs are no label" in left_out_text("topic", many, labels)
+    assert "'8' (labels: billing, returns)" in left_out_text("topic", many, labels), "ten of eleven words"

@@ -90,6 +90,43 @@ def test_eight_wrong_labels_of_a_hundred_accuse_no_judge(better: float) -> None:
     assert sum(bool(biases(run).named) for run in runs) <= 3, "2 % are meant"
 
 
+def graded(
+    chance: np.random.Generator, *, number: int = 200, means: tuple[float, float] = (0.5, 0.5),
+    spreads: tuple[float, float] = (0.2, 0.2), noise: float = 0.05, wrong: float = 0.0, bias: float = 0.0,
+) -> list[JudgedPair]:  # fmt: skip
+    """A judge that scores the quality itself, of which people say only whether it is good (0.6), of two groups."""
+    made: list[JudgedPair] = []
+    for place in range(number):
+        group = place % 2
+        quality = float(np.clip(chance.normal(means[group], spreads[group]), 0, 1))
+        judge = float(np.clip(quality + bias * group + noise * chance.standard_normal(), 0, 1))
+        good = (quality >= 0.6) != (chance.random() < wrong)
+        labels = frozenset({("group", "ab"[group])})
+        made.append(JudgedPair(judge, float(good), 1.0, str(place), None, labels))
+    return made
+
+
+@pytest.mark.parametrize("noise", [0.05, 0.2])
+@pytest.mark.parametrize(
+    ("means", "spreads", "wrong"),
+    [((0.5, 0.5), (0.25, 0.08), 0.0), ((0.7, 0.7), (0.25, 0.08), 0.0), ((0.45, 0.65), (0.2, 0.2), 0.08)],
+)
+def test_answers_of_one_label_that_differ_in_quality_accuse_no_judge(
+    means: tuple[float, float], spreads: tuple[float, float], wrong: float, noise: float
+) -> None:
+    """In 14 to 90 % of such runs the judge was called biased: its score is finer than people's verdict."""
+    chance = np.random.default_rng(13)
+    runs = (graded(chance, means=means, spreads=spreads, noise=noise, wrong=wrong) for _ in range(50))
+    assert sum(bool(biases(run).named) for run in runs) <= 3, "2 % are meant"
+
+
+def test_a_judge_that_prefers_a_group_is_named_by_verdicts_too() -> None:
+    chance = np.random.default_rng(14)
+    alike = sum(bool(biases(graded(chance, bias=0.1)).named) for _ in range(20))
+    better = sum(bool(biases(graded(chance, means=(0.45, 0.65), bias=0.2)).named) for _ in range(20))
+    assert (alike >= 16, better >= 16) == (True, True)
+
+
 def test_a_bias_by_length_is_found_and_not_taken_for_the_language_that_is_longer() -> None:
     chance = np.random.default_rng(2)
     reports = [biases(pairs(chance, number=600, per_token=0.0007)) for _ in range(20)]
