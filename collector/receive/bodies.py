@@ -191,19 +191,6 @@ Answer = ExportTraceServiceResponse | ExportLogsServiceResponse
 FORMS: dict[str, Form] = {"application/x-protobuf": "protobuf", "application/json": "json"}
 """The forms by content type."""
 _TYPES: dict[Form, str] = {form: type_ for type_, form in FORMS.items()}
-_CODES = {
-    400: Code.INVALID_ARGUMENT,
-    401: Code.UNAUTHENTICATED,
-    403: Code.PERMISSION_DENIED,
-    404: Code.NOT_FOUND,
-    405: Code.UNIMPLEMENTED,
-    408: Code.DEADLINE_EXCEEDED,
-    413: Code.RESOURCE_EXHAUSTED,
-    415: Code.INVALID_ARGUMENT,
-    429: Code.UNAVAILABLE,
-    500: Code.INTERNAL,
-    503: Code.UNAVAILABLE,
-}
 
 
 def success(signal: Signal, *, rejected: int = 0, message: str = "") -> Answer:
@@ -221,7 +208,7 @@ def success(signal: Signal, *, rejected: int = 0, message: str = "") -> Answer:
 
 def rejected(form: Form | None, rejection: Rejected) -> web.Response:
     """The answer to a request that is not taken: a `google.rpc.Status`, as JSON where the form is unknown."""
-    status = Status(code=_CODES.get(rejection.status, Code.UNKNOWN), message=rejection.message)
+    status = Status(code=Code.Value(rejection.meaning.over_http), message=rejection.message)
     response = response_of(rejection.status, form or "json", status)
     response.headers.update(rejection.headers)
     if rejection.retry_after is not None:

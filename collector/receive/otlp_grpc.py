@@ -52,16 +52,6 @@ _GZIP = b"\x1f\x8b"
 _IDENTITY_AND_GZIP = 0b101  # bits of grpc_compression_algorithm; others are UNIMPLEMENTED
 _HEADROOM = 2
 """The library reads up to so many times max_body_bytes: what is larger it ends by itself, with RESOURCE_EXHAUSTED."""
-_CODES = {
-    400: grpc.StatusCode.INVALID_ARGUMENT,
-    401: grpc.StatusCode.UNAUTHENTICATED,
-    403: grpc.StatusCode.PERMISSION_DENIED,
-    404: grpc.StatusCode.UNIMPLEMENTED,
-    408: grpc.StatusCode.DEADLINE_EXCEEDED,
-    413: grpc.StatusCode.INVALID_ARGUMENT,
-    429: grpc.StatusCode.RESOURCE_EXHAUSTED,
-    503: grpc.StatusCode.UNAVAILABLE,
-}
 
 
 class OtlpGrpcReceiver:
@@ -239,7 +229,7 @@ def _authorization(context: Context) -> str:
 def _code(error: Exception, rejection: Rejected) -> grpc.StatusCode:
     if isinstance(error, Overloaded):
         return grpc.StatusCode.RESOURCE_EXHAUSTED
-    return _CODES.get(rejection.status, grpc.StatusCode.INTERNAL)
+    return grpc.StatusCode[rejection.meaning.over_grpc]
 
 
 async def _abort(context: Context, code: grpc.StatusCode, rejection: Rejected) -> NoReturn:

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from collector.admission.fair_limit import LimitReached
 from collector.errors import BadInput, Overloaded, TooLarge
@@ -17,17 +18,28 @@ class NotRedacted(BadInput):
     secret = True
 
 
-_REASONS = {
-    400: "unreadable",
-    401: "unauthenticated",
-    403: "forbidden",
-    404: "unknown_path",
-    408: "slow_body",
-    413: "too_large",
-    415: "unsupported_type",
-    500: "internal_error",
-    503: "log_unavailable",
+class StatusMeaning(NamedTuple):
+    """The reason of a status in metrics, and its code in the body over HTTP and over gRPC, by Google's names."""
+
+    reason: str = "error"
+    over_http: str = "UNKNOWN"
+    over_grpc: str = "INTERNAL"
+
+
+MEANINGS = {
+    400: StatusMeaning("unreadable", "INVALID_ARGUMENT", "INVALID_ARGUMENT"),
+    401: StatusMeaning("unauthenticated", "UNAUTHENTICATED", "UNAUTHENTICATED"),
+    403: StatusMeaning("forbidden", "PERMISSION_DENIED", "PERMISSION_DENIED"),
+    404: StatusMeaning("unknown_path", "NOT_FOUND", "UNIMPLEMENTED"),
+    405: StatusMeaning("error", "UNIMPLEMENTED", "UNIMPLEMENTED"),
+    408: StatusMeaning("slow_body", "DEADLINE_EXCEEDED", "DEADLINE_EXCEEDED"),
+    413: StatusMeaning("too_large", "RESOURCE_EXHAUSTED", "INVALID_ARGUMENT"),
+    415: StatusMeaning("unsupported_type", "INVALID_ARGUMENT", "INVALID_ARGUMENT"),
+    429: StatusMeaning("error", "UNAVAILABLE", "RESOURCE_EXHAUSTED"),
+    500: StatusMeaning("internal_error", "INTERNAL", "INTERNAL"),
+    503: StatusMeaning("log_unavailable", "UNAVAILABLE", "UNAVAILABLE"),
 }
+"""The meaning of each status of a rejection."""
 
 
 class Rejected(Exception):
@@ -47,7 +59,8 @@ class Rejected(Exception):
         self.message = message
         self.retry_after = retry_after
         self.headers = headers or {}
-        self.reason = reason or _REASONS.get(status, "error")
+        self.meaning = MEANINGS.get(status, StatusMeaning())
+        self.reason = reason or self.meaning.reason
 
 
 def rejection_of(error: Exception, retry_after: float) -> Rejected | None:
