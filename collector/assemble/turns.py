@@ -300,7 +300,7 @@ def _split_history(draft: TurnDraft) -> tuple[str | None, tuple[Message, ...]]:
             messages = _cut_at_question(enclosing_call.input or ())
     system, rest = split_system_prompt(messages) if messages else (None, ())
     history = [
-        _with_tools(message)
+        message.in_history
         if message.tool_calls or message.tool_call_id
         else _make_message(role=message.role, content=message.text)
         for message in rest
@@ -314,12 +314,6 @@ _QUESTION_INDEX = attrgetter("question_index")
 def _cut_at_question(messages: Sequence[ChatMessage]) -> Sequence[ChatMessage]:
     user_indexes = [index for index, message in enumerate(messages) if message.role == "user" and message.text.strip()]
     return messages[: user_indexes[-1]] if user_indexes else ()
-
-
-def _with_tools(message: ChatMessage) -> Message:
-    return _make_message(
-        role=message.role, content=message.text, tool_calls=message.tool_calls, tool_call_id=message.tool_call_id
-    )
 
 
 def _sum_usage(calls: Sequence[ModelCall]) -> TokenCount | None:
@@ -359,19 +353,15 @@ def _collect_attributes(
     own_spans = (span, enclosing_span.span) if enclosing_span else (span,)
     with_labels = [own_span.attributes for own_span in own_spans if not _LABELS.isdisjoint(own_span.attributes)]
     attributes = {
-        "span_name": span.name,
-        "scope": span.scope,
+        "span_name": span.name, "scope": span.scope, "provider": call.provider, "finish": call.finish_reason,
         "agent": (enclosing_span.call.agent if enclosing_span else None) or call.agent,
         "root": enclosing_span.span.name if enclosing_span else None,
-        "provider": call.provider,
-        "finish": call.finish_reason,
         "environment": find_text(resource, "deployment.environment.name", "deployment.environment"),
         "service_version": find_text(resource, "service.version"),
         "prompt": _find_label(with_labels, _PROMPT) if with_labels else None,
         "prompt_version": _find_label(with_labels, _PROMPT_VERSION) if with_labels else None,
-        "attachments_left_out": left_out,
-        "truncated_fields": cut,
-    }
+        "attachments_left_out": left_out, "truncated_fields": cut,
+    }  # fmt: skip
     standard = {name: value for name, value in attributes.items() if value}
     if call.uncertain:
         standard["input_uncertain"] = True

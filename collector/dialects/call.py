@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 from collector.dialects.decode import as_list
 from collector.otlp.span import Span
-from evaluators.cases import Attachment, Feedback, Incomplete, Json, TokenCount, ToolCall
+from evaluators.cases import Attachment, Feedback, Incomplete, Json, Message, TokenCount, ToolCall
 
 Kind = Literal["model", "agent", "workflow", "chain", "tool", "retrieval", "auxiliary", "other"]
 """The kind of step that a span records.
@@ -42,6 +42,11 @@ class ChatMessage(NamedTuple):
     finish_reason: str | None = None
     attachments: tuple[Attachment, ...] = ()
     failed: bool = False
+
+    @property
+    def in_history(self) -> Message:
+        """The message as a turn's history has it."""
+        return Message(role=self.role, content=self.text, tool_calls=self.tool_calls, tool_call_id=self.tool_call_id)
 
 
 class Passage(NamedTuple):

@@ -75,7 +75,7 @@ def layers_of(settings: JudgeSettings) -> Sequence[Layer]:
     return [
         *([_cache_answers] if settings.cache_size else []),
         _cache_definitions,
-        *([_fill_prefix_cache] if settings.subject_first else []),
+        *([lambda judge, _: SharedPrefix(judge, longest=settings.timeout)] if settings.subject_first else []),
         _queue_while_open,
         # The rate limit is inside the retries: a question that waits for its next attempt holds no slot.
         _retry,
@@ -126,10 +126,6 @@ def _cache_answers(judge: Judge, context: LayerContext) -> Judge:
 
 def _cache_definitions(judge: Judge, context: LayerContext) -> Judge:
     return DefinitionCache(judge, store=context.definitions)
-
-
-def _fill_prefix_cache(judge: Judge, context: LayerContext) -> Judge:
-    return SharedPrefix(judge, longest=context.settings.timeout)
 
 
 def _queue_while_open(judge: Judge, context: LayerContext) -> Judge:

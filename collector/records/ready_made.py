@@ -209,7 +209,7 @@ def _chat(document: Mapping[str, Any], place: str) -> Iterator[Turn]:
         refuse_depth({"result": message.result, "arguments": [call.arguments for call in message.tool_calls]})
     conversation = _chat_id(document) or _hash(("chat", place, messages[0].text))
     about = {key: document[key] for key in ("user_id", "model", "service", "attributes") if key in document}
-    history = tuple(map(_message, messages))
+    history = tuple(message.in_history for message in messages)
     requests = [index for index, message in enumerate(messages) if message.role == "user" and message.text.strip()]
     for number, index in enumerate(requests):
         rest = messages[index + 1 : requests[number + 1] if number + 1 < len(requests) else len(messages)]
@@ -253,12 +253,6 @@ def _attachments(
         yield from (replace(attachment, place=place) for attachment in message.attachments)
     for message in reversed(before):
         yield from (replace(attachment, place="history") for attachment in message.attachments)
-
-
-def _message(message: ChatMessage) -> Message:
-    return Message(
-        role=message.role, content=message.text, tool_calls=message.tool_calls, tool_call_id=message.tool_call_id
-    )
 
 
 def _tools(messages: Sequence[ChatMessage]) -> tuple[ToolCall, ...]:

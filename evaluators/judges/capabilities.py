@@ -52,12 +52,8 @@ class Capabilities:
                 return replace(self, top_logprobs=0)
             case "format":
                 return self._without_format()
-            case "system" if self.system:
-                return replace(self, system=False)
-            case "temperature" if self.temperature:
-                return replace(self, temperature=False)
-            case "multiple_choices" if self.multiple_choices:
-                return replace(self, multiple_choices=False)
+            case "system" | "temperature" | "multiple_choices" if getattr(self, feature):
+                return replace(self, **{feature: False})
             case _:
                 pass
         return None
