@@ -129,21 +129,15 @@ def letter_of(
     attempts = headers.pop(_ATTEMPTS, b"0")
     return DeadLetter(
         letter_id=hashlib.sha256(where.encode()).hexdigest()[:16],
-        stage=stage,
-        source=source,
-        partition=record.partition,
-        position=record.offset,
-        piece=record.piece,
-        at=record.timestamp,
-        reason=str(error)[:_LONGEST],
-        kind=type(error).__name__,
-        signal=signal,
+        stage=stage, source=source, signal=signal,
+        partition=record.partition, position=record.offset, piece=record.piece, at=record.timestamp,
+        reason=str(error)[:_LONGEST], kind=type(error).__name__,
         attempts=(int(attempts) if attempts.isdigit() and len(attempts) < 6 else 0) + 1,
         size=len(record.value),
         key=_base64(record.key) if keep and record.key is not None else None,
         value=_base64(record.value) if keep else None,
         headers=tuple((name, _base64(value)) for name, value in headers.items()) if keep else (),
-    )
+    )  # fmt: skip
 
 
 def record_of(letter: DeadLetter) -> Record | None:

@@ -163,15 +163,9 @@ Json = Any
 Scope = Literal["turn", "conversation"]
 
 Incomplete = Literal[
-    "no_content",
-    "redacted",
-    "truncated",
-    "external_reference",
-    "evicted_attributes",
-    "scaffolding",
-    "waiting",
+    "no_content", "redacted", "truncated", "external_reference", "evicted_attributes", "scaffolding", "waiting",
     "unwanted",
-]
+]  # fmt: skip
 """Why a turn cannot be judged although it happened.
 
 `scaffolding`: the trace has only what a library wrote around the words, such as the markers of a prompt's fields.
@@ -363,21 +357,15 @@ class Turn(_InRecords):
 
 
 _TURN_SHAPES = {
-    **dict.fromkeys(("turn_id",), text),
+    "turn_id": text,
     **dict.fromkeys(("conversation_id", "input", "actual_output", "expected_output", "system_prompt"), optional(text)),
-    "history": values(Message),
-    "tools_called": values(ToolCall),
-    "expected_tools": optional(values(ToolCall)),
-    "retrieval_context": texts,
-    "context": optional(texts),
-    "feedback": values(Feedback),
+    "history": values(Message), "feedback": values(Feedback), "attachments": values(Attachment),
+    "tools_called": values(ToolCall), "expected_tools": optional(values(ToolCall)),
     "tools_offered": values(ToolDefinition),
-    "attachments": values(Attachment),
-    "started_at": optional(zoned_time),
-    "ended_at": optional(zoned_time),
-    "attributes": mapping,
-    "program_fields": mapping,
-}
+    "retrieval_context": texts, "context": optional(texts),
+    "started_at": optional(zoned_time), "ended_at": optional(zoned_time),
+    "attributes": mapping, "program_fields": mapping,
+}  # fmt: skip
 
 
 @_naming_fields

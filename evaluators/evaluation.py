@@ -419,24 +419,14 @@ def make_record(
 ) -> Evaluation:
     """The record of a result. See `evaluators.identity` for the id and the version."""
     return Evaluation(
-        evaluation_id=evaluation_id,
-        evaluator=evaluator.name,
-        evaluator_version=evaluator_version,
-        scope=evaluator.scope,
-        monitor=monitor,
-        subject=subject_of(case),
-        judge=result.judge,
-        usage=result.usage,
-        cost_usd=result.cost_usd,
+        evaluation_id=evaluation_id, evaluator=evaluator.name, evaluator_version=evaluator_version,
+        scope=evaluator.scope, monitor=monitor, subject=subject_of(case),
+        judge=result.judge, usage=result.usage, cost_usd=result.cost_usd,
         sampling=sampling.with_own_draw(result.outcome.probability if isinstance(result.outcome, Score) else None),
-        supersedes=supersedes,
-        retry=retry,
-        started_at=result.started_at,
-        ended_at=result.ended_at,
-        happened_at=happened_at,
-        attributes=dict(attributes or {}),
+        supersedes=supersedes, retry=retry, attributes=dict(attributes or {}),
+        started_at=result.started_at, ended_at=result.ended_at, happened_at=happened_at,
         **_recorded_outcome(evaluator, result),
-    )
+    )  # fmt: skip
 
 
 _OF_SCORE = ("label", "explanation", "method", "raw_score", "range", "kept_mass", "details", "escalation")

@@ -14,17 +14,10 @@ from evaluators.cases import Turn
 def make_turn(turn: NotedTurn) -> AssembledTurn:
     """The turn without content."""
     made = Turn(
-        turn_id=_turn_id_of(turn),
-        conversation_id=turn.conversation or None,
-        trace_id=turn.trace,
-        span_id=turn.span,
-        service=turn.service,
-        dialect=turn.dialect,
-        started_at=to_datetime(turn.start),
-        ended_at=to_datetime(turn.end),
-        incomplete="unwanted",
-        trace_state=turn.trace_state or None,
-    )
+        turn_id=_turn_id_of(turn), conversation_id=turn.conversation or None, trace_id=turn.trace, span_id=turn.span,
+        service=turn.service, dialect=turn.dialect, trace_state=turn.trace_state or None,
+        started_at=to_datetime(turn.start), ended_at=to_datetime(turn.end), incomplete="unwanted",
+    )  # fmt: skip
     span = frozenset((turn.span,))
     return AssembledTurn(made, span, models=span)
 

@@ -164,12 +164,10 @@ class _TracedConnection:
             "gen_ai.request.temperature": body.get("temperature"),
             "gen_ai.request.max_tokens": body.get("max_tokens") or body.get("max_completion_tokens"),
             "gen_ai.input.messages": self._texts_of(body.get("messages") or body.get("input")),
-            "server.address": address.hostname,
-            "server.port": address.port,
-            "evalstream.judge": self._name,
-            "evalstream.judge.attempt": judged.failed + 1,
+            "server.address": address.hostname, "server.port": address.port,
+            "evalstream.judge": self._name, "evalstream.judge.attempt": judged.failed + 1,
             EVALUATION_ID: judged.evaluation_id,
-        }
+        }  # fmt: skip
 
     def _of_response(self, body: Mapping[str, Any], response: HttpResponse) -> dict[str, Any]:
         status = {"http.response.status_code": response.status_code}

@@ -465,25 +465,14 @@ def decode_span(examined: ExaminedSpan, scope: str, resource: Attributes) -> Spa
     if events:
         dropped_events += sum([event.dropped_attributes_count for event in events])
     fields = (
-        span.trace_id.hex(),
-        span.span_id.hex(),
-        span.parent_span_id.hex() or None,
-        span.name,
-        span.start_time_unix_nano,
-        span.end_time_unix_nano,
-        status.code == _ERROR,
-        status.message,
+        span.trace_id.hex(), span.span_id.hex(), span.parent_span_id.hex() or None,
+        span.name, span.start_time_unix_nano, span.end_time_unix_nano, status.code == _ERROR, status.message,
         attributes if wanted else NOTHING,
         _events(span) if wanted and events else (),
         tuple([(link.trace_id.hex(), link.span_id.hex()) for link in links]) if links else (),
-        scope,
-        resource,
-        span.trace_state,
-        span.dropped_attributes_count,
-        evidence or 0,
-        dropped_events,
-        doubtful if wanted else (),
-    )
+        scope, resource, span.trace_state, span.dropped_attributes_count,
+        evidence or 0, dropped_events, doubtful if wanted else (),
+    )  # fmt: skip
     return make_span(Span, fields)
 
 

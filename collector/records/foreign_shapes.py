@@ -186,11 +186,9 @@ def _message(value: object, path: str) -> Any:
     parsed = () if isinstance(_inner(value, "content"), str) else parse_messages([value]).messages
     if parsed and (parsed[0].text or parsed[0].tool_calls):
         return {
-            "role": parsed[0].role,
-            "content": parsed[0].text,
-            "tool_calls": parsed[0].tool_calls,
-            "tool_call_id": parsed[0].tool_call_id,
-        }
+            "role": parsed[0].role, "content": parsed[0].text,
+            "tool_calls": parsed[0].tool_calls, "tool_call_id": parsed[0].tool_call_id,
+        }  # fmt: skip
     message = _MESSAGE.read(value, path)
     if isinstance(message.get("tool_calls"), list):
         calls = cast("list[object]", message["tool_calls"])
@@ -204,15 +202,10 @@ def _passage(value: object, _path: str) -> object:
 
 
 _PARTS: Mapping[str, Callable[[object, str], Any]] = {
-    "tools_called": tool_call_fields,
-    "expected_tools": tool_call_fields,
-    "history": _message,
-    "retrieval_context": _passage,
-    "context": _passage,
-    "feedback": _FEEDBACK.read,
-    "tools_offered": _DEFINITION.read,
-    "attachments": _ATTACHMENT.read,
-}
+    "history": _message, "retrieval_context": _passage, "context": _passage,
+    "tools_called": tool_call_fields, "expected_tools": tool_call_fields, "tools_offered": _DEFINITION.read,
+    "feedback": _FEEDBACK.read, "attachments": _ATTACHMENT.read,
+}  # fmt: skip
 
 
 _OF_TURNS = ("input", "actual_output", "retrieval_context")

@@ -254,18 +254,14 @@ _KINDS: Mapping[str, frozenset[type]] = {"turn_id": frozenset({str})} | dict.fro
 )
 """Fields with nothing in them to look at, and the types of their values."""
 _CHECKS: Mapping[str, Callable[[Any], bool]] = {
-    "started_at": _is_time,
-    "ended_at": _is_time,
+    **dict.fromkeys(("started_at", "ended_at"), _is_time),
     "history": _are(_is_message),
     "tools_called": _are_tool_calls,
-    "retrieval_context": _are(_is_text),
-    "context": _are(_is_text),
-    "events": _are(_is_text),
+    **dict.fromkeys(("retrieval_context", "context", "events"), _are(_is_text)),
     "usage": _is_usage,
     "incomplete": get_args(Incomplete).__contains__,
     "model_calls": lambda value: type(value) is int,
-    "program_fields": _is_object,
-    "attributes": _is_object,
+    **dict.fromkeys(("program_fields", "attributes"), _is_object),
 }
 """The other fields, and the bytes by which each field's value is recognized; one that is not here takes more than a
 glance."""

@@ -189,14 +189,9 @@ async def start_watch(process: Process, evaluating: EvaluateTask | None) -> Watc
     _start_feedback(process)
     watcher = settings.alerts.watcher
     trust = JudgeTrust(
-        explained.miss,
-        explained.largest,
-        agreement.uncalibrated,
-        explained.shifted,
-        explained.judge_since,
-        explained.wait_for_answer,
-        explained.note_incidents,
-    )
+        explained.miss, explained.largest, agreement.uncalibrated, explained.shifted, explained.judge_since,
+        explained.wait_for_answer, explained.note_incidents,
+    )  # fmt: skip
     if watcher is None:
         return Watching(trust=trust, agreement=agreement)
     stage = _stage(process, trust, interval=watcher.interval, memory=watcher.history)

@@ -165,13 +165,8 @@ def _clause(error: Any) -> str:
 
 
 _TYPE_NAMES: Mapping[type, str] = {
-    NoneType: "null",
-    bool: "boolean",
-    int: "integer",
-    float: "number",
-    str: "string",
-    list: "array",
-}
+    NoneType: "null", bool: "boolean", int: "integer", float: "number", str: "string", list: "array",
+}  # fmt: skip
 
 
 def _type_name(value: Json) -> str:

@@ -73,11 +73,8 @@ def as_json(report: AlignReport) -> str:
         **fields_of(report, "evaluator", "judge", "proposer", "refusal", "spent_usd"),
         "gained": report.refusal is None,
         "labels": {
-            "used": report.labels,
-            "training": report.training,
-            "held_out": report.holdout,
-            "held_out_drawn_at_random": report.at_random,
-            "without_texts": report.gone,
+            "used": report.labels, "training": report.training, "held_out": report.holdout,
+            "held_out_drawn_at_random": report.at_random, "without_texts": report.gone,
             "disagreements_in_training": report.disagreements,
         },
         "no_score": dict(report.no_score),
@@ -87,7 +84,7 @@ def as_json(report: AlignReport) -> str:
         "definition": None if aligned is None else {report.name: aligned.definition.values},
         "why": None if aligned is None else aligned.why,
         "written": None if aligned is None else str(report.output),
-    }
+    }  # fmt: skip
     return orjson.dumps(document).decode() + "\n"
 
 

@@ -62,8 +62,7 @@ def as_text(audit: Audit, *, drained: bool) -> tuple[list[str], str]:
 def as_json(audit: Audit, problems: Sequence[str]) -> str:
     """The figures and the problems as JSON."""
     plain: dict[str, Any] = {
-        "adds_up": not problems,
-        "problems": problems,
+        "adds_up": not problems, "problems": problems,
         "logs": {
             content.name: {"records": content.records, "gaps": [list(gap) for gap in content.gaps]}
             for content in audit.contents
@@ -77,7 +76,7 @@ def as_json(audit: Audit, problems: Sequence[str]) -> str:
             {"stage": stage, "state": state, "number": number}
             for (stage, state), number in sorted(audit.dead_letters.items())
         ],
-    }
+    }  # fmt: skip
     return indented_json(plain)
 
 

@@ -98,15 +98,10 @@ def to_promptfoo(cases: Sequence[SelectedCase], _name: str) -> bytes:
 
 
 FORMATS: dict[str, Write] = {
-    "jsonl": to_jsonl,
-    "golden": to_golden,
-    "turns": to_turns,
-    "deepeval": to_deepeval,
-    "pydantic-evals": to_pydantic_evals,
-    "phoenix": to_phoenix,
-    "langsmith": to_langsmith,
-    "promptfoo": to_promptfoo,
-}
+    "jsonl": to_jsonl, "golden": to_golden, "turns": to_turns,
+    "deepeval": to_deepeval, "pydantic-evals": to_pydantic_evals, "phoenix": to_phoenix,
+    "langsmith": to_langsmith, "promptfoo": to_promptfoo,
+}  # fmt: skip
 
 
 def metadata_of(selected: SelectedCase) -> dict[str, Any]:

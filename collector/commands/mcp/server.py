@@ -276,15 +276,9 @@ class Tools:
     def functions(self) -> Sequence[Callable[..., Awaitable[Any]]]:
         """All of them, by their names."""
         return (
-            self.scores,
-            self.alerts,
-            self.worst_evaluations,
-            self.evaluation,
-            self.explain_drop,
-            self.check_configuration,
-            self.cost_of_judging_again,
-            self.test_cases,
-        )
+            self.scores, self.alerts, self.worst_evaluations, self.evaluation,
+            self.explain_drop, self.check_configuration, self.cost_of_judging_again, self.test_cases,
+        )  # fmt: skip
 
     async def scores(self, over: Range = "24h") -> Document:
         """Means of every evaluator of every monitor with standard errors, outcomes, costs, budgets and releases."""
@@ -307,14 +301,9 @@ class Tools:
     ) -> Document:
         """Evaluations, the worst or the newest first: ids, scores, and where texts are shown the beginning of them."""
         query = {
-            "monitor": monitor,
-            "evaluator": evaluator,
-            "range": over,
-            "outcome": outcome,
-            "q": search,
-            "order": order,
-            "limit": str(most),
-        }
+            "monitor": monitor, "evaluator": evaluator, "range": over, "outcome": outcome,
+            "q": search, "order": order, "limit": str(most),
+        }  # fmt: skip
         return await self._page.get("/api/evaluations", query)
 
     async def evaluation(self, evaluation_id: EvaluationId) -> Document:
@@ -364,14 +353,8 @@ class Tools:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "cases"
             options = {
-                "--output": str(path),
-                "--which": which,
-                "--monitor": monitor,
-                "--evaluator": evaluator,
-                "--from": since,
-                "--n": str(most),
-                "--as": form,
-                "--below": "0.5" if which == "low" else None,
-            }
+                "--output": str(path), "--as": form, "--monitor": monitor, "--evaluator": evaluator, "--from": since,
+                "--n": str(most), "--which": which, "--below": "0.5" if which == "low" else None,
+            }  # fmt: skip
             written = await run_command(self._config, "dataset", options)
             return path.read_text() if path.exists() else written

@@ -318,8 +318,7 @@ def _boosts(present: BoostSettings, boosts: Mapping[str, float]) -> dict[str, An
 
 def _document(made: SamplingPlan, options: PlanOptions, piece: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        "monitor": options.monitor,
-        "error": options.error,
+        "monitor": options.monitor, "error": options.error,
         "boosts": dict(zip(made.strata, made.boosts, strict=True)),
         "present_boosts": dict(zip(made.strata, made.present_boosts, strict=True)),
         "evaluators": [

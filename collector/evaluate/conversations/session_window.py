@@ -189,17 +189,11 @@ class SessionWindow:
         self.closed = True
         self.revision += 1
         return WindowResult(
-            conversation_id=self.conversation_id,
-            turns=tuple(turns),
-            closed_by=closed_by,
-            revision=self.revision,
-            closed_revision=closed,
-            supersedes=earlier,
-            stratum=self.stratum,
-            upstream=self.upstream,
+            conversation_id=self.conversation_id, turns=tuple(turns), replay_point=replay_point, closed_by=closed_by,
+            revision=self.revision, closed_revision=closed, supersedes=earlier,
+            stratum=self.stratum, upstream=self.upstream,
             missing_messages=len(self.missing_user_hashes - self._user_hashes() - self.hashes_before_first),
-            replay_point=replay_point,
-        )
+        )  # fmt: skip
 
     def purge(self) -> None:
         """Release the texts; the turns' ids stay, so that duplicates are recognized."""

@@ -127,26 +127,13 @@ def snapshot_record(
 
 def _written(window: session_window.SessionWindow) -> _WrittenWindow:
     return _WrittenWindow(
-        first_at=window.first_at,
-        last_at=window.last_at,
-        touched=window.touched_at,
-        size=window.size,
-        ends=window.ends_conversation,
-        rate=window.rate,
-        boost=window.boost,
-        stratum=window.stratum,
-        upstream=window.upstream,
-        closed=window.closed,
-        sealed=window.purged,
-        revision=window.revision,
+        first_at=window.first_at, last_at=window.last_at, touched=window.touched_at,
         needed=window.last_ignored_at if window.last_ignored_at > window.touched_at else UNSET,
-        newest=window.newest,
-        oldest=window.oldest,
-        missing=sorted(window.missing_user_hashes),
-        before_first=sorted(window.hashes_before_first),
-        closings=window.closed_revisions,
-        turns=window.turns,
-    )
+        turns=window.turns, size=window.size, newest=window.newest, oldest=window.oldest, ends=window.ends_conversation,
+        missing=sorted(window.missing_user_hashes), before_first=sorted(window.hashes_before_first),
+        rate=window.rate, boost=window.boost, stratum=window.stratum, upstream=window.upstream,
+        closed=window.closed, sealed=window.purged, revision=window.revision, closings=window.closed_revisions,
+    )  # fmt: skip
 
 
 def _compared(window: WindowOutline) -> Sequence[object]:
@@ -183,24 +170,10 @@ def _decode(decoder: msgspec.json.Decoder[_Read], value: bytes) -> _Read:
 
 def _window(conversation_id: str, read: _WrittenWindow) -> session_window.SessionWindow:
     return session_window.SessionWindow(
-        conversation_id,
-        read.first_at,
-        read.last_at,
-        touched_at=read.touched,
+        conversation_id, read.first_at, read.last_at, touched_at=read.touched,
         last_ignored_at=0.0 if read.needed is UNSET else read.needed,
-        turns=read.turns,
-        size=read.size,
-        newest=read.newest,
-        ends_conversation=read.ends,
-        missing_user_hashes=frozenset(read.missing),
-        oldest=read.oldest,
-        hashes_before_first=frozenset(read.before_first),
-        rate=read.rate,
-        boost=read.boost,
-        stratum=read.stratum,
-        upstream=read.upstream,
-        closed=read.closed,
-        purged=read.sealed,
-        revision=read.revision,
-        closed_revisions=read.closings,
-    )
+        turns=read.turns, size=read.size, newest=read.newest, oldest=read.oldest, ends_conversation=read.ends,
+        missing_user_hashes=frozenset(read.missing), hashes_before_first=frozenset(read.before_first),
+        rate=read.rate, boost=read.boost, stratum=read.stratum, upstream=read.upstream,
+        closed=read.closed, purged=read.sealed, revision=read.revision, closed_revisions=read.closings,
+    )  # fmt: skip

@@ -100,14 +100,10 @@ def _correction(score: dict[str, Any]) -> dict[str, Any] | None:
     about = {"trace_id": place.get("traceId"), names[kind]: place.get("id")}
     form = "comment" if data_type == "TEXT" else "label" if isinstance(value, str) else "value"
     return {
-        "comment": score.get("comment"),
-        form: value,
-        **about,
-        "id": score.get("id"),
-        "name": score.get("name"),
-        "author": score.get("authorUserId"),
-        "at": score.get("updatedAt"),
-    }
+        "comment": score.get("comment"), form: value, **about,
+        "id": score.get("id"), "name": score.get("name"),
+        "author": score.get("authorUserId"), "at": score.get("updatedAt"),
+    }  # fmt: skip
 
 
 def _place(evaluation: Evaluation) -> dict[str, str] | None:

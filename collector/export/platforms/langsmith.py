@@ -117,15 +117,11 @@ def _correction(feedback: dict[str, Any]) -> dict[str, Any] | None:
         return None  # a run that did not come by OpenTelemetry
     value = feedback.get("value")
     return {
-        "span_id": f"{number:016x}",
-        "id": feedback.get("id"),
-        "name": feedback.get("key"),
-        "value": feedback.get("score"),
-        "label": value if isinstance(value, str) else None,
+        "span_id": f"{number:016x}", "id": feedback.get("id"), "name": feedback.get("key"),
+        "value": feedback.get("score"), "label": value if isinstance(value, str) else None,
         "comment": feedback.get("comment"),
-        "author": source.get("user_name") or source.get("user_id"),
-        "at": feedback.get("modified_at"),
-    }
+        "author": source.get("user_name") or source.get("user_id"), "at": feedback.get("modified_at"),
+    }  # fmt: skip
 
 
 def _corrected(feedback: dict[str, Any]) -> dict[str, Any] | None:

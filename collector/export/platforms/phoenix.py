@@ -121,14 +121,10 @@ def _correction(annotation: dict[str, Any], kind: str) -> dict[str, Any]:
     result, ids = object_in(annotation, "result"), {"session": "conversation_id"}
     return {
         ids.get(kind, f"{kind}_id"): annotation.get(f"{kind}_id"),
-        "id": annotation.get("id"),
-        "name": annotation.get("name"),
-        "value": result.get("score"),
-        "label": result.get("label"),
-        "comment": result.get("explanation"),
-        "author": annotation.get("user_id"),
-        "at": annotation.get("updated_at"),
-    }
+        "id": annotation.get("id"), "name": annotation.get("name"),
+        "value": result.get("score"), "label": result.get("label"), "comment": result.get("explanation"),
+        "author": annotation.get("user_id"), "at": annotation.get("updated_at"),
+    }  # fmt: skip
 
 
 def _kind(evaluation: Evaluation) -> str:

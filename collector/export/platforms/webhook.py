@@ -77,15 +77,10 @@ class Webhook(platform.Platform[Any]):
         if not self._settings.explanation:
             data.pop("explanation", None)
         event: dict[str, Any] = {
-            "specversion": "1.0",
-            "id": evaluation.evaluation_id,
-            "source": self._settings.source,
-            "type": f"{_TYPE}.{evaluation.outcome}",
-            "subject": evaluation.subject.id,
-            "time": evaluation.time.isoformat(),
-            "datacontenttype": "application/json",
-            "data": data,
-        }
+            "specversion": "1.0", "id": evaluation.evaluation_id, "source": self._settings.source,
+            "type": f"{_TYPE}.{evaluation.outcome}", "subject": evaluation.subject.id,
+            "time": evaluation.time.isoformat(), "datacontenttype": "application/json", "data": data,
+        }  # fmt: skip
         link = platform.page_link(evaluation, self._page)
         return event if link is None else {**event, "pageurl": link}
 

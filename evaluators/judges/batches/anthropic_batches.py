@@ -21,17 +21,10 @@ if TYPE_CHECKING:
 _PATH = "/messages/batches"
 _MISSING: Mapping[str, Missing] = {"expired": "expired", "canceled": "cancelled"}
 _STATUSES = {
-    "invalid_request_error": 400,
-    "authentication_error": 401,
-    "billing_error": 402,
-    "permission_error": 403,
-    "not_found_error": 404,
-    "request_too_large": 413,
-    "rate_limit_error": 429,
-    "api_error": 500,
-    "timeout_error": 504,
-    "overloaded_error": 529,
-}
+    "invalid_request_error": 400, "authentication_error": 401, "billing_error": 402, "permission_error": 403,
+    "not_found_error": 404, "request_too_large": 413, "rate_limit_error": 429,
+    "api_error": 500, "timeout_error": 504, "overloaded_error": 529,
+}  # fmt: skip
 """The HTTP status that an error of this type has outside of a batch."""
 
 
