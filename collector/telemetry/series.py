@@ -226,7 +226,7 @@ GOLDEN_LAST_RUN = gauge("evalstream_golden_last_run_timestamp_seconds", ("evalua
 JUDGE_MOVED = gauge("evalstream_judge_moved", ("evaluator", "evaluator_version", "monitor", "verdict"))
 """While scores are low: how far the judge's scores of the same cases have moved since the fall began. By verdict:
 changed, better (changed, but no cause of low scores), later (changed after the fall, so no cause), or
-unchanged (then the most that they can have moved)."""
+unchanged (the value is then the most that they can have moved)."""
 AGREEMENT = gauge("evalstream_judge_agreement", ("evaluator", "evaluator_version", "statistic"))
 """Agreement of scores with people's labels on the page, by statistic (spearman, kendall_tau_b, weighted_kappa,
 krippendorff_alpha, equal_verdicts, cohen_kappa, sensitivity, specificity, youden_j); absent below 10 labels."""
@@ -323,7 +323,7 @@ conversation closed. resumed: another process, or this one before its configurat
 retried: replaces a failure or a skip (*Make it again*, or `rejudge`). backfilled: others by `rejudge`."""
 EVALUATIONS_STARTED = counter("evalstream_evaluations_started_total", ("monitor", "evaluator"))
 """Evaluations that went to their judge's queue: without those sampled out, duplicate, or requested by `rejudge`.
-Those resumed count again."""
+Resumed ones count again."""
 EVALUATIONS_ENDED = counter("evalstream_evaluations_ended_total", ("monitor", "evaluator", "outcome", "reason"))
 """Evaluations by outcome: scored, skipped, failed (recorded, with the reason), sampled_out (turns only), duplicate,
 superseded, reassigned (unfinished; resumed by another process, or by this one after its configuration changed), removed

@@ -520,7 +520,7 @@ async def test_a_run_at_a_higher_rate_leaves_what_earlier_runs_drew_to_stand_for
     draws = [draw(SALT, f"c{n}") for n in range(many)]
     drawn = [[n for n in part if draws[n] < 0.3] for part in parts]
     left_out = [n for few in drawn for n in range(few[0], few[-1]) if 0.3 <= draws[n] < 0.8]
-    sentence = "left out: an earlier run drew at a lower rate, and what it drew stands for them, too"
+    sentence = "left out: an earlier run sampled at a lower rate, and its evaluations stand for these, too"
     assert f"{len(left_out)} evaluations {sentence}" in done.stdout, done.output
     made = {int(each.subject.turn_id[1:]): each.sampling.probability for each in of(await world.ledger(), "brief")}
     others = [n for n in range(many) if draws[n] < 0.8 and n not in left_out]
@@ -541,7 +541,7 @@ async def test_what_a_run_at_a_lower_rate_requested_stands_for_others_before_it_
     few = [n for n in range(PAST) if draws[n] < 0.3]
     left_out = sum(0.3 <= each < 0.8 for each in draws[few[0] : few[-1]])
     done = await rejudge(world, "--dry-run")
-    sentence = "left out: an earlier run drew at a lower rate, and what it drew stands for them, too"
+    sentence = "left out: an earlier run sampled at a lower rate, and its evaluations stand for these, too"
     assert f"{left_out} evaluations {sentence}" in done.stdout, done.output
 
 

@@ -202,7 +202,7 @@ _REASONS: Mapping[Reason, str] = {
     "no_reference": "no reference has come",
     "in_flight": "the service makes them now, from live traffic",
     "unsampled": "not in their evaluator's sample at that time (`sample`, `match` or `boost`)",
-    "represented": "an earlier run drew at a lower rate, and what it drew stands for them, too",
+    "represented": "an earlier run sampled at a lower rate, and its evaluations stand for these, too",
 }
 
 

@@ -95,7 +95,7 @@ def _log_wait(group: str, waited: float, answer: Answer) -> None:
     why = f" ({answer})"
     if not isinstance(answer, Exception):
         why = (
-            ": brokers wait until each of its members has joined again, or was not heard of for its "
+            ": brokers wait until each of its members has joined again, or has been silent for its "
             f"session_timeout; members: {', '.join(answer.names) or 'none'}"
         )
     logger.warning("group %s: could not be joined for %.0f s, so nothing is read%s", group, waited, why)
