@@ -117,37 +117,20 @@ class TurnBuilder:
         if self._is_spoken:
             attributes = {**describe_speech(self._list_around(draft, span), self._tree), **attributes}
         turn = _make_turn(
-            turn_id=self._identify(span, draft, question, answer),
-            conversation_id=conversation,
-            trace_id=span.trace_id,
-            span_id=span.span_id,
-            parent_span_id=span.parent_span_id,
-            response_id=_as_name(call.response_id),
-            service=service_name(span.resource),
-            dialect=call.dialect,
-            model=_as_name(call.model),
-            user_id=user,
+            turn_id=self._identify(span, draft, question, answer), conversation_id=conversation, user_id=user,
+            trace_id=span.trace_id, span_id=span.span_id, parent_span_id=span.parent_span_id,
+            response_id=_as_name(call.response_id), trace_state=span.trace_state or None,
+            service=service_name(span.resource), dialect=call.dialect, model=_as_name(call.model),
             started_at=to_datetime(around.span.start if around is not None else draft.calls[0].span.start),
             ended_at=to_datetime(around.span.end if around is not None else draft.end),
-            system_prompt=system,
-            history=history,
-            input=question,
-            actual_output=answer,
-            tools_called=find_tools_called(draft, self._tools),
-            tools_offered=find_tools_offered(draft),
-            model_calls=len(draft.calls) or None,
-            retrieval_context=passages,
-            expected_output=references.get("expected_output"),
-            context=references.get("context"),
+            system_prompt=system, history=history, input=question, actual_output=answer, retrieval_context=passages,
+            tools_called=find_tools_called(draft, self._tools), tools_offered=find_tools_offered(draft),
+            expected_output=references.get("expected_output"), context=references.get("context"),
             expected_tools=references.get("expected_tools"),
-            usage=_sum_usage(draft.calls),
-            error=draft.error,
-            incomplete=incomplete,
-            trace_state=span.trace_state or None,
-            attachments=media.attachments,
-            program_fields=find_program_fields(draft, question, answer),
-            attributes=attributes,
-        )
+            model_calls=len(draft.calls) or None, usage=_sum_usage(draft.calls),
+            error=draft.error, incomplete=incomplete, attachments=media.attachments,
+            program_fields=find_program_fields(draft, question, answer), attributes=attributes,
+        )  # fmt: skip
         return AssembledTurn(turn, frozenset(own), declared, around and around.span.span_id, models)
 
     def _is_interrupted(self) -> bool:
@@ -353,9 +336,10 @@ def _collect_attributes(
     own_spans = (span, enclosing_span.span) if enclosing_span else (span,)
     with_labels = [own_span.attributes for own_span in own_spans if not _LABELS.isdisjoint(own_span.attributes)]
     attributes = {
-        "span_name": span.name, "scope": span.scope, "provider": call.provider, "finish": call.finish_reason,
+        "span_name": span.name, "scope": span.scope,
         "agent": (enclosing_span.call.agent if enclosing_span else None) or call.agent,
         "root": enclosing_span.span.name if enclosing_span else None,
+        "provider": call.provider, "finish": call.finish_reason,
         "environment": find_text(resource, "deployment.environment.name", "deployment.environment"),
         "service_version": find_text(resource, "service.version"),
         "prompt": _find_label(with_labels, _PROMPT) if with_labels else None,

@@ -109,7 +109,7 @@ def readings_of(material: Mapping[str, Json]) -> Iterator[str]:
     material = cast("Mapping[str, Json]", sanitize_json(material))
     yield _readable(orjson.dumps(material, default=str).decode())
     for text in iter_texts(material):
-        yield from (_readable(hidden) for hidden in decoded(normalize(text)))
+        yield from map(_readable, decoded(normalize(text)))
 
 
 def _readable(text: str) -> str:

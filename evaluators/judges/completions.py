@@ -362,12 +362,11 @@ def _made(payload: Mapping[str, Any]) -> Completion:
 
 
 def _choice(choice: dict[str, Any]) -> Choice:
-    message = choice.get("message")
-    reason = choice.get("finish_reason")
-    ended = ending(reason)
+    message, reason = choice.get("message"), choice.get("finish_reason")
+    fields, probabilities, ended = mapping(message), mapping(choice.get("logprobs")), ending(reason)
     return Choice(
-        text=answer_text(mapping(message)) or text_in(message if isinstance(message, str) else choice.get("text")),
+        text=answer_text(fields) or text_in(message if isinstance(message, str) else choice.get("text")),
         finish_reason="length" if ended == "length" else _text(reason),
-        refused=bool(mapping(message).get("refusal")) or ended == "filtered",
-        tokens=tokens_of(mapping(choice.get("logprobs")).get("content")),
+        refused=bool(fields.get("refusal")) or ended == "filtered",
+        tokens=tokens_of(probabilities.get("content")),
     )
