@@ -208,7 +208,7 @@ async def test_people_tell_which_side_is_right(world: World) -> None:
     assert found["agreement_with_people"]["old"] == pytest.approx(right)
     assert found["agreement_with_people"]["new"] == pytest.approx(0.25), "it passes nothing, they fail a quarter"
     shown = (await world.replay("--evaluator", "helpful", "--by", "short")).stdout
-    assert "People (16 labels) agree with the old verdicts more often, beyond chance." in shown
+    assert "People (16 labels) agree with the old verdicts more often than chance explains." in shown
     assert "agrees with people" in shown
 
     lines = [{"turn_id": each.subject.turn_id, "human": not by_people(each)} for each in judged]

@@ -40,9 +40,9 @@ class PeopleComparison:
             return f"{known}, and {FEWEST} are needed (evalstream labels next)."
         interval = self.agreement.interval
         if interval is None or interval[0] <= 0.0 <= interval[1]:
-            return f"{people} agree with neither side more often beyond chance."
+            return f"{people} agree with neither side more often than chance explains."
         side = "new" if self.agreement.difference > 0 else "old"
-        return f"{people} agree with the {side} verdicts more often, beyond chance."
+        return f"{people} agree with the {side} verdicts more often than chance explains."
 
 
 async def labels_of_page(

@@ -141,7 +141,7 @@ async def run_jobs(
     made = [ScoreScale.of(job.assignment.evaluator).of_now(one) for one, job in earlier]
     if known:
         changed = plural(len(known) - len(made), "evaluation")
-        why = f"; making {changed} again, as the output has no score of the case's present content"
+        why = f"; making {changed} again, because cases have changed since"
         to_terminal(f"taking {plural(len(made), 'evaluation')} from {output}{why if len(known) > len(made) else ''}")
     if again := len({one.evaluation_id for one in failed} & wanted.keys()):
         to_terminal(f"making {plural(again, 'evaluation')} again that failed in an earlier run")

@@ -230,7 +230,7 @@ def test_the_upper_limit_of_a_certificate_is_that_of_the_stated_formula() -> Non
     for row, label in labels:
         labelled[row, int(not label.judge_fails)] += label.weight
         failed[row, int(not label.judge_fails)] += label.weight * label.human_fails
-    by_hand = by_statement("files-and-replay.md", "NumPy reckons", W=scores, A=labelled, B=failed)
+    by_hand = by_statement("files-and-replay.md", "The rate is certain", W=scores, A=labelled, B=failed)
     assert certificate.upper == pytest.approx(by_hand["upper"], abs=1e-7)
     assert certificate.rate == pytest.approx(by_hand["q"] @ by_hand["r"], abs=1e-9)
 

@@ -143,7 +143,7 @@ async def test_a_later_run_judges_changed_answers_again(tmp_path: Path, capsys: 
     assert await scores_of("xyz", scoring(0.9)) == ([0.9, 0.9, 0.9], "")
     scores, note = await scores_of("xyw", scoring(0.1))
     assert scores == [0.9, 0.9, 0.1]
-    changed = "; making 1 evaluation again, as the output has no score of the case's present content"
+    changed = "; making 1 evaluation again, because cases have changed since"
     assert note == f"evalstream: taking 2 evaluations from {output}{changed}\n"
     scores, note = await scores_of("xyw", scoring(0.5))
     assert (scores, note) == ([0.9, 0.9, 0.1], f"evalstream: taking 3 evaluations from {output}\n")
