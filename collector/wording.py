@@ -101,7 +101,7 @@ def unknown(thing: str, name: str, known: Iterable[str]) -> str:
 
 
 def unknowns(where: str, thing: str, names: Iterable[str], known: Collection[str]) -> Iterator[str]:
-    """Says so at `where` of each name that is not known."""
+    """A sentence for each name that is not known, at `where`."""
     return (f"{where}: {unknown(thing, name, known)}" for name in names if name not in known)
 
 

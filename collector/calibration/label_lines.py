@@ -1,4 +1,4 @@
-"""Lines of label files: people's scores, and what stands beside them."""
+"""Lines of label files: people's scores, and the other fields of a line."""
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping

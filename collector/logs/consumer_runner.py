@@ -75,10 +75,10 @@ FINISHES_WITHIN = 10.0
 """Seconds that a delivery may take to end when its partition is revoked, if its fold `finishes_delivery`."""
 
 ANSWERED_WITHIN = 1.0
-"""Seconds since a commit without an answer after which deliveries wait for a commit, if their fold `awaits_commits`."""
+"""If a commit has no answer for so many seconds, deliveries wait for one, if their fold `awaits_commits`."""
 
 COMMIT_PATIENCE = 300.0
-"""Seconds since that commit after which such deliveries go on: effects so late are worse than repeated ones."""
+"""So many seconds after that commit, the deliveries go on: effects so late are worse than repeated ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -55,7 +55,7 @@ class TurnCache:
         self._changes = 0
 
     def add(self, turn: Turn, size: int, partition: int, position: int, received: float) -> None:
-        """A turn of `size` bytes came into the log; the same turn again replaces the first, but arrived with it."""
+        """A turn of `size` bytes came into the log; the same turn again replaces the first, but keeps its place."""
         key = conversation_key(turn)
         talk = (self._pinned if key in self._pins else self._unpinned).setdefault(key, {})
         cached = talk.setdefault(turn.turn_id, _CachedTurn(turn, 0, partition, position, received))

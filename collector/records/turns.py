@@ -57,7 +57,7 @@ def _place(arrival: tuple[Turn, float]) -> Place:
 
 
 def received_together(turns: Iterable[Turn]) -> Iterator[tuple[Turn, float]]:
-    """The turns of a file with the time at which they were received: one for all, after each of their own times."""
+    """The turns of a file, all received at one time, which is later than each of their own times."""
     return ((turn, inf) for turn in turns)
 
 

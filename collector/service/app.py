@@ -266,7 +266,7 @@ class Running:
 
 
 def stages_of(text: str, config: Config) -> frozenset[str]:
-    """The stages named in `a,b,c`. If all are named, those do something that are configured.
+    """The stages named in `a,b,c`. If all are named, those that are not configured do nothing.
 
     Raises:
         ConfigError: one of them does not exist or has nothing to do, or none is named.

@@ -61,7 +61,7 @@ class ScoreShift:
 
     @property
     def most(self) -> float:
-        """The most that the mean has surely moved, if it has not surely moved."""
+        """The most that the mean may have moved, if it is not sure that it moved."""
         return abs(self.mean) + self.by_chance
 
     @property

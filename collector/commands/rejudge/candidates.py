@@ -38,7 +38,7 @@ from evaluators.results import Evaluation, SkipReason
 
 What = Literal["failed", "unscored", "all"]
 Reason = Literal["unused", "expired", "sampled_out", "no_reference", "in_flight", "unsampled", "represented"]
-"""Why a subject that lacks an evaluation gets none. sampled_out: by the rate of now; unsampled: by that of its time."""
+"""Why a subject that lacks an evaluation gets none. sampled_out: by today's rate; unsampled: by the rate then."""
 
 _Names = tuple[str, str]
 """A monitor and an evaluator."""
@@ -219,7 +219,7 @@ class Candidates:
     async def _of_then(
         self, past: PastDueJob, in_force: Configurations
     ) -> Literal["due", "sampled out", "not due", "unknown"]:
-        """Whether this definition was in force for the traffic of then, and its rate drew this subject."""
+        """Whether this definition was in force when the subject came, and its rate drew the subject."""
         job = past.job
         if (plan := await self.history.plan_of(in_force.number_at(job.trigger_offset))) is None:
             return "unknown"

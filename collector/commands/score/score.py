@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 NONE: Mapping[str, Confusion] = {}
 _FIRST = "; the first error: "
 _WORDS, _LENGTH = 10, 40
-"""The most expected outputs that are no label which the report names, and the characters of each."""
+"""The report names at most so many expected outputs that are no label, and so many characters of each."""
 
 
 @dataclass(slots=True)

@@ -90,7 +90,7 @@ async def past_jobs(
     """The evaluations that a part of a partition makes due, in the log's order, up to the log's present end; also those
     of turns that are not in the sample, if wanted.
 
-    The factors of then apply: a budget that was removed reduces its time, and a new one no time before it.
+    The factors of that time apply: a budget removed since reduces rates of its own time, a new budget none earlier.
     """
     # Why not by the factor of now: a second run, at another factor, would draw more turns, and each has one weight.
     state: PartitionState | None = None
