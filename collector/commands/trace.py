@@ -53,12 +53,21 @@ from evaluators.identity import link_of
 from evaluators.results import Evaluation
 
 
+@dataclass(frozen=True, slots=True)
+class PastDraw:
+    """The rate before boosts and budgets, and the salt, by which a configuration drew the subjects of an evaluator."""
+
+    rate: float | str
+    salt: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationTrace:
     """The steps of one evaluation: what is in the logs about it.
 
     `turns` are the records of its turns, `spans` those of the traces of the latest one; either is empty where the log
     does not have them any more. `places` are the exporters' places in its partition, None for one without any.
+    `past_draw` is None if the logs do not say which configuration drew the subject.
     """
 
     evaluation: Evaluation
@@ -70,6 +79,7 @@ class EvaluationTrace:
     explained: ExplainedTrace | None
     places: dict[str, Committed | None]
     draw_key: DrawKey = PUBLIC
+    past_draw: PastDraw | None = None
     written: Sequence[str] = ()
     """The steps that a judge wrote of the evaluator's criteria."""
 
@@ -275,7 +285,35 @@ async def _find(config: Config, logs: Logs, evaluation_id: str) -> EvaluationTra
             for each in config.settings.export
         },
         draw_key=await draw_key(definitions), written=await definitions.steps_of(evaluation.details),
+        past_draw=await _past_draw(config, logs, evaluation, copies[0].partition, [record for record, _ in turns]),
     )  # fmt: skip
+
+
+async def _past_draw(
+    config: Config, logs: Logs, evaluation: Evaluation, partition: int, turns: Sequence[StoredRecord]
+) -> PastDraw | None:
+    """The rate and the salt of an evaluation's draw, of which the present configuration may have others.
+
+    The configuration of when a turn came draws it. A conversation's draw comes later, as do those of `rejudge`: then
+    all configurations until the evaluation must agree, from the last turn on or, if no turn is left, from the first on.
+    """
+    history, begun, first = ConfigurationHistory(await logs.generated_steps(), config), evaluation.started_at, 1
+    await history.refresh()
+    if turns:
+        switches = switches_of((0, UNNUMBERED), await control_records_in(logs.evaluations, partition))
+        first = Configurations(switches, Plan(())).number_at(turns[-1].offset)
+    is_at_arrival = turns and evaluation.scope == "turn" and evaluation.happened_at is None
+    later = () if is_at_arrival else history.after(first)
+    draws = set[PastDraw]()
+    for number in (first, *(each.number for each in later if each.since <= begun.timestamp())):
+        if (plan := await history.plan_of(number)) is None:
+            return None
+        if (use := plan.assignment_of(evaluation.monitor, evaluation.evaluator)) is not None:
+            monitor, assignment = use
+            is_planned = assignment.rate is None and monitor.standard_error is not None
+            rate = "auto" if is_planned else monitor.probability(assignment, 1.0, 1.0)
+            draws.add(PastDraw(rate, plan.salt_of(assignment)))
+    return draws.pop() if len(draws) == 1 else None
 
 
 async def _select(log: Log, wanted: Callable[[StoredRecord], bool], partition: int | None = None) -> list[StoredRecord]:
@@ -367,18 +405,19 @@ def _monitor(evaluation: Evaluation, config: Config) -> dict[str, Any]:
 
 
 def _draw(traced: EvaluationTrace, config: Config) -> dict[str, Any]:
-    evaluation, settings = traced.evaluation, config.settings
+    evaluation, settings, past = traced.evaluation, config.settings, traced.past_draw
     monitor = settings.monitors.get(evaluation.monitor)
     use = next((use for use in (monitor.uses if monitor else ()) if use.name == evaluation.evaluator), None)
     made_at = traced.turns[-1][0].timestamp if traced.turns else evaluation.started_at.timestamp()
-    salt = keyed_salt(traced.draw_key.at(made_at), (use.salt if use else None) or settings.evaluate.sampling_salt)
+    present = keyed_salt(traced.draw_key.at(made_at), (use.salt if use else None) or settings.evaluate.sampling_salt)
+    salt = past.salt if past else present
     key = conversation_key(traced.turns[-1][1]) if traced.turns else evaluation.subject.conversation_id
     own = own_probability(evaluation)
     return {
         "draw": draw(salt, key),
         "probability": own,
         "selected": draw(salt, key) < own,
-        "rate": None if monitor is None else (use.sample if use and use.sample is not None else monitor.sample),
+        "rate": past.rate if past else None,
         **{name: getattr(evaluation.sampling, name) for name in ("stratum", "unit", "upstream")},
     }
 

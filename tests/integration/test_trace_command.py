@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -168,6 +169,53 @@ async def test_every_step_on_sqlite_beside_the_service_and_after_it(tmp_path: Pa
     assert not any("USD per million" in line for line in lines)
     assert "monitor    all: this configuration has no such monitor with this evaluator" in lines
     assert "export     otlp: has taken nothing of this partition yet" in lines
+
+
+@pytest.mark.parametrize("has_turns", [True, False])
+async def test_an_evaluation_keeps_the_rate_and_the_salt_of_its_time(tmp_path: Path, *, has_turns: bool) -> None:
+    """The rate was the one of now, which reads as if a budget had lowered the rate to what the record has."""
+    log = {"kind": "sqlite", "path": str(tmp_path / "logs.db")}
+    settings: dict[str, Any] = {"evaluators": {"brief": {"kind": "length", "maximum": 20}}, "store_text": has_turns}
+    of_then = {"all": {"evaluators": ["brief"], "sample": 0.999}}
+    of_now = {"all": {"evaluators": [{"name": "brief", "salt": "another"}], "sample": 0.5}}
+    then, now = (
+        configured(log, "http://localhost:1", tmp_path, monitors=monitors, **settings) for monitors in (of_then, of_now)
+    )
+    async with judged(then) as evaluation:
+        before = (await traced(then, evaluation.evaluation_id))[1]["draw"]
+    assert (before["rate"], before["probability"]) == (0.999, 0.999)
+    lines, steps = await traced(now, evaluation.evaluation_id)
+    assert steps["draw"] == before, "a file that no service has read yet"
+    async with running(now):
+        pass
+    lines, steps = await traced(now, evaluation.evaluation_id)
+    assert steps["draw"] == before
+    assert bool(steps["turns"]) == has_turns
+    assert any("< 0.999 (rate 0.999 before boosts and budgets, stratum all), by trace" in line for line in lines)
+
+
+async def test_the_log_does_not_say_which_rate_drew_what_was_judged_again(tmp_path: Path) -> None:
+    """Only the record's probability is certain where configurations until the evaluation differ in `sample`."""
+    log = {"kind": "sqlite", "path": str(tmp_path / "logs.db")}
+    evaluators = {"brief": {"kind": "length", "maximum": 20}}
+    then, now = (
+        configured(
+            log, "http://localhost:1", tmp_path, evaluators=evaluators,
+            monitors={"all": {"evaluators": ["brief"], "sample": rate}},
+        )
+        for rate in (0.999, 0.5)
+    )  # fmt: skip
+    async with judged(then) as evaluation:
+        pass
+    async with running(now):
+        pass
+    at = datetime.now(UTC)
+    again = replace(evaluation, evaluation_id="9" * 32, started_at=at, ended_at=at, happened_at=evaluation.ended_at)
+    async with open_logs(now.settings.log) as logs:
+        await logs.evaluations.append([Record(again.evaluation_id.encode(), evaluation_to_json(again))])
+    lines, steps = await traced(now, again.evaluation_id)
+    assert (steps["draw"]["rate"], steps["draw"]["probability"]) == (None, 0.999)
+    assert any(line.startswith("draw ") and line.endswith(" 0.999, by trace") for line in lines)
 
 
 async def test_what_the_log_has_no_more_is_said(tmp_path: Path) -> None:
