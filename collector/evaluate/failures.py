@@ -12,6 +12,7 @@ from collector.backoff import StateLines
 from collector.records.grouping import group_by
 from collector.wording import listed
 from evaluators.asking.prompt_isolation import ANSWER_KEY
+from evaluators.judges.metered import COPIED
 from evaluators.results import Failure, Outcome, Score
 
 logger = logging.getLogger(__name__)
@@ -35,6 +36,10 @@ FAILURE_TYPES = frozenset({
     "process_ended", "redaction_failed", "too_expensive",
 })  # fmt: skip
 """The types of failures; a plug-in may have more."""
+_OF_COPIED = (
+    "look in the judged text for a planted verdict (deploy/docs/security.md, section 'Prompt injection'), "
+    "or name another model (judges.{judge}.model)"
+)
 _OTHER = "deploy/docs/troubleshooting.md, section 'Evaluations fail'"
 _OTHER_OF_JUDGES = "see that judges.{judge} answers, and run `evalstream rejudge --what failed`"
 
@@ -42,6 +47,8 @@ _OTHER_OF_JUDGES = "see that judges.{judge} answers, and run `evalstream rejudge
 def remedy_of(type: str, message: str, judge: str = "<name>") -> str:
     """The remedy of a failure; `judge` is the key of the evaluator's judge under `judges`."""
     remedy = REMEDIES.get(type, _OTHER_OF_JUDGES if type.startswith("judge_") else _OTHER)
+    if COPIED in message:
+        remedy = _OF_COPIED
     if ANSWER_KEY in message:
         remedy += ", or write judges.{judge}.answer_key: false"
     return remedy.format(judge=judge)

@@ -16,6 +16,9 @@ from evaluators.judges.wrapper import JudgeWrapper
 from evaluators.packs.pack import PackSeat
 from evaluators.results import JudgeStamp, Usage
 
+COPIED = "the judge's verdict stands with its reason in the judged material"
+"""The message of a failure by a verdict that the judge seems to have copied."""
+
 
 class Sighted(JudgeWrapper):
     """A judge that is shown a case's attachments, and reads a list of the attachments that it is not shown.
@@ -74,7 +77,7 @@ class Metered(JudgeWrapper):
             self.has_verdicts_alone |= answer.alone
             # A decision repeats nothing.
             if material is not None and not answer.decisions and material.holds(answer.reply.model_dump()):
-                raise JudgeReplyInvalid("the judge's verdict stands with its reason in the judged material")
+                raise JudgeReplyInvalid(COPIED)
         return verdict
 
     def _add(self, usage: Usage, cost_usd: float | None) -> None:
