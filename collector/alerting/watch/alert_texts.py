@@ -64,8 +64,9 @@ def drop_alert(watched: Watched, fall: FallOfMean, miss: TargetMiss | None, sett
         watched,
         {"fall": str(fall.number)},
         f"{watched.evaluator} of {watched.monitor}: {subject} {summary}{_mark(watched)}",
-        f"The mean of {watched.evaluator} ({watched.monitor}) {description}. Its target is {of.target:g}.{now} The alert "
-        f"ends when the mean of new scores is surely {better} {recovered:.3g}. {_explained(watched)}{_of_judge(watched)}",
+        f"The mean of {watched.evaluator} ({watched.monitor}) {description}. Its target is {of.target:g}.{now} "
+        f"The alert ends when the mean of new scores is surely {better} {recovered:.3g}. {_explained(watched)}"
+        f"{_of_judge(watched)}",
         settings,
     )
 
