@@ -451,7 +451,7 @@ async def cluster(setup: Setup) -> AsyncIterator[Cluster]:
                     name,
                     _worker_configuration(setup, name, broker.bootstrap, url, batches) | {"export": otlp},
                     "--stages",
-                    "receive,assemble,evaluate" + ",export" * setup.sink,
+                    "receive,assemble,evaluate,export",
                     entry=quick_batches if setup.deferred else setup.entry,
                 )
                 for name in (f"worker-{number}" for number in range(setup.workers))

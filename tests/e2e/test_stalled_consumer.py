@@ -50,6 +50,7 @@ async def test_it_is_seen_the_process_ends_and_the_next_one_judges_everything_on
             await process.start()
             await send(process, TURNS[:10])
             await until_ledger(process, 10)
+            await process.metrics()  # the first scrape: without it the exporter to Prometheus stands, too
             (tmp_path / standing_poll.SIGN).touch()
             await asyncio.sleep(0.5)  # longer than a poll
             await send(process, TURNS[10:])  # accepted as ever: what waits is in the log
