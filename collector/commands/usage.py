@@ -63,4 +63,4 @@ def _remedy(sentence: str, path: str) -> str:
     named, too_many, _ = sentence.partition(": too many")
     if too_many and named.endswith((".yaml", ".yml")):
         return "name a configuration with -c"
-    return "write a value of several words in quotes" if "too many words" in sentence else f"{path} -h explains it"
+    return "leave it out, or quote a value of several words" if too_many else f"{path} -h explains it"

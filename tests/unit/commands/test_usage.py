@@ -20,7 +20,7 @@ MISTAKES = (
     ("rules --out x", "unknown option --out; did you mean --output or --format?"),
     ("rejudge --what everything", "--what: must be one of 'failed', 'unscored', 'all', and not 'everything'; evalstream"),
     ("check evalstream.yaml", "evalstream.yaml: too many words; name a configuration with -c"),
-    ("diagnose --from 7 days", "days: too many words; write a value of several words in quotes"),
+    ("diagnose --from 7 days", "days: too many words; leave it out, or quote a value of several words"),
     ("check --config", "--config needs a value; evalstream -h explains it"),
     ("check --verbose=true", "--verbose takes no value; write the option alone, or leave it out"),
     ("dataset -o x --diverse=false", "--diverse takes no value; write the option alone, or leave it out"),
