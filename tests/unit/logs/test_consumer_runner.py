@@ -181,6 +181,15 @@ def _overdue_at_once(monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignor
     monkeypatch.setattr("collector.logs.consumer_runner.ANSWERED_WITHIN", 0.0)
 
 
+async def until_a_commit_fails(rig: Rig) -> None:
+    """Record 5 is delivered, its commit has failed, and record 6 has come."""
+    rig.give(5)
+    await settle()
+    await rig.following.commit()
+    rig.give(6)
+    await settle()
+
+
 @pytest.mark.usefixtures("_overdue_at_once")
 async def test_a_fold_whose_effects_must_not_be_repeated_gets_nothing_while_commits_fail() -> None:
     rig = Rig(Committed(5, 5))
@@ -208,11 +217,7 @@ async def test_a_fold_that_waits_for_a_commit_closes_when_its_partition_goes() -
     rig = Rig(Committed(5, 5))
     rig.fold.awaits_commits = rig.commit_fails = True
     async with rig.running():
-        rig.give(5)
-        await settle()
-        await rig.following.commit()
-        rig.give(6)
-        await settle()
+        await until_a_commit_fails(rig)
         await rig.following.revoke(0)
         rig.following.assign(PartitionFeed(0, Committed(5, 5), 5, rig.stream, rig.feed.timing))
         rig.give(5, 6)
@@ -227,14 +232,11 @@ async def test_a_fold_waits_for_a_commit_only_so_long(monkeypatch: pytest.Monkey
     rig = Rig(Committed(5, 5))
     rig.fold.awaits_commits = rig.commit_fails = True
     async with rig.running():
-        rig.give(5)
-        await settle()
-        await rig.following.commit()
-        rig.give(6)
-        await settle()
+        await until_a_commit_fails(rig)
         assert rig.fold.delivered == [5]
-        await asyncio.sleep(0.3)
-        assert rig.fold.delivered == [5, 6]
+        async with asyncio.timeout(30.0):
+            while rig.fold.delivered != [5, 6]:
+                await settle()
         await rig.following.commit()
         rig.give(7)
         await settle()
