@@ -47,7 +47,7 @@ from collector.records.json import fields_of
 from collector.records.labels import tokens_read
 from collector.service.open_logs import open_stored_logs
 from collector.service.plan_builder import audit_version_in, evaluator_version_in
-from collector.statistics.agreement import ENOUGH, FEWEST, Agreement, ScoreScale, agreement
+from collector.statistics.agreement import ENOUGH, FEWEST, Agreement, ScoreScale, agreement, verdict_agreement
 from collector.statistics.audited_sums import CorrectedMean, audit_name, sums_of_scores
 from collector.statistics.bias import AUDIT_ERRORS, PEOPLE_ERRORS, JudgedPair, biases, labels_of
 from collector.statistics.bounded_sums import Sums
@@ -97,9 +97,11 @@ class Calibration:
     """The present one where no other does better."""
     bad_failed: float
     good_failed: float
-    """The fitting threshold, or else the present verdicts, fail these shares of what people label as bad (NaN without
-    any) and as good.
+    """The fitting threshold, or else the present verdicts, fail these shares of what people label as bad and as good;
+    NaN if none of these has a verdict.
     """
+    has_bad: bool
+    """Whether people label anything as bad."""
     target: float
     raw_mean: float | None
     corrected_mean: CorrectedMean | None
@@ -503,12 +505,13 @@ def calibration(
     threshold = None if scale.by_label else scale.threshold_for(pairs, options.target)
     fitted = scale if threshold is None else replace(scale, threshold=threshold)
     now, (bad_failed, good_failed) = _shares_failed(pairs, scale), _shares_failed(pairs, fitted)
-    if scale.threshold is not None and now[0] >= max(bad_failed, options.target) and now[1] <= good_failed:
+    if scale.threshold is not None and now[0] >= max(bad_failed, options.target) and not now[1] > good_failed:
         threshold, bad_failed = scale.threshold, now[0]
     return Calibration(
         evaluator=options.evaluator, threshold=scale.threshold, by_label=scale.by_label,
         agreements=(agreement("", pairs, scale),),
         fitting_threshold=threshold, bad_failed=bad_failed, good_failed=good_failed, target=options.target,
+        has_bad=any(scale.is_bad(one.human) for pair in pairs for one in pair.verdicts()),
         raw_mean=weighted_mean(ledger) if ledger else None,
         corrected_mean=None if why or not ledger else mean_by_people(at_random, ledger),
         notes=(*notes, *undecided(measured_labels(labels), scale), *_notes_on_mean(why, at_random, ledger),
@@ -519,15 +522,9 @@ def calibration(
 
 
 def _shares_failed(pairs: Sequence[LabelledScore], scale: ScoreScale) -> tuple[float, float]:
-    """The shares that fail of what people label as bad, NaN without any, and as good."""
-    shares = list[float]()
-    verdicts = [one for pair in pairs for one in pair.verdicts()]
-    for is_bad, none in ((True, math.nan), (False, 0.0)):
-        side = [one for one in verdicts if scale.is_bad(one.human) is is_bad]
-        decided = math.fsum(one.weight for one in side if scale.decides(one.passed))
-        failed = math.fsum(one.weight for one in side if scale.fails(one.judge, one.passed))
-        shares.append(failed / decided if decided else 0.0 if side else none)
-    return shares[0], shares[1]
+    """The shares that fail of what people label as bad, and as good."""
+    of = verdict_agreement(pairs, scale)
+    return of.specificity.value, 1.0 - of.sensitivity.value
 
 
 def mean_by_people(labels: Sequence[HumanLabel], ledger: Sequence[WeightedScore]) -> CorrectedMean | None:
@@ -655,11 +652,13 @@ def _conclusions(result: Calibration) -> Iterator[str]:
 
 def _suggestion(result: Calibration) -> str:
     most, fitting = f"{result.target:.0%} of what people label as bad", result.fitting_threshold
+    shares = ((result.bad_failed, "bad"), (result.good_failed, "good"))
+    known = [f"{share:.1%} of what people label as {side}" for share, side in shares if not math.isnan(share)]
+    fails = " and ".join(known)
     if result.by_label:
-        share = "" if math.isnan(result.bad_failed) else f" {result.bad_failed:.1%} of what people label as bad, and"
-        return f"No threshold is suggested, as the label decides: it fails{share} {result.good_failed:.1%} of the good."
+        return f"No threshold is suggested, as the label decides{fails and f': it fails {fails}'}."
     if fitting is None:
-        why = "people label nothing as bad" if math.isnan(result.bad_failed) else f"none fails {most}"
+        why = f"none fails {most}" if result.has_bad else "people label nothing as bad"
         return f"No threshold is suggested: {why}."
     if result.good_failed >= 0.5:
         fits = f"No threshold is suggested: any that fails {most} also fails half the good. The best, {fitting:.3f},"
@@ -667,8 +666,7 @@ def _suggestion(result: Calibration) -> str:
         fits = f"No other threshold is suggested: {fitting:.3f}, the present one,"
     else:
         fits = f"Suggested threshold: {fitting:.3f}; it"
-    fails = f"fails {result.bad_failed:.1%} of what people label as bad, and {result.good_failed:.1%} of what they"
-    return f"{fits} {fails} label as good."
+    return f"{fits} fails {fails}."
 
 
 WITHHELD: Mapping[str, str] = {

@@ -491,7 +491,7 @@ def test_a_threshold_that_fails_most_good_answers_is_none_and_the_rule_is_said()
     said = " ".join(as_text(result).split())
     why = "any that fails 90% of what people label as bad also fails half the good"
     assert (
-        f"No threshold is suggested: {why}. The best, 0.913, fails 100.0% of what people label as bad, and 92.5% of what"
+        f"No threshold is suggested: {why}. The best, 0.913, fails 100.0% of what people label as bad and 92.5% of what"
         in said
     )
 
@@ -549,7 +549,7 @@ def test_where_labels_decide_their_verdicts_are_measured(tmp_path: Path) -> None
         assert found["certificate"]["judged"] == 0.5, "the judge fails half"
         assert (found["threshold"], found["fitting_threshold"]) == (None, None), "as no score decides"
         said = (
-            "No threshold is suggested, as the label decides: it fails 100.0% of what people label as bad, and 0.0% of"
+            "No threshold is suggested, as the label decides: it fails 100.0% of what people label as bad and 0.0% of"
         )
         assert said in " ".join(calibrate(of, replace(options, json=False)).split())
     rows = [{"human": one.score, "score": one.judge_score, "passed": one.judge_passed} for one in given]
@@ -574,7 +574,11 @@ def test_where_labels_decide_a_score_without_a_verdict_is_in_no_measure_of_them(
     assert any("Not used for measures of verdicts: 20 answers whose score has no verdict;" in n for n in found["notes"])
     rows = [{"human": human, "score": score} for human, score, _ in verdicts]
     (tmp_path / "labels.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    assert "Not used for measures of verdicts: 40 answers" in calibrate(of, replace(options, json=False))
+    said = calibrate(of, replace(options, json=False))
+    assert "Not used for measures of verdicts: 40 answers" in said
+    assert "No threshold is suggested, as the label decides.\n" in said, "it said that 0.0 % of both sides fail"
+    found = json.loads(calibrate(of, options))
+    assert (found["bad_failed"], found["good_failed"]) == (None, None)
 
 
 def test_a_judge_whose_labels_decide_nothing_corrects_no_mean() -> None:
@@ -656,7 +660,7 @@ def test_a_present_threshold_that_no_other_betters_stays() -> None:
         HumanLabel(judge, human, "all", probability=1.0, conversation=f"c{n}") for n, (judge, human) in enumerate(sides)
     ]
     ledger, options = [WeightedScore(each.judge) for each in labels], CalibrateOptions(labels=None, evaluator="helpful")
-    fails = "fails 96.0% of what people label as bad, and 7.0% of what they label as good."
+    fails = "fails 96.0% of what people label as bad and 7.0% of what people label as good."
     for threshold, begins in (
         (0.6, "No other threshold is suggested: 0.600, the present one,"),
         (0.1, "Suggested threshold: 0.500; it"),
@@ -678,3 +682,21 @@ def test_a_present_threshold_that_fails_fewer_bad_answers_does_not_stay() -> Non
     for present, fitting in ((0.35, 0.45), (0.42, 0.42), (None, 0.45)):
         result = calibration(options, labels, ledger, ScoreScale(present))
         assert (result.fitting_threshold, result.bad_failed, result.good_failed) == (fitting, 1.0, 0.0)
+
+
+@pytest.mark.parametrize("present", [0.6, None])
+def test_a_side_without_a_label_has_no_share(present: float | None) -> None:
+    """Without a good answer, 0.0 % of the good ones failed; without a threshold, 0.0 % of the bad ones."""
+    bad = [
+        HumanLabel(judge, 0.0, "all", probability=1.0, conversation=f"c{n}")
+        for n, judge in enumerate([*[0.3] * 20, 0.9])
+    ]
+    ledger, options = [WeightedScore(each.judge) for each in bad], CalibrateOptions(labels=None, evaluator="helpful")
+    result = calibration(options, bad, ledger, ScoreScale(present))
+    assert " fails 95.2% of what people label as bad.\n" in as_text(result)
+    assert json.loads(as_json(result))["good_failed"] is None
+    assert result.fitting_threshold == 0.6, "the present one stays, as no good answer speaks against it"
+    alike = [replace(each, judge=0.3) for each in bad]
+    result = calibration(options, alike, ledger, ScoreScale())
+    assert "No threshold is suggested: none fails 90% of what people label as bad." in as_text(result)
+    assert json.loads(as_json(result))["bad_failed"] is None
