@@ -45,7 +45,13 @@ SALT = keyed_salt(KEY, "evalstream")
 
 PAST = 40
 NOW = datetime.now(UTC).replace(microsecond=0)
-UNDRAWN = "of turns that are not in today's sample (`sample` times the budget's factor at that time)"
+UNDRAWN = (
+    "today's `sample`, times the budget's factor of that time, draws none of their turns; a higher `sample` draws some"
+)
+STAY_OUT = (
+    "`sample`, `match` or `boost` left them out while this version judged live traffic; they stay out, and only another "
+    "version judges them"
+)
 
 
 def turn(n: int, *, days: float = 3.0) -> Turn:
@@ -167,8 +173,7 @@ async def test_what_was_judged_at_a_higher_rate_is_not_left_out_by_the_lower_one
     await live(world, range(PAST, PAST + 40), days=0.5, expected=len(drawn))
     edge = PAST + 40 - 1 - drawn[-1]
     dry = await rejudge(world, "--dry-run")
-    then = "not in their evaluator's sample at that time (`sample`, `match` or `boost`)"
-    assert f"{40 - len(drawn) - edge} evaluations left out: {then}\n" in dry.stdout, dry.stdout
+    assert f"{40 - len(drawn) - edge} evaluations left out: {STAY_OUT}\n" in dry.stdout, dry.stdout
     assert (f"{edge} evaluation" in dry.stdout, UNDRAWN in dry.stdout) == (edge > 0, edge > 0), dry.stdout
     assert "there is nothing to make" in dry.stdout
 
@@ -180,6 +185,9 @@ async def test_only_turns_of_the_stretch_are_left_out_and_each_once(world: World
     world.configure(**monitored(world, "short", sample=0.5))
     undrawn = sum(draw(SALT, f"c{n}") >= 0.5 for n in range(PAST))
     assert f"{undrawn} evaluations left out: {UNDRAWN}\n" in (await rejudge(world, "--dry-run")).stdout
+    world.configure(**monitored(world, "short", sample=1.0))
+    assert "left out" not in (await rejudge(world, "--dry-run")).stdout, "the remedy that the line names"
+    world.configure(**monitored(world, "short", sample=0.5))
     assert "left out" not in (await world.command("rejudge", "--from", "1d", "--dry-run")).stdout
 
 
@@ -271,10 +279,7 @@ async def test_what_was_not_drawn_is_not_being_made_because_another_evaluator_is
         dry = (await rejudge(world, "--dry-run")).stdout
     assert f"{PAST} evaluations left out: the service makes them now" in dry, dry
     between = PAST - sum(drawn) - drawn.index(True) - drawn[::-1].index(True)
-    assert (
-        f"{between} evaluations left out: not in their evaluator's sample at that time (`sample`, `match` or `boost`)"
-        in dry
-    )
+    assert f"{between} evaluations left out: {STAY_OUT}\n" in dry
 
 
 async def delivered(turns: Log) -> int:
@@ -492,13 +497,14 @@ async def test_what_the_evaluator_did_not_draw_while_it_was_at_work_stays_out(wo
     between = sum(few[0] < n < few[-1] for n in range(PAST)) - (len(few) - 2)
     async with world.serving():
         done = await rejudge(world)
-    assert (
-        f"{between} evaluations left out: not in their evaluator's sample at that time (`sample`, `match` or `boost`)"
-        in done.stdout
-    )
+    assert f"{between} evaluations left out: {STAY_OUT}\n" in done.stdout
     made = [each for each in await world.ledger() if each.happened_at]
     assert {each.subject.turn_id for each in made} == {f"t{n}" for n in range(PAST) if not few[0] <= n <= few[-1]}
     assert {each.sampling.probability for each in made} == {1.0}
+    world.configure(**with_change(world, "short", {"maximum": 3}))
+    remedy = await rejudge(world, "--what", "all", "--dry-run")
+    assert f"{PAST} evaluations to make" in remedy.stdout, remedy.output
+    assert "left out" not in remedy.stdout, "the remedy that the line names"
 
 
 async def test_a_run_at_a_higher_rate_leaves_what_earlier_runs_drew_to_stand_for_all(world: World) -> None:
@@ -691,7 +697,7 @@ async def test_what_was_not_drawn_stays_out_if_the_monitor_came_second_since(wor
     world.configure(monitors={"above": deepcopy(monitor), "all": monitor})
     dry = await rejudge(world, "--what", "all", "--dry-run", "--monitor", "all")
     between = few[-1] - few[0] + 1 - len(few)
-    assert f"{between} evaluations left out: not in their evaluator's sample at that time" in dry.stdout, dry.output
+    assert f"{between} evaluations left out: {STAY_OUT}\n" in dry.stdout, dry.output
 
 
 async def test_parts_without_ids_of_traces_that_are_as_long_are_each_judged(world: World) -> None:
