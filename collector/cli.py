@@ -602,7 +602,7 @@ def replay(
     """Compare a new evaluator or judge on past traffic.
 
     Past turns or conversations are evaluated again. The new scores are compared with the old ones, and both with
-    people's labels.
+    people's labels. Without --judge, --with and --by, the present versions judge all again, at full cost.
     """
     from collector.commands.replay.replay import ReplayOptions, replay as replay_selection
     from collector.past.evaluations import EvaluationFilter
