@@ -31,8 +31,9 @@ _STEP = 5.0
 PROBLEM_AFTER, WARN_AFTER = 5.0, 30.0
 """A partition whose fold takes longer than this (s) to open is a problem of the process, and is logged, as none of its
 records are read meanwhile."""
-STALLED_AFTER = 60.0
-"""Seconds without progress after which a consumer that lags is stalled."""
+STALLED_AFTER = 90.0
+"""Seconds without progress after which a consumer that lags is stalled: longer than an exporter waits for the first
+scrape (`SETTLING`)."""
 _GAUGES = series.CONSUMER_LAG_RECORDS, series.CONSUMER_LAG_SECONDS, series.OLDEST_NEEDED
 
 
@@ -79,17 +80,14 @@ class ConsumerLag:
         self._retention_at: dict[str, float] = {}
         self._unwatched = set[str]()
         self._opening: dict[tuple[str, str, int], float] = {}
-        self._waiting: dict[tuple[str, str], dict[int, tuple[int, float]]] = {}
-        """By consumer and lagging partition: the offset where it stands, and since when (s since the epoch)."""
 
     def stalled(self) -> str | None:
         """The consumers that lag and have made no progress for long; None if there are none."""
         now = self._clock()
-        oldest = {
-            consumer: now - min((since for _, since in partitions.values()), default=now)
-            for (consumer, _), partitions in self._waiting.items()
-        }
-        stalled = [f"{name} for {age:.0f} s" for name, age in oldest.items() if age > STALLED_AFTER]
+        longest: dict[str, float] = {}
+        for (consumer, _), (_, folds) in self._consumers.items():
+            longest[consumer] = max([longest.get(consumer, 0.0), *(fold.stands_for(now) for fold in folds.values())])
+        stalled = [f"{name} for {age:.0f} s" for name, age in longest.items() if age > STALLED_AFTER]
         waits = [f"no progress of {', '.join(stalled)}"] if stalled else []
         return "; ".join([*waits, *self._long_openings(now, PROBLEM_AFTER)]) or None
 
@@ -127,7 +125,6 @@ class ConsumerLag:
                         yield measured
                     finally:
                         partitions.pop(partition, None)
-                        self._waiting.get((consumer, log.name), {}).pop(partition, None)
             finally:
                 self._opening.pop(where, None)
 
@@ -170,7 +167,7 @@ class ConsumerLag:
         for partition, (fold, progress) in begun.items():
             behind = max(0, ends[partition] - progress.offset)
             records += behind
-            self._note_progress(where, partition, progress.offset if behind and partition in folds else None)
+            fold.note_lag(behind, now)
             age = max(age, now - progress.timestamp if behind else 0.0)
             needed = progress.oldest_needed(fold.needed_from, ends[partition])
             oldest = max(oldest, 0.0 if needed is None else now - needed)
@@ -192,13 +189,6 @@ class ConsumerLag:
                 logger.warning("the retention of %s is not watched any more (%s)", log.name, error)
         self._retention_at[log.name] = now
 
-    def _note_progress(self, consumer: tuple[str, str], partition: int, lags_at: int | None) -> None:
-        waiting = self._waiting.setdefault(consumer, {})
-        if lags_at is None:
-            waiting.pop(partition, None)
-        elif partition not in waiting or waiting[partition][0] != lags_at:
-            waiting[partition] = lags_at, self._clock()
-
 
 class _MeasuredFold(FoldWrapper):
     """A fold whose progress is recorded."""
@@ -206,6 +196,20 @@ class _MeasuredFold(FoldWrapper):
     def __init__(self, fold: Fold) -> None:
         super().__init__(fold)
         self.progress: _Progress | None = None
+        self._lagged: tuple[int, float] | None = None
+        """Where it lagged at the last sample, and since when (s since the epoch)."""
+
+    def note_lag(self, behind: int, now: float) -> None:
+        """Note by how many records it lags."""
+        if not behind or self.progress is None:
+            self._lagged = None
+        elif not self.stands_for(now):
+            self._lagged = self.progress.offset, now
+
+    def stands_for(self, now: float) -> float:
+        """How long (s) it has stood where it lagged at the last sample. No sample comes while brokers do not answer."""
+        progress = self.reached(now)
+        return now - self._lagged[1] if progress and self._lagged and self._lagged[0] == progress.offset else 0.0
 
     def reached(self, now: float) -> _Progress | None:
         """The progress, also past offsets that are no records; None before anything is known."""

@@ -6,7 +6,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 
-from collector.logs.consumer_lag import ConsumerLag
+from collector.export.segments import SETTLING
+from collector.logs.consumer_lag import SAMPLE_EVERY, STALLED_AFTER, ConsumerLag
 from collector.logs.log import Committed, LogUnavailable, NotPermitted, Record, StoredRecord
 from collector.logs.memory import MemoryLog
 from collector.telemetry.registry import Telemetry
@@ -99,16 +100,50 @@ async def test_a_consumer_that_lags_without_progress_is_stalled():
     async with lag.measured("evaluate", log, open_fold)(0, Committed(0, 0)) as fold:
         await lag.sample()
         assert lag.stalled() is None
-        now += 61
+        now += 91
         await lag.sample()
-        assert lag.stalled() == "no progress of evaluate for 61 s"
+        assert lag.stalled() == "no progress of evaluate for 91 s"
         await fold.deliver([StoredRecord(0, 0, now, None, b"x")])
         await lag.sample()
         assert lag.stalled() is None, "it lags still, and moves"
-        now += 61
+        now += 91
         await fold.deliver([StoredRecord(0, offset, now, None, b"x") for offset in (1, 2)])
         await lag.sample()
         assert lag.stalled() is None, "it has all"
+
+
+async def test_progress_counts_while_brokers_answer_no_sample():
+    """A source had caught up before its broker stopped: /readyz reckoned from when it had lagged, 17 s after the stop."""
+    now, log = 1000.0, Troubled("chats", partitions=1)
+    lag = ConsumerLag(Telemetry(), clock=lambda: now)
+
+    @asynccontextmanager
+    async def open_fold(_partition: int, _committed: Committed | None) -> AsyncGenerator[Consumer]:
+        yield Consumer()
+
+    await log.append([Record(None, b"x", partition=0) for _ in range(2)])
+    async with (
+        lag.measured("live", log, open_fold)(0, Committed(0, 0)) as fold,
+        lag.measured("live", MemoryLog("spans", partitions=1), open_fold)(0, Committed(0, 0)),
+    ):
+        await lag.sample()
+        log.trouble, now = LogUnavailable("it restarts"), now + 91
+        await lag.sample()
+        assert lag.stalled() == "no progress of live for 91 s", "also beside a second topic without lag"
+        await fold.deliver([StoredRecord(0, 0, now, None, b"x")])
+        await lag.sample()
+        assert lag.stalled() is None
+        log.trouble = None
+        await lag.sample()
+        now += 89
+        assert lag.stalled() is None, "it is reckoned from the first sample there"
+        now += 2
+        assert lag.stalled() == "no progress of live for 91 s"
+
+
+def test_a_wait_for_the_first_scrape_is_no_stall() -> None:
+    """Both limits were 60 s: an exporter that nobody scrapes was said to stall at each start."""
+    assert STALLED_AFTER > SETTLING + 2 * SAMPLE_EVERY
 
 
 @pytest.mark.parametrize(
