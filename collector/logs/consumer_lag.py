@@ -197,7 +197,7 @@ class _MeasuredFold(FoldWrapper):
         super().__init__(fold)
         self.progress: _Progress | None = None
         self._lagged: tuple[int, float] | None = None
-        """Where it lagged at the last sample, and since when (s since the epoch)."""
+        """The offset at which it lagged at the last sample, and since when (s since the epoch)."""
 
     def note_lag(self, behind: int, now: float) -> None:
         """Note by how many records it lags."""
