@@ -61,7 +61,7 @@ class Balance:
     missing: int = 0
     examples: list[MissingEvaluation] = field(default_factory=list[MissingEvaluation])
     earlier: int = 0
-    """Evaluations in the log that are not due, of subjects of which another one is due: by another definition."""
+    """Evaluations in the log of subjects of which another one is due: by another definition."""
     others: int = 0
     """Evaluations in the log of subjects of which none is due: their turns are gone, or an earlier configuration judged
     more."""

@@ -35,6 +35,12 @@ UPDATE due SET state = 'retried' WHERE (
         AND again.monitor = due.monitor AND again.evaluator = due.evaluator AND again.subject = due.subject
         AND again.revision = due.revision AND again.id != due.id
 );
+-- What another definition has judged counts apart where `rejudge` had the same subject judged again: each counts once.
+UPDATE due SET state = 'earlier' WHERE state = 'done' AND EXISTS (
+    SELECT 1 FROM due AS again WHERE again.requested = 1 AND again.trigger_offset > due.trigger_offset
+        AND again.monitor = due.monitor AND again.evaluator = due.evaluator AND again.subject = due.subject
+        AND again.revision = due.revision
+);
 CREATE TABLE comparable AS
     SELECT partition, monitor, evaluator, max(first_match, changed) AS first FROM (
         SELECT due.partition, due.monitor, due.evaluator, min(trigger_offset) AS first_match,
@@ -53,7 +59,8 @@ SELECT monitor, evaluator, CASE
             AND done.subject = due.subject AND done.id NOT IN (SELECT id FROM due)
     ) THEN 'made_earlier'
     ELSE 'not_compared' END AS what, count(*)
-FROM due LEFT JOIN comparable USING (partition, monitor, evaluator) WHERE partition = :partition GROUP BY 1, 2, 3
+FROM due LEFT JOIN comparable USING (partition, monitor, evaluator)
+WHERE partition = :partition AND state != 'earlier' GROUP BY 1, 2, 3
 
 -- # missing
 SELECT id, trigger_offset FROM due LEFT JOIN comparable USING (partition, monitor, evaluator)

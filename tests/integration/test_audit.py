@@ -249,11 +249,11 @@ async def test_evaluations_by_an_earlier_revision_are_one_number(world: World, m
     """After a new revision of a plug-in, 3,541 were read as missing, and the same 3,541 as too many."""
     monkeypatch.setattr(Length, "revision", 1000)
     lines = (await world.audit()).output.splitlines()
-    earlier = "by an earlier configuration or version of the evaluator"
-    assert f"due        brief of all: 12 = 12 made {earlier} (not compared)" in lines
+    other = "by another configuration or version of the evaluator"
+    assert f"due        brief of all: 12 = 12 made {other} (not compared)" in lines
     await world.judge(first=TURNS, turns=3)
     result = await world.audit()
-    assert f"due        brief of all: 15 = 3 scored and 12 made {earlier} (not compared)" in result.output.splitlines()
+    assert f"due        brief of all: 15 = 3 scored and 12 made {other} (not compared)" in result.output.splitlines()
     assert result.exit_code == 0, result.output
 
 

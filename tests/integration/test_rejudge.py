@@ -885,6 +885,27 @@ async def test_requests_that_an_older_version_has_taken_are_made_after_the_resta
     assert audit.exit_code == 0, audit.output
 
 
+@pytest.mark.parametrize("is_known", [True, False], ids=["configuration", "revision"])
+async def test_the_audit_counts_a_rejudged_subject_once_however_its_version_changed(
+    world: World, monkeypatch: pytest.MonkeyPatch, *, is_known: bool
+) -> None:
+    """After a change of the configuration, 166 turns were 233 due, as if many had been judged twice."""
+    world.configure(**monitored(world, "short"))
+    await live(world)
+    if is_known:
+        world.configure(**with_change(world, "short", {"maximum": 1000}))
+    else:
+        monkeypatch.setattr(Length, "revision", 2)
+    await live(world, range(PAST, PAST + 3), days=0.01, expected=3)
+    async with world.serving():
+        assert f"made {PAST} of {PAST}" in (await rejudge(world, "--what", "all")).stdout
+        await world.until_drained()
+    audit = await world.command("audit", "--drained")
+    assert audit.exit_code == 0, audit.output
+    others = f"{PAST} more of the same subjects by another configuration or version of the evaluator"
+    assert f"due        short of all: {PAST + 3} = {PAST + 3} scored; {others}\n" in audit.stdout
+
+
 async def test_a_service_that_would_judge_by_other_versions_gets_no_request(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,7 +14,7 @@ _EMPTY = "Nothing to compare: no span and no turn. Run this in the folder of the
 
 _NOT_DRAINED = "It adds up, but is not drained: stop the senders, wait assemble.idle_timeout, then stop the service:"
 
-_EARLIER = "by an earlier configuration or version of the evaluator"
+_OTHER = "by another configuration or version of the evaluator"
 
 _REMEDY = (
     "as evaluate did not find its earlier results. Metrics, alerts and exports count all: sum exported scores by the"
@@ -134,7 +134,7 @@ def _balance(balance: Balance, others: str) -> str:
     for name, number in (
         ("replaced, as the conversation went on", balance.replaced),
         ("in flight", balance.in_flight),
-        (f"made {_EARLIER} (not compared)", balance.made_earlier),
+        (f"made {_OTHER} (not compared)", balance.made_earlier),
         ("due before the first evaluation by this version (not compared)", balance.not_compared),
         ("MISSING", balance.missing),
     ):
@@ -142,7 +142,7 @@ def _balance(balance: Balance, others: str) -> str:
     more = max(0, balance.earlier - balance.made_earlier)
     notes = (
         (balance.retried, "made again after a failure or skip"),
-        (more, f"more of the same subjects {_EARLIER}"),
+        (more, f"more of the same subjects {_OTHER}"),
         (balance.others, f"more {others}"),
         (balance.later, "made after the audit began"),
         (balance.sampled_out, "more sampled out, so never made (evalstream_evaluations_due_total counts them)"),
