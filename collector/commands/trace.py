@@ -6,7 +6,7 @@ from the logs of a configuration, beside a running service or without one. Judge
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import isclose
 from typing import Any, cast
@@ -55,10 +55,11 @@ from evaluators.results import Evaluation
 
 @dataclass(frozen=True, slots=True)
 class PastDraw:
-    """The rate before boosts and budgets, and the salt, by which a configuration drew the subjects of an evaluator."""
+    """The rate before boosts and budgets, the salt, and the monitor's `match` at the draw; None where unknown."""
 
-    rate: float | str
-    salt: str
+    rate: float | str | None = None
+    salt: str | None = None
+    match: Mapping[str, frozenset[str]] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +68,6 @@ class EvaluationTrace:
 
     `turns` are the records of its turns, `spans` those of the traces of the latest one; either is empty where the log
     does not have them any more. `places` are the exporters' places in its partition, None for one without any.
-    `past_draw` is None if the logs do not say which configuration drew the subject.
     """
 
     evaluation: Evaluation
@@ -79,7 +79,7 @@ class EvaluationTrace:
     explained: ExplainedTrace | None
     places: dict[str, Committed | None]
     draw_key: DrawKey = PUBLIC
-    past_draw: PastDraw | None = None
+    past_draw: PastDraw = PastDraw()
     written: Sequence[str] = ()
     """The steps that a judge wrote of the evaluator's criteria."""
 
@@ -291,8 +291,8 @@ async def _find(config: Config, logs: Logs, evaluation_id: str) -> EvaluationTra
 
 async def _past_draw(
     config: Config, logs: Logs, evaluation: Evaluation, partition: int, turns: Sequence[StoredRecord]
-) -> PastDraw | None:
-    """The rate and the salt of an evaluation's draw, of which the present configuration may have others.
+) -> PastDraw:
+    """How an evaluation was drawn, which the present configuration may have changed.
 
     The configuration of when a turn came draws it. A conversation's draw comes later, as do those of `rejudge`: then
     all configurations until the evaluation must agree, from the last turn on or, if no turn is left, from the first on.
@@ -304,16 +304,18 @@ async def _past_draw(
         first = Configurations(switches, Plan(())).number_at(turns[-1].offset)
     is_at_arrival = turns and evaluation.scope == "turn" and evaluation.happened_at is None
     later = () if is_at_arrival else history.after(first)
-    draws = set[PastDraw]()
+    draws, matches = set[tuple[float | str, str]](), set[frozenset[tuple[str, frozenset[str]]]]()
     for number in (first, *(each.number for each in later if each.since <= begun.timestamp())):
         if (plan := await history.plan_of(number)) is None:
-            return None
+            return PastDraw()
         if (use := plan.assignment_of(evaluation.monitor, evaluation.evaluator)) is not None:
             monitor, assignment = use
             is_planned = assignment.rate is None and monitor.standard_error is not None
             rate = "auto" if is_planned else monitor.probability(assignment, 1.0, 1.0)
-            draws.add(PastDraw(rate, plan.salt_of(assignment)))
-    return draws.pop() if len(draws) == 1 else None
+            draws.add((rate, plan.salt_of(assignment)))
+            matches.add(frozenset(monitor.match.items()))
+    past = PastDraw(*draws.pop()) if len(draws) == 1 else PastDraw()
+    return replace(past, match=dict(matches.pop()) if len(matches) == 1 else None)
 
 
 async def _select(log: Log, wanted: Callable[[StoredRecord], bool], partition: int | None = None) -> list[StoredRecord]:
@@ -362,7 +364,7 @@ def steps(traced: EvaluationTrace, config: Config) -> dict[str, Any]:
         "received": _received(traced),
         "assembled": traced.explained,
         "turns": [_turn(record, turn) for record, turn in traced.turns],
-        "monitor": _monitor(evaluation, config),
+        "monitor": _monitor(traced, config),
         "draw": _draw(traced, config),
         "wait_seconds": _wait(traced),
         "judged": _judged(traced, config),
@@ -393,13 +395,15 @@ def _turn(record: StoredRecord, turn: Turn) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _monitor(evaluation: Evaluation, config: Config) -> dict[str, Any]:
+def _monitor(traced: EvaluationTrace, config: Config) -> dict[str, Any]:
+    evaluation, past = traced.evaluation, traced.past_draw.match
     monitor, name = config.settings.monitors.get(evaluation.monitor), evaluation.evaluator
     configured = monitor is not None and name in [use.name for use in monitor.uses]
     return {
         "name": evaluation.monitor,
         "configured": configured,
-        "match": monitor.match if monitor else None,
+        "match": None if past is None else {key: sorted(past[key]) for key in sorted(past)},
+        "current_match": monitor.match if monitor else None,
         "current_version": evaluator_version_in(config, name, evaluation.monitor) if configured else None,
     }
 
@@ -410,14 +414,14 @@ def _draw(traced: EvaluationTrace, config: Config) -> dict[str, Any]:
     use = next((use for use in (monitor.uses if monitor else ()) if use.name == evaluation.evaluator), None)
     made_at = traced.turns[-1][0].timestamp if traced.turns else evaluation.started_at.timestamp()
     present = keyed_salt(traced.draw_key.at(made_at), (use.salt if use else None) or settings.evaluate.sampling_salt)
-    salt = past.salt if past else present
+    salt = present if past.salt is None else past.salt
     key = conversation_key(traced.turns[-1][1]) if traced.turns else evaluation.subject.conversation_id
     own = own_probability(evaluation)
     return {
         "draw": draw(salt, key),
         "probability": own,
         "selected": draw(salt, key) < own,
-        "rate": past.rate if past else None,
+        "rate": past.rate,
         **{name: getattr(evaluation.sampling, name) for name in ("stratum", "unit", "upstream")},
     }
 
@@ -442,7 +446,7 @@ def _judged(traced: EvaluationTrace, config: Config) -> dict[str, Any]:
     configured = config.evaluators.get(evaluation.evaluator)
     members = config.settings.members(configured.judge) if configured and configured.judge else ()
     judge = members[0] if len(members) == 1 else "<name>"
-    is_current = _monitor(evaluation, config)["current_version"] == evaluation.evaluator_version  # else by other judges
+    is_current = _monitor(traced, config)["current_version"] == evaluation.evaluator_version  # else by other judges
     now = usd_again(config, evaluation.evaluator, evaluation) if is_current else None
     judges = {name for of in judges_of(evaluation.evaluator, config.evaluators) for name in config.settings.members(of)}
     return {
@@ -506,14 +510,16 @@ def _assembly_lines(traced: EvaluationTrace) -> Iterator[str]:
 
 def _decision_lines(traced: EvaluationTrace, config: Config) -> Iterator[str]:
     evaluation = traced.evaluation
-    monitor, selection = _monitor(evaluation, config), _draw(traced, config)
+    monitor, selection = _monitor(traced, config), _draw(traced, config)
     if not monitor["configured"]:
         note = ": this configuration has no such monitor with this evaluator"
     elif monitor["current_version"] not in (None, evaluation.evaluator_version):
         note = f": the configuration's version of the evaluator is {monitor['current_version']} now"
     else:
-        wanted: Mapping[str, Any] = monitor["match"] or {}
-        note = f": {', '.join(f'{key} is {_plain(value)}' for key, value in wanted.items()) or 'every turn'}"
+        is_known = monitor["match"] is not None
+        wanted: Mapping[str, Any] = monitor["match" if is_known else "current_match"] or {}
+        turns = ", ".join(f"{key} is {_plain(value)}" for key, value in wanted.items()) or "every turn"
+        note = f": {turns}" if is_known else f": today {turns}"
     yield f"monitor    {evaluation.monitor}{note}"
     rate = selection["rate"] if isinstance(selection["rate"], str | None) else f"{selection['rate']:g}"
     note = "" if rate is None else f" (rate {rate} before boosts and budgets, stratum {selection['stratum']})"

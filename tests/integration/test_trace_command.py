@@ -172,12 +172,14 @@ async def test_every_step_on_sqlite_beside_the_service_and_after_it(tmp_path: Pa
 
 
 @pytest.mark.parametrize("has_turns", [True, False])
-async def test_an_evaluation_keeps_the_rate_and_the_salt_of_its_time(tmp_path: Path, *, has_turns: bool) -> None:
-    """The rate was the one of now, which reads as if a budget had lowered the rate to what the record has."""
+async def test_an_evaluation_keeps_the_draw_of_its_time(tmp_path: Path, *, has_turns: bool) -> None:
+    """The rate was the one of now, which reads as if a budget had lowered the rate to what the record has; `match`,
+    too, though the turn does not fit the one of now.
+    """
     log = {"kind": "sqlite", "path": str(tmp_path / "logs.db")}
     settings: dict[str, Any] = {"evaluators": {"brief": {"kind": "length", "maximum": 20}}, "store_text": has_turns}
-    of_then = {"all": {"evaluators": ["brief"], "sample": 0.999}}
-    of_now = {"all": {"evaluators": [{"name": "brief", "salt": "another"}], "sample": 0.5}}
+    of_then = {"all": {"evaluators": ["brief"], "sample": 0.999, "match": {"service": ["shop", "blog"]}}}
+    of_now = {"all": {"evaluators": [{"name": "brief", "salt": "another"}], "sample": 0.5, "match": {"model": "m"}}}
     then, now = (
         configured(log, "http://localhost:1", tmp_path, monitors=monitors, **settings) for monitors in (of_then, of_now)
     )
@@ -192,18 +194,26 @@ async def test_an_evaluation_keeps_the_rate_and_the_salt_of_its_time(tmp_path: P
     assert steps["draw"] == before
     assert bool(steps["turns"]) == has_turns
     assert any("< 0.999 (rate 0.999 before boosts and budgets, stratum all), by trace" in line for line in lines)
+    assert "monitor    all: service is blog+shop" in lines
+    assert steps["monitor"]["match"] == {"service": ["blog", "shop"]}
+    assert steps["monitor"]["current_match"] == {"model": "m"}
 
 
-async def test_the_log_does_not_say_which_rate_drew_what_was_judged_again(tmp_path: Path) -> None:
-    """Only the record's probability is certain where configurations until the evaluation differ in `sample`."""
+@pytest.mark.parametrize("match", [None, {"service": "shop"}])
+async def test_the_log_does_not_say_which_rate_drew_what_was_judged_again(
+    tmp_path: Path, match: dict[str, str] | None
+) -> None:
+    """Only the record's probability is certain where configurations until the evaluation differ in `sample`; and if
+    they differ in `match`, it is the one of today.
+    """
     log = {"kind": "sqlite", "path": str(tmp_path / "logs.db")}
     evaluators = {"brief": {"kind": "length", "maximum": 20}}
     then, now = (
         configured(
             log, "http://localhost:1", tmp_path, evaluators=evaluators,
-            monitors={"all": {"evaluators": ["brief"], "sample": rate}},
+            monitors={"all": {"evaluators": ["brief"], "sample": rate, "match": of}},
         )
-        for rate in (0.999, 0.5)
+        for rate, of in ((0.999, {"service": "shop"}), (0.5, match or {}))
     )  # fmt: skip
     async with judged(then) as evaluation:
         pass
@@ -216,6 +226,7 @@ async def test_the_log_does_not_say_which_rate_drew_what_was_judged_again(tmp_pa
     lines, steps = await traced(now, again.evaluation_id)
     assert (steps["draw"]["rate"], steps["draw"]["probability"]) == (None, 0.999)
     assert any(line.startswith("draw ") and line.endswith(" 0.999, by trace") for line in lines)
+    assert f"monitor    all: {'service is shop' if match else 'today every turn'}" in lines
 
 
 async def test_what_the_log_has_no_more_is_said(tmp_path: Path) -> None:
