@@ -160,7 +160,7 @@ class PartitionState:
     A control record has a decision that does not follow from the turns, such as new rates or an eviction. Earlier
     owners wrote `control_records`; each is applied again at its offset. `former` and `past` are those of `PlanInForce`:
     a reopened window supersedes evaluations of `past` plans. `is_over(job)` says whether a job of the replay had ended
-    before the restart. `PartitionProcessor` sets `outcomes` after the replay, so that only new ones count.
+    before the restart. `PartitionProcessor` sets `outcomes` after the records that a former owner counted.
     """
 
     def __init__(

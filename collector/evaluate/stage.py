@@ -51,13 +51,14 @@ class PartitionStart:
     """The point from which a partition is continued.
 
     `committed` is the state committed when the records below `delivered` had been delivered. A replay skips the jobs
-    that were done by then.
+    that were done by then. The former owner has counted the records before `new_from`.
     """
 
     partition: int
     committed: CommitMetadata
     delivered: int
     configurations: Configurations
+    new_from: int = 0
 
     def was_over(self, job: Job) -> bool:
         """Whether a job had ended before the commit: it was neither pending nor waiting for a reference."""
@@ -95,7 +96,6 @@ class PartitionProcessor:
         self._configurations = self.start.configurations
         self._retained = RetainedOffsets()
         self._waiting: deque[tuple[Job, Job | None]] = deque()
-        self._is_replay = True
 
     @property
     def in_flight(self) -> int:
@@ -167,17 +167,15 @@ class PartitionProcessor:
             if is_shared(record):  # it may contain very many turns
                 await asyncio.sleep(0)
         self.snapshots.note_work()
-        for job in jobs.values():
-            self._count(job, "resumed")
-        await self._submit(jobs.values(), resumed=True)
+        await self._submit(jobs.values())
 
     def _count(self, job: Job, outcome: Due | End) -> None:
         self.outcomes.count_evaluation(job.monitor.name, job.assignment.evaluator.name, outcome)
 
     async def deliver(self, records: Sequence[StoredRecord]) -> None:
         """Process new records. Waits while a judge's bulkhead, its limit on evaluations, is full."""
-        if self._is_replay:
-            self._end_replay()
+        if self.state.report_demand is None and self.budget is not None and self.budget.limited:
+            self.state.report_demand = partial(self.budget.add_demand, self._partition)
         for headers, group in groupby(records, attrgetter("headers")):
             batch = list(group)
             if headers == SNAPSHOT_HEADERS:
@@ -194,14 +192,9 @@ class PartitionProcessor:
         if records:  # the log's time: by the turns' own times, a backlog would make too many checkpoints
             await self._ledger.checkpoint(self.state.next_offset, position.low.offset, records[-1].timestamp)
 
-    def _end_replay(self) -> None:
-        """From now on count the state's outcomes, and report its demand to the budget."""
-        self._is_replay = False
-        self.state.outcomes = self.outcomes
-        if self.budget is not None and self.budget.limited:
-            self.state.report_demand = partial(self.budget.add_demand, self._partition)
-
     async def _process(self, record: StoredRecord) -> None:
+        if record.offset >= self.start.new_from:
+            self.state.outcomes = self.outcomes
         await self.jobs.wait_for_oldest(record.offset, self.limits.pending_records)
         if self.budget and self.budget.is_decision_due(self._partition, now := self.clock(), record.timestamp):
             await self._set_rates(self.budget, now, record.offset)
@@ -236,8 +229,12 @@ class PartitionProcessor:
         if (windows.by_monitor or windows.released) and (released := windows.take_released()):
             self._retained.retain(released, offset)
 
-    async def _submit(self, jobs: Collection[Job], *, resumed: bool = False) -> None:
+    async def _submit(self, jobs: Collection[Job]) -> None:
         """Start jobs, each in the form that the newest plan gives it. Waits while a judge's bulkhead is full."""
+        if resumed := self.state.outcomes is not self.outcomes:  # a former owner has counted that they became due
+            jobs = [job for job in jobs if not self.jobs.is_known(job)]
+            for job in jobs:
+                self._count(job, "resumed")
         waiting = self._waiting = deque(zip(jobs, map(self._configurations.by_newest, jobs), strict=True))
         try:
             while waiting:
@@ -292,13 +289,12 @@ def _next_pack(waiting: deque[tuple[Job, Job | None]]) -> Sequence[tuple[Job, Jo
     return [first, *others]
 
 
-async def _recall_turns(log: Log, partition: int, state: PartitionState, stopped_at: int) -> None:
-    """Note the last turns before those that the state gets, and the turns that the former owner has counted."""
-    until = max(state.next_offset, stopped_at)
+async def _recall_turns(log: Log, partition: int, state: PartitionState) -> None:
+    """Note the last turns before those that the state gets."""
 
     async def recall() -> None:
         async for record in records_from(log, partition, max(0, state.next_offset - _RECALLED)):
-            if record.offset >= until:
+            if record.offset >= state.next_offset:
                 return
             for piece in divide_records([record]) if not record.headers or is_shared(record) else ():
                 state.recent_turns.seen_at(turn_id_in(piece.value), record.offset)
@@ -427,12 +423,13 @@ class EvaluateStage:
             configurations = await self._hand_over(self._history, ledger, metadata, delivered, reached, partition)
             past = await past_plans(metadata.past, self._history)
         self._report_removed(metadata)
-        start = PartitionStart(partition, metadata, delivered, configurations)
+        new_from = min(ledger.new_from, ledger.previous_end)  # less if the turns log was made again
+        start = PartitionStart(partition, metadata, delivered, configurations, new_from)
         state = PartitionState(
             self.plan, metadata.replay_point, ledger.control_records, configurations.former, past, start.was_over
         )
         state.on_bad_record = self.reports.on_bad_record
-        await _recall_turns(self.turns, partition, state, ledger.stopped_at or 0)
+        await _recall_turns(self.turns, partition, state)
         async with self._opened_deferred(partition, journal, ledger) as deferred, asyncio.TaskGroup() as tasks:
             learn = partial(self._budget.learn, partition) if self._budget and self._budget.limited else None
             jobs = PartitionJobs(partition, ledger, self.dispatcher, tasks, self.reports.outcomes, learn, deferred)
@@ -455,7 +452,7 @@ class EvaluateStage:
                     await jobs.drain(self.timing.grace())
                 await jobs.stop(0.0 if self.handing_over else self.timing.grace())
                 if self._history is not None:
-                    await ledger.write_stopped(max(state.next_offset, reached))
+                    await ledger.write_stopped(max(state.next_offset, reached), max(state.next_offset, new_from))
                 if self._budget is not None:
                     self._budget.remove_partition(partition)
 

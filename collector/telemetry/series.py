@@ -300,7 +300,8 @@ OPEN_TRACES = gauge("evalstream_open_traces")
 """Traces that wait for further spans."""
 TURNS = counter("evalstream_turns_total", ("monitor", "outcome"))
 """Matched turns, once for each monitor, by outcome: sampled (for at least one evaluator, also of conversations),
-sampled_out, duplicate. Turns from before a boost of their conversation stay sampled_out."""
+sampled_out, duplicate. Turns from before a boost of their conversation stay sampled_out. After a kill or an outage,
+turns since the last commit count again."""
 UNMATCHED_TURNS = counter("evalstream_unmatched_turns_total")
 """Turns that no monitor matched."""
 UPSTREAM_IGNORED = counter("evalstream_upstream_ignored_total", ("monitor",))
@@ -318,16 +319,16 @@ OPEN_CONVERSATIONS = gauge("evalstream_open_conversations")
 """Open conversations that an evaluator of conversations will judge, or would after a boost, over all monitors."""
 # --- evaluations: due = ended + in flight ---
 EVALUATIONS_DUE = counter("evalstream_evaluations_due_total", ("monitor", "evaluator", "origin"))
-"""Evaluations that became due in this process, by origin. matched: a turn came, sampled or not, or a sampled
-conversation closed. resumed: another process, or this one before its configuration changed, left it unfinished.
-retried: replaces a failure or a skip (*Make it again*, or `rejudge`). backfilled: others by `rejudge`."""
+"""Evaluations that became due, by origin. matched: a turn came, sampled or not, or a sampled conversation closed.
+resumed: another process, or this one before its configuration changed, left it unfinished. retried: replaces a failure
+or a skip (*Make it again*, or `rejudge`). backfilled: others by `rejudge`."""
 EVALUATIONS_STARTED = counter("evalstream_evaluations_started_total", ("monitor", "evaluator"))
 """Evaluations that went to their judge's queue: without those sampled out, duplicate, or requested by `rejudge`.
 Resumed ones count again."""
 EVALUATIONS_ENDED = counter("evalstream_evaluations_ended_total", ("monitor", "evaluator", "outcome", "reason"))
 """Evaluations by outcome: scored, skipped, failed (recorded, with the reason), sampled_out (turns only), duplicate,
-superseded, reassigned (unfinished; resumed by another process, or by this one after its configuration changed), removed
-(unfinished; a changed configuration no longer has its evaluator)."""
+superseded, reassigned (unfinished, then resumed), removed (unfinished; a changed configuration no longer has its
+evaluator)."""
 FEEDBACK = counter("evalstream_feedback_total", ("outcome",))
 """Feedback by what became of it: joined, unmatched (its subject was not judged within the
 wait), crowded_out, duplicate."""

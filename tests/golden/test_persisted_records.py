@@ -598,6 +598,7 @@ DECISIONS: Mapping[bytes, ControlRecord] = {
     b'{"at":8,"evicted":{"all":["c1","c2"]}}': ControlRecord(offset=8, evictions={"all": ["c1", "c2"]}),
     b'{"at":3,"configuration":2}': ControlRecord(offset=3, configuration=2),
     b'{"at":4,"stopped":true}': ControlRecord(offset=4, stopped=True),
+    b'{"at":9,"stopped":true,"new_from":4}': ControlRecord(offset=9, stopped=True, new_from=4),
     b'{"at":0,"batches":{"event":"submitted","key":"k","id":"b"}}': ControlRecord(
         offset=0, batches={"event": "submitted", "key": "k", "id": "b"}
     ),

@@ -34,6 +34,7 @@ from collector.config.settings import Settings
 from collector.errors import ConfigError
 from collector.evaluate.recovery.control_records import ControlRecord
 from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
+from collector.evaluate.recovery.ledger import Ledger
 from collector.evaluate.recovery.replay_point import CommitMetadata
 from collector.evaluate.sampling.draw import draw, keyed_salt
 from collector.evaluate.stage import GROUP
@@ -101,6 +102,12 @@ def labels(service: Running, name: str) -> list[dict[str, str]]:
     ]
 
 
+async def until_paused(service: Running) -> None:
+    async with asyncio.timeout(60):
+        while value(service, "evalstream_paused_partitions") < 1:
+            await asyncio.sleep(0.05)
+
+
 async def look(service: Running) -> None:
     """What SIGHUP does."""
     service.reload.request()
@@ -159,13 +166,47 @@ async def test_what_a_judge_that_is_out_has_left_is_made_by_the_new_definition(t
         file.change(lambda values: values.update(evaluate={"shutdown_grace": 0, "max_waiting": 5, "concurrency": 2}))
         async with running(load(file.path), {"evaluate"}, path=file.path) as service:
             await put(service, range(40))
-            async with asyncio.timeout(60):
-                while value(service, "evalstream_paused_partitions") < 1:
-                    await asyncio.sleep(0.05)
+            await until_paused(service)
             file.change(lambda values: values["judges"]["main"].update(base_url=url))
             await look(service)
             made = await until(service, answers=40, short=40)
             assert max(Counter(each.evaluation_id for each in made).values()) == 1
+            assert_counted_once(service, 40)
+        await clean(file)
+
+
+def assert_counted_once(service: Running, turns: int) -> None:
+    """What was delivered to the former stage came again to the one after it, and was counted again."""
+    assert value(service, "evalstream_turns_total", monitor="all", outcome="sampled") == turns
+    assert len(labels(service, "evalstream_turns_total")) == 2, "none is a duplicate"
+    due, ended = "evalstream_evaluations_due_total", "evalstream_evaluations_ended_total"
+    for name in ("answers", "short"):
+        assert value(service, due, evaluator=name, origin="matched") == turns
+        assert value(service, ended, evaluator=name, outcome="scored") == turns
+    resumed = value(service, due, evaluator="answers", origin="resumed")
+    assert resumed == value(service, ended, evaluator="answers", outcome="reassigned") > 0
+
+
+async def test_a_change_in_the_backlog_of_a_process_that_was_killed_hides_no_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the killed one had stopped was unknown: all of its backlog was taken for counted."""
+    async with serve_judge() as url:
+        file = ConfigFile(tmp_path, "http://127.0.0.1:9/v1")
+        file.change(lambda values: values.update(evaluate={"shutdown_grace": 0, "max_waiting": 5, "concurrency": 2}))
+        with monkeypatch.context() as killed:
+            killed.setattr(Ledger, "write_stopped", AsyncMock())
+            async with running(load(file.path), {"evaluate"}, path=file.path) as service:
+                await put(service, range(40))
+                await until_paused(service)
+        async with running(load(file.path), {"evaluate"}, path=file.path) as service:
+            await until_paused(service)
+            file.change(lambda values: values["judges"]["main"].update(base_url=url))
+            await look(service)
+            async with asyncio.timeout(60):
+                while value(service, "evalstream_evaluations_ended_total", evaluator="answers", outcome="scored") < 40:
+                    await asyncio.sleep(0.05)
+            assert value(service, "evalstream_turns_total", monitor="all", outcome="sampled") == 40
         await clean(file)
 
 

@@ -28,7 +28,8 @@ class ControlRecord:
     `snapshot_validity` says whether the snapshots at and after `offset` are valid; the last record about an offset
     counts. `budget` is the partition's budget as its owner knew it. `configuration` is the number of the configuration
     that applies from `offset` on. `stopped` marks an owner's last record: no owner so far has applied records from
-    `offset` on. `batches` reports events of batches; it is no decision, and has no offset.
+    `offset` on, and this one has counted those before `new_from`. `batches` reports events of batches; it is no
+    decision, and has no offset.
     """
 
     offset: int
@@ -38,6 +39,7 @@ class ControlRecord:
     budget: Mapping[str, Any] | None = None
     configuration: int | None = None
     stopped: bool = False
+    new_from: int = 0
     batches: Mapping[str, Any] | None = None
 
     def to_record(self, partition: int) -> Record:
@@ -47,9 +49,8 @@ class ControlRecord:
             plain |= {"rates": self.rates.to_json(), "account": self.budget}
         if self.snapshot_validity is not None:
             plain["carried"] = list(self.snapshot_validity.items())
-        plain |= not_none(
-            evicted=self.evictions, configuration=self.configuration, stopped=self.stopped or None, batches=self.batches
-        )
+        plain |= not_none(evicted=self.evictions, configuration=self.configuration, stopped=self.stopped or None)
+        plain |= not_none(new_from=self.new_from or None, batches=self.batches)
         return Record(None, orjson.dumps(plain), CONTROL_HEADERS, partition)
 
 
@@ -76,6 +77,7 @@ def parse_control_record(value: bytes) -> ControlRecord:
             budget=plain.get("account"),
             configuration=plain.get("configuration"),
             stopped=plain.get("stopped", False),
+            new_from=plain.get("new_from", 0),
             batches=plain.get("batches"),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -78,7 +78,9 @@ class Ledger:
         """The costs of evaluations since the last saved budget: monitor, US dollars, time."""
         self._retained_from: int | None = None
         self.stopped_at: int | None = None
-        """The offset of the turns log before which the former owner has applied all turns, if it wrote that."""
+        """The offset of the turns log from which no owner has applied turns, if the former owner wrote that."""
+        self.new_from = 0
+        """The former owner has counted the turns before this offset; 0 if it did not write that."""
 
     def __contains__(self, evaluation_id: str) -> bool:
         return evaluation_id in self._ids
@@ -138,7 +140,7 @@ class Ledger:
                     if counts:
                         await self._read_control_record(record)
                 elif record.key is not None:
-                    self.stopped_at = None  # an owner has worked since
+                    self.stopped_at, self.new_from = None, 0  # an owner has worked since
                     if counts:
                         self._ids[record.key.decode()] = record.offset
                         if self.on_evaluation is not None:
@@ -162,7 +164,7 @@ class Ledger:
         except BadInput as error:
             logger.warning("record %d of the evaluations log is skipped: %s", record.offset, error)
             return
-        self.stopped_at = control.offset if control.stopped else None
+        self.stopped_at, self.new_from = control.offset if control.stopped else None, control.new_from
         if control.batches is not None:
             if self.on_batches is not None:
                 await self.on_batches(control.batches)
@@ -211,9 +213,9 @@ class Ledger:
             return max(self.stopped_at, delivered)
         return max(self.previous_end, delivered) if self._ids or self.control_records else delivered
 
-    async def write_stopped(self, turns: int) -> None:
-        """Write, if the log is available, that this owner stops and that no owner has applied turns from `turns` on."""
-        record = ControlRecord(offset=turns, stopped=True).to_record(self.partition)
+    async def write_stopped(self, turns: int, new_from: int) -> None:
+        """Write, if the log is available, that this owner stops: see `stopped_at` and `new_from`."""
+        record = ControlRecord(offset=turns, stopped=True, new_from=new_from).to_record(self.partition)
         with suppress(LogUnavailable, TimeoutError):
             async with asyncio.timeout(STOPPED_WITHIN):
                 await self.evaluations.append([replace(record, value=stamped(record.value, self.epoch))])
