@@ -109,6 +109,15 @@ _START = "import pathlib, sys; from collector.config.loading import load\n\
 load(pathlib.Path(sys.argv[1]), serves=True); sys.exit(86)"
 
 
+def judge_of_environment(environment: Mapping[str, str]) -> dict[str, Any]:
+    """The settings of the judge that the environment names as for the `openai` library."""
+    return {
+        "model": environment.get("OPENAI_MODEL", "gpt-4.1-mini"),
+        "base_url": environment.get("OPENAI_BASE_URL", "https://api.openai.com/v1"),
+        "api_key": environment.get("OPENAI_API_KEY", "none"),
+    }
+
+
 def code_change(config: Config, path: Path) -> str | None:
     """The change of plug-ins' code, and why the next start with the file fails by it; None if there is no change.
 

@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.live import Live
 
 from collector.config.configured import Config
-from collector.config.loading import check
+from collector.config.loading import check, judge_of_environment
 from collector.demo.application import Helpdesk, tracing
 from collector.demo.judge import MODEL, serve_judge
 from collector.demo.screen import DemoState, Scene, render, summary
@@ -115,11 +115,7 @@ async def _demo(settings: DemoSettings, folder: Path) -> None:
 async def _judge(environment: Mapping[str, str]) -> AsyncGenerator[dict[str, Any]]:
     """The judge's settings: the user's own where the environment names one, else the stand-in, started here."""
     if environment.get("OPENAI_API_KEY") or environment.get("OPENAI_BASE_URL"):
-        yield {
-            "model": environment.get("OPENAI_MODEL", "gpt-4.1-mini"),
-            "base_url": environment.get("OPENAI_BASE_URL", "https://api.openai.com/v1"),
-            "api_key": environment.get("OPENAI_API_KEY", "none"),
-        }
+        yield judge_of_environment(environment)
         return
     async with serve_judge() as base_url:
         yield {"model": MODEL, "base_url": base_url}

@@ -79,8 +79,9 @@ async def test_two_definitions_on_one_file_are_compared_case_by_case(tmp_path: P
             "number": {"kind": "regex", "pattern": "number"},
             "five": {"kind": "regex", "pattern": "number is [0-5]"},
             "refusal": {"kind": "refusal"},
+            "short": {"kind": "length", "maximum": 10},
         },
-        "monitors": {"all": {"evaluators": ["number", "five", "refusal"]}},
+        "monitors": {"all": {"evaluators": ["number", "five", "refusal", "short"]}},
         "log": {"path": str(tmp_path / "none.db")},
     }
     (tmp_path / "evalstream.yaml").write_text(yaml.safe_dump(config))
@@ -89,9 +90,15 @@ async def test_two_definitions_on_one_file_are_compared_case_by_case(tmp_path: P
     [line] = (line for line in done.stdout.splitlines() if "case by case" in line)
     assert line.startswith("number → five, case by case: 0.750 → 0.600 (-0.150, 95 % interval -0."), line
     assert line.endswith(")"), line
-    unlike = await finished(tmp_path, "turns.jsonl", "--evaluator", "number", "--evaluator", "refusal")
-    assert "number → refusal, case by case: 0.750 → " in unlike.stdout, unlike.stderr
+    unlike = await finished(tmp_path, "turns.jsonl", "--evaluator", "number", "--evaluator", "short")
+    assert "number → short, case by case: 0.750 → " in unlike.stdout, unlike.stderr
     assert " (of two kinds or scales: it tells nothing unless both measure the same)" in unlike.stdout
+    opposed = await finished(tmp_path, "turns.jsonl", "--evaluator", "number", "--evaluator", "refusal")
+    why = (
+        "lower is better for the new one (refusal), but higher for the old one (number), so a difference of means says "
+    )
+    assert f"number → refusal: not compared, as {why}nothing; evalstream calibrate" in opposed.stdout, opposed.stderr
+    assert "case by case" not in opposed.stdout
     two = ("turns.jsonl", "--evaluator", "number", "--evaluator", "five", "--json")
     first = json.loads((await finished(tmp_path, *two, "--output", "base.jsonl")).stdout)
     found = first["five"]["comparison"]

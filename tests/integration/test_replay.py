@@ -532,6 +532,19 @@ async def test_what_is_wrong_is_one_sentence(
     assert "\n" not in str(done.exception)
 
 
+async def test_evaluators_of_which_one_is_better_if_lower_are_not_compared(world: World) -> None:
+    """The new scores were "lower, beyond chance", after they were paid for."""
+    opposite = world.settings["evaluators"] | {"helpful": {"kind": "hallucination", "judge": "main"}}
+    before = world.judge.calls
+    done = await world.replay("--with", world.configure("new.yaml", evaluators=opposite), "--evaluator", "helpful")
+    assert isinstance(done.exception, ConfigError), done.output
+    assert str(done.exception).endswith(
+        "new.yaml: lower is better for the new one (helpful), but higher for the old one (helpful), so a difference of "
+        "means says nothing; evalstream calibrate compares each with people's labels"
+    )
+    assert world.judge.calls == before
+
+
 async def test_turns_that_are_gone(world: World) -> None:
     (world.folder / "turns.jsonl").write_bytes(turn_to_json(Turn(turn_id="x", input="a", actual_output="b")) + b"\n")
     done = await world.replay(str(world.folder / "turns.jsonl"))

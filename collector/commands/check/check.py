@@ -145,14 +145,11 @@ def _secured(security: KafkaSecuritySettings | None) -> str:
 def receivers(config: Config) -> Iterator[str]:
     """Return what comes in, with the access that senders need."""
     receive = config.settings.receive
-    if receive.otlp_http is not None:
-        http = receive.otlp_http
-        scheme = "https" if http.tls else "http"
-        yield f"OTLP/HTTP on {scheme}://{http.host}:{http.port} (/v1/traces, /v1/logs), {_access(http)}"
-    if receive.otlp_grpc is not None:
-        grpc = receive.otlp_grpc
-        scheme = "https" if grpc.tls else "http"
-        yield f"OTLP/gRPC on {scheme}://{grpc.host}:{grpc.port} (traces, logs), {_access(grpc)}"
+    http, grpc = ("HTTP", "/v1/traces, /v1/logs", receive.otlp_http), ("gRPC", "traces, logs", receive.otlp_grpc)
+    for protocol, what, otlp in (http, grpc):
+        if otlp is not None:
+            scheme = "https" if otlp.tls else "http"
+            yield f"OTLP/{protocol} on {scheme}://{otlp.host}:{otlp.port} ({what}), {_access(otlp)}"
     for source in receive.kafka:
         turns = [f"{', '.join(source.turns)} (ready-made turns)"] if source.turns else []
         secured = _secured(security_of(source, config.settings.log))
@@ -161,13 +158,9 @@ def receivers(config: Config) -> Iterator[str]:
         yield f"Kafka at {', '.join(source.bootstrap_servers)}{secured}: {topics}"
     if receive.files:
         yield f"files: {', '.join(receive.files)}"
-    match receive.trust_tracestate:
-        case "always":
-            yield "the tracestate of any sender is believed about earlier sampling (receive.trust_tracestate)"
-        case [*tenants] if tenants:
-            yield f"the tracestate of {listed(tenants)} is believed about earlier sampling (receive.trust_tracestate)"
-        case _:
-            pass
+    trust = receive.trust_tracestate
+    if senders := {"always": "any sender", "never": ""}[trust] if isinstance(trust, str) else listed(trust):
+        yield f"the tracestate of {senders} is believed about earlier sampling (receive.trust_tracestate)"
 
 
 def _link(link: LinkSettings | None) -> str:

@@ -21,7 +21,7 @@ from rich.text import Text
 from collector.calibration.labels import HumanLabel
 from collector.commands.replay.comparison import Comparison, EvaluationPair, MeanChange, compare
 from collector.commands.replay.people import PeopleComparison, compare_with_people, labels_of_file, labels_of_page
-from collector.commands.score.gate import TWO_DEFINITIONS
+from collector.commands.score.gate import TWO_DEFINITIONS, opposed
 from collector.commands.score.output import content_id, read_attempts
 from collector.commands.score.runner import MOST_AT_ONCE, RunResult, guarded_run, require_prices, run_jobs
 from collector.commands.score.score import limit_message, resume_hint, turns_in
@@ -346,7 +346,7 @@ async def _replay(config: Config, new: Config, options: ReplayOptions) -> tuple[
         selected = select(past, options.selection, scales)
         if not selected.scored:
             raise ConfigError(_nothing(selected))
-        names = _names(selected, new, options)
+        names = _names(selected, config, new, options)
         judging = _judging(new, names.values(), options.judge)
         if options.max_usd is not None:
             require_prices(judging, {evaluator.judge for evaluator in judging.evaluators.values() if evaluator.judge})
@@ -390,7 +390,7 @@ def _nothing(selected: SelectedEvaluations) -> str:
     )
 
 
-def _names(selected: SelectedEvaluations, new: Config, options: ReplayOptions) -> dict[str, str]:
+def _names(selected: SelectedEvaluations, config: Config, new: Config, options: ReplayOptions) -> dict[str, str]:
     """The new evaluators by the names of the old ones; omits those that were not named and do not exist any more."""
     scopes = {judged.evaluation.evaluator: judged.evaluation.scope for judged in selected.unscored + selected.scored}
     named = {old: options.by or old for old in scopes}
@@ -407,6 +407,9 @@ def _names(selected: SelectedEvaluations, new: Config, options: ReplayOptions) -
                 f"{name} scores a {new.evaluators[name].evaluator.scope}, but {old} scores a {scopes[old]}; "
                 "name another evaluator"
             )
+        before = config.evaluators.get(old, new.evaluators[name])
+        if why := opposed(before.evaluator, new.evaluators[name].evaluator):
+            raise ConfigError(f"{new.source}: {why}")
     return names
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from collector import plugins
 from collector.config.configured import Config
-from collector.config.loading import check
+from collector.config.loading import check, judge_of_environment
 from collector.config.settings import MonitorSettings
 from collector.errors import ConfigError
 
@@ -23,18 +23,14 @@ def without_file(kinds: Sequence[str], criteria: str | None, environment: Mappin
             "evalstream.yaml: no such file; write one with evalstream init, or name a kind of evaluator: "
             '--evaluator g_eval --criteria "The answer is right and complete."'
         )
-    judge = {
-        "model": environment.get("OPENAI_MODEL", "gpt-4.1-mini"),
-        "base_url": environment.get("OPENAI_BASE_URL", "https://api.openai.com/v1"),
-        "api_key": environment.get("OPENAI_API_KEY", "none"),
-    }
     evaluators: dict[str, Any] = {}
     for kind in kinds:
         cls = plugins.evaluator_class(kind, None)
         fields = {name: value for name, value in cls.example.items() if name == "evaluation_params"}
         own_criteria = {"criteria": criteria} if criteria is not None and "criteria" in cls.model_fields else {}
         evaluators[kind] = {"kind": kind, **fields, **({"judge": "main"} if cls.needs_judge else {}), **own_criteria}
-    return check({"judges": {"main": judge}, "evaluators": evaluators}, "--evaluator", folder=Path(), complete=False)
+    judges = {"main": judge_of_environment(environment)}
+    return check({"judges": judges, "evaluators": evaluators}, "--evaluator", folder=Path(), complete=False)
 
 
 def with_a_monitor(config: Config, named: Sequence[str] = ()) -> Config:

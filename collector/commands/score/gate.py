@@ -4,7 +4,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from collector.commands.replay.comparison import Comparison, EvaluationPair, compare
 from collector.commands.score.output import read_attempts
@@ -13,6 +13,7 @@ from collector.errors import ConfigError
 from collector.telemetry.plain import in_chat, plain
 from collector.wording import plural
 from evaluators.batch import results_of
+from evaluators.evaluator import Evaluator
 from evaluators.results import Evaluation
 
 Verdict = Literal["worse", "better", "alike", "unsure", "no pairs", "other version", "other steps", "no base"]
@@ -92,11 +93,26 @@ def compare_with_base(
     ]
 
 
-def compare_two(evaluations: Iterable[Evaluation], old: str, new: str) -> Comparison | None:
-    """Compare two evaluators of one run on the subjects that both have scored; None without any."""
+def compare_two(
+    evaluations: Iterable[Evaluation], old: Evaluator[Any], new: Evaluator[Any]
+) -> tuple[Comparison | None, str]:
+    """Compare two evaluators of one run on the subjects that both have scored; with a line that says the result."""
+    names = f"{old.name} → {new.name}"
+    if why := opposed(old, new):
+        return None, f"{names}: not compared, as {why}\n"
     scored = {_key(evaluation): evaluation for evaluation in evaluations if evaluation.score is not None}
-    shared = [subject for name, subject in scored if name == new and (old, subject) in scored]
-    return compare([EvaluationPair(scored[old, subject], scored[new, subject]) for subject in shared])
+    shared = [subject for name, subject in scored if name == new.name and (old.name, subject) in scored]
+    both = compare([EvaluationPair(scored[old.name, subject], scored[new.name, subject]) for subject in shared])
+    alike = (old.kind, tuple(old.label_names)) == (new.kind, tuple(new.label_names))
+    of_what = "" if alike else " (of two kinds or scales: it tells nothing unless both measure the same)"
+    return both, f"{names}, case by case: {both.mean}{of_what}\n" if both else ""
+
+
+def opposed(old: Evaluator[Any], new: Evaluator[Any]) -> str:
+    """Why the means of two evaluators cannot be compared: lower is better for one of them. "" if they can."""
+    before, now = (evaluator.direction.partition("_")[0] for evaluator in (old, new))
+    why = f"{now} is better for the new one ({new.name}), but {before} for the old one ({old.name}), so a difference of"
+    return "" if before == now else f"{why} means says nothing; evalstream calibrate compares each with people's labels"
 
 
 def _key(evaluation: Evaluation) -> tuple[str, str]:

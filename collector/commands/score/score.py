@@ -281,12 +281,11 @@ def score(config: Config, options: ScoreOptions) -> int:
     text += "".join(left_out_text(name, confusion, labels[name]) for name, confusion in classified.items())
     if base is not None:
         gate = compare_with_base(base, made.evaluations, tolerance=options.tolerance, lower_is_better=lower)
-    elif len(names := options.evaluators) == 2 and (both := compare_two(made.evaluations, *names)):
-        more.append((names[1], "comparison", {"compared_with": names[0], **fields_of(both, "pairs", "mean")}))
-        two = [config.evaluators[name].evaluator for name in names]
-        alike = len({(one.kind, one.direction, tuple(one.label_names)) for one in two}) == 1
-        of_what = "" if alike else " (of two kinds or scales: it tells nothing unless both measure the same)"
-        text += f"{' → '.join(names)}, case by case: {both.mean}{of_what}\n"
+    elif len(names := options.evaluators) == 2:
+        both, line = compare_two(made.evaluations, *(config.evaluators[name].evaluator for name in names))
+        text += line
+        if both is not None:
+            more.append((names[1], "comparison", {"compared_with": names[0], **fields_of(both, "pairs", "mean")}))
     for result in gate:
         paired = fields_of(result.comparison, "pairs", "mean") if result.comparison else {"pairs": 0}
         more.append((result.evaluator, "comparison", {"verdict": result.verdict, **paired}))

@@ -15,6 +15,7 @@ from collector.commands.score.gate import GateResult, as_junit, as_markdown, com
 from collector.commands.score.runner import mixes_steps
 from collector.errors import ConfigError
 from evaluators.results import Escalation, Evaluation, Subject
+from evaluators.turn.length import Length
 
 
 def run_of(shift: float, number: int = 60, name: str = "helpful", seed: int = 1) -> list[Evaluation]:
@@ -122,13 +123,15 @@ def test_steps_of_a_cascades_judges_are_no_other_steps_of_one_judge() -> None:
 def test_two_evaluators_of_one_run_are_compared_case_by_case() -> None:
     """Their own intervals overlap, but nearly every case has a lower score by the second."""
     old, new = run_of(0.001, 20), run_of(-0.05, 30, name="strict")
-    paired = compare_two([*old, *new], "helpful", "strict")
+    two = [Length(name=name, maximum=9) for name in ("helpful", "strict")]
+    paired, line = compare_two([*old, *new], *two)
     assert paired is not None
+    assert line == f"helpful → strict, case by case: {paired.mean}\n"
     assert paired.pairs == 20
     assert paired.mean.difference == pytest.approx(-0.05, abs=0.02)
     assert paired.mean.interval is not None
     assert paired.mean.interval[1] < 0.0
-    assert compare_two(old, "helpful", "strict") is None
+    assert compare_two(old, *two) == (None, "")
 
 
 def test_of_one_hundred_runs_that_change_nothing_few_are_called_worse() -> None:
