@@ -159,8 +159,8 @@ def receivers(config: Config) -> Iterator[str]:
     if receive.files:
         yield f"files: {', '.join(receive.files)}"
     trust = receive.trust_tracestate
-    if senders := {"always": "any sender", "never": ""}[trust] if isinstance(trust, str) else listed(trust):
-        yield f"the tracestate of {senders} is believed about earlier sampling (receive.trust_tracestate)"
+    if senders := {"always": ["any sender"], "never": []}[trust] if isinstance(trust, str) else trust:
+        yield f"the tracestate of {listed(senders)} is believed about earlier sampling (receive.trust_tracestate)"
 
 
 def _link(link: LinkSettings | None) -> str:

@@ -217,6 +217,9 @@ def test_only_tenants_that_exist_are_believed_about_earlier_sampling() -> None:
     config = check(configuration(receive=sender | {"trust_tracestate": ["team-a"]}), "my.yaml")
     believed = "the tracestate of team-a is believed about earlier sampling (receive.trust_tracestate)"
     assert f"receive    {believed}" in report(config)
+    for trust, senders in (("always", "any sender"), ("never", ""), ([], "")):
+        lines = "\n".join(report(check(configuration(receive=sender | {"trust_tracestate": trust}), "my.yaml")))
+        assert (f"the tracestate of {senders} is believed" in lines, "tracestate" in lines) == (senders != "",) * 2
     assert mistakes(receive=sender | {"trust_tracestate": ["team-b"]}) == [
         "my.yaml: receive.trust_tracestate: unknown tenant 'team-b'; did you mean 'team-a'?"
     ]
