@@ -337,6 +337,7 @@ async def test_scores_that_wait_for_their_destination_go_out_on_their_spans_afte
         await asyncio.sleep(1.5)  # the exporter commits
     result = await copied(old, new)
     assert result.exit_code == 0, (result.output, result.exception)
+    assert "The copy is whole, and its audit adds up. Next: evalstream run" in result.output
     assert "judged_spans  12 records" in result.output
     audited = await asyncio.to_thread(CliRunner().invoke, app, ["audit", "-c", str(new), "--drained"])
     assert audited.exit_code == 1

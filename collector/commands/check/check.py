@@ -130,7 +130,8 @@ def logs_text(config: Config, *, brief: bool = False) -> str:
             topics = f"{prefix}.*" if brief else ", ".join(f"{prefix}.{name}" for name in names)
             partitions = plural(log.kafka.partitions, "partition")
             secured = _secured(log.kafka.security)
-            return f"Kafka at {', '.join(log.kafka.bootstrap_servers)}{secured}: {topics}, {partitions}"
+            moving = "" if log.kafka.group_instance_id else "; no group_instance_id: partitions move at each restart"
+            return f"Kafka at {', '.join(log.kafka.bootstrap_servers)}{secured}: {topics}, {partitions}{moving}"
 
 
 def _secured(security: KafkaSecuritySettings | None) -> str:

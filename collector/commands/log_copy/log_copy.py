@@ -208,7 +208,7 @@ async def copy_logs(
         except RecordTooLarge as error:
             raise ConfigError(f"{to.source}: log: {error}; it cannot take what {config.source} has") from error
     if not erased:
-        say(f"The copy is whole. Next: evalstream run -c {to.source}")
+        say(f"The copy is whole{'' if status else ', and its audit adds up'}. Next: evalstream run -c {to.source}")
         say(f"When that runs, delete the logs of {config.source}: they hold everything still, also what you erase.")
     return status
 

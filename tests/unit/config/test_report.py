@@ -27,6 +27,14 @@ def test_every_topic_is_named_that_is_opened(link: dict[str, list[str]] | None) 
     assert ("p.unlinked," in line) == (link is not None)
 
 
+@pytest.mark.parametrize("instance", [{}, {"group_instance_id": "one"}], ids=["unnamed", "named"])
+def test_a_process_without_a_name_is_noticed_before_its_partitions_move(instance: dict[str, str]) -> None:
+    kafka = {"bootstrap_servers": ["b:9092"], "prefix": "p", **instance}
+    config = checked({"exact": {"kind": "exact_match"}}, log={"kind": "kafka", "kafka": kafka})
+    [line] = [line for line in report(config) if line.startswith("logs")]
+    assert line.endswith("; no group_instance_id: partitions move at each restart") == (not instance)
+
+
 @pytest.mark.parametrize(
     ("judge", "said"),
     [
