@@ -148,10 +148,11 @@ class Telemetry:
         self._values.setdefault(label, set()).update(values)
 
     def _declare(self, of: Series) -> _Metric:
+        text = of.help + " The first reading may be 0: read again." * of.awaits_reading
         if of.kind == "histogram":
-            return TolerantHistogram(of.name, of.help, of.labels, buckets=of.buckets, registry=self.registry)
+            return TolerantHistogram(of.name, text, of.labels, buckets=of.buckets, registry=self.registry)
         kind = TolerantCounter if of.kind == "counter" else TolerantGauge
-        return kind(of.name, of.help, of.labels, registry=self.registry)
+        return kind(of.name, text, of.labels, registry=self.registry)
 
     def _report_absurd(self, metric: str) -> None:
         self._absurd.warn(f"{metric}: a value that no such metric can have is left out")

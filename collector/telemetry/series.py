@@ -35,6 +35,11 @@ class Series:
         """The meaning, in a sentence."""
         return _helps()[self.name]
 
+    @property
+    def awaits_reading(self) -> bool:
+        """Whether the Prometheus exporter counts it, so that it stays 0 until it was read (see `FirstScrape`)."""
+        return self.kind != "gauge" and self.labels[:1] in (("evaluator",), ("feedback",)) and "monitor" in self.labels
+
 
 @cache
 def _helps() -> Mapping[str, str]:
@@ -71,15 +76,14 @@ _LEVELS = (0.0, 0.1, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.9, 1.0)  #
 
 # --- scores ---
 SCORE = histogram("gen_ai_evaluation_score", _EVALUATION, _LEVELS)
-"""Scores on 0..1, unweighted; exemplars carry the trace id. For means use the sums of `evalstream_estimator_…`. The
-first reading may be 0: read again."""
+"""Scores on 0..1, unweighted; exemplars carry the trace id. For means use the sums of `evalstream_estimator_…`."""
 ESTIMATOR_W = counter("evalstream_estimator_w_total", _EVALUATION)
 """Sum of the weights w = 1 / sampling probability over the scored subjects, without clipped weight."""
 ESTIMATOR_WY = counter("evalstream_estimator_wy_total", _EVALUATION)
 """Sum of w times score; divided by the sum of w it is the unbiased mean score."""
 ESTIMATOR_W2 = counter("evalstream_estimator_w2_total", _EVALUATION)
-"""Sum over conversations of (Σ w)², for the standard error; the product of two weights h hours apart is multiplied by
-e^(-h/12)."""
+"""Sum over a segment's conversations of (Σ w)², for the standard error; products of weights h hours apart count
+e^(-h/12) times."""
 ESTIMATOR_W2Y = counter("evalstream_estimator_w2y_total", _EVALUATION)
 """Sum over conversations of (Σ w)(Σ w·score)."""
 ESTIMATOR_W2Y2 = counter("evalstream_estimator_w2y2_total", _EVALUATION)
@@ -132,8 +136,7 @@ LABELS = counter("evalstream_labels_total", (*_EVALUATION, "label"))
 LABEL_WEIGHT = counter("evalstream_label_weight_total", (*_EVALUATION, "label"))
 """Sum of 1 / sampling probability by label; a label's share of this sum estimates its share of all traffic."""
 EVALUATIONS = counter("evalstream_evaluations_total", (*_EVALUATION, "outcome", "reason"))
-"""Exported evaluations, each once, by outcome (scored, skipped, failed) and, without a score, by reason. The first
-reading may be 0: read again."""
+"""Exported evaluations, each once, by outcome (scored, skipped, failed) and, without a score, by reason."""
 EVALUATIONS_RETRIED = counter("evalstream_evaluations_retried_total", (*_EVALUATION, "reason"))
 """Failures that the page's *Make it again* replaced, by reason of the failure. `evalstream_evaluations_total` counts
 both failure and replacement. Replacements by `rejudge` count in `evalstream_evaluations_backfilled_total`."""

@@ -21,6 +21,7 @@ from collector.export.prometheus import PrometheusExporter, PrometheusSettings
 from collector.logs.log import Confirm, certain
 from collector.records.feedback import FeedbackEntry, FeedbackSubject, JoinedFeedback
 from collector.telemetry.registry import Telemetry
+from collector.telemetry.series import all_series
 
 WATCHED = MonitoredEvaluator(
     evaluator="answers_question", evaluator_version="0123456789ab", monitor="helpdesk", threshold=0.5
@@ -100,11 +101,22 @@ async def test_nothing_counts_until_the_first_scrape_and_then_all_of_it() -> Non
 
 
 async def test_who_reads_only_once_learns_why_nothing_has_counted() -> None:
+    """Two metrics said it; the sums of the mean, verdicts, tokens and costs begin at 0, too."""
     async with opened() as world:
-        await world.waits(world.exporter.export([scored()]))
-        zeros = (await world.scrape()).splitlines()
-    for name in ("gen_ai_evaluation_score", "evalstream_evaluations_total"):
-        assert next(line for line in zeros if line.startswith(f"# HELP {name} ")).endswith("may be 0: read again.")
+        counting = await world.waits(world.exporter.export([scored()]))
+        helps = [line for line in (await world.scrape()).splitlines() if line.startswith("# HELP ")]
+        await asyncio.wait_for(counting, 5)
+        grown = {
+            family.name
+            for family in world.telemetry.registry.collect()
+            if family.type in ("counter", "histogram") and sum(each.value for each in family.samples)
+        }
+    say_it = {line.split()[2].removesuffix("_total") for line in helps if line.endswith(" may be 0: read again.")}
+    assert grown >= {"gen_ai_evaluation_score", "evalstream_estimator_wy", "evalstream_verdicts"}
+    assert grown <= say_it
+    held_back = {series.name.removesuffix("_total") for series in all_series() if series.awaits_reading}
+    assert {"evalstream_judge_tokens", "evalstream_judge_cost_usd", "evalstream_feedback_w"} <= held_back
+    assert not {"evalstream_evaluations_due", "evalstream_judge_canaries", "evalstream_target_score"} & held_back
 
 
 async def test_a_part_of_the_metrics_is_no_scrape() -> None:
