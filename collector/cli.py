@@ -851,9 +851,7 @@ def gate(
     from collector.alerting.releases.gate import GateQuestion
     from collector.commands.compare import gate as decide
 
-    question = GateQuestion(
-        attribute=attribute, version=version, against=against, monitor=monitor, within=within, tolerance=tolerance
-    )
+    question = _options(GateQuestion, locals())
     _finish(decide(_load(config, complete=True), question, datetime.now(UTC), show, as_json=json))
 
 

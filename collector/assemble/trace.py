@@ -6,7 +6,7 @@ Feedback and application events are attached to the turns that they are about.
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 from math import inf
 from types import MappingProxyType
@@ -259,27 +259,21 @@ class TraceAnalysis(NamedTuple):
     losses: Losses
 
 
+@dataclass(eq=False, repr=False)
 class Assembler:
     """Assembles traces, given the dialects in use and the attributes of conversations, users and the application."""
 
-    def __init__(
-        self,
-        dialects: Dialects,
-        identity: IdentityLookup | None = None,
-        application: ApplicationAttributes | None = None,
-        media: MediaLimits = NOTHING_STORED,
-        *,
-        references: TraceReferences | None = None,
-        agent_runs: bool = False,
-    ) -> None:
-        """With `agent_runs` the runs of agents inside a turn are turns, too: see `find_agent_runs`."""
-        self.dialects = dialects
-        self.identity = identity or IdentityLookup()
-        self.application = application or ApplicationAttributes()
-        self.references = references or TraceReferences()
+    dialects: Dialects
+    identity: IdentityLookup = field(default_factory=IdentityLookup)
+    application: ApplicationAttributes = field(default_factory=ApplicationAttributes)
+    media: MediaLimits = NOTHING_STORED
+    _: KW_ONLY
+    references: TraceReferences = field(default_factory=TraceReferences)
+    agent_runs: bool = False
+    """The runs of agents inside a turn are turns, too: see `find_agent_runs`."""
+
+    def __post_init__(self) -> None:
         self.names: frozenset[str] = self.application.names | self.references.names | SPEECH
-        self.media = media
-        self.agent_runs = agent_runs
 
     def assemble(
         self,

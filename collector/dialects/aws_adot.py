@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from collector.dialects.call import Call, ChatMessage, as_messages
 from collector.dialects.decode import as_dict, as_list, decode, decode_json
 from collector.dialects.dialect import Coverage, Dialect
-from collector.dialects.messages import parse_messages, split_system_prompt
+from collector.dialects.messages import parse_messages, split_input
 from collector.otlp.span import LogRecord, Span
 from evaluators.cases import Json
 
@@ -33,11 +33,9 @@ def read(_span: Span, records: Sequence[LogRecord]) -> Call | None:
     )
     if body is None:
         return None
-    system, input_messages = split_system_prompt(_parse_list(as_dict(body.get("input")).get("messages"), "user"))
     return Call(
         dialect="aws_adot",
-        system=system,
-        input=as_messages(input_messages),
+        **split_input(_parse_list(as_dict(body.get("input")).get("messages"), "user")),
         output=as_messages(_parse_list(as_dict(body.get("output")).get("messages"), "assistant")),
         sources={"input": "body.input.messages", "output": "body.output.messages"},
     )

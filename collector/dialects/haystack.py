@@ -7,7 +7,7 @@ from collector.dialects.call import Call, Kind, as_messages
 from collector.dialects.decode import as_dict, as_list, decode
 from collector.dialects.dialect import Coverage, Dialect
 from collector.dialects.free_form import exchanged, parse_answer, parse_question
-from collector.dialects.messages import parse_messages, split_system_prompt
+from collector.dialects.messages import parse_messages, split_input
 from collector.dialects.passages import parse_passages
 from collector.otlp.span import LogRecord, Span
 
@@ -54,7 +54,6 @@ def _read_model(span: Span) -> Call:
     attributes = span.attributes
     prompt = parse_messages(attributes.get(_INPUT), "user")
     answer = parse_messages(attributes.get(_OUTPUT), "assistant")
-    system, input_messages = split_system_prompt(prompt.messages if prompt.is_structured else ())
     output_messages = as_messages(answer.messages) if answer.is_structured else None
     output_fields = as_dict(decode(attributes.get(_OUTPUT)))
     reply = as_dict(next(iter(as_list(output_fields.get("replies"))), None))
@@ -63,8 +62,7 @@ def _read_model(span: Span) -> Call:
     return Call(
         dialect="haystack",
         kind="model",
-        system=system,
-        input=as_messages(input_messages),
+        **split_input(prompt.messages if prompt.is_structured else ()),
         output=output_messages,
         input_incomplete=prompt.incomplete,
         output_incomplete=answer.incomplete,

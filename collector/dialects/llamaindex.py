@@ -7,7 +7,7 @@ from collector.dialects.call import Call, ChatMessage, as_messages
 from collector.dialects.decode import decode
 from collector.dialects.dialect import Coverage, Dialect
 from collector.dialects.free_form import parse_answer, parse_question
-from collector.dialects.messages import parse_messages, split_system_prompt
+from collector.dialects.messages import parse_messages, split_input
 from collector.dialects.passages import parse_passages
 from collector.otlp.span import Attributes, LogRecord, Span
 from evaluators.cases import Json
@@ -50,14 +50,12 @@ def _read_model(span: Span, events: Mapping[str, Attributes]) -> Call | None:
     places = {name: key for name, key in {**_STARTS, **_ENDS}.items() if key in events.get(name, _NOTHING)}
     name = next(iter(places), "")
     prompt = parse_messages(events[name][places[name]], "user") if name else parse_messages(None, "user")
-    system, rest = split_system_prompt(prompt.messages)
     answer = parse_messages(_find_answer(end), "assistant")
     error = find_error(span, answered=bool(answer.messages))
     return Call(
         dialect="llamaindex",
         kind="model",
-        system=system,
-        input=as_messages(rest),
+        **split_input(prompt.messages),
         output=as_messages(answer.messages),
         input_incomplete=prompt.incomplete,
         output_incomplete=answer.incomplete or (None if end or error else "no_content"),

@@ -10,7 +10,7 @@ from collector.dialects.attributes import find_error, find_sources, find_text, f
 from collector.dialects.call import Call, ChatMessage, Kind, as_messages, parse_finish_reason
 from collector.dialects.decode import as_dict, as_list, decode, decode_json
 from collector.dialects.dialect import Coverage, Dialect
-from collector.dialects.messages import parse_messages, parse_system_text, split_system_prompt
+from collector.dialects.messages import parse_messages, parse_system_text, split_input, split_system_prompt
 from collector.dialects.parts import parse_arguments
 from collector.dialects.passages import parse_passage, parse_passages
 from collector.otlp.span import Attributes, LogRecord, Span
@@ -108,7 +108,6 @@ def _read_request(span: Span) -> Call | None:
     response = as_dict(decode(attributes.get(_RESPONSE)))
     if not ({"messages", "prompt"} & request.keys()):
         return Call(dialect="logfire", kind="chain") if "input" in request else None  # embeddings
-    system, input_messages = split_system_prompt(parse_messages(request).messages)
     answer = next(
         (response[key] for key in ("message", "text", "combined_chunk_content") if response.get(key) is not None), None
     )
@@ -116,8 +115,7 @@ def _read_request(span: Span) -> Call | None:
     return Call(
         dialect="logfire",
         kind="model",
-        system=system,
-        input=as_messages(input_messages),
+        **split_input(parse_messages(request).messages),
         output=output_messages,
         error=find_error(span, answered=output_messages is not None),
         model=find_text(attributes, "gen_ai.response.model", "gen_ai.request.model") or find_text(request, "model"),

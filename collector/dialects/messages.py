@@ -7,10 +7,10 @@ as Python reprs, or as plain text. Attributes do not declare their shape, so the
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 from collector.dialects.attributes import find_text
-from collector.dialects.call import ChatMessage, parse_finish_reason
+from collector.dialects.call import ChatMessage, as_messages, parse_finish_reason
 from collector.dialects.decode import as_dict, as_list, parse_document, parse_printed_fields, parse_repr
 from collector.dialects.media import find_beside
 from collector.dialects.parts import (
@@ -94,6 +94,19 @@ def split_system_prompt(messages: Iterable[ChatMessage]) -> tuple[str | None, tu
         elif message.text and message.text not in system:
             system.append(message.text)
     return "\n".join(system) or None, tuple(rest)
+
+
+class SplitInput(TypedDict):
+    """The fields of a `Call` that its input fills."""
+
+    system: str | None
+    input: tuple[ChatMessage, ...] | None
+
+
+def split_input(messages: Iterable[ChatMessage]) -> SplitInput:
+    """The fields of a `Call` for its input: the system prompt and the other messages."""
+    system, rest = split_system_prompt(messages)
+    return {"system": system, "input": as_messages(rest)}
 
 
 def parse_tool_calls(value: Json) -> tuple[ToolCall, ...]:

@@ -8,10 +8,10 @@ import re
 from collections.abc import Sequence
 
 from collector.dialects.attributes import find_error, find_redaction
-from collector.dialects.call import Call, ChatMessage, as_messages, parse_finish_reason
+from collector.dialects.call import Call, ChatMessage, parse_finish_reason
 from collector.dialects.decode import as_list, decode, decode_json, parse_repr
 from collector.dialects.dialect import Coverage, Dialect
-from collector.dialects.messages import parse_messages, parse_tool_calls, split_system_prompt
+from collector.dialects.messages import parse_messages, parse_tool_calls, split_input
 from collector.otlp.span import Attributes, LogRecord, Span
 from evaluators.cases import Json, ToolCall
 
@@ -35,7 +35,6 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
     input_messages, uncertain = (
         _parse_prompt(prompt) if isinstance(prompt, str) else (parse_messages(prompt).messages, False)
     )
-    system, input_messages = split_system_prompt(input_messages)
     calls = parse_tool_calls(span.attributes.get("gen_ai.response.tool_calls")) or _parse_tool_calls(span.attributes)
     output_messages = _parse_answer(completion, has_calls=bool(calls))
     if calls:
@@ -44,8 +43,7 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
     return Call(
         dialect="openlit",
         kind="model",
-        system=system,
-        input=as_messages(input_messages),
+        **split_input(input_messages),
         output=None if stand_in else output_messages,
         input_incomplete=find_redaction(prompt),
         output_incomplete="no_content" if stand_in else find_redaction(completion),

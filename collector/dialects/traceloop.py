@@ -15,7 +15,7 @@ from collector.dialects.decode import as_dict, as_list, decode, decode_json, par
 from collector.dialects.dialect import Coverage, Dialect
 from collector.dialects.free_form import Content, exchanged, parse_answer, parse_query, parse_question
 from collector.dialects.indexed_messages import COMPLETION, PROMPT, parse_indexed_messages
-from collector.dialects.messages import parse_messages, parse_tool_calls, split_system_prompt
+from collector.dialects.messages import parse_messages, parse_tool_calls, split_input, split_system_prompt
 from collector.dialects.parts import JsonObject, parse_arguments
 from collector.dialects.passages import parse_passage, parse_passages
 from collector.otlp.span import LogRecord, Span
@@ -164,13 +164,11 @@ def _read_raw(span: Span) -> Call:
     attributes = span.attributes
     output_value = decode_json(attributes.get(_OUTPUT))
     question = parse_messages(attributes.get(_INPUT))
-    system, input_messages = split_system_prompt(question.messages)
     output_messages = parse_raw_stream(output_value) or as_messages(parse_messages(output_value, "assistant").messages)
     return Call(
         dialect="traceloop",
         kind="model",
-        system=system,
-        input=as_messages(input_messages),
+        **split_input(question.messages),
         output=output_messages,
         input_incomplete=question.incomplete,
         error=find_error(span, answered=output_messages is not None),
@@ -230,14 +228,12 @@ def _read_llamaindex_task(span: Span, input_value: Json, output_value: Json) -> 
         if "message" in response or output_value is None
         else parse_question(input_value).messages or ()
     )
-    system, input_messages = split_system_prompt(input_messages)
     output_messages = parse_messages(response.get("message", response.get("text")), "assistant").messages
     raw = as_dict(response.get("raw"))
     return Call(
         dialect="traceloop",
         kind="model",
-        system=system,
-        input=as_messages(input_messages),
+        **split_input(input_messages),
         output=as_messages(output_messages),
         error=find_error(span, answered=bool(output_messages)),
         model=find_text(raw, "model"),

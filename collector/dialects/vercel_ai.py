@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from collector.dialects.attributes import find_error, find_redaction, find_sources, find_text, find_usage, find_value
-from collector.dialects.call import Call, ChatMessage, as_messages, parse_finish_reason
+from collector.dialects.call import Call, ChatMessage, parse_finish_reason
 from collector.dialects.decode import decode_json
 from collector.dialects.dialect import Coverage, Dialect
-from collector.dialects.messages import parse_messages, parse_tool_calls, split_system_prompt
+from collector.dialects.messages import parse_messages, parse_tool_calls, split_input
 from collector.dialects.parts import parse_arguments
 from collector.otlp.span import Attributes, LogRecord, Span
 from evaluators.cases import ToolCall
@@ -34,13 +34,11 @@ def _read_call(span: Span, *, is_model: bool) -> Call:
     attributes = span.attributes
     prompt_value, prompt_key = find_value(attributes, "ai.prompt.messages", "ai.prompt")
     prompt = parse_messages(prompt_value, "user")
-    system, input_messages = split_system_prompt(prompt.messages)
     output_messages, output_key = _parse_answer(attributes)
     return Call(
         dialect="vercel_ai",
         kind="model" if is_model else "agent",
-        system=system,
-        input=as_messages(input_messages),
+        **split_input(prompt.messages),
         output=output_messages,
         input_incomplete=prompt.incomplete,
         output_incomplete=find_redaction(output_messages[0].text) if output_messages else None,

@@ -9,7 +9,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass
 from math import prod
 from typing import cast
 
@@ -63,20 +63,19 @@ def count_segments(dimensions: Iterable[Dimension]) -> int:
     return prod(dimension.labels for dimension in dimensions)
 
 
+@dataclass(eq=False, repr=False)
 class Segments:
     """Finds the segment of an evaluation. `on_new` is called with each segment before it is used.
 
     `clock` (s) should not jump.
     """
 
-    def __init__(
-        self,
-        dimensions: Sequence[Dimension],
-        on_new: Callable[[str], None] = lambda _segment: None,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    dimensions: InitVar[Sequence[Dimension]]
+    on_new: Callable[[str], None] = lambda _segment: None
+    clock: InitVar[Callable[[], float]] = time.monotonic
+
+    def __post_init__(self, dimensions: Sequence[Dimension], clock: Callable[[], float]) -> None:
         self._values = tuple(_Values(dimension, clock) for dimension in dimensions)
-        self._on_new = on_new
         self._limit = 2 * count_segments(dimensions)
         self._known: set[str] = set()
         self._announce()
@@ -93,7 +92,7 @@ class Segments:
 
     def _announce(self) -> None:
         if not self._values:
-            self._on_new(ALL)
+            self.on_new(ALL)
             return
         combinations = itertools.product(*([*values.labels(), OTHER] for values in self._values))
         names = [values.attribute for values in self._values]
@@ -101,7 +100,7 @@ class Segments:
             segment = _join(list(zip(names, labels, strict=True)))
             if segment not in self._known and (len(self._known) < self._limit or set(labels) == {OTHER}):
                 self._known.add(segment)
-                self._on_new(segment)
+                self.on_new(segment)
 
 
 def _join(labels: Sequence[tuple[str, str]]) -> str:

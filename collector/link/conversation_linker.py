@@ -157,7 +157,7 @@ class ConversationLinker:
         if known is not None:
             return known.conversation_id
         history = history_of(turn)
-        chat = self._traces.get(_own_id(turn)) if turn.trace_id else None
+        chat = self._traces.get(own_conversation(turn)) if turn.trace_id else None
         if chat is None and turn.conversation_id is not None:
             chat = self._responses.get((tenant_of(turn), turn.conversation_id))
         if chat is None and history.before is not None:
@@ -165,12 +165,12 @@ class ConversationLinker:
         elif chat is None and turn.conversation_id is None:  # after an unseen response, none starts
             chat = self._start(turn, offset, time)
         if chat is None:
-            return _own_id(turn)
+            return own_conversation(turn)
         self._add(chat, turn, history.before, history.after, time)
         return chat.conversation_id
 
     def _start(self, turn: Turn, offset: int, time: float) -> _Chat:
-        chat = _Chat(_own_id(turn), offset, time, time, b"")
+        chat = _Chat(own_conversation(turn), offset, time, time, b"")
         self._chats[offset] = self._touched[offset] = chat
         self._by_digest.setdefault(b"", []).append(chat)
         return chat
@@ -181,7 +181,7 @@ class ConversationLinker:
         chat.turns.append(turn.turn_id)
         self._turns[turn.turn_id] = chat
         if turn.trace_id:
-            trace = _own_id(turn)
+            trace = own_conversation(turn)
             chat.traces.add(trace)
             self._traces[trace] = chat
         if is_pointer(turn.response_id):
@@ -231,10 +231,6 @@ class ConversationLinker:
 
 def _first(chat: _Chat) -> int:
     return chat.first
-
-
-def _own_id(turn: Turn) -> str:
-    return own_conversation(turn)
 
 
 _BATCH = 256

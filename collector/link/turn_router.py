@@ -1,6 +1,7 @@
 """The routing of turns: into the turns log, or first into the log where those without a conversation are linked."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import NamedTuple
 
@@ -50,48 +51,42 @@ def _unlinked_key(turns: Sequence[Turn]) -> bytes | None:
     return None if opening is None else opening.hex().encode()
 
 
+@dataclass(eq=False, repr=False)
 class TurnRouter:
     """Appends turns to their log. Those of `services` that name no conversation go to the log `unlinked`.
 
-    With `is_key_wanted`, turns of other keys are stored without their content, and those in one append to a partition
-    share a record. Turns that have to be linked first keep their content.
+    With `wants_key`, turns of other keys are stored without their content, and those in one append to a partition share
+    a record; `may_refuse` says whether there may be any. Turns that have to be linked first keep their content.
     """
 
-    def __init__(
-        self,
-        turns: Log,
-        unlinked: Log | None = None,
-        services: Collection[str] = (),
-        *,
-        backoff: Backoff = RETRY,
-        is_key_wanted: Callable[[str], bool] | None = None,
-        selects: Callable[[], bool] = lambda: True,
-    ) -> None:
-        """`selects` says whether `is_key_wanted` may say no to any key."""
-        self._is_key_wanted = is_key_wanted
-        self._selects = selects
-        self._turns = turns
-        self._unlinked = unlinked
-        self._backoff = backoff
-        self._services = frozenset(services) if unlinked is not None else frozenset[str]()
+    turns: Log
+    unlinked: Log | None = None
+    services: Collection[str] = ()
+    _: KW_ONLY
+    backoff: Backoff = RETRY
+    wants_key: Callable[[str], bool] | None = None
+    may_refuse: Callable[[], bool] = lambda: True
+
+    def __post_init__(self) -> None:
+        self._services = frozenset(self.services) if self.unlinked is not None else frozenset[str]()
 
     @property
     def selects(self) -> bool:
         """Whether there are turns that are stored without their content."""
-        return self._is_key_wanted is not None and self._selects()
+        return self.wants_key is not None and self.may_refuse()
 
     def is_key_wanted(self, conversation: str, tenant: str) -> bool:
         """Whether the content of the turns of a tenant's conversation is stored."""
-        return self._is_key_wanted is None or self._is_key_wanted(conversation_key_in_tenant(conversation, tenant))
+        return self.wants_key is None or self.wants_key(conversation_key_in_tenant(conversation, tenant))
 
     def is_wanted(self, turn: Turn) -> bool:
         """Whether the content of a turn is stored."""
-        return self._is_key_wanted is None or self._wants(turn, turn_key(with_conversation(turn)))
+        return self.wants_key is None or self._wants(turn, turn_key(with_conversation(turn)))
 
     def _wants(self, turn: Turn, key: bytes) -> bool:
-        if self._is_key_wanted is None or (self._services and has_no_conversation(turn, self._services)):
+        if self.wants_key is None or (self._services and has_no_conversation(turn, self._services)):
             return True
-        return self._is_key_wanted(key.decode(errors="replace"))  # as a reader does: a key need not be valid text
+        return self.wants_key(key.decode(errors="replace"))  # as a reader does: a key need not be valid text
 
     def route(self, turns: Sequence[Turn], whole: Iterable[Turn] = ()) -> Sequence[RoutedRecord]:
         """The records of turns that belong together, as in a trace. `whole` has all of them, `turns` may be some.
@@ -125,7 +120,7 @@ class TurnRouter:
             if is_unwanted:
                 unwanted.add(record)
         if turns:
-            append = partial(append_shared, self._turns, may_share=unwanted.__contains__) if unwanted else None
-            await append_until_durable(self._turns, turns, self._backoff, append)
-        if self._unlinked is not None and unlinked:
-            await append_until_durable(self._unlinked, unlinked, self._backoff)
+            append = partial(append_shared, self.turns, may_share=unwanted.__contains__) if unwanted else None
+            await append_until_durable(self.turns, turns, self.backoff, append)
+        if self.unlinked is not None and unlinked:
+            await append_until_durable(self.unlinked, unlinked, self.backoff)

@@ -3,7 +3,7 @@
 import asyncio
 from bisect import bisect_left
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, InitVar, dataclass, field
 from functools import partial
 from operator import attrgetter
 
@@ -71,24 +71,21 @@ class _MemoryStream:
         return Batch(records, self.offset)
 
 
+@dataclass(eq=False, repr=False)
 class MemoryLog:
     """A log that lives as long as this object. One process, one event loop."""
 
     shared = False
 
-    def __init__(
-        self,
-        name: str,
-        partitions: int = 8,
-        *,
-        timing: ConsumerTiming | None = None,
-        max_record_bytes: int = MAX_RECORD_BYTES,
-    ) -> None:
-        self.name = name
-        self.partitions = partitions
-        self._partitions = [_Partition(number) for number in range(partitions)]
-        self._timing = timing or ConsumerTiming()
-        self._partitioner = Partitioner(name, partitions, max_record_bytes)
+    name: str
+    partitions: int = 8
+    _: KW_ONLY
+    timing: ConsumerTiming = field(default_factory=ConsumerTiming)
+    max_record_bytes: InitVar[int] = MAX_RECORD_BYTES
+
+    def __post_init__(self, max_record_bytes: int) -> None:
+        self._partitions = [_Partition(number) for number in range(self.partitions)]
+        self._partitioner = Partitioner(self.name, self.partitions, max_record_bytes)
         self._commits: dict[str, dict[int, Committed]] = {}
         self._following: set[str] = set()
 
@@ -96,7 +93,7 @@ class MemoryLog:
         """Append records."""
         by_partition, _ = self._partitioner.split(records)
         for partition, batch in by_partition.items():
-            self._partitions[partition].append(batch, self._timing.clock())
+            self._partitions[partition].append(batch, self.timing.clock())
 
     async def end_offset(self, partition: int) -> int:
         """The offset that the next record of the partition will get."""
@@ -113,7 +110,7 @@ class MemoryLog:
     async def read(self, partition: int, start: int) -> AsyncIterator[Sequence[StoredRecord]]:
         """Read batches up to the end of the log at the first step."""
         end = self._partitions[partition].end
-        while records := self._partitions[partition].slice(start, end, self._timing.batch_records):
+        while records := self._partitions[partition].slice(start, end, self.timing.batch_records):
             yield records
             start = records[-1].offset + 1
 
@@ -139,7 +136,7 @@ class MemoryLog:
         feeds = [self._feed(partition, commits.get(partition)) for partition in range(self.partitions)]
         try:
             commit = partial(self.set_committed, group)
-            await ConsumerRunner(open_fold, commit, self.append, self._timing).feed_all(feeds)
+            await ConsumerRunner(open_fold, commit, self.append, self.timing).feed_all(feeds)
         finally:
             self._following.discard(group)
 
@@ -175,5 +172,5 @@ class MemoryLog:
         state = self._partitions[partition]
         start = committed.low_watermark if committed else state.start
         return PartitionFeed(
-            partition, committed, start, _MemoryStream(state, start, self._timing.batch_records), self._timing
+            partition, committed, start, _MemoryStream(state, start, self.timing.batch_records), self.timing
         )

@@ -6,7 +6,7 @@ which those of listed evaluations stay longest.
 
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, InitVar, dataclass, field
 
 from collector.page.score_series import MINUTE, HistoryStretch, ScoreSeries, SeriesKey
 from collector.past.turns import case_of
@@ -194,29 +194,26 @@ class OutcomeCounts:
 _UNCHANGED = 0, 0.0
 
 
+@dataclass(eq=False, repr=False)
 class View:
     """The newest `evaluations`, none older than `keep` (s), their conversations, and every monitor's scores over time.
 
     `started` (s since the epoch) is the time from which on outcomes are counted.
     """
 
-    def __init__(
-        self,
-        evaluators_in_use: Sequence[EvaluatorView],
-        *,
-        evaluations: int = 5000,
-        text_bytes: int = 64 << 20,
-        keep: float = 86400.0,
-        started: float = 0.0,
-    ) -> None:
+    evaluators_in_use: InitVar[Sequence[EvaluatorView]]
+    _: KW_ONLY
+    evaluations: int = 5000
+    text_bytes: InitVar[int] = 64 << 20
+    keep: float = 86400.0
+    started: float = 0.0
+
+    def __post_init__(self, evaluators_in_use: Sequence[EvaluatorView], text_bytes: int) -> None:
         self.version = 0
         """Grows with every change."""
-        self.started = started
         self.turn_cache = TurnCache(text_bytes)
         self._series: dict[SeriesKey, ScoreSeries] = {}
         self.outcomes: dict[tuple[str, str], OutcomeCounts] = {}
-        self._limit = evaluations
-        self._keep = keep
         self._listed: OrderedDict[str, ListedEvaluation] = OrderedDict()
         self._labels: OrderedDict[str, Label] = OrderedDict()
         self._queue_labels: OrderedDict[str, dict[str | None, Label]] = OrderedDict()
@@ -324,7 +321,7 @@ class View:
             _count(self.outcomes.setdefault(key, OutcomeCounts()), evaluation)
         if evaluation.retry is not None or evaluation.happened_at is not None:
             self._replace_failure(evaluation, partition, is_new=is_new, is_first=is_first)
-        if evaluation.happened_at and evaluation.happened_at.timestamp() < timestamp - self._keep:
+        if evaluation.happened_at and evaluation.happened_at.timestamp() < timestamp - self.keep:
             return  # older than anything that is listed
         self._listed[evaluation.evaluation_id] = ListedEvaluation(
             evaluation, partition, position, timestamp, self._labels.get(evaluation.evaluation_id)
@@ -417,7 +414,7 @@ class View:
         """Remove what is too old at `now` (s), and what exceeds the limits."""
         while self._listed:
             oldest = next(iter(self._listed.values()))
-            if len(self._listed) <= self._limit and oldest.timestamp >= now - self._keep:
+            if len(self._listed) <= self.evaluations and oldest.timestamp >= now - self.keep:
                 return
             self._remove(oldest)
 

@@ -143,7 +143,7 @@ def build_router(
     services = settings.link.services if settings.link else ()
     if wanted is None:
         return TurnRouter(turns, unlinked, services)
-    return TurnRouter(turns, unlinked, services, is_key_wanted=wanted.is_wanted, selects=wanted.selects)
+    return TurnRouter(turns, unlinked, services, wants_key=wanted.is_wanted, may_refuse=wanted.selects)
 
 
 def linker_factory(settings: LinkSettings) -> Callable[[], ConversationLinker]:

@@ -7,6 +7,7 @@ does.
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Mapping
 from contextlib import aclosing, contextmanager
+from dataclasses import KW_ONLY, dataclass
 
 import httpx2
 import orjson
@@ -24,35 +25,32 @@ STREAMED: Mapping[str, str] = {"Accept-Encoding": "identity, *;q=0"}
 """Marks requests whose answer `streamed` reads: only a refusal is bounded."""
 
 
+@dataclass(eq=False, repr=False)
 class ClientConnection:
     """Posts requests to one path through a client. `own` says whether the client is closed with the connection.
 
     Other users of the client get their answers as before: only the answers to this connection's requests are bounded.
     """
 
-    def __init__(
-        self,
-        client: AsyncOpenAI,
-        path: str,
-        headers: Mapping[str, str],
-        fresh_headers: Callable[[], Mapping[str, str]] | None = None,
-        *,
-        own: bool,
-    ) -> None:
-        self._client = bound_answers(client)
-        self._path = path
-        self._headers = {**HEADERS, **headers}
-        self._fresh_headers = fresh_headers
-        self._own = own
+    client: AsyncOpenAI
+    path: str
+    headers: Mapping[str, str]
+    fresh_headers: Callable[[], Mapping[str, str]] | None = None
+    _: KW_ONLY
+    own: bool
+
+    def __post_init__(self) -> None:
+        self._client = bound_answers(self.client)
+        self._headers = {**HEADERS, **self.headers}
 
     async def aclose(self) -> None:
         """Close the client, if it is this connection's own."""
-        if self._own:
+        if self.own:
             await self._client.close()
 
     async def post(self, content: bytes) -> HttpResponse:
         """See `Connecting.post`."""
-        fresh: Mapping[str, str] = {} if self._fresh_headers is None else self._fresh_headers()
+        fresh: Mapping[str, str] = {} if self.fresh_headers is None else self.fresh_headers()
         options: RequestOptions = {
             "headers": {**self._headers, **fresh},
             "max_retries": 0,
@@ -62,7 +60,7 @@ class ClientConnection:
         with as_judge_errors():
             try:
                 response = await self._client.post(
-                    self._path, cast_to=httpx2.Response, body=orjson.loads(content), options=options
+                    self.path, cast_to=httpx2.Response, body=orjson.loads(content), options=options
                 )
             except APIStatusError as error:
                 response = error.response

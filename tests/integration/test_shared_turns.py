@@ -47,7 +47,7 @@ STORED = [each if each.conversation_id in WANTED else without_content(each) for 
 
 
 async def append(log: Log, turns: Sequence[Turn] = TURNS) -> None:
-    router = TurnRouter(log, is_key_wanted=WANTED.__contains__)
+    router = TurnRouter(log, wants_key=WANTED.__contains__)
     await router.append([each for turn in turns for each in router.route([turn])])
 
 

@@ -185,7 +185,7 @@ class Assembled:
 
 async def assembled(given: Traffic, is_key_wanted: Callable[[str], bool] | None) -> Assembled:
     turns, telemetry = MemoryLog("turns", partitions=1), Telemetry()
-    router = TurnRouter(turns, is_key_wanted=is_key_wanted)
+    router = TurnRouter(turns, wants_key=is_key_wanted)
     stage = AssembleStage(ASSEMBLER, router, LIMITS, telemetry=telemetry, on_bad_record=_refuse)
     rest, done = given.records, 0
     low: int | None = 0

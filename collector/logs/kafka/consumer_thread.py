@@ -245,21 +245,18 @@ STOPS_WITHIN = 0.1
 """Seconds that a wait may go on after `stop`."""
 
 
+@dataclass(eq=False, repr=False)
 class ConsumerThread:
     """One consumer in one thread. `start` it in the event loop of its listener; `stop` ends it."""
 
-    def __init__(
-        self,
-        settings: KafkaSettings,
-        subscription: Subscription,
-        listener: GroupListener,
-        flow: owned_partitions.PrefetchLimiter,
-    ) -> None:
-        self._settings = settings
-        self._subscription = subscription
+    settings: KafkaSettings
+    subscription: Subscription
+    listener: GroupListener
+    flow: owned_partitions.PrefetchLimiter
+
+    def __post_init__(self) -> None:
+        settings, subscription = self.settings, self.subscription
         self._topics = subscription.topics
-        self._listener = listener
-        self._flow = flow
         self._pace = DeliveryPace()
         self._records_per_poll = min(RECORDS_PER_POLL, settings.max_queued[0])
         self._decoding = RecordDecoder(settings.max_batch_bytes, self._topics.number_of)
@@ -270,7 +267,7 @@ class ConsumerThread:
         self._send_heartbeat: Callable[[], None] | None = None
         self._call = partial(_call_in, asyncio.get_running_loop())
         self._commits = owned_partitions.CommitSender(self._call, group, settings)
-        self.owned = owned_partitions.OwnedPartitions(subscription, listener, flow, self._commits, self._call)
+        self.owned = owned_partitions.OwnedPartitions(subscription, self.listener, self.flow, self._commits, self._call)
         self._failing_since: float | None = None
         self._hidden_since: float | None = None
         self._silent_since: float | None = None
@@ -311,7 +308,7 @@ class ConsumerThread:
             if self._start():
                 self._poll_until_stopped()
         except Exception as error:  # the listener must learn whatever ended the thread
-            failure = translate(error, self._settings)
+            failure = translate(error, self.settings)
             logger.debug("the consumer thread has ended", exc_info=True)
         finally:
             self._close()
@@ -322,11 +319,11 @@ class ConsumerThread:
         self._ended.set()
         self._commits.end()
         if failure is not None:
-            self._listener.failed(failure)
+            self.listener.failed(failure)
 
     def _start(self) -> bool:
         """Connect and subscribe; says whether there is a consumer, which there is not if `stop` was called before."""
-        start = GroupStart(self._settings, self._subscription, self._stopping, self._watchdog, self._reading)
+        start = GroupStart(self.settings, self.subscription, self._stopping, self._watchdog, self._reading)
         consumer = self._consumer = start.connect()
         if consumer is None:
             return False
@@ -335,7 +332,7 @@ class ConsumerThread:
         workarounds.report_out_of_range(consumer, self.owned.set_out_of_range)
         workarounds.wait_in_poll(consumer)
         self._send_heartbeat = workarounds.report_heartbeats(
-            consumer, partial(self._call, self._listener.confirmed), self._is_fenced.set
+            consumer, partial(self._call, self.listener.confirmed), self._is_fenced.set
         )
         start.subscribe(consumer, _Listener(self.owned, consumer))
         return True
@@ -358,7 +355,7 @@ class ConsumerThread:
                 longest = POLL_WITHOUT_GROUP if workarounds.waits_for_group(self._consumer) else longest
                 polled = self._consumer.poll(timeout_ms=milliseconds(longest), max_records=self._records_per_poll)
                 self.owned.notice_replaced(self._consumer, polled)
-                self.owned.report_assigned(self._consumer, polled, milliseconds(self._settings.request_timeout))
+                self.owned.report_assigned(self._consumer, polled, milliseconds(self.settings.request_timeout))
                 self.owned.report_out_of_range(self._consumer, polled)
             except Exception as error:  # noqa: BLE001 - whatever it is, the next `poll` may succeed
                 self._tolerate(error)
@@ -377,7 +374,7 @@ class ConsumerThread:
         answered_at = workarounds.last_answer(self._consumer)
         self._silent_since = None if answered_at else self._silent_since or now
         if self._silent_since is not None and now - self._silent_since >= HIDDEN_AFTER:
-            self._fail(LogUnavailable(f"no Kafka broker answers at {', '.join(self._settings.bootstrap_servers)}"))
+            self._fail(LogUnavailable(f"no Kafka broker answers at {', '.join(self.settings.bootstrap_servers)}"))
         self._hidden_since = (self._hidden_since or now) if hidden else None
         if self._hidden_since is not None and now - self._hidden_since >= HIDDEN_AFTER:  # else the last report stays
             self._fail(NotPermitted(f"{absent(hidden)}: it is waited for"), hidden)
@@ -400,7 +397,7 @@ class ConsumerThread:
 
     def _tolerate(self, error: Exception) -> None:
         """Let an error of `poll` pass, up to the patience: most go away, and kafka-python retries by itself."""
-        problem = translate(error, self._settings, group=self._subscription.group)
+        problem = translate(error, self.settings, group=self.subscription.group)
         if not isinstance(problem, LogUnavailable):
             raise problem from error
         if isinstance(problem, LogRefused):  # an operator has to grant the right, and we wait for that
@@ -410,7 +407,7 @@ class ConsumerThread:
         now = time.monotonic()
         self._failing_since = self._failing_since or now
         self._reading.failed(problem)
-        if now - self._failing_since > self._subscription.patience:
+        if now - self._failing_since > self.subscription.patience:
             raise problem from error
         self._wait(0.1)
 
@@ -422,7 +419,7 @@ class ConsumerThread:
 
     def _apply_pauses(self) -> bool:
         """Pause and resume. Asks the consumer each time what is paused: a rebalance may have unpaused it."""
-        wanted = {self._topics.where(number) for number in self._flow.paused_partitions()} & self._consumer.assignment()
+        wanted = {self._topics.where(number) for number in self.flow.paused_partitions()} & self._consumer.assignment()
         actual: set[TopicPartition] = self._consumer.paused()
         if wanted - actual:
             self._consumer.pause(*(wanted - actual))
@@ -433,7 +430,7 @@ class ConsumerThread:
     def _report_polled(self, polled: owned_partitions.PolledRecords) -> None:
         records = {self._topics.number_of(where): batch for where, batch in polled.items()}
         for gap in self._decoding.drain_unreadable():
-            self._subscription.on_unreadable(gap)
+            self.subscription.on_unreadable(gap)
             number = self._topics.number_of(TopicPartition(gap.topic, gap.partition))
             at = self._decoding.times.get(number, (0, 0.0))[1] or time.time()
             unreadable = UnreadableRecords(
@@ -449,8 +446,8 @@ class ConsumerThread:
                 sum(len(batch.records) for batch in batches), sum(batch.size for batch in batches), time.monotonic()
             )
             for batch in batches:
-                self._flow.add(batch.partition, len(batch.records), batch.size)
-            self._call(self._listener.polled, batches)
+                self.flow.add(batch.partition, len(batch.records), batch.size)
+            self._call(self.listener.polled, batches)
 
     def _close(self) -> None:
         if self._consumer is None:
@@ -458,7 +455,7 @@ class ConsumerThread:
         try:
             self._consumer.close(autocommit=False, timeout_ms=milliseconds(CLOSE_WITHIN))
         except Exception as error:  # noqa: BLE001 - the thread ends anyway, and the first error is reported
-            logger.warning("the consumer of group %s did not close cleanly (%s)", self._subscription.group, error)
+            logger.warning("the consumer of group %s did not close cleanly (%s)", self.subscription.group, error)
 
 
 def _call_in(loop: asyncio.AbstractEventLoop, function: Callable[..., object], *arguments: object) -> None:

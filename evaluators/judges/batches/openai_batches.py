@@ -6,6 +6,7 @@ client takes most of a second to import. Source of the formats: the client's typ
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import InitVar, dataclass
 from functools import partial
 from typing import Any
 
@@ -24,6 +25,7 @@ _ENDED = frozenset({"completed", "expired", "cancelled", "failed"})
 _MISSING: Mapping[str, Missing] = {"batch_expired": "expired", "batch_cancelled": "cancelled"}
 
 
+@dataclass(eq=False, repr=False)
 class OpenAIBatches:
     """Batches of an OpenAI-compatible endpoint, for requests to one of its paths.
 
@@ -31,16 +33,13 @@ class OpenAIBatches:
     called before each request.
     """
 
-    def __init__(
-        self,
-        client: AsyncOpenAI,
-        path: str,
-        confirm: Callable[[], Awaitable[None]] = provider.certain,
-        headers: Callable[[], Mapping[str, str]] = dict,
-    ) -> None:
+    client: InitVar[AsyncOpenAI]
+    path: InitVar[str]
+    confirm: Callable[[], Awaitable[None]] = provider.certain
+    headers: Callable[[], Mapping[str, str]] = dict
+
+    def __post_init__(self, client: AsyncOpenAI, path: str) -> None:
         self._client = bound_answers(client).with_options(max_retries=0)  # a retry might submit a batch twice
-        self._headers = headers
-        self._confirm = confirm
         # Azure's classic addresses have no version in their paths
         self._url = path if isinstance(client, AsyncAzureOpenAI) else f"/v1{path}"
 
@@ -57,7 +56,7 @@ class OpenAIBatches:
         )
         named = (f"evalstream-{key}.jsonl", lines, "application/jsonl")
         file = await self._answer(self._client.with_raw_response.files.create, file=named, purpose="batch")
-        await self._confirm()
+        await self.confirm()
         batch = await self._answer(
             self._client.with_raw_response.batches.create,
             input_file_id=provider.id_in(file),
@@ -100,7 +99,7 @@ class OpenAIBatches:
     async def results(self, state: BatchState) -> AsyncGenerator[BatchResult]:
         """See `BatchProvider.results`: answers and errors are in two files."""
         for file in state.results:
-            headers = {**self._headers(), **STREAMED}
+            headers = {**self.headers(), **STREAMED}
             content = self._client.with_streaming_response.files.content(file, extra_headers=headers, timeout=SILENCE)
             with as_judge_errors():
                 async with content as response, aclosing(json_lines(streamed(response.http_response))) as lines:
@@ -113,7 +112,7 @@ class OpenAIBatches:
 
     async def _answer(self, call: Callable[..., Awaitable[Any]], *arguments: str, **named: Any) -> dict[str, Any]:
         """The object in the answer to a call of the client."""
-        headers = {**self._headers(), **WHOLE}
+        headers = {**self.headers(), **WHOLE}
         with as_judge_errors():
             async with asyncio.timeout(DEADLINE):
                 response = await call(*arguments, **named, extra_headers=headers, timeout=SILENCE)

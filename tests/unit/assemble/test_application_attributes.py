@@ -30,7 +30,7 @@ def assembled(
     trace.span(1, "POST /chat", request, took=9).span(2, "handler", parent=1, took=8)
     trace.span(3, "chat", chat("Open?", "Yes.", **(model or {})), parent=2)
     assembler = (
-        ASSEMBLER if declared is None else Assembler(Dialects.installed(), None, ApplicationAttributes(declared))
+        ASSEMBLER if declared is None else Assembler(Dialects.installed(), application=ApplicationAttributes(declared))
     )
     (turn,) = trace.turns(assembler)
     return turn
@@ -165,5 +165,5 @@ def test_a_flags_variant_is_found_in_the_event_of_an_ancestor(name: str, variant
     trace.span(1, "POST /chat", events=[other, (name, {"feature_flag.key": "new-prompt", **variant})], took=9)
     trace.span(2, "chat", chat("Open?", "Yes."), parent=1)
     declared = ApplicationAttributes({"arm": ["feature_flag.new-prompt"]})
-    (turn,) = trace.turns(Assembler(Dialects.installed(), None, declared))
+    (turn,) = trace.turns(Assembler(Dialects.installed(), application=declared))
     assert turn.attributes["arm"] == "treatment"

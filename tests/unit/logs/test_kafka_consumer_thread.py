@@ -175,7 +175,7 @@ def failing_thread(monkeypatch: pytest.MonkeyPatch, *topics: str) -> tuple[Consu
     subscription = Subscription(
         group="g", topics=PartitionNumbering(topics), instance=None, on_stall=lambda: None, on_refused=note
     )
-    monkeypatch.setattr(thread, "_subscription", subscription)
+    monkeypatch.setattr(thread, "subscription", subscription)
     monkeypatch.setattr(thread, "_topics", subscription.topics)
     monkeypatch.setattr(thread, "_reading", consumer_thread.ReadingFailures(subscription))
     monkeypatch.setattr(thread, "_wait", lambda _: None)
