@@ -305,7 +305,7 @@ def _shortages(config: Config, needed: Capacity) -> Iterator[str]:
     for name, monitor in settings.monitors.items():
         if (hourly := monitor.alerts.turns_per_hour or math.inf) < 1800.0 * needed.turns_per_second:
             yield f"monitors.{name} counts with {figure(hourly / 3600.0)} turns/s here, by its alerts.turns_per_hour"
-    yield from _beyond_budget(config, needed)
+    yield from beyond_daily_budget(config, needed)
 
 
 def _by_judge(config: Config) -> dict[str, float]:
@@ -316,14 +316,15 @@ def _by_judge(config: Config) -> dict[str, float]:
     return {judge: sum(use.per_second for use in of_judge) for judge, of_judge in by_judge.items() if judge is not None}
 
 
-def _beyond_budget(config: Config, needed: Capacity) -> Iterator[str]:
-    of_monitors = sum(_daily(monitor.budget) for monitor in config.settings.monitors.values())
-    daily = min(_daily(config.settings.evaluate.budget), of_monitors)
+def beyond_daily_budget(config: Config, needed: Capacity) -> Iterator[str]:
+    """The share of the cost that the budgets cover; nothing if that is all."""
+    of_monitors = sum(daily_limit(monitor.budget) for monitor in config.settings.monitors.values())
+    daily = min(daily_limit(config.settings.evaluate.budget), of_monitors)
     if needed.usd_per_day is not None and needed.usd_per_day > daily:
         share = daily / needed.usd_per_day
         yield f"the budget of {usd(daily)} per day covers {share:.1%} of the cost; sampling rates will adapt"
 
 
-def _daily(budget: BudgetSettings) -> float:
+def daily_limit(budget: BudgetSettings) -> float:
     """US dollars a day that a budget allows."""
     return min((each for each in (budget.usd_per_day, (budget.usd_per_hour or 0.0) * 24.0) if each), default=math.inf)

@@ -14,9 +14,9 @@ from collector.alerting.rules.generate import rules_of
 from collector.alerting.rules.model import AlertingRule
 from collector.alerting.rules.targets import targets
 from collector.commands.check import traffic as here
-from collector.commands.check.capacity import capacity_of, costs_here
-from collector.commands.check.check import boosts, judge_calls
-from collector.commands.check.summary import Spent, basis, for_turns, usd_per_1000
+from collector.commands.check.capacity import beyond_daily_budget, capacity_of, costs_here
+from collector.commands.check.check import Spent, beyond_budget, boosts, judge_calls, usd_per_1000
+from collector.commands.check.summary import basis, for_turns
 from collector.config import live_part
 from collector.config.configured import Config
 from collector.config.section_hashes import differing, section_hashes
@@ -396,6 +396,8 @@ def change_lines(config: Config, compared: Compared) -> Iterator[str]:
     yield from (f"sampling   {_figure(change)}" for change in changes.sampling)
     for change in changes.budgets:
         yield f"budget     {_figure(change)}, in USD{_SPENT if change.before and change.after else ''}"
+    spent = _again(compared.config, config, compared.spent, compared.tokens)
+    yield from (f"           {line}" for line in (_paid_shares(config, spent) if changes.budgets else ()))
     for change in changes.targets:
         of_each = change.where.startswith(_THRESHOLD)
         name, whose = ("threshold ", "of each score, earlier ones too") if of_each else ("target    ", "of the mean")
@@ -407,13 +409,24 @@ def change_lines(config: Config, compared: Compared) -> Iterator[str]:
     yield from (f"           {name}: {line}" for name, each in monitors.items() for line in boosts(each.boost, config))
     if changes.calls.before != changes.calls.after:
         yield f"calls      {_figure(changes.calls)}"
-    yield from _golden(changes, config, _again(compared.config, config, compared.spent, compared.tokens))
+    yield from _golden(changes, config, spent)
     rules = {"new": changes.new_rules, "removed": changes.removed_rules, "changed": changes.changed_rules}
     yield from (f"rules      {what}: {listed(names)}" for what, names in rules.items() if names)
     if any(rules.values()):
         yield "           run `evalstream rules` again and reload Prometheus"
     if any(evaluator.before and evaluator.after for evaluator in changes.evaluators):
         yield "past       finished evaluations stay as they are; `evalstream rejudge` judges past traffic again"
+
+
+def _paid_shares(config: Config, spent: Spent) -> Iterator[str]:
+    """The shares of the cost of the expected traffic that the budgets pay for, which the line about the cost omits."""
+    settings, needed = config.settings, capacity_of(config, costs_here())
+    if needed is not None:
+        yield from beyond_daily_budget(config, needed)
+    parts = [("all", settings.evaluate.budget, [*settings.monitors.values()])]
+    parts += [(name, monitor.budget, [monitor]) for name, monitor in settings.monitors.items()]
+    for name, budget, monitors in parts:
+        yield from (f"{name}: {line}" for line in beyond_budget(budget, monitors, config, spent))
 
 
 def _golden(changes: Changes, config: Config, spent: Spent) -> Iterator[str]:

@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from collector.alerting.rules.detectability import alert_lines
-from collector.commands.check.capacity import capacity_lines
+from collector.commands.check.capacity import capacity_lines, daily_limit
 from collector.commands.check.deferred_plan import deferred_lines
 from collector.config.attribute_names import receives_ready_made
 from collector.config.configured import AuditSettings, Config, judges_of
@@ -45,6 +45,8 @@ from evaluators.evaluator import Evaluator
 
 _FEWEST = 1024
 """Tokens from which providers cache a prefix, as they say."""
+Spent = Mapping[str, tuple[float, float]]
+"""The cost of requests that had a price, in US dollars, and their number with those of skips, by evaluator."""
 
 
 def cache_lines(monitor: MonitorSettings, config: Config) -> Iterator[str]:
@@ -334,6 +336,21 @@ def asking(
     return rates
 
 
+def usd_per_1000(config: Config, spent: Spent, monitors: Collection[MonitorSettings] | None = None) -> float | None:
+    """The cost of 1,000 matching turns; None: a judge has no price. A conversation has an unknown number of turns.
+
+    Requests cost what those of their evaluator so far cost; before the first, what is guessed of an evaluation.
+    """
+    total = 0.0
+    for names, (rate, calls) in asking(monitors or config.settings.monitors.values(), config, "turn").items():
+        known, past = [known_usd(config, name) for name in names], [spent[name] for name in names if name in spent]
+        if None in known:
+            return None
+        paid, made = map(sum, zip(*past, strict=True)) if past else (0.0, 0.0)
+        total += calls * paid / made if made else rate * sum(filter(None, known))
+    return 1000.0 * total
+
+
 def samples(monitor: MonitorSettings) -> str:
     """The share of its conversations that each evaluator of a monitor judges."""
     by_share: dict[str, list[str]] = {}
@@ -385,21 +402,22 @@ def boosts(boost: BoostSettings, config: Config) -> Iterator[str]:
 
 
 def _budget(budget: BudgetSettings, monitors: Collection[MonitorSettings], config: Config) -> Iterator[str]:
-    """A budget, and the share that it pays for of the evaluations that the monitors expect."""
-    amounts = [(budget.usd_per_hour, "hour", 1.0), (budget.usd_per_day, "day", 24.0)]
-    named = [f"{usd(amount)} per {period}" for amount, period, _ in amounts if amount is not None]
-    if not named:
-        return
-    cap = f"at {budget.hard_cap_factor:g} × the budget judges are no longer asked"
-    yield f"budget: {listed(named)}; sampling rates adapt to it, {cap}"
-    cost = sum(
-        (monitor.alerts.turns_per_hour or 0.0) * rate * sum(known_usd(config, name) or 0.0 for name in names)
-        for monitor in monitors
-        for names, (rate, _) in asking([monitor], config, "turn").items()
-    )
-    paid = min(amount / length for amount, _, length in amounts if amount is not None)
-    if cost > paid:
-        yield f"at alerts.turns_per_hour, all would cost {usd(cost)} an hour; the budget pays for {paid / cost:.0%}"
+    amounts = ((budget.usd_per_hour, "hour"), (budget.usd_per_day, "day"))
+    named = [f"{usd(amount)} per {period}" for amount, period in amounts if amount is not None]
+    if named:
+        cap = f"at {budget.hard_cap_factor:g} × the budget judges are no longer asked"
+        yield f"budget: {listed(named)}; sampling rates adapt to it, {cap}"
+        yield from beyond_budget(budget, monitors, config, {})
+
+
+def beyond_budget(
+    budget: BudgetSettings, monitors: Collection[MonitorSettings], config: Config, spent: Spent
+) -> Iterator[str]:
+    """The share that a budget pays for of the evaluations that the monitors expect; nothing if that is all."""
+    hourly = ((monitor.alerts.turns_per_hour, usd_per_1000(config, spent, [monitor])) for monitor in monitors)
+    cost = sum((turns or 0.0) * (of_1000 or 0.0) / 1000.0 for turns, of_1000 in hourly)
+    if cost > (paid := daily_limit(budget) / 24.0):
+        yield f"at alerts.turns_per_hour, all would cost {usd(cost)} an hour; the budget pays for {paid / cost:.1%}"
 
 
 def _golden(config: Config) -> Iterator[str]:

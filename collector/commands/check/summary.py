@@ -2,7 +2,7 @@
 judged.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from itertools import chain, pairwise
 from types import MappingProxyType
@@ -12,19 +12,17 @@ from collector.commands.check import check as plan
 from collector.commands.check.capacity import capacity_of, costs_here
 from collector.config.configured import Config
 from collector.records.json import indented_json
-from collector.service.plan_builder import GUESSED_TOKENS, judges_behind, known_usd
+from collector.service.plan_builder import GUESSED_TOKENS, judges_behind
 from collector.wording import listed, plural, usd
 
 _MOST = 3
 """Monitors and judges that have a line; of more the number is said."""
 _INDENT = 11
 """Columns before the text of a line: what it is about, if it is not the same as before."""
-Spent = Mapping[str, tuple[float, float]]
-"""The cost of requests that had a price, in US dollars, and their number with those of skips, by evaluator."""
 _UNREACHABLE = "now unknown ("
 
 
-def summary(config: Config, details: Iterable[str], spent: Spent = MappingProxyType({})) -> Iterator[str]:
+def summary(config: Config, details: Iterable[str], spent: plan.Spent = MappingProxyType({})) -> Iterator[str]:
     """The lines. `details` are the lines of the whole plan; those that ask for attention are repeated."""
     settings = config.settings
     yield f"{config.source}: valid"
@@ -67,7 +65,7 @@ def _attention(details: Iterable[str]) -> Iterator[str]:
             yield line
 
 
-def _judges(config: Config, spent: Spent) -> Iterator[str]:
+def _judges(config: Config, spent: plan.Spent) -> Iterator[str]:
     judges = config.settings.judges
     yield from (f"judge      {name}: {plan.judge_text(judge)}" for name, judge in list(judges.items())[:_MOST])
     if len(judges) > _MOST:
@@ -75,7 +73,7 @@ def _judges(config: Config, spent: Spent) -> Iterator[str]:
     calls, more = plan.judge_calls(monitors := config.settings.monitors.values(), config)
     of_turns = plan.asking(monitors, config, "turn")
     if more or of_turns:
-        dollars = usd_per_1000(config, spent) if of_turns else None
+        dollars = plan.usd_per_1000(config, spent) if of_turns else None
         cost = "" if dollars is None else f", ≈ {usd(dollars)} ({basis(config, spent)})"
         yield f"           ≈ {calls}{cost} {for_turns(config)}{more}"
 
@@ -85,7 +83,7 @@ def for_turns(config: Config) -> str:
     return f"for 1,000 {'matching turns' if len(config.settings.monitors) < 2 else 'turns, if all monitors match them'}"
 
 
-def basis(config: Config, spent: Spent, paid: str = "by calls since the start") -> str:
+def basis(config: Config, spent: plan.Spent, paid: str = "by calls since the start") -> str:
     """The source of `usd_per_1000`; `paid` is that of `spent`."""
     asking = {*chain(*plan.asking(config.settings.monitors.values(), config, "turn"))}
     past = f"{paid}, with the same share skipped" if asking & spent.keys() else ""
@@ -95,21 +93,6 @@ def basis(config: Config, spent: Spent, paid: str = "by calls since the start") 
     if asking <= spent.keys():
         return past
     return f"{past}; evaluators without calls: {guess}" if past else guess
-
-
-def usd_per_1000(config: Config, spent: Spent) -> float | None:
-    """The cost of 1,000 matching turns; None: a judge has no price. A conversation has an unknown number of turns.
-
-    Requests cost what those of their evaluator so far cost; before the first, what is guessed of an evaluation.
-    """
-    total = 0.0
-    for names, (rate, calls) in plan.asking(config.settings.monitors.values(), config, "turn").items():
-        known, past = [known_usd(config, name) for name in names], [spent[name] for name in names if name in spent]
-        if None in known:
-            return None
-        paid, made = map(sum, zip(*past, strict=True)) if past else (0.0, 0.0)
-        total += calls * paid / made if made else rate * sum(filter(None, known))
-    return 1000.0 * total
 
 
 def _alerts(config: Config) -> Iterator[str]:

@@ -271,12 +271,10 @@ _ORIGINS = frozenset({"matched", "resumed", "retried", "backfilled"})
 def _sums(metrics: str, counter: series.Series, *labels: str) -> dict[str, float]:
     """The sums of a counter that are not 0, by the labels that are not empty."""
     sums: dict[str, float] = {}
-    for family in text_string_to_metric_families(metrics):
-        if counter.name in {family.name, f"{family.name}_total"}:
-            for sample in family.samples:
-                if sample.name == counter.name and sample.value:
-                    name = " ".join(filter(None, (sample.labels.get(label, "") for label in labels)))
-                    sums[name] = sums.get(name, 0.0) + sample.value
+    for sample in (each for family in text_string_to_metric_families(metrics) for each in family.samples):
+        if sample.name == counter.name and sample.value:
+            name = " ".join(filter(None, (sample.labels.get(label, "") for label in labels)))
+            sums[name] = sums.get(name, 0.0) + sample.value
     return sums
 
 

@@ -402,13 +402,10 @@ def _names(selected: SelectedEvaluations, config: Config, new: Config, options: 
     if not names:
         raise ConfigError(f"{new.source}: has none of the selected evaluators: {', '.join(sorted(scopes))}")
     for old, name in names.items():
-        if new.evaluators[name].evaluator.scope != scopes[old]:
-            raise ConfigError(
-                f"{name} scores a {new.evaluators[name].evaluator.scope}, but {old} scores a {scopes[old]}; "
-                "name another evaluator"
-            )
-        before = config.evaluators.get(old, new.evaluators[name])
-        if why := opposed(before.evaluator, new.evaluators[name].evaluator):
+        now = new.evaluators[name].evaluator
+        if now.scope != scopes[old]:
+            raise ConfigError(f"{name} scores a {now.scope}, but {old} scores a {scopes[old]}; name another evaluator")
+        if why := opposed(config.evaluators.get(old, new.evaluators[name]).evaluator, now):
             raise ConfigError(f"{new.source}: {why}")
     return names
 

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from collector.cli import app
-from collector.commands.check.changes import Changes, EvaluatorChange, NumberChange, changes_of
+from collector.commands.check.changes import Changes, Compared, EvaluatorChange, NumberChange, change_lines, changes_of
 from collector.config.loading import load
 from collector.errors import ConfigError
 from collector.service.plan_builder import evaluator_version_in, known_usd
@@ -91,6 +91,25 @@ def test_a_budget_with_another_amount_keeps_what_it_spent(tmp_path: Path) -> Non
         "budget     all an hour: none → 12, in USD",
         "budget     all an hour: 12 → none, in USD",
     ]
+
+
+def test_a_new_budget_says_which_share_of_the_cost_it_pays_for(tmp_path: Path) -> None:
+    """A budget of a twentieth of the cost said only "cost … for 1,000 matching turns, as before"."""
+    busy = FILE.replace("[good, short]}", "[good, short], alerts: {turns_per_hour: 14000}}")
+    cost = 14000 * 0.1 * (known_usd(load(written(tmp_path, "busy", busy), {}), "good") or 0.0)
+    limited = busy.replace("14000}}", f"14000}}, budget: {{usd_per_hour: {cost / 20}}}}}")
+    pays = f"           all: at alerts.turns_per_hour, all would cost {usd(cost)} an hour; the budget pays for 5.0%"
+    lines = said_of(tmp_path, busy, limited)
+    assert lines[lines.index(pays) - 1].startswith("budget     all an hour: none → ")
+    assert not any("pays for" in line for line in said_of(tmp_path, limited, limited.replace("0.1, e", "0.05, e")))
+    assert not any("pays for" in line for line in said_of(tmp_path, limited, busy))
+    old, new = (load(written(tmp_path, name, text), {}) for name, text in (("old", busy), ("new", limited)))
+    dear = Compared(old, "what runs", spent={"good": (10 * cost, 1400.0)})
+    assert any(f"cost {usd(10 * cost)} an hour; the budget pays for 0.5%" in line for line in change_lines(new, dear))
+    by_traffic = said_of(tmp_path, TRAFFIC + busy, TRAFFIC + limited)
+    assert any(re.match(r" {11}the budget of .+ per day covers .+ of the cost", line) for line in by_traffic), (
+        by_traffic
+    )
 
 
 def said_of(folder: Path, before: str, after: str) -> list[str]:

@@ -11,8 +11,9 @@ from configurations import checked
 from evaluation_samples import scored
 from prometheus_client import generate_latest
 
+from collector.commands.check.check import usd_per_1000
 from collector.commands.check.kafka_plan import _needed, _retention_notes, retention_lines
-from collector.commands.check.summary import basis, usd_per_1000
+from collector.commands.check.summary import basis
 from collector.commands.check.traffic import (
     arrival_lines,
     boost_lines,
