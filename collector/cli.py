@@ -311,7 +311,7 @@ def check(
     notes = [f"note       {note}" for note in elsewhere_notes(checked)]  # also refuses a file that cannot be read
     planned = list(report(checked))  # also refuses a golden set with a mistake
     if diff or against is not None:
-        _print_changes(checked, against, hidden, json=json)
+        _print_changes(checked, against, hidden, json=json, offline=offline)
         return
     clusters = list(kafka_lines(checked, offline=offline))
     unseen, running = list(unseen_lines(checked)), list(traffic(checked))
@@ -327,13 +327,17 @@ def check(
         show(fitting(hidden(line), _line_width()))
 
 
-def _print_changes(config: Config, against: Path | None, hidden: Callable[[str], str], *, json: bool) -> None:
+def _print_changes(
+    config: Config, against: Path | None, hidden: Callable[[str], str], *, json: bool, offline: bool
+) -> None:
     import asyncio
 
     from collector.commands.check.changes import Compared, change_lines, changes_json, running_configuration
+    from collector.commands.check.kafka_plan import kafka_lines
 
     other = None if against is None else _load(against, complete=True, option="--against")
     compared = asyncio.run(running_configuration(config)) if other is None else Compared(other, str(against))
+    list(kafka_lines(config, offline=offline))  # it refuses what the service could not start with
     if json:
         show(hidden(changes_json(config, compared)), end="")
     else:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import starmap
@@ -93,11 +93,12 @@ def changes_of(
     earlier, rules = _rules(old), _rules(new)
     before, after = {**evaluator_versions(old), **running}, evaluator_versions(new)
     live = live_part.live_keys(old.settings, new.settings)
+    own = {each for config in (old, new) for each in _own_samples(config)}
     return Changes(
         live=tuple(key for key in live if knows_secrets or not live_part.unlogged(key)),
         restart=tuple(live_part.restart_keys(old.settings, new.settings)),
         evaluators=tuple(EvaluatorChange(*use, *versions) for use, *versions in _differences(before, after)),
-        sampling=tuple(starmap(NumberChange, _differences(dict(_sampling(old)), dict(_sampling(new))))),
+        sampling=tuple(starmap(NumberChange, _differences(*(dict(_sampling(each, own)) for each in (old, new))))),
         budgets=tuple(starmap(NumberChange, _differences(dict(_budgets(old)), dict(_budgets(new))))),
         targets=tuple(starmap(NumberChange, _differences(dict(_targets(old)), dict(_targets(new))))),
         cost=_cost(old, new, spent, tokens),
@@ -116,14 +117,20 @@ def _differences(before: Mapping[Any, Value], after: Mapping[Any, Value]) -> Ite
             yield key, before.get(key), after.get(key)
 
 
-def _sampling(config: Config) -> Iterator[tuple[str, Value]]:
+def _own_samples(config: Config) -> Iterator[tuple[str, str]]:
+    """The monitors' evaluators that have another sample rate than the monitor."""
+    for name, monitor in config.settings.monitors.items():
+        yield from ((name, use.name) for use in monitor.uses if use.sample not in (None, monitor.sample))
+
+
+def _sampling(config: Config, own: Collection[tuple[str, str]]) -> Iterator[tuple[str, Value]]:
+    """The rates that count: each monitor's, and those of its evaluators that have, or had, one of their `own`."""
     yield "the salt of the draw", config.settings.evaluate.sampling_salt
     for name, monitor in config.settings.monitors.items():
-        yield name, monitor.sample
-        if isinstance(rate := monitor.rate, PlannedRate):
-            yield f"the standard error of {name}", rate.standard_error
-        own = ((use.name, use.sample) for use in monitor.uses if use.sample not in (None, monitor.sample))
-        yield from ((f"{evaluator} of {name}", sample) for evaluator, sample in own)
+        rate = monitor.rate
+        yield name, f"auto (standard error {rate.standard_error:g})" if isinstance(rate, PlannedRate) else rate
+        rates = ((use.name, use.sample or monitor.sample) for use in monitor.uses if (name, use.name) in own)
+        yield from ((f"{evaluator} of {name}", sample) for evaluator, sample in rates)
 
 
 def _budgets(config: Config) -> Iterator[tuple[str, Value]]:
@@ -393,9 +400,9 @@ def change_lines(config: Config, compared: Compared) -> Iterator[str]:
     elif changes.live and not compared.ignored:
         yield f"no restart {listed(changes.live)}: in force seconds after the file is saved{unseen}"
     yield from (f"evaluator  {_evaluator(evaluator)}" for evaluator in changes.evaluators)
-    yield from (f"sampling   {_figure(change)}" for change in changes.sampling)
+    yield from (f"sampling   {_figure(change, 'not judged')}" for change in changes.sampling)
     for change in changes.budgets:
-        yield f"budget     {_figure(change)}, in USD{_SPENT if change.before and change.after else ''}"
+        yield f"budget     {_figure(change, 'no limit')}, in USD{_SPENT if change.before and change.after else ''}"
     spent = _again(compared.config, config, compared.spent, compared.tokens)
     yield from (f"           {line}" for line in (_paid_shares(config, spent) if changes.budgets else ()))
     for change in changes.targets:
@@ -472,12 +479,12 @@ def _evaluator(change: EvaluatorChange) -> str:
     return f"{where}: version {change.before} → {change.after}, for new subjects and unfinished evaluations"
 
 
-def _figure(change: NumberChange) -> str:
-    return f"{change.where}: {_text(change.before)} → {_text(change.after)}"
-
-
-def _text(value: Value) -> str:
-    return "none" if value is None else f"{value:g}" if isinstance(value, float | int) else value
+def _figure(change: NumberChange, missing: str = "none") -> str:
+    before, after = (
+        missing if each is None else f"{each:g}" if isinstance(each, float | int) else each
+        for each in (change.before, change.after)
+    )
+    return f"{change.where}: {before} → {after}"
 
 
 def _money(cost: NumberChange) -> str:

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from collector.cli import app
 from collector.commands.check.changes import Changes, Compared, EvaluatorChange, NumberChange, change_lines, changes_of
+from collector.config.configured import Config
 from collector.config.loading import load
 from collector.errors import ConfigError
 from collector.service.plan_builder import evaluator_version_in, known_usd
@@ -88,8 +89,8 @@ def test_a_budget_with_another_amount_keeps_what_it_spent(tmp_path: Path) -> Non
     ]
     assert [line for line in lines if line.startswith("budget")] == [
         "budget     all an hour: 12 → 1, in USD; what was spent in the last hour or day still counts",
-        "budget     all an hour: none → 12, in USD",
-        "budget     all an hour: 12 → none, in USD",
+        "budget     all an hour: no limit → 12, in USD",
+        "budget     all an hour: 12 → no limit, in USD",
     ]
 
 
@@ -100,7 +101,7 @@ def test_a_new_budget_says_which_share_of_the_cost_it_pays_for(tmp_path: Path) -
     limited = busy.replace("14000}}", f"14000}}, budget: {{usd_per_hour: {cost / 20}}}}}")
     pays = f"           all: at alerts.turns_per_hour, all would cost {usd(cost)} an hour; the budget pays for 5.0%"
     lines = said_of(tmp_path, busy, limited)
-    assert lines[lines.index(pays) - 1].startswith("budget     all an hour: none → ")
+    assert lines[lines.index(pays) - 1].startswith("budget     all an hour: no limit → ")
     assert not any("pays for" in line for line in said_of(tmp_path, limited, limited.replace("0.1, e", "0.05, e")))
     assert not any("pays for" in line for line in said_of(tmp_path, limited, busy))
     old, new = (load(written(tmp_path, name, text), {}) for name, text in (("old", busy), ("new", limited)))
@@ -122,6 +123,25 @@ def test_what_only_a_start_reads_is_said(tmp_path: Path) -> None:
     assert changes.restart == ("log.retention",)
     result = CliRunner().invoke(app, ["check", "-c", str(tmp_path / "new"), "--against", str(tmp_path / "old")])
     assert "a running service refuses the changed file" in " ".join(result.stdout.split())
+
+
+@pytest.mark.parametrize("way", ["--diff", "--against"])
+def test_a_preview_refuses_what_the_brokers_refuse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+    """It said `valid` of a file with a source topic that is missing, with which no process starts."""
+    monkeypatch.chdir(tmp_path)
+    source = "receive: {kafka: [{bootstrap_servers: ['127.0.0.1:1'], traces: [spanz], group: g}]}\n"
+    new, old = written(tmp_path, "new", FILE + source), written(tmp_path, "old", FILE)
+
+    async def running(_: Config) -> Compared:
+        return Compared(load(old, {}), "what runs")
+
+    monkeypatch.setattr("collector.commands.check.changes.running_configuration", running)
+    words = ["check", "-c", str(new), *(["--diff"] if way == "--diff" else ["--against", str(old)])]
+    result = CliRunner().invoke(app, words)
+    assert isinstance(result.exception, ConfigError), result.output
+    assert "receive.kafka[0]" in str(result.exception)
+    assert "valid" not in result.stdout
+    assert "restart    receive.kafka" in CliRunner().invoke(app, [*words, "--offline"]).stdout
 
 
 def test_a_file_to_compare_with_that_is_missing_is_named_by_its_option(tmp_path: Path) -> None:
@@ -238,7 +258,25 @@ def test_a_rate_that_is_written_out_and_was_the_monitors_changes_nothing(tmp_pat
     changes = compared(tmp_path, before, before.replace("[good, short]", "[{name: good, sample: 1}, short]"))
     assert changes.sampling == ()
     changes = compared(tmp_path, before, before.replace("[good, short]", "[{name: good, sample: 0.5}, short]"))
-    assert changes.sampling == (NumberChange("good of all", None, 0.5),)
+    assert changes.sampling == (NumberChange("good of all", 1.0, 0.5),)
+
+
+def test_a_sample_of_its_own_that_ends_is_followed_by_the_rate_that_counts(tmp_path: Path) -> None:
+    """`good of all: 0.5 → none` read as if it was no longer judged, where all are."""
+    own = FILE.replace("sample: 0.1, evaluators: [good, short]", "evaluators: [{name: good, sample: 0.5}, short]")
+    lines = [
+        *said_of(tmp_path, own, own.replace("0.5", "1.0")),
+        *said_of(tmp_path, own, own.replace("evaluators: [{", "sample: 0.25, evaluators: [{").replace("0.5}", "0.25}")),
+        *said_of(tmp_path, own, own.replace("{name: good, sample: 0.5}, ", "")),
+        *said_of(tmp_path, FILE, FILE.replace("sample: 0.1", "sample: auto")),
+    ]
+    assert [line for line in lines if line.startswith("sampling")] == [
+        "sampling   good of all: 0.5 → 1",
+        "sampling   all: 1 → 0.25",
+        "sampling   good of all: 0.5 → 0.25",
+        "sampling   good of all: 0.5 → not judged",
+        "sampling   all: 0.1 → auto (standard error 0.02)",
+    ]
 
 
 def test_the_golden_set_of_a_new_evaluator_has_its_cost(tmp_path: Path) -> None:
