@@ -328,12 +328,12 @@ class StageReports:
 class StageDefinitions:
     """The configurations that the service has had.
 
-    With a `history`, each partition knows which configuration applies from which offset on. Without a history, the
-    present configuration applies everywhere. Sample rates are noted in the log `notes`, for an audit.
+    By the `history`, each partition knows which configuration applies from which offset on. Sample rates are noted in
+    the log `notes`, for an audit.
     """
 
-    history: PlanHistory | None = None
-    notes: Log | None = None
+    history: PlanHistory
+    notes: Log
 
 
 @dataclass(eq=False, repr=False)
@@ -351,13 +351,12 @@ class EvaluateStage:
     limits: StateLimits = StateLimits()  # noqa: RUF009 - a frozen value
     timing: StageTiming = StageTiming()
     reports: StageReports = StageReports()
-    definitions: StageDefinitions = StageDefinitions()
+    definitions: StageDefinitions
     deferral: Deferral | None = None
 
     def __post_init__(self) -> None:
         self._evaluations = self.dispatcher.evaluations
         self._budget = self.dispatcher.budget
-        self._history = self.definitions.history
         self._shapes = set[tuple[str, str]]()
         self._processors: dict[int, PartitionProcessor] = {}
         self.number = UNNUMBERED
@@ -414,14 +413,10 @@ class EvaluateStage:
         if self._budget is not None:
             self._budget.add_partition(partition, self.timing.clock(), ledger.saved_budget, ledger.costs, ledger.rates)
         delivered = committed.offset if committed else 0
-        if self.definitions.notes is not None:
-            await note_sample_rates(self.definitions.notes, partition, delivered, self.plan.sample_rates)
-        configurations, reached = Configurations([(0, UNNUMBERED)], self.plan), 0
-        past: Sequence[Plan] = ()
-        if self._history is not None:
-            reached = ledger.reached(delivered)
-            configurations = await self._hand_over(self._history, ledger, metadata, delivered, reached, partition)
-            past = await past_plans(metadata.past, self._history)
+        await note_sample_rates(self.definitions.notes, partition, delivered, self.plan.sample_rates)
+        reached, history = ledger.reached(delivered), self.definitions.history
+        configurations = await self._hand_over(history, ledger, metadata, delivered, reached, partition)
+        past = await past_plans(metadata.past, history)
         self._report_removed(metadata)
         new_from = min(ledger.new_from, ledger.previous_end)  # less if the turns log was made again
         start = PartitionStart(partition, metadata, delivered, configurations, new_from)
@@ -451,8 +446,7 @@ class EvaluateStage:
                 if self.handing_over:
                     await jobs.drain(self.timing.grace())
                 await jobs.stop(0.0 if self.handing_over else self.timing.grace())
-                if self._history is not None:
-                    await ledger.write_stopped(max(state.next_offset, reached), max(state.next_offset, new_from))
+                await ledger.write_stopped(max(state.next_offset, reached), max(state.next_offset, new_from))
                 if self._budget is not None:
                     self._budget.remove_partition(partition)
 

@@ -30,8 +30,9 @@ from collector.evaluate.guardrails import EvaluationGuardrails
 from collector.evaluate.partition_state import StateLimits
 from collector.evaluate.plan import Plan
 from collector.evaluate.scheduling.dispatch import BulkheadLimits, Dispatcher
-from collector.evaluate.stage import EvaluateStage
+from collector.evaluate.stage import EvaluateStage, StageDefinitions
 from collector.logs.log import Log, Record
+from collector.logs.memory import MemoryLog
 from collector.logs.sqlite import SqliteLog
 from collector.service.garbage import COLLECT_AFTER
 from collector.service.process_resources import long_lived
@@ -93,6 +94,13 @@ class Left:
     to_read: int = 0
 
 
+class OnePlan:
+    """The history of a service whose configuration never changed."""
+
+    async def plan_of(self, number: int) -> Plan | None:
+        raise AssertionError(f"configuration {number}")
+
+
 @asynccontextmanager
 async def following(load: Load, logs: Mapping[str, Log]) -> AsyncGenerator[EvaluateStage]:
     """A stage that follows the turns log; at the end its position is committed."""
@@ -101,6 +109,7 @@ async def following(load: Load, logs: Mapping[str, Log]) -> AsyncGenerator[Evalu
         Dispatcher(logs["evaluations"], EvaluationGuardrails(Telemetry()), limits=BulkheadLimits(slots=64)),
         turns=logs["turns"],
         limits=load.limits,
+        definitions=StageDefinitions(OnePlan(), MemoryLog("definitions", partitions=1)),
     )
     task = asyncio.create_task(logs["turns"].follow("evaluate", long_lived(stage.open_fold)))
     try:

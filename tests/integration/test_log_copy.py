@@ -28,6 +28,7 @@ from log_doubles import stored
 from made_up import Trace
 from otlp_destination import Destination
 from past_world import until_drained
+from plan_histories import OnePlan
 from running_service import ledger, put, value
 from service import free_port
 from stand_in_judge import StandInJudge, serve_judge
@@ -365,7 +366,7 @@ async def test_remembered_spans_lie_with_their_evaluations_in_other_partitions()
     for number in range(10):
         await log.append([Record(b"trace %d" % number, b"evaluation", EVALUATION)])
     await log.set_committed("judged_spans", {0: Committed(8, 15)})
-    copying = LogCopy(Plan(()), TraceLimits(), (), source, target, 1_000.0)
+    copying = LogCopy(Plan(()), TraceLimits(), (), source, target, 1_000.0, OnePlan())
     await copying.run()
     await copying.commit()
     committed = await copied_log.committed("judged_spans")
@@ -500,7 +501,7 @@ async def test_dead_letters_are_taken_for_no_record_of_the_copy() -> None:
     redriven = replace(one, letter_id="0" * 16, state="redriven")
     elsewhere = replace(one, letter_id="1" * 16, stage="receive", source="a topic of others")
     await append_letters(source.dead_letters, [one, replace(redriven, state="dead"), redriven, elsewhere])
-    copying = LogCopy(Plan(()), TraceLimits(), (), source, target, 1_000.0)
+    copying = LogCopy(Plan(()), TraceLimits(), (), source, target, 1_000.0, OnePlan())
     await copying.run()
     await copying.commit()
     letters = [each async for each in letters_in(target.dead_letters)]
@@ -520,7 +521,7 @@ async def test_what_a_former_owner_wrote_is_left_out_and_epochs_end() -> None:
             [Record(b"x", stamped(b'{"subject":{"conversation_id":"c"},"by":"%d"}' % epoch, epoch), (), 0)]
         )
     await log.append([Record(b"x", stamped(b'{"subject":{"conversation_id":"c"},"by":"zombie"}', 1), (), 0)])
-    copied = await LogCopy(Plan(()), TraceLimits(), (), source, target, 1_000.0).run()
+    copied = await LogCopy(Plan(()), TraceLimits(), (), source, target, 1_000.0, OnePlan()).run()
     values = [each.value async for batch in target.evaluations.read(0, 0) for each in batch]
     assert values == [b'{"subject":{"conversation_id":"c"},"by":"%d"}' % epoch for epoch in (1, 2)]
     [counts] = [each.left_out for each in copied if each.name == "evaluations"]
@@ -542,7 +543,7 @@ async def test_marks_and_states_that_the_copy_makes_are_not_counted_as_copied(pa
     )
     for log, group in ((source.spans, "assemble"), (source.turns, "evaluate")):
         await log.set_committed(group, {number: Committed(at, at) for number, at in enumerate(await log_ends(log))})
-    copied = await LogCopy(Plan(()), TraceLimits(), (), source, target, 1_000.0).run()
+    copied = await LogCopy(Plan(()), TraceLimits(), (), source, target, 1_000.0, OnePlan()).run()
     counts = {each.name: each.copied for each in copied if each.copied}
     assert counts == {"spans": 10, "turns": 10, "definitions": 1, "dead_letters": 1}
     written = [sum(await log_ends(log)) for log in (target.spans, target.turns)]

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from plan_histories import OnePlan
+
 from collector.assemble.open_traces import TraceLimits
 from collector.commands.audit.audit import audit_logs
 from collector.commands.log_copy.copying import LogCopy
@@ -116,7 +118,7 @@ async def test_commands_and_page_have_each_of_them() -> None:
 async def test_a_copied_log_has_them_in_the_form_that_every_version_reads() -> None:
     source, target = (Logs(**{name: MemoryLog(name, number) for name in NAMES}) for number in (3, 2))
     await append(source.turns)
-    await LogCopy(Plan(()), TraceLimits(), (), source, target, 2e9).run()
+    await LogCopy(Plan(()), TraceLimits(), (), source, target, 2e9, OnePlan()).run()
     copied = await records_of(target.turns)
     assert not any(map(is_shared, copied))
     assert by_id([turn_from_json(each.value) for each in copied if each.key]) == by_id(STORED)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from plan_histories import one_plan
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from promtool import run, series
@@ -110,7 +111,7 @@ class World:
             self.evaluations, EvaluationGuardrails(Telemetry()), limits=BulkheadLimits(slots=4), backoff=Backoff(cap=0.01),
             budget=BudgetController(plan, 1),
         )  # fmt: skip
-        stage = EvaluateStage(plan, dispatcher, turns=self.turns)
+        stage = EvaluateStage(plan, dispatcher, turns=self.turns, definitions=one_plan())
         following = asyncio.create_task(self.turns.follow("evaluate", stage.open_fold))
         async with asyncio.timeout(60):
             done, end = -1, await self.turns.end_offset(0)

@@ -181,7 +181,7 @@ class Deployment:
             turns=self.turns,
             limits=StateLimits(snapshot_records=8, snapshot_seconds=60.0),
             timing=StageTiming(lambda: self.now),
-            definitions=StageDefinitions(self.history),
+            definitions=StageDefinitions(self.history, MemoryLog("definitions", partitions=1)),
         )
         self.stage.number = self.number
         return self.stage

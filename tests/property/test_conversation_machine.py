@@ -10,10 +10,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, ClassVar
+from unittest.mock import AsyncMock, patch
 
 import pytest
 from hypothesis import HealthCheck, settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from plan_histories import one_plan
 from pydantic import BaseModel
 
 from collector.evaluate.budget.controller import BudgetController
@@ -23,6 +25,7 @@ from collector.evaluate.guardrails import EvaluationGuardrails
 from collector.evaluate.outcomes import OutcomeCounter
 from collector.evaluate.partition_state import StateLimits
 from collector.evaluate.plan import Assignment, Monitor, Plan
+from collector.evaluate.recovery.ledger import Ledger
 from collector.evaluate.sampling.draw import draw
 from collector.evaluate.scheduling.dispatch import BulkheadLimits, Clocks, Dispatcher
 from collector.evaluate.stage import EvaluateStage, PartitionProcessor, StageReports, StageTiming
@@ -168,6 +171,7 @@ class Service:
             limits=self._limits,
             reports=StageReports(self.outcomes),
             timing=StageTiming(lambda: self.now),
+            definitions=one_plan(),
         )
         self._task = asyncio.create_task(self._live(stage))
         self.position = self.committed.offset if self.committed else 0
@@ -207,8 +211,9 @@ class Service:
         assert self.fold.metadata.isascii()
 
     async def crash(self) -> None:
-        self._task.cancel()
-        await asyncio.wait([self._task])
+        with patch.object(Ledger, "write_stopped", AsyncMock()):
+            self._task.cancel()
+            await asyncio.wait([self._task])
         self._work = asyncio.Queue()
         await self.start()
 

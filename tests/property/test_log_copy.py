@@ -14,6 +14,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
+from plan_histories import OnePlan, one_plan
 from test_conversation_machine import GATE, IDLE, LATENESS, Gate, Moody, Priced, Whole, Words, expected
 
 from collector.assemble.open_traces import TraceLimits
@@ -88,6 +89,7 @@ class Deployment:
             turns=self.logs.turns,
             limits=StateLimits(snapshot_records=6, snapshot_seconds=40.0),
             timing=StageTiming(lambda: self.now),
+            definitions=one_plan(),
         )
         self._tasks = {}
         commits = await self.logs.turns.committed("evaluate")
@@ -199,7 +201,7 @@ class Deployment:
         await self.stop()
         before = await ledger(self.logs)
         target = self._logs(self.chance.randint(1, 4))
-        copying = LogCopy(self.plan, TraceLimits(), EXPORTERS, self.logs, target, self.now)
+        copying = LogCopy(self.plan, TraceLimits(), EXPORTERS, self.logs, target, self.now, OnePlan())
         await copying.run()
         await copying.commit()
         assert sorted(map(key_of, await ledger(target))) == sorted(map(key_of, before)), "with all their weights"

@@ -16,6 +16,7 @@ from typing import Any
 import orjson
 import pytest
 from hypothesis import HealthCheck, example, given, settings, strategies as st
+from plan_histories import one_plan
 
 from collector.evaluate.conversations.session_window import SessionWindowSettings
 from collector.evaluate.guardrails import EvaluationGuardrails
@@ -321,7 +322,9 @@ class Stage:
             limits=BulkheadLimits(slots=100),
             clocks=Clocks(now=lambda: datetime.fromtimestamp(self.now, UTC)),
         )
-        stage = EvaluateStage(WHOLE, dispatcher, turns=self.turns, timing=StageTiming(lambda: self.now))
+        stage = EvaluateStage(
+            WHOLE, dispatcher, turns=self.turns, timing=StageTiming(lambda: self.now), definitions=one_plan()
+        )
         self._fold = await self._open.enter_async_context(stage.open_fold(0, self.committed))
         self._position = self.committed.offset if self.committed else 0
         low = self.committed.low_watermark if self.committed else 0

@@ -8,6 +8,7 @@ from itertools import groupby
 
 import pytest
 from made_up import Trace
+from plan_histories import OnePlan
 
 from collector.assemble.open_traces import TraceLimits
 from collector.assemble.stage import AssembleStage
@@ -126,7 +127,7 @@ class Deployment:
         await self.stop()
         await self.open_traces()
         target = self._logs(self.chance.randint(1, 4))
-        copying = LogCopy(Plan(()), LIMITS, (), self.logs, target, self.now)
+        copying = LogCopy(Plan(()), LIMITS, (), self.logs, target, self.now, OnePlan())
         await copying.run()
         await copying.commit()
         self.logs = target

@@ -18,7 +18,6 @@ from collector.evaluate.budget.division import divide
 from collector.evaluate.budget.rates import FULL_RATES
 from collector.evaluate.conversations.snapshot import SNAPSHOT_HEADERS
 from collector.evaluate.plan import Plan
-from collector.evaluate.recovery.configurations import UNNUMBERED
 from collector.evaluate.recovery.control_records import ControlRecord, parse_control_record
 from collector.evaluate.recovery.past_plans import PlanHistory
 from collector.evaluate.recovery.replay_point import CommitMetadata, ReplayPoint
@@ -105,11 +104,10 @@ class LogCopy:
     source: Logs
     target: InitVar[Logs]
     now: float
+    history: NumberedHistory
     oldest: InitVar[Mapping[str, float] | None] = None
-    history: NumberedHistory | None = None
 
     def __post_init__(self, exporters: Collection[str], target: Logs, oldest: Mapping[str, float] | None) -> None:
-        self._number = UNNUMBERED if self.history is None else self.history.number
         self._target = {log.name: cast("CopyableLog", log) for log in target}
         self._oldest = oldest or {}
         self._groups = groups_by_log(exporters)
@@ -291,7 +289,7 @@ class LogCopy:
                 )
         states = {
             partition: await read_transfer(
-                self.plan, source.log, evaluations, partition, committed, self.now, self.history, self._number
+                self.plan, source.log, evaluations, partition, committed, self.now, self.history, self.history.number
             )
             for partition, committed in commits.items()
         }

@@ -221,7 +221,7 @@ async def _copy(config: Config, to: Config, source: Logs, target: Logs, say: Cal
     await history.find_newest()
     # The file may have been changed since; unfinished evaluations became due by the configuration in the log.
     plan = await history.plan_of(history.number) or build_unasked_plan(config, history.key)
-    copy = LogCopy(plan, limits, config.exporters, source, target, now, oldest, history)
+    copy = LogCopy(plan, limits, config.exporters, source, target, now, history, oldest)
     for line in _lines(await copy.run()):
         say(line)
     await _COMMITTING.repeat(copy.commit, LogUnavailable, action="committing for the groups")

@@ -1,6 +1,6 @@
 """Reads the state of a partition of the turns log at its committed position, so that another log can continue it."""
 
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,7 +8,7 @@ from collector.evaluate.budget.controller import BudgetController
 from collector.evaluate.budget.rates import Rates
 from collector.evaluate.partition_state import PartitionState
 from collector.evaluate.plan import Job, Plan
-from collector.evaluate.recovery.configurations import UNNUMBERED, Configurations
+from collector.evaluate.recovery.configurations import Configurations
 from collector.evaluate.recovery.ledger import Ledger
 from collector.evaluate.recovery.past_plans import PlanHistory, configurations_of, past_plans, switches_of
 from collector.evaluate.recovery.replay_point import CommitMetadata
@@ -43,8 +43,8 @@ async def read_transfer(
     partition: int,
     committed: Committed,
     now: float,
-    history: PlanHistory | None = None,
-    number: int = UNNUMBERED,
+    history: PlanHistory,
+    number: int,
 ) -> PartitionTransfer:
     """The state of a partition at its committed position. `plan` is the newest, with its `number`; `history` has all
     plans.
@@ -57,11 +57,8 @@ async def read_transfer(
     ledger = Ledger(evaluations, partition, read_costs=budgets.limited)
     await ledger.read_back(metadata.ledger_offset)
     start = metadata.replay_point.offset, metadata.configuration
-    configurations = Configurations(switches_of(start, ledger.control_records), plan)
-    past: Sequence[Plan] = ()
-    if history is not None:
-        past = await past_plans(metadata.past, history)
-        configurations = await configurations_of(start, ledger.control_records, plan, number, history)
+    past = await past_plans(metadata.past, history)
+    configurations = await configurations_of(start, ledger.control_records, plan, number, history)
 
     def was_over(job: Job) -> bool:
         return job.trigger_offset < metadata.done_below_of(job.assignment.evaluator.name, committed.offset)

@@ -10,6 +10,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, ClassVar
 
 import pytest
+from plan_histories import one_plan
 
 from collector.evaluate.conversations.session_window import SessionWindowSettings
 from collector.evaluate.conversations.snapshot import SNAPSHOT_HEADERS, parse_snapshot
@@ -75,7 +76,7 @@ class Service:
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[Service]:
         dispatcher = Dispatcher(self.evaluations, EvaluationGuardrails(Telemetry()), limits=BulkheadLimits(slots=64))
-        stage = EvaluateStage(self.plan, dispatcher, turns=self.turns, limits=self.limits)
+        stage = EvaluateStage(self.plan, dispatcher, turns=self.turns, limits=self.limits, definitions=one_plan())
         async with AsyncExitStack() as stack:
             for partition in self.positions:
                 committed = self.committed.get(partition)

@@ -13,6 +13,7 @@ from itertools import count
 from typing import Any, ClassVar
 
 import pytest
+from plan_histories import one_plan
 from pydantic import BaseModel
 
 from collector.backoff import Backoff
@@ -187,6 +188,7 @@ class Bench:
             turns=self.turns,
             reports=StageReports(self.outcomes, lambda _record, error: self.bad.append(str(error))),
             limits=bounds or StateLimits(),
+            definitions=one_plan(),
         )
         following = asyncio.create_task(self.turns.follow("evaluate", stage.open_fold))
         try:
@@ -654,13 +656,13 @@ async def test_beyond_the_hard_cap_nothing_is_asked_and_restarts_know_what_was_s
         assert await judge(4) == ["over_budget"] * 2 + ["scored"] * 2
     async with bench.running(capped, clock=lambda: now):
         assert await judge(1) == ["over_budget"]
-    *_, saved = [
+    decisions = [
         parse_control_record(each.value)
         async for batch in bench.evaluations.read(0, 0)
         for each in batch
         if each.headers == CONTROL_HEADERS
     ]
-    assert saved.budget is not None
+    assert [each for each in decisions if not each.stopped][-1].budget is not None
     assert sum(each.cost_usd or 0.0 for each in await bench.ledger()) == 2.0
 
 
