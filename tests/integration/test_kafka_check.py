@@ -28,7 +28,7 @@ from collector.logs.log import LogRefused
 from collector.records.turns import turn_record
 from collector.service.app import running
 from collector.service.kafka_settings import settings_of_log
-from collector.service.open_logs import NAMES, open_logs
+from collector.service.open_logs import NAMES, names_of, open_logs
 from collector.telemetry.registry import Telemetry
 from collector.wording import listed
 from evaluators.cases import Turn
@@ -363,6 +363,36 @@ async def test_erasing_asks_for_its_rights_first_and_can_be_run_again(cluster: C
     [copy] = [line for line in told if "an earlier copy" in line]
     assert copy.startswith(f"  topics {cluster.name}.*: "), "the first copy has her still"
     assert told[-1] == f"Next: evalstream run -c {files['-three']}"
+
+
+async def test_a_copy_names_the_rights_of_groups_and_topics_at_once(cluster: Cluster, tmp_path: Path) -> None:
+    """Those of topics came only once those of groups were granted."""
+    to = cluster.file(tmp_path)
+    config = json.loads(to.read_text())
+    config["log"]["kafka"]["prefix"] = f"{cluster.name}-two"
+    to.write_text(json.dumps(config))
+    source = tmp_path / "source.yaml"
+    source.write_text(json.dumps(config | {"log": {"path": str(tmp_path / "evalstream.db")}}))
+    async with running(load(source), {"watch"}):
+        pass
+    refused = f"does not permit this user to use the group {cluster.name}-two."
+    first = await _refused_copy(source, to)
+    assert refused in first
+    assert f"; Kafka does not permit this user CREATE of the topic {cluster.name}-two." in first
+    for topic in names_of(linking=True, page=True, judged_spans=True):
+        cluster.make(f"{cluster.name}-two.{topic}", 16)
+    cluster.grant("TOPIC", f"{cluster.name}-", "READ", "WRITE", "DESCRIBE_CONFIGS")
+    async with asyncio.timeout(20):  # until the broker has taken the grant
+        while "CREATE" in (then := await _refused_copy(source, to)):
+            await asyncio.sleep(0.5)
+    assert refused in then
+    assert f"; Kafka does not permit this user ALTER_CONFIGS, DELETE of the topic {cluster.name}-two." in then
+
+
+async def _refused_copy(source: Path, to: Path) -> str:
+    with pytest.raises(ConfigError) as error:
+        await copy_logs(load(source), load(to), lambda _line: None)
+    return str(error.value)
 
 
 def test_the_rights_of_a_copy_are_named_in_one_sentence(cluster: Cluster, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,26 @@ class WholeAlready(ConfigError):
     """The topics of the target hold a whole copy."""
 
 
+_RIGHTS = (*SERVICE_RIGHTS, "ALTER_CONFIGS", "DELETE")
+"""Operations that a copy needs of the topics that it writes."""
+
+
+async def _require_rights(settings: KafkaSettings, log: KafkaLogSettings, to: Config, there: Sequence[str]) -> None:
+    """See that this user may do all that a copy does, of which commits are the last step.
+
+    Raises:
+        NotPermitted: it may not. The sentence names all permissions that are missing.
+    """
+    missing = [topic for name in names_of(**to.optional_logs) if (topic := f"{log.prefix}.{name}") not in there]
+    copies = {"replication_factor": log.replication_factor, "validate_only": True, "rights": _RIGHTS}
+    await asyncio.to_thread(
+        kafka_topics.require_all,
+        partial(kafka_topics.inspect, settings, [], _groups(log, to)),
+        partial(kafka_topics.ensure_topics, settings, missing, log.partitions, **copies),
+        partial(kafka_topics.require_rights, settings, there, *_RIGHTS),
+    )
+
+
 @asynccontextmanager
 async def kafka_target(log: KafkaLogSettings, to: Config) -> AsyncGenerator[Logs]:
     """The logs of empty topics. Left without an error, a service may use them: that is the last step.
@@ -44,8 +65,7 @@ async def kafka_target(log: KafkaLogSettings, to: Config) -> AsyncGenerator[Logs
     try:
         every = [f"{log.prefix}.{name}" for name in names_of(linking=True, page=True, judged_spans=True)]
         before = await asyncio.to_thread(kafka_topics.states, settings, every)
-        # commits are the last step: asked for first
-        await asyncio.to_thread(kafka_topics.inspect, settings, [], _groups(log, to))
+        await _require_rights(settings, log, to, [topic for topic in topics.values() if topic in before])
         if any(state.records for state in before.values()):
             await _require_unfinished(settings, topics, before, where)
             # The note that a copy began them goes last: this may be interrupted, too.
@@ -62,7 +82,7 @@ async def kafka_target(log: KafkaLogSettings, to: Config) -> AsyncGenerator[Logs
             replication_factor=log.replication_factor,
             configs=topic_configs(log, names),
             copying=True,
-            rights=(*SERVICE_RIGHTS, "ALTER_CONFIGS", "DELETE"),
+            rights=_RIGHTS,
         )
     except LogError as error:
         raise ConfigError(f"{where}: log.kafka: {error}") from error

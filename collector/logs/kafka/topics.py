@@ -150,6 +150,22 @@ def _lacking(there: Mapping[str, Any], *rights: str) -> dict[str, list[str]]:
     return {name: each for name, each in lacking.items() if each}
 
 
+def require_all(*asks: Callable[[], object]) -> None:
+    """Ask brokers for several permissions, and raise those that are missing as one.
+
+    Raises:
+        NotPermitted: one is missing.
+        LogError: see what is asked.
+    """
+    refused: list[LogError] = []
+    for ask in asks:
+        try:
+            ask()
+        except NotPermitted as error:
+            refused.append(error)
+    _raise_all(refused)
+
+
 def _raise_all(problems: Sequence[LogError]) -> None:
     """Raise problems as one, so that one look names all."""
     if problems:
