@@ -33,7 +33,10 @@ class Cause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertView:
-    """An alert that fires now. `since` is in seconds since the epoch; `evaluator` None means the whole monitor."""
+    """An alert that fires now; with the severity info, a line in its place (see `not_evaluated`).
+
+    `since` is in seconds since the epoch; `evaluator` None means the whole monitor.
+    """
 
     name: str
     severity: Literal["page", "ticket", "info"] = "page"
@@ -45,6 +48,12 @@ class AlertView:
     runbook: str | None = None
     dashboard: str | None = None
     """Addresses (http or https) of what to do, and of the dashboard that shows it."""
+
+
+def not_evaluated(name: str, within: float) -> AlertView:
+    """The line in place of alerts that a process has not evaluated since its start; it does so `within` (s)."""
+    summary = f"not evaluated since the start; one that fires is here in about {within:g} s"
+    return AlertView(name=name, severity="info", summary=summary)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,7 +24,7 @@ from collector.records.tenants import tenant_of
 from collector.service.evaluate import EvaluateTask
 from collector.service.plan_builder import known_usd
 from collector.service.process import Process, without_preparation
-from collector.service.releases import release_alerts, release_view, start_releases
+from collector.service.releases import release_view, start_releases
 from collector.service.watch import Watching, alerts_for_page, start_agreement
 from collector.telemetry.series import REFUSED_CONNECTIONS, WRONG_TOKENS
 from evaluators.cases import Conversation, Json, Turn
@@ -79,7 +79,7 @@ async def start_page(process: Process, watching: Watching, evaluating: EvaluateT
         refusal, problem = process.status.refused, process.status.problem or ""
         refused = [AlertView(name=REFUSED, severity="ticket", summary=problem, since=refusal.since)] if refusal else []
         judges = providers.judge_alerts(process.telemetry, JUDGE_UNAVAILABLE)
-        firing = (*refused, *judges, *watched(), *release_alerts(comparing.current))
+        firing = (*refused, *judges, *watched(), *comparing.page_alerts())
         return [with_links(view, current.config.settings.alerts) for view in firing]
 
     async def questions(evaluation: Evaluation, case: Turn | Conversation) -> Mapping[str, Json] | None:
@@ -142,6 +142,8 @@ async def questions_of(process: Process, evaluation: Evaluation, case: Turn | Co
 
 def with_links(alert: AlertView, settings: AlertSettings) -> AlertView:
     """The alert with its runbook and dashboard, as far as the configuration says where these are."""
+    if alert.severity == "info":
+        return alert
     labels = {"monitor": alert.monitor, "evaluator": alert.evaluator}
     chosen = {name: value for name, value in labels.items() if value is not None}
     grafana, runbooks = settings.dashboards, settings.runbooks

@@ -6,14 +6,14 @@ from dataclasses import asdict
 from collector.alerting.releases.gate import GateAnswer, GateQuestion
 from collector.alerting.releases.hourly_scores import ComparedAttribute
 from collector.alerting.releases.releases import Release, ReleaseRules
-from collector.alerting.releases.stage import ReleaseStage
+from collector.alerting.releases.stage import INTERVAL, ReleaseStage
 from collector.alerting.rules.releases import WORSE
 from collector.alerting.watch.alert_texts import links
 from collector.alerting.watch.notifier import AlertInstance
 from collector.config.alerts import AlertSettings
 from collector.config.configured import Config
 from collector.page.requests import GateRequest
-from collector.page.sources import AlertView, ReleaseView
+from collector.page.sources import AlertView, ReleaseView, not_evaluated
 from collector.service.plan_builder import lower_is_better
 from collector.service.process import Apply, Process
 from collector.telemetry.plain import in_chat
@@ -73,6 +73,11 @@ class ComparedReleases:
     def alerts(self) -> list[AlertInstance]:
         """The releases that are worse for sure."""
         return worse_releases(self.current, self._settings)
+
+    def page_alerts(self) -> list[AlertView]:
+        """The same on the page."""
+        is_unknown = self._runs and not self._stage.has_looked
+        return [not_evaluated("Release alerts", INTERVAL)] if is_unknown else release_alerts(self.current)
 
     def start_if_needed(self) -> None:
         """Begin to read the evaluations log, if there is anything to compare."""

@@ -38,7 +38,7 @@ from collector.export.prometheus import count_judge_use, create_judge_use, share
 from collector.golden.own_past import OwnPast
 from collector.golden.runner import GoldenCase, GoldenRules, GoldenRuns, GoldenTarget, ReportedJudges, read_cases
 from collector.judging.layers import without_answer_cache
-from collector.page.sources import AlertView, PeopleView
+from collector.page.sources import AlertView, PeopleView, not_evaluated
 from collector.records.attributes import STANDARD
 from collector.service.evaluate import EvaluateTask
 from collector.service.plan_builder import audit_version_in, evaluator_version_in, known_usd
@@ -280,7 +280,9 @@ async def start_agreement(process: Process) -> PeopleAgreement:
 
 
 def alerts_for_page(process: Process, watching: Watching) -> Callable[[], Sequence[AlertView]]:
-    """The alerts that fire now, by the watcher of this process, or one for the page alone."""
+    """The alerts that fire now, by the watcher of this process, or one for the page alone; before its first look, a
+    line that it has not looked.
+    """
     stage = watching.watcher
     if stage is None:
         trust = watching.trust or JudgeTrust(uncalibrated=PeopleAgreement(process.config).uncalibrated)
@@ -288,7 +290,13 @@ def alerts_for_page(process: Process, watching: Watching) -> Callable[[], Sequen
         process.tasks.start("alerts", partial(_start_when_needed, process, stage))
         process.changes.append(partial(_prepare_targets, stage, PAGE_INTERVAL))
     stage.has_page = True
-    return lambda: [_page_alert(alert) for alert in _gravest(stage.firing)]
+
+    def current() -> Sequence[AlertView]:
+        if stage.rules.targets and not stage.has_looked:
+            return [not_evaluated("Score alerts", stage.interval)]
+        return [_page_alert(alert) for alert in _gravest(stage.firing)]
+
+    return current
 
 
 async def _start_when_needed(process: Process, stage: WatchStage) -> None:

@@ -26,7 +26,7 @@ MEMORY = (COMPARED_HOURS + WEEK) * HOUR
 OF_RETENTION = 0.4
 """The largest share of the log's retention that is read back. At half of it an alert would warn that needed records are
 soon deleted."""
-_EVERY = 60.0
+INTERVAL = 60.0
 
 
 @dataclass(eq=False, repr=False)
@@ -46,6 +46,8 @@ class ReleaseStage:
     def __post_init__(self, log: Log, retention: float) -> None:
         self.current: Sequence[Release] = ()
         """The last comparisons."""
+        self.has_looked = False
+        """Whether there were any: until then nothing is known of a release that was worse before a restart."""
         self._reread = min(MEMORY, OF_RETENTION * retention)
         self._folds = PartitionFolds(log, self._new_fold, self._reread)
         self.open_fold = self._folds.open
@@ -62,13 +64,14 @@ class ReleaseStage:
     async def run(self) -> None:
         """Compare once a minute."""
         while True:
-            await asyncio.sleep(_EVERY)
+            await asyncio.sleep(INTERVAL)
             await self.look(self.clock())
 
     async def look(self, now: float) -> None:
         """Read what other processes consume, and compare."""
         await self._folds.read_on(now, wanted=self.wanted())
         self.compare(now)
+        self.has_looked = True
 
     def compare(self, now: float) -> None:
         """Compare at `now` (s), and export the results."""

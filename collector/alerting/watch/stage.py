@@ -183,6 +183,8 @@ class WatchStage:
         """The series with a fall that the detector found: `DropLife.first_detected`, and whether an alert is on it."""
         self.firing: tuple[ActiveAlert, ...] = ()
         """The alerts that fired at the last evaluation."""
+        self.has_looked = False
+        """Whether there was one: until then nothing is known of alerts that fired before a restart."""
 
     def reconfigure(self, rules: WatchRules) -> None:
         """Use these targets from now on. A series keeps its state, but not causes of drops. If its target has
@@ -278,6 +280,7 @@ class WatchStage:
         active = list(self.evaluate(now))
         seen = {alert.alert.key: alert.since for alert in self.firing}
         self.firing = tuple(ActiveAlert(alert, alert.since or seen.get(alert.key, now)) for alert in active)
+        self.has_looked = True
         return active
 
     def evaluate(self, now: float) -> Iterator[AlertInstance]:

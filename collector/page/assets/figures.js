@@ -10,7 +10,7 @@ export function showFigures(overview) {
 }
 
 function showFunnel({ funnel, started, now, deferred }) {
-  byId("funnel-note").textContent = `since ${moment(started, now, false)}, all versions`;
+  byId("funnel-note").textContent = `since ${moment(started, now)}, all versions`;
   const monitors = [...new Set([...funnel.outcomes.map((each) => each.monitor), ...Object.keys(funnel.traffic).filter(Boolean)])];
   const unmatched = funnel.traffic[""]?.unmatched;
   fill(

@@ -26,6 +26,7 @@ from collector.alerting.watch.buckets import Buckets
 from collector.alerting.watch.notifier import AlertInstance, Notifier
 from collector.alerting.watch.stage import UNKNOWN_JUDGE, JudgeTrust, WatchFold, WatchRules, WatchStage
 from collector.calibration.agreement_watch import AgreementWatcher
+from collector.config.alerts import AlertSettings
 from collector.config.configured import Config
 from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
 from collector.logs.journal.guard import Guard
@@ -37,9 +38,11 @@ from collector.records.turns import turn_record
 from collector.service.live.history import ConfigurationHistory
 from collector.service.live.status import ConfigurationStatus
 from collector.service.open_logs import NAMES, Logs
+from collector.service.page import with_links
 from collector.service.plan_builder import build_plan, evaluator_version_in
 from collector.service.process import Process
 from collector.service.process_resources import ProcessResources
+from collector.service.releases import start_releases
 from collector.service.tasks import Tasks, open_tasks
 from collector.service.watch import PAGE_INTERVAL, PeopleAgreement, Watching, alerts_for_page, start_watch, watch_rules
 from collector.statistics.agreement import ScoreScale
@@ -107,7 +110,12 @@ async def test_the_page_has_a_watcher_of_its_own_where_none_runs(monkeypatch: An
     async with AsyncExitStack() as stack, open_tasks(telemetry) as tasks:
         process = process_of(config, kept, telemetry, tasks, stack)
         alerts = alerts_for_page(process, Watching())
-        assert list(alerts()) == []
+        (waiting,) = alerts()
+        assert (waiting.name, waiting.severity) == ("Score alerts", "info"), "an alert that fires is not known yet"
+        assert waiting.summary.startswith("not evaluated since the start")
+        async with asyncio.timeout(60):
+            while alerts():
+                await asyncio.sleep(0.01)
         now = datetime.now(UTC)
         await kept.evaluations.append(list(bad_scores(now, evaluator_version_in(config, "exact"))))
         async with asyncio.timeout(60):
@@ -479,6 +487,18 @@ async def test_what_judges_were_not_shown_is_in_the_bounds() -> None:
     of_series = buckets.of(("all", "exact", "v"))
     (miss, *_) = target_misses(of_series, watching, now=60.0, interval=60.0, min_n=1.0)
     assert miss.bounds == pytest.approx((0.2, 0.7))
+
+
+async def test_release_alerts_that_are_not_evaluated_yet_are_not_shown_as_none(monkeypatch: Any) -> None:
+    monkeypatch.setattr("collector.alerting.releases.stage.INTERVAL", 0.01)
+    async with AsyncExitStack() as stack, open_tasks(Telemetry()) as tasks:
+        compared = start_releases(process_of(configured(), logs(), Telemetry(), tasks, stack), "page.releases")
+        (waiting,) = compared.page_alerts()
+        assert (waiting.name, waiting.severity) == ("Release alerts", "info")
+        assert with_links(waiting, AlertSettings(runbooks="https://x.example")).runbook is None
+        async with asyncio.timeout(60):
+            while compared.page_alerts():
+                await asyncio.sleep(0.01)
 
 
 async def test_without_targets_nothing_is_read() -> None:
